@@ -1,0 +1,42 @@
+"""Learners: rollout plan -> returns -> group baseline -> loss -> optimizer -> training loop.
+
+Each algorithm is a declaration on one screen (`magrpo.py`) over one `Learner`. Importing this package loads
+no torch; looking an algorithm up does.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from llm_decpomdp.naming import unknown
+
+if TYPE_CHECKING:
+    from llm_decpomdp.algorithms.learner import Algorithm
+
+NAMES = ("grpo", "magrpo")
+
+
+class _Algorithms(Mapping[str, "Algorithm"]):
+    """The declarations by name, each loaded when it is first looked up."""
+
+    def __getitem__(self, name: str) -> Algorithm:
+        if name not in NAMES:
+            raise KeyError(unknown("algorithm", name, NAMES))
+        module = importlib.import_module(f"llm_decpomdp.algorithms.{name}")
+        algorithm: Algorithm = getattr(module, name.upper())
+        return algorithm
+
+    def __contains__(self, name: object) -> bool:
+        return name in NAMES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(NAMES)
+
+    def __len__(self) -> int:
+        return len(NAMES)
+
+
+ALGORITHMS: Mapping[str, Algorithm] = _Algorithms()
+"""Algorithm by name, such as `ALGORITHMS["magrpo"]`; an unknown name raises with the nearest one."""

@@ -1,0 +1,6 @@
+"""The environments. Importing this package registers their ids and loads nothing else."""
+
+from llm_decpomdp.registry import register
+
+register("humaneval-v0", "llm_decpomdp.envs.coding:humaneval")
+register("coophumaneval-v0", "llm_decpomdp.envs.coding:coophumaneval")

@@ -1,0 +1,112 @@
+"""The code families, each a composition of four parts: tasks, roles, reward, mode.
+
+A family of your own is a function like `coding_env` that names its four parts, and a line in `register`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.humaneval import COOPHUMANEVAL, HUMANEVAL
+from llm_decpomdp.envs.modes import code_mode
+from llm_decpomdp.envs.reward import CodeReward
+from llm_decpomdp.envs.roles import coding_team
+from llm_decpomdp.envs.sources import Dataset, load, parse_split
+
+
+def coding_env(
+    dataset: Dataset,
+    name: str,
+    *,
+    num_agents: int = 2,
+    num_turns: int = 2,
+    external_mode: str = "level_feedback",
+    sandbox_slice: int | str | None = 1,
+    original_prompt: bool = False,
+    previous_response: bool = True,
+    expert_model: str | None = None,
+    expert_base_url: str | None = None,
+    on_expert_failure: str = "raise",
+    split: str = "test",
+    source: str = "auto",
+    stop_when_solved: bool = True,
+    discount: float = 1.0,
+    render_mode: str | None = None,
+) -> DecPOMDPEnv:
+    """Write one Python function as a team: `humaneval-v0` and `coophumaneval-v0`.
+
+    ## Description
+    Two agents write one program at the same time: `aux_0` a helper function `aux`, `main_0` the entry
+    function. Neither sees what the other writes. With `num_agents=1`, `main_0` writes alone. HumanEval has 164
+    problems (Chen et al. 2021, arXiv 2107.03374), CoopHumanEval 82 that divide well (arXiv 2508.04652).
+
+    ## Observation Space
+    `UnicodeText`: the problem, worded for the role, on the first turn; then what the external mode says.
+
+    ## Action Space
+    `UnicodeText`: a completion. Any text is legal; code is found in fences and amid prose.
+
+    ## Rewards
+    The levels of `llm_decpomdp.envs.reward`, each turn anew: at most 4.0 for a team, 2.1 alone. `solved` in
+    the infos means full marks.
+
+    ## Starting State
+    A task drawn by `reset(seed=...)`, or chosen by `options={"task_id": ...}`.
+
+    ## Episode End
+    Terminates after `num_turns` turns, and after a turn with full marks if `stop_when_solved`.
+
+    Args:
+        dataset: Where the problems come from.
+        name: Name of the environment.
+        num_agents: 2, or 1 for `main_0` alone.
+        num_turns: Horizon, at least 1.
+        external_mode: What comes after each turn: `level_feedback`, `level_passed`, `passed`, `plain` or
+            `expert_edits`.
+        sandbox_slice: The tests whose outcome feedback may show: n the first n, -n the last n, 0, None or
+            "all" all. The reward always counts every test.
+        original_prompt: Whether later prompts repeat the first one.
+        previous_response: Whether later prompts show the agent's own last code.
+        expert_model: Name of the model that `expert_edits` asks.
+        expert_base_url: Address of an OpenAI-compatible endpoint for it.
+        on_expert_failure: `raise`, or `continue` without edits and count it in the infos.
+        split: Such as `test`, `test[16:]` or `test[:50%]`.
+        source: `auto`, `hub`, `bundled`, or the path of a JSONL, JSON or Parquet file with the hub's columns.
+        stop_when_solved: Whether full marks end the episode.
+        discount: Discount factor of the model, in [0, 1].
+        render_mode: `None`, `ansi` or `human`.
+
+    Raises:
+        ValueError: If an argument has a bad value; bad data raises when it is first loaded.
+
+    ## Version History
+    - v0: first version.
+    """
+    parse_split(split, dataset.splits)
+    roles = coding_team(num_agents)
+    mode = code_mode(
+        external_mode,
+        roles,
+        sandbox_slice=sandbox_slice,
+        original_prompt=original_prompt,
+        previous_response=previous_response,
+        expert_model=expert_model,
+        expert_base_url=expert_base_url,
+        on_expert_failure=on_expert_failure,
+    )
+    return DecPOMDPEnv(
+        name,
+        tasks=partial(load, dataset, split, source),
+        roles=roles,
+        reward=CodeReward(roles),
+        mode=mode,
+        num_turns=num_turns,
+        stop_when_solved=stop_when_solved,
+        discount=discount,
+        render_mode=render_mode,
+    )
+
+
+humaneval = partial(coding_env, HUMANEVAL, "humaneval_v0")
+coophumaneval = partial(coding_env, COOPHUMANEVAL, "coophumaneval_v0")

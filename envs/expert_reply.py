@@ -1,0 +1,74 @@
+"""The text of the expert's exchange: what it is asked, and how its answer is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+
+NOTHING_TO_CHANGE = "No changes needed."
+"""What the expert is asked to say of code that is right."""
+
+_DECODER = json.JSONDecoder(strict=False)  # raw newlines and tabs inside strings are fine
+
+_TEAM = """\
+Two agents solved a Python programming problem together. `aux` wrote a helper function named `aux`; `main` \
+wrote the function that the problem asks for, and should call `aux` where that helps."""
+
+_ALONE = """\
+An agent, `main`, solved a Python programming problem: it wrote the function that the problem asks for."""
+
+_INSTRUCTION = """\
+You are an experienced Python programmer who reviews other people's code. {who}
+
+The problem:
+<problem>
+{problem}
+</problem>
+
+The code as it was written:
+{code}
+
+For each agent, say what it should change so that the program is correct:
+- If its function is missing, give a minimal correct implementation.
+- If its code needs changes, give concise edits: only the lines that change, with enough context to place them.
+- If nothing should change, answer "{nothing}"
+
+Answer with one JSON object and nothing else: no Markdown fences, no text around it. Its keys are exactly \
+{keys}; every value is one string with your text for that agent. Escape quotes and newlines as JSON demands."""
+
+
+def expert_prompt(task_prompt: str, code: Mapping[str, str]) -> str:
+    """The request for edits. It shows the problem and the agents' code, never a test.
+
+    Args:
+        task_prompt: The problem as the data set states it.
+        code: Each agent's code by the key that the expert shall use, such as `aux` and `main`.
+    """
+    return _INSTRUCTION.format(
+        who=_TEAM if "aux" in code else _ALONE,
+        problem=task_prompt.strip(),
+        code="\n".join(f"<{key}>\n{text.strip()}\n</{key}>" for key, text in code.items()),
+        nothing=NOTHING_TO_CHANGE,
+        keys=" and ".join(f'"{key}"' for key in code),
+    )
+
+
+def read_reply(reply: str, keys: Collection[str]) -> dict[str, str] | None:
+    """The first JSON object in `reply` that holds a string for every one of `keys`.
+
+    Each opening brace is tried with a real decoder, so braces inside strings, fences, and text or further
+    objects around the answer do no harm. Other keys of the object are dropped.
+
+    Returns:
+        One UTF-8 encodable text for each key, or None where there is no such object.
+    """
+    start = reply.find("{")
+    while start >= 0:
+        try:
+            found, _ = _DECODER.raw_decode(reply, start)
+        except (json.JSONDecodeError, RecursionError):
+            found = {}
+        if all(isinstance(found.get(key), str) for key in keys):
+            return {key: found[key].encode("utf-8", "replace").decode() for key in keys}
+        start = reply.find("{", start + 1)
+    return None

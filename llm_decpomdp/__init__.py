@@ -1,0 +1,40 @@
+"""Cooperative language-model agents as Dec-POMDPs.
+
+Three parts that work together and apart: environments (`llm_decpomdp.envs`), policies
+(`llm_decpomdp.agents`) and learners (`llm_decpomdp.algorithms`). Importing this package registers the
+environment ids and stays light: torch, transformers and datasets load when they are first used.
+"""
+
+from pathlib import Path
+
+__version__ = "0.1.0"
+
+# A wheel holds envs/, agents/, ... inside this package; a checkout keeps them beside it.
+_checkout = Path(__file__).resolve().parents[1]
+if __name__ == "llm_decpomdp" and (_checkout / "setup.cfg").is_file():
+    __path__.append(str(_checkout))
+
+from llm_decpomdp.checker import check_env  # noqa: E402
+from llm_decpomdp.env import DecPOMDPEnv  # noqa: E402
+from llm_decpomdp.episode import Episode, Turn, Verdict  # noqa: E402
+from llm_decpomdp.policy import Completion, Policy  # noqa: E402
+from llm_decpomdp.registry import make, pprint_registry, register, spec  # noqa: E402
+from llm_decpomdp.spaces import UnicodeText  # noqa: E402
+
+import llm_decpomdp.envs  # noqa: E402, F401  isort: skip  (registers the ids)
+
+__all__ = [
+    "Completion",
+    "DecPOMDPEnv",
+    "Episode",
+    "Policy",
+    "Turn",
+    "UnicodeText",
+    "Verdict",
+    "__version__",
+    "check_env",
+    "make",
+    "pprint_registry",
+    "register",
+    "spec",
+]

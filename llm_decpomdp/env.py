@@ -1,0 +1,375 @@
+"""The one environment class: it drives four parts (tasks, roles, reward, mode) as a Dec-POMDP."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from gymnasium import logger
+from gymnasium.error import ResetNeeded
+from gymnasium.utils import seeding
+from pettingzoo import ParallelEnv
+
+from llm_decpomdp.episode import Episode, Turn, Verdict
+from llm_decpomdp.naming import unknown
+from llm_decpomdp.spaces import UnicodeText
+from llm_decpomdp.tasks import Task, TaskLoader, TaskSet
+from llm_decpomdp.transcript import print_turn, transcript
+
+MAX_ACTION_LENGTH = 100_000
+"""Longest completion that is read, in code points; what lies beyond is cut off."""
+
+MAX_OBSERVATION_LENGTH = 1_000_000
+"""Bound of a prompt in code points: a problem, a previous response and bounded feedback fit with room."""
+
+MAX_STATE_LENGTH = 100_000_000
+
+Info = dict[str, float]
+
+
+class Role(Protocol):
+    """Who acts: an agent and what it is asked first."""
+
+    @property
+    def agent(self) -> str:
+        """The agent's id, such as `main_0`."""
+        ...
+
+    def first_prompt(self, task: Any) -> str:
+        """The agent's observation at the start of an episode."""
+        ...
+
+
+class Reward(Protocol):
+    """Judges joint completions."""
+
+    @property
+    def components(self) -> Sequence[str]:
+        """The names of the components of every verdict, in order."""
+        ...
+
+    def __call__(self, task: Any, completions: Mapping[str, str]) -> Verdict:
+        """Judge one joint completion. Any text is legal; failures of our own raise."""
+        ...
+
+
+class Mode(Protocol):
+    """The transition between turns: what each agent sees next."""
+
+    @property
+    def info_keys(self) -> Sequence[str]:
+        """Names of numbers that the mode reports beside the prompts."""
+        ...
+
+    def __call__(self, task: Any, turn: Turn) -> tuple[dict[str, str], Info]:
+        """The next prompt of each agent, and a value for each of `info_keys`."""
+        ...
+
+    def secrets(self, task: Any) -> Sequence[str]:
+        """Texts that no prompt of this task may contain, such as hidden tests."""
+        ...
+
+
+class DecPOMDPEnv(ParallelEnv[str, str, str]):
+    """A cooperative task for a team of text agents, as a PettingZoo parallel environment.
+
+    Observations are prompts, actions are text completions, and every agent receives the same reward: the
+    sum of the named components that the infos list. All agents act in every turn and finish together. The
+    horizon belongs to the model, so the last turn *terminates*; so does solving the task, unless
+    `stop_when_solved` is off. Nothing ever truncates.
+
+    Infos hold the same numeric keys for every agent at every step: `turn` (turns played), `task_index` (row
+    in the data set), `solved`, `tests_passed`, `tests_total`, `reward/<component>` and the mode's own keys.
+
+    Args:
+        name: Name of the environment, such as `coophumaneval_v0`.
+        tasks: The problems, or a function that loads them when they are first needed.
+        roles: The agents, in order.
+        reward: Judges a joint completion.
+        mode: Writes the prompts of every turn but the first.
+        num_turns: Horizon, at least 1.
+        stop_when_solved: Whether full marks end the episode.
+        discount: Discount factor of the model, in [0, 1]; learners read it, `step` returns plain rewards.
+        render_mode: `None`, `ansi` or `human`.
+
+    Raises:
+        ValueError: If an argument is out of its range.
+    """
+
+    render_modes: ClassVar[list[str]] = ["ansi", "human"]
+
+    def __init__(
+        self,
+        name: str,
+        tasks: TaskSet | TaskLoader,
+        roles: Sequence[Role],
+        reward: Reward,
+        mode: Mode,
+        *,
+        num_turns: int = 2,
+        stop_when_solved: bool = True,
+        discount: float = 1.0,
+        render_mode: str | None = None,
+    ) -> None:
+        if isinstance(num_turns, bool) or not isinstance(num_turns, int) or num_turns < 1:
+            raise ValueError(f"num_turns must be a whole number of at least 1, got {num_turns!r}")
+        if not 0.0 <= discount <= 1.0:
+            raise ValueError(f"discount must lie in [0, 1], got {discount!r}")
+        if render_mode is not None and render_mode not in self.render_modes:
+            raise ValueError(unknown("render_mode", render_mode, self.render_modes))
+        self.name = name
+        self.roles = tuple(roles)
+        self.reward = reward
+        self.mode = mode
+        self.num_turns = num_turns
+        self.stop_when_solved = bool(stop_when_solved)
+        self.discount = float(discount)
+        self.render_mode = render_mode
+        self.spec_id = ""
+        self.spec_kwargs: dict[str, Any] = {}
+        self._tasks = tasks
+        self._rng: np.random.Generator | None = None
+        self._episode: Episode | None = None
+        self.possible_agents = [role.agent for role in self.roles]
+        self.agents: list[str] = []
+        self.observation_spaces = {
+            agent: UnicodeText(MAX_OBSERVATION_LENGTH) for agent in self.possible_agents
+        }
+        self.action_spaces = {
+            agent: UnicodeText(MAX_ACTION_LENGTH) for agent in self.possible_agents
+        }
+        self.state_space = UnicodeText(MAX_STATE_LENGTH)
+
+    # What the environment is
+
+    @property
+    def tasks(self) -> TaskSet:
+        """The loaded problems."""
+        if not isinstance(self._tasks, TaskSet):
+            self._tasks = self._tasks()
+        return self._tasks
+
+    @property
+    def metadata(self) -> dict[str, Any]:  # type: ignore[override]  # a plain dict in the base class
+        """Name, render modes, registered id and arguments, and the identity of the data."""
+        return {
+            "name": self.name,
+            "render_modes": list(self.render_modes),
+            "is_parallelizable": True,
+            "id": self.spec_id,
+            "kwargs": dict(self.spec_kwargs),
+            "data": self.tasks.describe(),
+        }
+
+    def __str__(self) -> str:
+        return self.name
+
+    def observation_space(self, agent: str) -> UnicodeText:
+        """The space of `agent`'s prompts."""
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent: str) -> UnicodeText:
+        """The space of `agent`'s completions."""
+        return self.action_spaces[agent]
+
+    @property
+    def np_random(self) -> np.random.Generator:
+        """The environment's own generator; only drawing a task uses it."""
+        if self._rng is None:
+            self._rng, _ = seeding.np_random()
+        return self._rng
+
+    @property
+    def episode(self) -> Episode:
+        """The current state.
+
+        Raises:
+            ResetNeeded: Before the first `reset`.
+        """
+        if self._episode is None:
+            raise ResetNeeded("call reset() before anything else")
+        return self._episode
+
+    @property
+    def task(self) -> Task:
+        """The current episode's problem."""
+        return self.tasks.find(self.episode.task_id)
+
+    # The Dec-POMDP
+
+    def reset(
+        self, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, str], dict[str, Info]]:  # type: ignore[override]
+        """Start an episode.
+
+        Args:
+            seed: Decides the task, alone; `None` draws the next one from the running generator.
+            options: `{"task_id": ...}` chooses a task instead. Other keys are ignored.
+
+        Returns:
+            First prompts and infos of every agent.
+
+        Raises:
+            KeyError: If there is no task of this id; the text names the nearest one.
+        """
+        if seed is not None:
+            self._rng, _ = seeding.np_random(seed)
+        if options is not None and "task_id" in options:
+            task = self.tasks.find(options["task_id"])
+        else:
+            task = self.tasks.tasks[int(self.np_random.integers(len(self.tasks)))]
+        prompts = {role.agent: role.first_prompt(task) for role in self.roles}
+        self._episode = Episode(task.task_id, (), prompts)
+        self.agents = list(self.possible_agents)
+        self._render_human()
+        return dict(prompts), self._infos({})
+
+    def step(
+        self, actions: Mapping[str, str]
+    ) -> tuple[dict[str, str], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Info]]:  # type: ignore[override]
+        """Judge a joint completion and write what every agent sees next.
+
+        Args:
+            actions: A text for every live agent. Any text is legal.
+
+        Returns:
+            Observations, rewards, terminations, truncations and infos of the agents that acted. The
+            observations after the last turn are empty.
+
+        Raises:
+            ResetNeeded: Before the first `reset`.
+            KeyError: If an agent's action is missing, or an unknown agent acts.
+            TypeError: If an action is not a string.
+        """
+        episode = self.episode
+        if not self.agents and not actions:
+            return {}, {}, {}, {}, {}
+        completions = self._read(actions)
+        verdict = self.reward(self.task, completions)
+        turn = Turn(dict(episode.prompts), completions, verdict)
+        turns = (*episode.turns, turn)
+        over = len(turns) >= self.num_turns or (self.stop_when_solved and verdict.solved)
+        if over:
+            prompts, mode_infos = dict.fromkeys(self.possible_agents, ""), {}
+        else:
+            prompts, mode_infos = self.mode(self.task, turn)
+        self._episode = Episode(episode.task_id, turns, prompts)
+        self._render_human()
+        acted, self.agents = self.agents, [] if over else list(self.agents)
+        return (
+            {agent: prompts[agent] for agent in acted},
+            dict.fromkeys(acted, verdict.reward),
+            dict.fromkeys(acted, over),
+            dict.fromkeys(acted, False),
+            self._infos(mode_infos),
+        )
+
+    def _read(self, actions: Mapping[str, str]) -> dict[str, str]:
+        if not self.agents:
+            raise ResetNeeded("the episode is over: call reset() before step()")
+        for agent in actions:
+            if agent not in self.agents:
+                raise KeyError(unknown("agent", agent, self.agents))
+        completions = {}
+        for agent in self.agents:
+            if agent not in actions:
+                raise KeyError(f"no action for agent {agent!r}; live agents: {self.agents}")
+            text = actions[agent]
+            if not isinstance(text, str):
+                raise TypeError(f"the action of {agent!r} must be a str, got {type(text).__name__}")
+            completions[agent] = text[:MAX_ACTION_LENGTH].encode("utf-8", "replace").decode()
+        return completions
+
+    def _infos(self, mode_infos: Info) -> dict[str, Info]:
+        episode = self.episode
+        verdict = episode.turns[-1].verdict if episode.turns else None
+        points = verdict.components if verdict else {}
+        info: Info = {
+            "turn": len(episode.turns),
+            "task_index": self.task.index,
+            "solved": bool(verdict and verdict.solved),
+            "tests_passed": verdict.tests_passed if verdict else 0,
+            "tests_total": len(verdict.tests) if verdict else 0,
+            **{f"reward/{name}": float(points.get(name, 0.0)) for name in self.reward.components},
+            **{key: mode_infos.get(key, 0.0) for key in self.mode.info_keys},
+        }
+        return {agent: dict(info) for agent in self.possible_agents}
+
+    # The state as a value
+
+    def state(self) -> str:  # type: ignore[override]  # the base class returns an array
+        """The global state as text, for a central critic: every agent's prompts, completions, verdicts."""
+        return transcript(self.task, self.episode, self.num_turns)
+
+    def snapshot(self) -> dict[str, Any]:
+        """The exact state as a JSON-able dictionary, the random generator included."""
+        return {
+            "env": self.name,
+            "agents": list(self.agents),
+            "episode": self.episode.to_json(),
+            "rng": None if self._rng is None else self._rng.bit_generator.state,
+        }
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Continue from a `snapshot`, in this or another environment of the same kind.
+
+        Raises:
+            ValueError: If the snapshot is of another environment.
+            KeyError: If the snapshot's task is not in this environment's data.
+        """
+        if snapshot["env"] != self.name:
+            raise ValueError(f"a snapshot of {snapshot['env']!r} cannot restore {self.name!r}")
+        episode = Episode.from_json(snapshot["episode"])
+        self.tasks.find(episode.task_id)
+        if set(episode.prompts) != set(self.possible_agents):
+            raise ValueError(
+                f"the snapshot's agents {sorted(episode.prompts)} are not {self.possible_agents}"
+            )
+        self._episode = episode
+        self.agents = list(snapshot["agents"])
+        self._rng = None
+        if snapshot["rng"] is not None:
+            self._rng = np.random.Generator(np.random.PCG64())
+            self._rng.bit_generator.state = copy.deepcopy(snapshot["rng"])
+
+    def fork(self) -> DecPOMDPEnv:
+        """An independent environment in the same state; loaded tasks and the sandbox are shared."""
+        twin = copy.copy(self)
+        twin.agents = list(self.agents)
+        twin._rng = copy.deepcopy(self._rng)
+        return twin
+
+    def reference(self, agent: str) -> str:
+        """The data's own correct completion for `agent`.
+
+        Raises:
+            LookupError: If the data has none for the current task.
+        """
+        if agent not in self.task.references:
+            raise LookupError(f"task {self.episode.task_id!r} has no reference for agent {agent!r}")
+        return self.task.references[agent]
+
+    def secrets(self) -> list[str]:
+        """Texts that no prompt of the current task may contain: what `check_env` looks for."""
+        return list(self.mode.secrets(self.task))
+
+    # For people
+
+    def render(self) -> str | None:  # type: ignore[override]  # the base class allows arrays
+        """The transcript so far: returned as text (`ansi`) or printed, the newest part (`human`)."""
+        if self.render_mode is None:
+            logger.warn("render() needs a render_mode: make(..., render_mode='ansi')")
+            return None
+        if self.render_mode == "ansi":
+            return self.state()
+        print_turn(self.task, self.episode, self.num_turns)
+        return None
+
+    def _render_human(self) -> None:
+        if self.render_mode == "human":
+            self.render()
+
+    def close(self) -> None:
+        """Nothing stays open between steps; safe to call more than once."""

@@ -1,0 +1,93 @@
+"""What a policy is: text in, completions out.
+
+Environments and learners know policies by these protocols only; implementations live in
+`llm_decpomdp.agents` and in users' own code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One sampled answer.
+
+    Policies without a tokenizer (scripted ones, people, remote models) leave the token fields empty.
+    """
+
+    text: str
+    tokens: tuple[int, ...] = ()
+    """The sampled token ids, the end-of-sequence token included when it was sampled, no padding."""
+    log_probs: tuple[float, ...] = ()
+    """Log-probability of each token under the distribution that it was sampled from, in nats."""
+    finish_reason: str = "stop"
+    """`stop` when the policy ended the text itself, `length` when the token limit did."""
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Maps prompts to completions."""
+
+    def generate(self, prompts: Sequence[str], num_samples: int = 1) -> list[list[Completion]]:
+        """Sample `num_samples` completions for each prompt, in one batch.
+
+        Returns:
+            One list of `num_samples` completions for each prompt, in the order of the prompts.
+        """
+        ...
+
+    def act(self, prompt: str) -> str:
+        """The text of one completion of `prompt`."""
+        ...
+
+
+@runtime_checkable
+class Seedable(Protocol):
+    """A policy whose sampling can be made reproducible."""
+
+    def seed(self, seed: int) -> None:
+        """Restart the sampler's random stream; `seed` lies in [0, 2**32)."""
+        ...
+
+
+@runtime_checkable
+class TrainablePolicy(Policy, Seedable, Protocol):
+    """A policy whose parameters a learner changes."""
+
+    def log_probs(
+        self, prompt: str, completions: Sequence[Completion]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Differentiable log-probabilities of the sampled tokens of one prompt's completions.
+
+        Returns:
+            `(log_probs, mask)`, both (G, T) with T the longest completion in tokens: log-probabilities
+            in nats at the sampling temperature, and 1 where a token was sampled, 0 on padding.
+        """
+        ...
+
+    def parameters(self) -> Iterator[torch.nn.Parameter]:
+        """The parameters to train."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write the weights and the tokenizer to `folder`, in the formats of their own libraries."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that `load_state_dict` needs to continue exactly: weights and the sampler's random state."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state_dict`'s value."""
+        ...
+
+
+Team = Mapping[str, Policy]
+"""Agent id to policy. Agents that share a policy *object* share its weights, its batch and its optimizer."""

@@ -1,0 +1,108 @@
+"""Environment ids: what can be made, and from what."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import pettingzoo
+
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.naming import unknown
+
+ID_PATTERN = re.compile(r"[a-z][a-z0-9_-]*-v\d+")
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """A registered environment."""
+
+    id: str
+    entry_point: str
+    """`module:function` of a function that builds the environment from keyword arguments."""
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    """Default arguments, JSON-able."""
+
+
+_registry: dict[str, EnvSpec] = {}
+
+
+def register(id: str, entry_point: str, **kwargs: Any) -> None:
+    """Add an environment, here and to PettingZoo's registry (as `llm_decpomdp/<id>`) where it has one.
+
+    Args:
+        id: `name-vN`.
+        entry_point: `module:function`, loaded when the environment is first made.
+        **kwargs: Default arguments of the function, JSON-able.
+
+    Raises:
+        ValueError: If the id, the entry point or an argument has the wrong form, or the id is taken.
+    """
+    if not ID_PATTERN.fullmatch(id):
+        raise ValueError(f"id must look like 'name-v0' in lower case, got {id!r}")
+    if ":" not in entry_point:
+        raise ValueError(
+            f"entry_point must look like 'package.module:function', got {entry_point!r}"
+        )
+    try:
+        json.dumps(kwargs)
+    except TypeError as error:
+        raise ValueError(f"the default arguments of {id!r} must be JSON-able: {error}") from None
+    entry = EnvSpec(id, entry_point, kwargs)
+    if _registry.get(id, entry) != entry:
+        raise ValueError(f"{id!r} is already registered to {_registry[id].entry_point!r}")
+    if id not in _registry and hasattr(pettingzoo, "register"):  # PettingZoo 1.27 and later
+        pettingzoo.register("parallel", f"llm_decpomdp/{id}", entry_point=entry_point, **kwargs)
+    _registry[id] = entry
+
+
+def spec(id: str) -> EnvSpec:
+    """The registered environment of this id.
+
+    Raises:
+        KeyError: If there is none; the text names the nearest id.
+    """
+    if id not in _registry:
+        raise KeyError(unknown("environment", id, _registry))
+    return _registry[id]
+
+
+def registered() -> list[str]:
+    """All ids, sorted."""
+    return sorted(_registry)
+
+
+def make(id: str, **kwargs: Any) -> DecPOMDPEnv:
+    """Build an environment.
+
+    Args:
+        id: A registered id, such as `coophumaneval-v0`.
+        **kwargs: Arguments of the environment; they override the registered defaults.
+
+    Raises:
+        KeyError: If the id is unknown.
+        TypeError: If an argument is unknown; the text names the nearest valid one.
+        ValueError: If an argument has a bad value.
+    """
+    entry = spec(id)
+    module, _, name = entry.entry_point.partition(":")
+    build = getattr(importlib.import_module(module), name)
+    parameters = inspect.signature(build).parameters
+    open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    for key in kwargs:
+        if key not in parameters and not open_ended:
+            raise TypeError(f"{id}: {unknown('argument', key, parameters)}")
+    arguments = {**entry.kwargs, **kwargs}
+    env: DecPOMDPEnv = build(**arguments)
+    env.spec_id, env.spec_kwargs = id, arguments
+    return env
+
+
+def pprint_registry() -> str:
+    """The registered ids with their entry points, one a line."""
+    width = max(map(len, _registry), default=0)
+    return "\n".join(f"{id:<{width}}  {_registry[id].entry_point}" for id in registered())

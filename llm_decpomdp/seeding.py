@@ -1,0 +1,23 @@
+"""Named, independent random streams: nothing in the library draws from a global generator."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+
+
+def stream(seed: int, *names: str | int) -> np.random.Generator:
+    """A generator that depends on `seed` and `names` alone, independent between different names.
+
+    Args:
+        seed: The run's seed, at least 0.
+        names: What the stream is for, such as `("evaluation", 3)`.
+
+    Raises:
+        ValueError: If `seed` is negative.
+    """
+    if seed < 0:
+        raise ValueError(f"seed must be at least 0, got {seed}")
+    keys = [zlib.crc32(name.encode()) if isinstance(name, str) else name for name in names]
+    return np.random.default_rng(np.random.SeedSequence([seed, *keys]))

@@ -1,0 +1,97 @@
+"""The run folder: everything that a run leaves behind, from which a report can be made again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write `text` so that a reader sees the old file or the new one, never a part."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+
+
+class RunFolder:
+    """A folder with the fixed names of a run.
+
+    - `config.yaml`: the configuration as resolved.
+    - `manifest.json`: versions, seeds, data fingerprint, git commit.
+    - `metrics.jsonl`: one row for each update (`kind: train`) and each evaluation (`kind: eval`).
+    - `episodes.jsonl`: one row for each chain of groups.
+    - `checkpoints/`: what a run continues from.
+    - `report.html`.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def config(self) -> Path:
+        """`config.yaml`."""
+        return self.path / "config.yaml"
+
+    @property
+    def manifest(self) -> Path:
+        """`manifest.json`."""
+        return self.path / "manifest.json"
+
+    @property
+    def metrics(self) -> Path:
+        """`metrics.jsonl`."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def episodes(self) -> Path:
+        """`episodes.jsonl`."""
+        return self.path / "episodes.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        """`checkpoints/`."""
+        return self.path / "checkpoints"
+
+    @property
+    def report(self) -> Path:
+        """`report.html`."""
+        return self.path / "report.html"
+
+    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+        """Write `manifest.json`."""
+        write_atomically(self.manifest, json.dumps(manifest, indent=2, sort_keys=True) + "\n")
+
+    def read_manifest(self) -> dict[str, Any]:
+        """Read `manifest.json`."""
+        manifest: dict[str, Any] = json.loads(self.manifest.read_text(encoding="utf-8"))
+        return manifest
+
+
+def append_json_line(path: Path, row: Mapping[str, Any]) -> None:
+    """Add one row to a JSON Lines file."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a JSON Lines file; none where there is no file.
+
+    A last line without its line end was cut off while being written, and is left out.
+    """
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            if line.endswith("\n"):
+                yield json.loads(line)
+
+
+def keep_json_lines(path: Path, keep: Callable[[dict[str, Any]], bool]) -> None:
+    """Drop the rows for which `keep` is false, as when a run continues from an older checkpoint."""
+    if path.exists():
+        rows = [row for row in read_json_lines(path) if keep(row)]
+        write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))

@@ -1,0 +1,80 @@
+"""The problems of an environment, wherever they come from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+from llm_decpomdp.naming import unknown
+
+
+@dataclass(frozen=True)
+class Task:
+    """One problem; families add their own fields in subclasses."""
+
+    task_id: str
+    index: int
+    """Row in the whole data set, before any split was sliced."""
+    prompt: str
+    references: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    """A correct completion for each agent id, where the data has one."""
+    known_issue: str | None = field(default=None, kw_only=True)
+    """What is wrong with this row of the data, where something is known to be."""
+
+
+@dataclass(frozen=True)
+class TaskSet:
+    """An ordered, loaded set of tasks, and where it came from."""
+
+    tasks: tuple[Task, ...]
+    name: str
+    source: str
+    """`hub`, `package`, `bundled` or the path of a file."""
+    split: str
+    revision: str = ""
+    stand_in: bool = False
+    """True where these are our own problems in place of the benchmark's."""
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    @cached_property
+    def positions(self) -> Mapping[str, int]:
+        """Task id to position."""
+        return {task.task_id: position for position, task in enumerate(self.tasks)}
+
+    def find(self, task_id: object) -> Task:
+        """The task with this id.
+
+        Raises:
+            KeyError: If there is none; the text names the nearest id.
+        """
+        if task_id not in self.positions:
+            raise KeyError(unknown("task_id", task_id, self.positions))
+        return self.tasks[self.positions[str(task_id)]]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Sixteen hexadecimal digits of a SHA-256 over every task: equal exactly where the tasks are."""
+        text = json.dumps([asdict(task) for task in self.tasks], sort_keys=True)
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    def describe(self) -> dict[str, Any]:
+        """The JSON-able identity of the data, for metadata, manifests and reports."""
+        return {
+            "name": self.name,
+            "source": self.source,
+            "split": self.split,
+            "revision": self.revision,
+            "rows": len(self),
+            "stand_in": self.stand_in,
+            "fingerprint": self.fingerprint,
+        }
+
+
+TaskLoader = Callable[[], TaskSet]
+"""Loads the tasks when they are first needed, so that building an environment stays cheap."""
