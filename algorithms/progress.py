@@ -30,9 +30,8 @@ class ProgressBar:
         )
         self._task = self._progress.add_task("training", total=total, note="")
 
-    def __enter__(self) -> ProgressBar:
+    def __enter__(self) -> None:
         self._progress.start()
-        return self
 
     def __exit__(
         self,

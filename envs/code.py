@@ -195,7 +195,7 @@ def _read_text(text: str, function: str) -> Reading:
     """Read code that does not parse."""
     code = textwrap.dedent(_SPECIAL_TOKEN.sub("", text)).strip("\n")
     problem = _parse(code)
-    header = re.compile(rf"^([ \t]*)(?:async[ \t]+)?def[ \t]+{re.escape(function)}[ \t]*\(", re.M)
+    header = re.compile(rf"^([ \t]*)(?:async[ \t]+)?def[ \t]+{re.escape(function)}[ \t]*\(", re.MULTILINE)
     match = header.search(code)
     return Reading(
         code=code,

@@ -14,14 +14,14 @@ _checkout = Path(__file__).resolve().parents[1]
 if __name__ == "llm_decpomdp" and (_checkout / "setup.cfg").is_file():
     __path__.append(str(_checkout))
 
-from llm_decpomdp.checker import check_env  # noqa: E402
-from llm_decpomdp.env import DecPOMDPEnv  # noqa: E402
-from llm_decpomdp.episode import Episode, Turn, Verdict  # noqa: E402
-from llm_decpomdp.policy import Completion, Policy  # noqa: E402
-from llm_decpomdp.registry import make, pprint_registry, register, spec  # noqa: E402
-from llm_decpomdp.spaces import UnicodeText  # noqa: E402
+from llm_decpomdp.checker import check_env
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.episode import Episode, Turn, Verdict
+from llm_decpomdp.policy import Completion, Policy
+from llm_decpomdp.registry import make, pprint_registry, register, spec
+from llm_decpomdp.spaces import UnicodeText
 
-import llm_decpomdp.envs  # noqa: E402, F401  isort: skip  (registers the ids)
+import llm_decpomdp.envs  # noqa: F401  isort: skip  (registers the ids)
 
 __all__ = [
     "Completion",

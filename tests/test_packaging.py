@@ -1,0 +1,144 @@
+"""The package builds, installs and runs away from its checkout."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("llm_decpomdp", "envs", "agents", "algorithms", "benchmarks")
+
+QUICK_LOOP = """
+import os, sys
+import llm_decpomdp
+assert "site-packages" in llm_decpomdp.__file__, llm_decpomdp.__file__
+env = llm_decpomdp.make("coophumaneval-v0", source="bundled", num_turns=2)
+observations, infos = env.reset(seed=7)
+while env.agents:
+    actions = {agent: env.reference(agent) for agent in env.agents}
+    observations, rewards, terminations, truncations, infos = env.step(actions)
+assert rewards == {"aux_0": 4.0, "main_0": 4.0}, rewards
+env.close()
+import llm_decpomdp.agents, llm_decpomdp.algorithms, llm_decpomdp.benchmarks
+print("loop done")
+"""
+
+
+def setup() -> configparser.ConfigParser:
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "setup.cfg")
+    return parser
+
+
+def test_every_package_on_disk_is_listed_in_setup_cfg() -> None:
+    options = setup()["options"]
+    listed = set(options["packages"].split())
+    mapped = dict(
+        line.replace(" ", "").split("=") for line in options["package_dir"].strip().splitlines()
+    )
+    assert set(mapped) == listed
+    on_disk = {p.parent for folder in FOLDERS for p in (ROOT / folder).rglob("__init__.py")}
+    assert {ROOT / path for path in mapped.values()} == on_disk
+
+
+def test_every_data_file_is_packaged() -> None:
+    patterns = setup()["options.package_data"]
+    packaged = {
+        path
+        for package, globs in patterns.items()
+        for pattern in globs.replace(",", " ").split()
+        for path in (ROOT / package.removeprefix("llm_decpomdp.").replace(".", "/")).glob(pattern)
+    }
+    data = {
+        path
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc")
+    }
+    assert data == packaged
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel built from a copy of the checkout's files."""
+    source = tmp_path_factory.mktemp("source")
+    for name in (*FOLDERS, "tests"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source / name)
+    build = "import setuptools.build_meta as b; print(b.build_sdist('dist')); print(b.build_wheel('dist'))"
+    subprocess.run([sys.executable, "-c", build], cwd=source, check=True, capture_output=True)
+    (built,) = (source / "dist").glob("*.whl")
+    return built
+
+
+def test_the_wheel_holds_the_folders_as_sub_packages_and_nothing_else(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.split("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"llm_decpomdp"}
+    for expected in ("envs/sandbox/worker.py", "envs/data/coophumaneval.jsonl", "py.typed"):
+        assert f"llm_decpomdp/{expected}" in names
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of a fresh environment with the wheel; dependencies come from the running one."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False, symlinks=True)
+    python = folder / "bin" / "python"
+    subprocess.run(
+        [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
+        + ["--no-deps", "--no-index", str(wheel)],
+        check=True,
+    )
+    (site,) = folder.glob("lib/python*/site-packages")
+    # A path file inside a folder that a path file names is not read: an editable install stays behind.
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return python
+
+
+def run_elsewhere(python: Path, code: str, folder: Path) -> str:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    result = subprocess.run(
+        [str(python), "-c", code], cwd=folder, env=environment, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_the_installed_wheel_runs_the_quick_loop_from_another_folder(
+    installed: Path, tmp_path: Path
+) -> None:
+    assert "loop done" in run_elsewhere(installed, QUICK_LOOP, tmp_path)
+
+
+def test_the_installed_wheel_has_its_command(installed: Path, tmp_path: Path) -> None:
+    command = installed.with_name("llm-decpomdp")
+    result = subprocess.run([str(command), "list"], cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert "coophumaneval-v0" in result.stdout
+
+
+def test_a_checkout_runs_without_being_installed(tmp_path: Path) -> None:
+    """`-S` and a path of its own keep any installed copy out."""
+    code = (
+        f"import sys; sys.path[:0] = [{str(ROOT)!r}, {sysconfig.get_path('purelib')!r}]\n"
+        "import llm_decpomdp, llm_decpomdp.envs.coding, pkgutil\n"
+        f"assert llm_decpomdp.__file__.startswith({str(ROOT)!r})\n"
+        "names = [m.name for m in pkgutil.walk_packages(llm_decpomdp.__path__, 'llm_decpomdp.',"
+        " onerror=lambda name: None) if m.name.count('llm_decpomdp') > 2]\n"
+        "assert not names, names\nprint('ok')"
+    )
+    result = subprocess.run(
+        [sys.executable, "-S", "-c", code], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
