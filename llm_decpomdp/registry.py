@@ -102,7 +102,15 @@ def make(id: str, **kwargs: Any) -> DecPOMDPEnv:
     return env
 
 
-def pprint_registry() -> str:
-    """The registered ids with their entry points, one a line."""
+def pprint_registry(*, disable_print: bool = False) -> str | None:
+    """Print the registered ids with their entry points, or return them as text.
+
+    Args:
+        disable_print: Return the text instead of printing it.
+    """
     width = max(map(len, _registry), default=0)
-    return "\n".join(f"{id:<{width}}  {_registry[id].entry_point}" for id in registered())
+    text = "\n".join(f"{id:<{width}}  {_registry[id].entry_point}" for id in registered())
+    if disable_print:
+        return text
+    print(text)
+    return None
