@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from llm_decpomdp.algorithms.baselines import Baseline, advantages
+from llm_decpomdp.algorithms.baselines import Baseline, Returns, advantages
 from llm_decpomdp.algorithms.losses import policy_gradient_loss
 from llm_decpomdp.algorithms.rollout import Chain, GroupTurn, distinct_policies
 from llm_decpomdp.policy import Team, TrainablePolicy
@@ -148,7 +148,7 @@ class Learner:
             `groups_without_signal` (all advantages 0; skipped) and `completion_tokens` (in the loss).
 
         Raises:
-            FloatingPointError: If a loss or a gradient isn't finite; names the update and the starts.
+            FloatingPointError: If a reward, loss or gradient isn't finite; names the update and the starts.
         """
         self._clear()
         groups = sum(len(chain.turns) for chain in chains)
@@ -157,9 +157,7 @@ class Learner:
         for chain in chains:
             for turn, group in enumerate(chain.turns):
                 weight = self.options.weight(chain, turn) / groups
-                returns = np.asarray(group.rewards)
-                normalize = self.options.normalize_advantages
-                signal = advantages(returns, self.algorithm.baseline, normalize=normalize)
+                signal = self._advantages(group, chain)
                 if not signal.any():
                     silent += 1
                 if weight == 0 or not signal.any():
@@ -175,8 +173,14 @@ class Learner:
             "completion_tokens": tokens,
         }
 
+    def _advantages(self, group: GroupTurn, chain: Chain) -> Returns:
+        returns = np.asarray(group.rewards)
+        self._require_finite(float(returns.sum()), "sum of a group's rewards", [chain])
+        normalize = self.options.normalize_advantages
+        return advantages(returns, self.algorithm.baseline, normalize=normalize)
+
     def _backward(
-        self, agent: str, group: GroupTurn, signal: Any, weight: float, chain: Chain
+        self, agent: str, group: GroupTurn, signal: Returns, weight: float, chain: Chain
     ) -> float:
         policy = self._agents[agent]
         log_probs, mask = policy.log_probs(group.prompts[agent], group.completions[agent])
@@ -200,7 +204,7 @@ class Learner:
             starts = ", ".join(str(chain.start) for chain in chains)
             raise FloatingPointError(
                 f"update {self.updates + 1}: the {what} is {value} for {starts}; no weight was changed. "
-                "Try a smaller learning_rate or set max_grad_norm"
+                "If the rewards are finite, try a smaller learning_rate or set max_grad_norm"
             )
 
     def step(self) -> None:

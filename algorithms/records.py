@@ -97,8 +97,11 @@ def _rewards(turn: GroupTurn) -> Sequence[float]:
 
 
 def _means(prefix: str, chains: Sequence[list[GroupTurn]]) -> dict[str, float]:
-    """Means over samples, then turns, then chains, of the reward and the named infos."""
-    keys = [key for key in chains[0][0].infos[0] if key == "solved" or key.startswith("reward/")]
+    """Means over samples, then turns, then chains, of the reward and the infos that all of them have."""
+    infos = [info for turns in chains for turn in turns for info in turn.infos]
+    shared = set(infos[0]).intersection(*infos)
+    keys = [key for key in infos[0] if key in shared]
+    keys = [key for key in keys if key == "solved" or key.startswith("reward/")]
     values: dict[str, Values] = {"reward_mean": _rewards}
     values |= {key: _info(key) for key in keys}
     return {

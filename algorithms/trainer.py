@@ -136,7 +136,10 @@ class Trainer:
         """
         found = checkpoint.latest(self.folder.checkpoints)
         if found is None:
-            raise FileNotFoundError(f"no checkpoint to resume from in {self.folder.checkpoints}")
+            raise FileNotFoundError(
+                f"no checkpoint to resume from in {self.folder.checkpoints}; "
+                "start the run again in another folder"
+            )
         counters, state = checkpoint.load(found)
         expected = self._counters() | {"update": counters["update"]}
         if counters != expected:

@@ -11,11 +11,12 @@ NOTHING_TO_CHANGE = "No changes needed."
 _DECODER = json.JSONDecoder(strict=False)  # raw newlines and tabs inside strings are fine
 
 _TEAM = """\
-Two agents solved a Python programming problem together. `aux` wrote a helper function named `aux`; `main` \
-wrote the function that the problem asks for, and should call `aux` where that helps."""
+Two agents solved a Python programming problem together. `aux` wrote a helper function named \
+`aux`; `main` wrote the function that the problem asks for, and should call `aux` if that helps."""
 
 _ALONE = """\
-An agent, `main`, solved a Python programming problem: it wrote the function that the problem asks for."""
+An agent, `main`, solved a Python programming problem: it wrote the function that \
+the problem asks for."""
 
 _INSTRUCTION = """\
 You are an experienced Python programmer who reviews other people's code. {who}
@@ -30,11 +31,13 @@ The code as it was written:
 
 For each agent, say what it should change so that the program is correct:
 - If its function is missing, give a minimal correct implementation.
-- If its code needs changes, give concise edits: only the lines that change, with enough context to place them.
+- If its code needs changes, give concise edits: only the lines that change, with enough \
+context to place them.
 - If nothing should change, answer "{nothing}"
 
-Answer with one JSON object and nothing else: no Markdown fences, no text around it. Its keys are exactly \
-{keys}; every value is one string with your text for that agent. Escape quotes and newlines as JSON demands."""
+Answer with one JSON object and nothing else: no Markdown fences, no text around it. Its keys are \
+exactly {keys}; every value is one string with your text for that agent. Escape quotes and \
+newlines as JSON demands."""
 
 
 def expert_prompt(task_prompt: str, code: Mapping[str, str]) -> str:
@@ -53,11 +56,28 @@ def expert_prompt(task_prompt: str, code: Mapping[str, str]) -> str:
     )
 
 
+def message_text(body: str) -> str:
+    """The model's text in the body of an OpenAI-compatible or Anthropic response.
+
+    A body without one (a web page, a refusal, a broken server) is returned as it is, for an error
+    to quote.
+    """
+    try:
+        response = json.loads(body)
+        if "choices" in response:
+            parts = [response["choices"][0]["message"]["content"]]
+        else:
+            parts = [part["text"] for part in response["content"] if part["type"] == "text"]
+        return "".join(parts)
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return body
+
+
 def read_reply(reply: str, keys: Collection[str]) -> dict[str, str] | None:
     """The first JSON object in `reply` that holds a string for every one of `keys`.
 
-    Each opening brace is tried with a real decoder, so braces inside strings, fences, and text or further
-    objects around the answer do no harm. Other keys of the object are dropped.
+    Each opening brace is tried with a real decoder, so braces inside strings, fences, and text or
+    further objects around the answer do no harm. Other keys of the object are dropped.
 
     Returns:
         One UTF-8 encodable text for each key, or None where there is no such object.

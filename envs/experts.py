@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import random
@@ -13,7 +12,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
 
-from llm_decpomdp.envs.expert_reply import expert_prompt, read_reply
+from llm_decpomdp.envs.expert_reply import expert_prompt, message_text, read_reply
 
 TEMPERATURE = 0.3
 """Sampling temperature of OpenAI-compatible models. Current Claude models refuse the parameter."""
@@ -28,7 +27,7 @@ MAX_WAIT = 60.0
 """Longest wait before any retry, in seconds; a server's `Retry-After` is cut to it."""
 
 SHOWN_CHARACTERS = 200
-"""How much of an unreadable reply an error quotes."""
+"""How much of a server's error or of an unreadable reply is quoted."""
 
 _RETRYABLE_STATUS = frozenset({408, 409, 429})  # and every 5xx
 _JITTER = random.SystemRandom()  # leaves the global generator, which users seed, alone
@@ -70,7 +69,7 @@ class Provider:
     key_variable: str
     """The environment variable that holds the API key."""
     base_url: str | None = None
-    """The address, or None for the SDK's own rule (`OPENAI_BASE_URL` / `ANTHROPIC_BASE_URL`, then its default)."""
+    """The address; None leaves it to the SDK: `<SDK>_BASE_URL` if set, then its default."""
 
 
 PROVIDERS = (
@@ -84,7 +83,7 @@ PROVIDERS = (
     ),
     Provider("", "openai", "OPENAI_API_KEY"),
 )
-"""The first provider whose family stands in a model's name serves it; the last one takes all others."""
+"""The first one whose family stands in a model's name serves it; the last one takes all others."""
 
 
 def make_expert(
@@ -104,10 +103,10 @@ def make_expert(
 class RemoteExpert:
     """A model behind an OpenAI-compatible or Anthropic API.
 
-    Failures that may pass (no connection, time-outs, status 408, 409, 429 and 5xx) and replies that cannot be
-    read are tried again after an exponentially growing, jittered wait, or the server's `Retry-After`. The
-    client is built at the first request and never copied or pickled; nor is a key that came from the
-    environment, so another process needs the variable too.
+    Failures that may pass (no connection, time-outs, status 408, 409, 429 and 5xx) and replies that
+    cannot be read are tried again after an exponentially growing, jittered wait, or the server's
+    `Retry-After`. The client is built at the first request and never copied or pickled; nor is a
+    key that came from the environment, so another process needs the variable too.
 
     Args:
         model: Name of the model; it decides the provider, see `PROVIDERS`.
@@ -180,7 +179,8 @@ class RemoteExpert:
             try:
                 reply = self._ask(prompt)
             except sdk.APIError as error:
-                cause, problem = error, f"{type(error).__name__}: {error}"
+                cause = error
+                problem = f"{type(error).__name__}: {error}"[:SHOWN_CHARACTERS]
                 if not _is_retryable(sdk, error):
                     break
                 server_wait = _retry_after(sdk, error)
@@ -189,8 +189,8 @@ class RemoteExpert:
                 if texts is not None:
                     return {agent: texts[key] for agent, key in keys.items()}
                 problem = (
-                    f"the reply has no JSON object with a string for each of {list(keys.values())}; "
-                    f"it begins: {reply[:SHOWN_CHARACTERS]!r}"
+                    f"the reply has no JSON object with a string for each of {list(keys.values())}"
+                    f"; it begins: {reply[:SHOWN_CHARACTERS]!r}"
                 )
             if attempt < self.max_retries:
                 self._wait(attempt, server_wait, problem)
@@ -199,7 +199,7 @@ class RemoteExpert:
         ) from cause
 
     def _ask(self, prompt: str) -> str:
-        """Send one request and return the text of the reply; the raw body where it holds no text."""
+        """Send one request and return the text of the reply."""
         request: dict[str, Any] = {
             "model": self.model,
             "max_tokens": MAX_TOKENS,
@@ -211,11 +211,7 @@ class RemoteExpert:
             response = self.client.chat.completions.with_raw_response.create(
                 **request, temperature=TEMPERATURE
             )
-        body: str = response.http_response.text
-        try:
-            return _reply_text(json.loads(body))
-        except (ValueError, LookupError, TypeError):  # a web page, a refusal, a broken server
-            return body
+        return message_text(response.http_response.text)
 
     def _wait(self, attempt: int, server_wait: float, problem: str) -> None:
         own_wait = FIRST_WAIT * 2**attempt * _JITTER.uniform(0.5, 1.0)
@@ -231,14 +227,6 @@ class RemoteExpert:
                 f"set the environment variable {self.provider.key_variable} or pass api_key"
             )
         return key
-
-
-def _reply_text(body: Any) -> str:
-    """The model's text in a decoded response of either protocol."""
-    if "choices" in body:
-        content = body["choices"][0]["message"]["content"]
-        return "" + content
-    return "".join(block["text"] for block in body["content"] if block["type"] == "text")
 
 
 def _is_retryable(sdk: Any, error: Any) -> bool:

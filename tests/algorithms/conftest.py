@@ -54,7 +54,9 @@ class TinyPolicy:
         self, prompt: str, completions: Sequence[Completion]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         longest = max(len(c.tokens) for c in completions)
-        tokens = torch.tensor([[*c.tokens, *[END] * (longest - len(c.tokens))] for c in completions])
+        tokens = torch.tensor(
+            [[*c.tokens, *[END] * (longest - len(c.tokens))] for c in completions]
+        )
         mask = torch.tensor(
             [[float(t < len(c.tokens)) for t in range(longest)] for c in completions]
         )
@@ -135,7 +137,10 @@ class EchoEnv(ParallelEnv[str, str, str]):
         joint = "".join(actions.values())
         reward, over = float(joint.count("a")), self.turn >= self.num_turns or not joint
         acted, self.agents = self.agents, [] if over else self.agents
-        infos = {agent: {"reward/letters": reward, "solved": not joint, "note": "text"} for agent in acted}
+        infos = {
+            agent: {"reward/letters": reward, "solved": not joint, "note": "text"}
+            for agent in acted
+        }
         prompts = dict.fromkeys(acted, joint or "b")
         every = dict.fromkeys
         return prompts, every(acted, reward), every(acted, over), every(acted, False), infos

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -45,9 +48,6 @@ def test_algorithms_are_found_by_name_and_unknown_names_get_a_hint() -> None:
 
 
 def test_importing_the_algorithms_and_the_rollout_loads_no_torch() -> None:
-    import subprocess
-    import sys
-
     code = (
         "import sys, llm_decpomdp.algorithms, llm_decpomdp.algorithms.rollout\n"
         "import llm_decpomdp.algorithms.baselines, llm_decpomdp.algorithms.records\n"

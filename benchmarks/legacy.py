@@ -1,0 +1,170 @@
+"""Older spellings of configuration keys, in YAML files and in overrides: one table, translated in one place.
+
+| older                                                         | here                             |
+|---------------------------------------------------------------|----------------------------------|
+| section `magrpo` or `mt_magrpo`                               | `algorithm`, with `name: magrpo` |
+| section `grpo`                                                | `algorithm`, with `name: grpo` and one agent |
+| in these sections: the keys of `SECTION_KEYS`                 | other sections, as listed there  |
+| the keys of `ROOT_KEYS`                                       | as listed there                  |
+| `dataset.type`, `dataset.name`                                | `env.id`                         |
+
+Where an older file gives the sampling twice, in `model` and in the algorithm's section, the latter holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.naming import unknown
+from llm_decpomdp.registry import registered
+
+ALGORITHM_SECTIONS = {"magrpo": "magrpo", "mt_magrpo": "magrpo", "grpo": "grpo"}
+
+SECTION_KEYS = {
+    "num_turns": "env.num_turns",
+    "num_agents": "env.num_agents",
+    "discount": "env.discount",
+    "temperature": "model.temperature",
+    "top_p": "model.top_p",
+    "top_k": "model.top_k",
+    "max_new_tokens": "model.max_new_tokens",
+    "external_mode": "external.mode",
+    "external_original_prompt": "external.original_prompt",
+    "external_previous_response": "external.previous_response",
+    "expert_model": "external.expert_model",
+    "per_device_train_batch_size": "algorithm.prompts_per_update",
+}
+
+ROOT_KEYS = {
+    "model_name": "model.name",
+    "agents.num_agents": "env.num_agents",
+    "external.expert_edits_model": "external.expert_model",
+}
+
+DATASET_KEYS = ("dataset.name", "dataset.type")
+
+ENVIRONMENTS = {"coop": "coophumaneval-v0", "humaneval": "humaneval-v0"}
+"""What a data set's name contains, and the environment that it means; the first that fits."""
+
+GONE = {
+    "wandb": "a run writes metrics.jsonl and report.html into its own folder; drop it",
+    "reward_processor": "rewards are used as the environment gives them; drop it",
+    "tokenizer": "padding is no option any more; drop it",
+    "model.type": "the tokenizer's own chat template is used; drop it",
+    "model.max_length": "nothing ever read it; model.max_new_tokens bounds completions; drop it",
+    "model.tokenizer_kwargs": "use model.trust_remote_code instead, or drop it",
+    "model.model_kwargs": "use model.compute_dtype and model.trust_remote_code instead, or drop it",
+    "model.special_tokens": "the tokenizer's own tokens are used; drop it",
+    "algorithm.logging_steps": "every update is logged; drop it",
+    "algorithm.save_steps": "use output.checkpoint_every instead, or drop it",
+    "algorithm.beta": "nothing ever read it; drop it",
+    "output.verbose": "every episode is written to episodes.jsonl; drop it",
+}
+"""Keys of older files that have no meaning here, and what to do about them."""
+
+
+def canonical(
+    tree: Mapping[str, Any], keys: Sequence[str], current: str | None = None
+) -> dict[str, Any]:
+    """Dotted keys of the schema and their values.
+
+    Args:
+        tree: A nested mapping in any spelling.
+        keys: All dotted keys of the schema.
+        current: The algorithm that is set already, where `tree` holds overrides.
+
+    Raises:
+        ConfigError: If a key is unknown (the text names the nearest), a data set has no environment, or an
+            algorithm's section does not belong to the algorithm.
+    """
+    flat = dict(_flatten(tree, keys))
+    found: dict[str, Any] = {}
+    for spelled in sorted(flat, key=_is_algorithm_key):
+        key = _rename(spelled)
+        if key in keys:
+            found[key] = flat[spelled]
+        elif key not in DATASET_KEYS and not (key in ALGORITHM_SECTIONS and flat[key] is None):
+            raise ConfigError(_unknown_key(spelled, key, keys))
+    for spelled in DATASET_KEYS:  # the type, where there is one, is more exact than the name
+        if flat.get(spelled) is not None:
+            found["env.id"] = environment_of(str(flat[spelled]))
+    return {**_algorithm(flat, found, current), **found}
+
+
+def environment_of(dataset: str) -> str:
+    """The environment that a data set's name or type means.
+
+    Raises:
+        ConfigError: If there is none.
+    """
+    for part, env_id in ENVIRONMENTS.items():
+        if part in dataset.lower():
+            return env_id
+    raise ConfigError(
+        f"there is no environment for the data set {dataset!r} yet; environments: "
+        f"{', '.join(registered())} (set env.id to one of them)"
+    )
+
+
+def _flatten(
+    tree: Mapping[str, Any], keys: Sequence[str], prefix: str = ""
+) -> Iterator[tuple[str, Any]]:
+    """Leaves by dotted keys; a mapping that is a value of the schema, such as `model.lora`, is a leaf."""
+    for name, value in tree.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, Mapping) and key not in keys:
+            if key in ALGORITHM_SECTIONS:
+                yield key, None  # the section itself says something
+            yield from _flatten(value, keys, f"{key}.")
+        elif value is not None or not _is_section(key, keys):
+            yield key, value
+
+
+def _is_section(key: str, keys: Sequence[str]) -> bool:
+    return any(other.startswith(f"{key}.") for other in keys)
+
+
+def _is_algorithm_key(spelled: str) -> bool:
+    return spelled.partition(".")[0] in ALGORITHM_SECTIONS
+
+
+def _rename(spelled: str) -> str:
+    section, _, rest = spelled.partition(".")
+    if section in ALGORITHM_SECTIONS and rest:
+        return SECTION_KEYS.get(rest, f"algorithm.{rest}")
+    return ROOT_KEYS.get(spelled, spelled)
+
+
+def _algorithm(
+    flat: Mapping[str, Any], found: Mapping[str, Any], current: str | None
+) -> dict[str, Any]:
+    """What the algorithm's section says beside its keys."""
+    sections = sorted({key.partition(".")[0] for key in flat if _is_algorithm_key(key)})
+    names = {ALGORITHM_SECTIONS[section] for section in sections}
+    if not names:
+        return {}
+    wanted = found.get("algorithm.name", current) or ALGORITHM_SECTIONS[sections[0]]
+    if names != {wanted}:
+        raise ConfigError(
+            f"the section {' and '.join(map(repr, sections))} does not belong to the algorithm {wanted!r}; "
+            f"write algorithm.<key>, or set algorithm.name"
+        )
+    alone = {"env.num_agents": 1} if wanted == "grpo" else {}
+    return {"algorithm.name": wanted, **alone}
+
+
+def _unknown_key(spelled: str, key: str, keys: Sequence[str]) -> str:
+    for gone, advice in GONE.items():
+        if key == gone or key.startswith(f"{gone}."):
+            return f"unknown configuration key {spelled!r}: {advice}"
+    section, _, name = key.rpartition(".")
+    siblings = [other for other in keys if other.startswith(f"{section or key}.")]
+    if siblings and not section:
+        return f"{spelled!r} is a section: set {', '.join(siblings)}"
+    elsewhere = [other for other in keys if other.rpartition(".")[2] == name]
+    if elsewhere:
+        return f"unknown configuration key {spelled!r}; did you mean {elsewhere[0]!r}?"
+    prefix = f"{spelled}: " if spelled != key else ""
+    return prefix + unknown("configuration key", key, siblings or keys)

@@ -1,0 +1,162 @@
+"""The rules for what a text environment returns, one function for each rule."""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from gymnasium import Space
+
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = 200
+_short.maxdict = _short.maxlist = _short.maxset = _short.maxtuple = 8
+
+
+def short(value: object) -> str:
+    """`repr`, cut to a length that fits into an error message."""
+    return _short.repr(value)
+
+
+class ConformanceError(AssertionError):
+    """An environment breaks the contract: what was expected, what was found, and the remedy."""
+
+    def __init__(self, expected: str, found: str, remedy: str) -> None:
+        self.expected = expected
+        self.found = found
+        self.remedy = remedy
+        super().__init__(f"expected {expected}; found {found}. {remedy}")
+
+
+def require(condition: bool, expected: str, found: object, remedy: str) -> None:
+    """Raise a `ConformanceError` unless `condition` holds.
+
+    Args:
+        condition: What must be true.
+        expected: The rule.
+        found: What broke it: a finished text, or another value, which is shown shortened.
+        remedy: What to change, as a sentence.
+    """
+    if not condition:
+        raise ConformanceError(expected, found if isinstance(found, str) else short(found), remedy)
+
+
+def check_keys(name: str, values: object, agents: Sequence[str]) -> None:
+    """Each agent, and no other, has an entry."""
+    require(
+        isinstance(values, dict) and set(values) == set(agents),
+        f"{name} to be a dict with exactly the keys {sorted(agents)}",
+        short(values),
+        "Give one entry to every agent that was live before the step, and to no other.",
+    )
+
+
+def check_observation(
+    agent: str, prompt: object, space: Space[Any], secrets: Sequence[str]
+) -> None:
+    """A prompt is a text of its space and holds no secret."""
+    require(
+        isinstance(prompt, str) and space.contains(prompt),
+        f"the observation of {agent!r} to be a str in its observation space",
+        short(prompt),
+        "Return a str within the bounds of observation_space(agent).",
+    )
+    for secret in secrets:
+        require(
+            not secret.strip() or secret not in str(prompt),
+            f"no secret in the prompt of {agent!r}",
+            f"{short(secret)} in it",
+            "A hidden text, such as a test, leaks: keep it out of every prompt.",
+        )
+
+
+def check_info(agent: str, info: object, keys: set[str] | None) -> set[str]:
+    """An info holds finite Python numbers under the keys of the earlier ones; returns its keys."""
+    require(
+        isinstance(info, dict), f"the info of {agent!r} to be a dict", short(info), "Return one."
+    )
+    assert isinstance(info, dict)
+    for key, value in info.items():
+        require(
+            isinstance(key, str) and type(value) in (int, float, bool) and math.isfinite(value),
+            f"finite Python numbers (int, float, bool) in the info of {agent!r}",
+            f"{key!r}: {short(value)} ({type(value).__name__})",
+            "Text belongs into the observation, the rendering or the records.",
+        )
+    require(
+        keys is None or set(info) == keys,
+        f"constant info keys of {agent!r}, at reset and every step: {sorted(keys or ())}",
+        sorted(info),
+        "Report every key always, 0 where it means nothing.",
+    )
+    return set(info)
+
+
+def check_rewards(rewards: Mapping[str, Any], infos: Mapping[str, Mapping[str, float]]) -> None:
+    """One finite float for the whole team, the sum of the components that the infos list."""
+    for agent, reward in rewards.items():
+        require(
+            type(reward) is float and math.isfinite(reward),
+            f"the reward of {agent!r} to be a finite Python float",
+            f"{short(reward)} ({type(reward).__name__})",
+            "Convert it with float().",
+        )
+        parts = {key: part for key, part in infos[agent].items() if key.startswith("reward/")}
+        require(
+            not parts or abs(math.fsum(parts.values()) - reward) <= 1e-9,
+            f"the 'reward/<component>' infos of {agent!r} to add up to the reward",
+            f"{parts} and the reward {reward!r}",
+            "List every component, with its sign, at every step.",
+        )
+    require(
+        len(set(rewards.values())) <= 1,
+        "the same team reward for every agent",
+        rewards,
+        "Return one number for all; shares of single agents belong into the infos.",
+    )
+
+
+def check_flags(
+    terminations: Mapping[str, Any], truncations: Mapping[str, Any], agents: Sequence[str]
+) -> None:
+    """The team ends together, in one way, and `agents`, the live ones afterwards, are then none."""
+    for name, flags in (("terminations", terminations), ("truncations", truncations)):
+        require(
+            all(type(flag) is bool for flag in flags.values()),
+            f"every value of the {name} to be a Python bool",
+            flags,
+            "Convert it with bool().",
+        )
+        require(
+            len(set(flags.values())) <= 1,
+            f"all agents to end together ({name})",
+            flags,
+            "End the episode for the whole team at once.",
+        )
+    terminated, truncated = any(terminations.values()), any(truncations.values())
+    require(
+        not (terminated and truncated),
+        "a termination or a truncation, never both",
+        "both flags for every agent",
+        "Truncate only where an outside limit stopped the episode, terminate otherwise.",
+    )
+    live = [] if terminated or truncated else list(terminations)
+    require(
+        sorted(agents) == sorted(live),
+        "agents to leave env.agents in the step in which they are done, and only then",
+        f"agents {list(agents)} with terminations {terminations}, truncations {truncations}",
+        "Empty self.agents in the step that ends the episode.",
+    )
+
+
+def check_fresh(boxes: Iterable[object], earlier: dict[int, object]) -> None:
+    """No returned dictionary was returned before; `earlier` holds them, so that no id is used again."""
+    for box in boxes:
+        require(
+            id(box) not in earlier,
+            "a new dictionary for every return value",
+            f"the same object twice: {short(box)}",
+            "Build it anew; callers may change what they were given.",
+        )
+        earlier[id(box)] = box

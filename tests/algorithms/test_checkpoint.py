@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from llm_decpomdp.algorithms import checkpoint
+
+
+def save(folder: Path, update: int, keep: int = 2) -> Path:
+    return checkpoint.save(folder, {"update": update}, {"w": torch.tensor([1.0 * update])}, keep)
+
+
+def test_a_checkpoint_comes_back_as_it_was_saved(tmp_path: Path) -> None:
+    path = save(tmp_path / "checkpoints", 12)
+    assert path.name == "update-000012"
+    counters, state = checkpoint.load(path)
+    assert counters == {"update": 12} and state["w"].item() == 12.0
+
+
+def test_only_the_newest_are_kept_and_the_latest_is_found(tmp_path: Path) -> None:
+    for update in (1, 2, 10):
+        save(tmp_path, update)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["update-000002", "update-000010"]
+    found = checkpoint.latest(tmp_path)
+    assert found is not None and found.name == "update-000010"
+
+
+def test_a_million_updates_still_sort(tmp_path: Path) -> None:
+    for update in (999_999, 1_000_000):
+        save(tmp_path, update)
+    found = checkpoint.latest(tmp_path)
+    assert found is not None and found.name == "update-1000000"
+
+
+def test_a_save_that_failed_leaves_no_checkpoint(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    with pytest.raises(AttributeError):
+        checkpoint.save(tmp_path, {"update": 2}, {"bad": lambda: None})
+    found = checkpoint.latest(tmp_path)
+    assert found is not None and found.name == "update-000001"
+    save(tmp_path, 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["update-000001", "update-000002"]
+
+
+def test_there_is_no_latest_in_an_empty_or_missing_folder(tmp_path: Path) -> None:
+    assert checkpoint.latest(tmp_path) is None
+    assert checkpoint.latest(tmp_path / "none") is None
