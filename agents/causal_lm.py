@@ -230,7 +230,9 @@ def has_bfloat16_units(device: torch.device) -> bool:
     """Whether the device multiplies bfloat16 matrices faster than float32 ones."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    return device.type == "cpu" and torch.cpu._is_amx_tile_supported()
+    return device.type == "cpu" and (
+        torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+    )
 
 
 def _stop_tokens(model: Any, tokenizer: Any) -> frozenset[int]:

@@ -1,0 +1,68 @@
+"""Drawing tokens: probabilities, truncation, limits."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from llm_decpomdp.agents.sampling import Sampling, draw, truncate
+
+LOGITS = torch.tensor([[2.0, 1.0, 0.0, -1.0]])
+
+
+def frequencies(sampling: Sampling, count: int = 20_000) -> torch.Tensor:
+    tokens, _ = draw(LOGITS.repeat(count, 1), sampling, torch.Generator().manual_seed(0))
+    return torch.bincount(tokens, minlength=4) / count
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+def test_tokens_come_as_often_as_the_tempered_softmax_says(temperature: float) -> None:
+    expected = (LOGITS[0] / temperature).softmax(-1)
+    found = frequencies(Sampling(temperature=temperature))
+    torch.testing.assert_close(found, expected, atol=0.015, rtol=0)
+
+
+def test_log_probabilities_are_those_of_the_full_tempered_softmax() -> None:
+    sampling = Sampling(temperature=0.5, top_k=2)
+    tokens, log_probs = draw(LOGITS, sampling, torch.Generator().manual_seed(0))
+    torch.testing.assert_close(log_probs, (LOGITS / 0.5).log_softmax(-1)[0, tokens])
+
+
+def test_temperature_zero_takes_the_likeliest_token() -> None:
+    assert frequencies(Sampling(temperature=0.0), 10).tolist() == [1, 0, 0, 0]
+
+
+def test_top_k_keeps_the_k_likeliest() -> None:
+    kept = truncate(LOGITS, Sampling(top_k=2)).isfinite()[0]
+    assert kept.tolist() == [True, True, False, False]
+    assert frequencies(Sampling(top_k=1), 100)[0] == 1
+
+
+def test_top_p_keeps_the_fewest_tokens_that_reach_p() -> None:
+    # Probabilities 0.64, 0.24, 0.09, 0.03.
+    for top_p, kept in ((0.6, 1), (0.7, 2), (0.9, 3), (0.99, 4), (1.0, 4)):
+        assert truncate(LOGITS, Sampling(top_p=top_p)).isfinite().sum() == kept, top_p
+
+
+def test_a_token_without_probability_is_never_drawn() -> None:
+    logits = torch.full((5000, 6), -torch.inf)
+    logits[:, 2] = 0.0
+    logits[:, 4] = 1.0
+    tokens, _ = draw(logits, Sampling(), torch.Generator().manual_seed(1))
+    assert set(tokens.tolist()) == {2, 4}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"temperature": -1.0}, "temperature must be finite and at least 0, got -1.0"),
+        ({"temperature": float("nan")}, "temperature"),
+        ({"top_p": 0.0}, r"top_p must lie in \(0, 1\], got 0.0"),
+        ({"top_p": 1.5}, "top_p"),
+        ({"top_k": -1}, "top_k must be at least 0"),
+        ({"max_new_tokens": 0}, "max_new_tokens must be at least 1, got 0"),
+    ],
+)
+def test_bad_options_are_refused(options: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Sampling(**options)  # type: ignore[arg-type]
