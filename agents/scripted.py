@@ -1,31 +1,34 @@
-"""Policies without a model: bounds, baselines, replays and tests."""
+"""Policies without a model: for tests, demonstrations, and lower and upper bounds."""
 
 from __future__ import annotations
 
-import string
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-import numpy as np
-
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Completion
+from llm_decpomdp.seeding import stream
+
+MAX_RANDOM_LENGTH = 200
+"""Longest random text, in characters."""
+
+RANDOM_CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789_ \n\"'#=+-*/%<>()[]{}:,.`\\éπ語🙂"
 
 
-class ScriptedPolicy(ABC):
-    """A policy that writes one text at a time."""
+class Scripted(ABC):
+    """A policy that is written down as `act`; `generate` asks it once for each completion, in order."""
 
     @abstractmethod
     def act(self, prompt: str) -> str:
-        """The answer to `prompt`."""
+        """The text of one completion of `prompt`."""
 
     def generate(self, prompts: Sequence[str], num_samples: int = 1) -> list[list[Completion]]:
-        """`num_samples` answers to each prompt, without tokens."""
+        """`num_samples` completions for each prompt, without tokens."""
         return [[Completion(self.act(prompt)) for _ in range(num_samples)] for prompt in prompts]
 
 
-class Constant(ScriptedPolicy):
-    """Always answers the same text."""
+class Constant(Scripted):
+    """Always gives the same text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -35,50 +38,53 @@ class Constant(ScriptedPolicy):
         return self.text
 
 
-class Replay(ScriptedPolicy):
-    """Answers a list of texts, in order."""
+class Replay(Scripted):
+    """Gives the texts of a list, in order, whatever it is asked."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        self.texts = list(texts)
-        self.position = 0
+        self.texts = tuple(texts)
+        self.played = 0
+        """How many texts were given."""
 
     def act(self, prompt: str) -> str:
         """The next text.
 
         Raises:
-            IndexError: If all texts have been used.
+            LookupError: If all texts were given.
         """
-        if self.position >= len(self.texts):
-            raise IndexError(f"all {len(self.texts)} texts of the replay have been used")
-        self.position += 1
-        return self.texts[self.position - 1]
+        if self.played == len(self.texts):
+            raise LookupError(
+                f"all {len(self.texts)} texts of this Replay were given; give it one for each completion"
+            )
+        self.played += 1
+        return self.texts[self.played - 1]
 
 
-class RandomText(ScriptedPolicy):
-    """Answers random printable characters: a lower bound.
+class RandomText(Scripted):
+    """Gives random characters of code, prose and other scripts: 0 to 200 of them."""
 
-    Args:
-        seed: At least 0.
-        length: Characters of each answer.
-    """
+    def __init__(self, seed: int = 0) -> None:
+        self.seed(seed)
 
-    ALPHABET = string.ascii_letters + string.digits + string.punctuation + " \n"
+    def seed(self, seed: int) -> None:
+        """Restart the random stream.
 
-    def __init__(self, seed: int, length: int = 64) -> None:
-        self.rng = np.random.default_rng(seed)
-        self.length = length
+        Raises:
+            ValueError: If `seed` is negative.
+        """
+        self._rng = stream(seed, "random text")
 
     def act(self, prompt: str) -> str:
-        """`length` random characters."""
-        return "".join(self.rng.choice(list(self.ALPHABET), self.length))
+        """A new random text."""
+        length = int(self._rng.integers(MAX_RANDOM_LENGTH + 1))
+        return "".join(self._rng.choice(list(RANDOM_CHARACTERS), size=length))
 
 
-class Gold(ScriptedPolicy):
-    """Answers the data's own solution of the environment's current task: an upper bound.
+class Gold(Scripted):
+    """Gives the data's own correct completion: an upper bound.
 
-    Args:
-        env: The environment that is being played, not a copy of it.
-        agent: The agent to answer for.
+    It answers for the task that `env` is in when it is asked, so step that environment itself and not a
+    fork of it.
     """
 
     def __init__(self, env: DecPOMDPEnv, agent: str) -> None:
@@ -86,7 +92,7 @@ class Gold(ScriptedPolicy):
         self.agent = agent
 
     def act(self, prompt: str) -> str:
-        """The reference completion.
+        """The reference for the agent in the environment's current task.
 
         Raises:
             LookupError: If the data has none.

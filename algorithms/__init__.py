@@ -1,7 +1,7 @@
 """Learners: rollout plan -> returns -> group baseline -> loss -> optimizer -> training loop.
 
-Each algorithm is a declaration on one screen (`magrpo.py`) over one `Learner`. Importing this package loads
-no torch; looking an algorithm up does.
+Each algorithm is a declaration on one screen (`magrpo.py`) over one `Learner`. Importing this
+package loads no torch; looking an algorithm up does.
 """
 
 from __future__ import annotations
@@ -39,4 +39,4 @@ class _Algorithms(Mapping[str, "Algorithm"]):
 
 
 ALGORITHMS: Mapping[str, Algorithm] = _Algorithms()
-"""Algorithm by name, such as `ALGORITHMS["magrpo"]`; an unknown name raises with the nearest one."""
+"""Algorithm by name, as in `ALGORITHMS["magrpo"]`; unknown names raise with the nearest one."""

@@ -20,8 +20,8 @@ def save(
 ) -> Path:
     """Write `folder/update-<n>/`, then remove all but the `keep` newest checkpoints.
 
-    A checkpoint of the same update that is already there stays as it is: a run's state after an update is a
-    function of the run.
+    A checkpoint of the same update that is already there stays as it is: a run's state after an
+    update is a function of the run.
 
     Args:
         folder: The run's `checkpoints/`; it is made where it is missing.

@@ -1,17 +1,19 @@
-"""GRPO: one agent against the mean of its group (arXiv 2402.03300, in the form of Dr. GRPO, 2503.20783).
+"""GRPO: one agent against the mean of its group (arXiv 2402.03300; Dr. GRPO, arXiv 2503.20783).
 
 For a prompt x, G completions y_1 .. y_G with rewards r_1 .. r_G:
 
     A_g = r_g - (1/G) sum_h r_h
     L   = -(1/G) sum_g A_g sum_t log pi(y_gt | x, y_g<t)
 
-Assumption: one update for each sampled batch, so that the completions come from the policy that is updated.
-Then the ratio of the paper is 1 and its clipping never acts; there is no reference model and no KL term. As
-in Dr. GRPO nothing is divided by the length of a completion, nor by the group's standard deviation unless
-`normalize_advantages` asks for it, as the paper does.
+Assumption: one update for each sampled batch, so that the completions come from the policy that is
+updated. Then the ratio of the paper is 1 and its clipping never acts; there is no reference model
+and no KL term. As in Dr. GRPO nothing is divided by the length of a completion, nor by the group's
+standard deviation unless `normalize_advantages` asks for it, as the paper does.
 
 Degenerate case: equal rewards teach nothing; such a group is counted and skipped.
 """
+
+from __future__ import annotations
 
 from llm_decpomdp.algorithms.baselines import mean
 from llm_decpomdp.algorithms.learner import Algorithm

@@ -20,8 +20,8 @@ class Interrupted(Exception):
 
     def __init__(self, folder: Path, update: int, total: int) -> None:
         super().__init__(
-            f"stopped after update {update} of {total}, which is saved in {folder}. To continue as if it "
-            "had not stopped, resume the run from that folder with the same configuration"
+            f"stopped after update {update} of {total}, which is saved in {folder}. To continue as "
+            "if it had not stopped, resume the run from that folder with the same configuration"
         )
         self.folder = folder
         self.update = update

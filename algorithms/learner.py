@@ -34,21 +34,23 @@ class Algorithm:
 class LearnerOptions:
     """How a policy steps along its gradient (AdamW).
 
-    The discount is not among them: each turn is credited with its own reward, as its samples are the only
-    ones that differ.
+    The discount is not among them: each turn is credited with its own reward, as its samples are
+    the only ones that differ.
     """
 
     learning_rate: float
     weight_decay: float = 0.0
     max_grad_norm: float | None = None
-    """Longest gradient of a policy; a longer one is shortened to this norm. `None` leaves it alone."""
+    """Largest norm of a policy's gradient; a longer one is shortened. `None` leaves all alone."""
     turn_gradient_weights: tuple[float, ...] | None = None
     """Factor of each turn's loss, one for each turn of the horizon; `None` means 1 everywhere."""
     early_termination_weight: float = 1.0
     """Further factor of the last turn of a chain that stopped early."""
     normalize_advantages: bool = False
-    """Divide advantages by the standard deviation of their group's returns. Tasks with small differences then
-    weigh as much as those with large ones, and baselines that differ by a factor become the same."""
+    """Divide advantages by the standard deviation of their group's returns.
+
+    Tasks with small differences then weigh as much as those with large ones. Nothing is centred
+    again, so baselines still differ by their shift."""
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "weight_decay", "early_termination_weight"):
@@ -69,7 +71,8 @@ class LearnerOptions:
         weights = self.turn_gradient_weights
         if weights is not None and len(weights) != num_turns:
             raise ValueError(
-                f"turn_gradient_weights needs one weight for each of {num_turns} turns, got {weights}"
+                f"turn_gradient_weights needs one weight for each of {num_turns} turns, "
+                f"got {weights}"
             )
 
     def weight(self, chain: Chain, turn: int) -> float:
@@ -95,8 +98,8 @@ class Learner:
     """Updates the trainable policies of a team; a policy that agents share has one optimizer.
 
     Args:
-        team: Agent to policy. Policies that cannot be trained, or have no parameter that wants a gradient,
-            take part and stay as they are.
+        team: Agent to policy. Policies that cannot be trained, or have no parameter that wants a
+            gradient, take part and stay as they are.
         algorithm: The declaration of the algorithm.
         options: How to step.
 
@@ -145,10 +148,12 @@ class Learner:
 
         Returns:
             `loss/<agent>`, `grad_norm/<policy>` (before any shortening), `groups`,
-            `groups_without_signal` (all advantages 0; skipped) and `completion_tokens` (in the loss).
+            `groups_without_signal` (all advantages 0; skipped) and `completion_tokens` (in the
+            loss).
 
         Raises:
-            FloatingPointError: If a reward, loss or gradient isn't finite; names the update and the starts.
+            FloatingPointError: If a reward, loss or gradient isn't finite; names the update and the
+                starts.
         """
         self._clear()
         groups = sum(len(chain.turns) for chain in chains)
@@ -203,12 +208,12 @@ class Learner:
             self._clear()
             starts = ", ".join(str(chain.start) for chain in chains)
             raise FloatingPointError(
-                f"update {self.updates + 1}: the {what} is {value} for {starts}; no weight was changed. "
-                "If the rewards are finite, try a smaller learning_rate or set max_grad_norm"
+                f"update {self.updates + 1}: the {what} is {value} for {starts}; no weight was "
+                "changed. If the rewards are finite, lower learning_rate or set max_grad_norm"
             )
 
     def step(self) -> None:
-        """Step every optimizer along the accumulated gradient; policies without one stay as they are."""
+        """Step along the accumulated gradient; policies without one stay as they are."""
         for optimizer in self._optimizers.values():
             optimizer.step()
         self._clear()

@@ -15,8 +15,8 @@ def policy_gradient_loss(
 
     Args:
         log_probs: (G, T), log-probabilities of the sampled tokens, in nats.
-        mask: (G, T), 1 where a token was sampled, the end-of-sequence token included; 0 on padding, whose
-            log-probabilities may have any value.
+        mask: (G, T), 1 where a token was sampled, the end-of-sequence token included; 0 on padding,
+            whose log-probabilities may have any value.
         advantages: (G,), constants.
 
     Returns:

@@ -6,15 +6,17 @@ completions of all agents are one joint sample with one team reward r_kg:
     A_kg = r_kg - (1/G) sum_h r_kh
     L_i  = sum_k w_k * -(1/G) sum_g A_kg sum_t log pi_i(y_ikgt | x_ik, y_ikg<t)
 
-All agents share the advantage (centralised credit) and condition on their own prompts alone (decentralised
-execution). Each turn is credited with its own reward; later rewards and the discount do not enter. The w_k
-are `turn_gradient_weights`.
+All agents share the advantage (centralised credit) and condition on their own prompts alone
+(decentralised execution). Each turn is credited with its own reward; later rewards and the discount
+do not enter. The w_k are `turn_gradient_weights`.
 
 Assumption: as in GRPO, one update for each sampled batch, hence no ratio, clipping or KL term.
 
-Degenerate cases: equal rewards teach nothing; such a group is counted and skipped. With one agent and one
-turn this is GRPO.
+Degenerate cases: equal rewards teach nothing; such a group is counted and skipped. With one agent
+and one turn this is GRPO.
 """
+
+from __future__ import annotations
 
 from llm_decpomdp.algorithms.baselines import mean
 from llm_decpomdp.algorithms.learner import Algorithm

@@ -42,7 +42,7 @@ class ProgressBar:
         self._progress.stop()
 
     def resume(self, update: int) -> None:
-        """Begin at `update`, so that the time left is not estimated from updates of earlier sittings."""
+        """Begin at `update`, and estimate the time left from the updates that follow."""
         self._progress.reset(self._task, completed=update, note="")
 
     def advance(self, reward: float, tokens_per_second: float) -> None:

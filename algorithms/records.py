@@ -1,4 +1,4 @@
-"""What a run writes down: the rows of `metrics.jsonl` and `episodes.jsonl`, as pure functions of chains."""
+"""The rows of `metrics.jsonl` and `episodes.jsonl`, as pure functions of chains."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def reward_metrics(chains: Sequence[Chain]) -> dict[str, float]:
 def evaluation_metrics(chains: Sequence[Chain]) -> dict[str, Any]:
     """`reward_metrics` of an evaluation, with standard errors and `n`, the number of chains.
 
-    `reward_standard_error` belongs to `reward_mean`, `last/reward_standard_error` to `last/reward_mean`; both
-    are `None` for a single chain.
+    `reward_standard_error` belongs to `reward_mean`, `last/reward_standard_error` to
+    `last/reward_mean`; both are `None` for a single chain.
     """
     means = [_mean(list(chain.turns), _rewards) for chain in chains]
     last = [_mean([chain.turns[-1]], _rewards) for chain in chains]
@@ -97,7 +97,7 @@ def _rewards(turn: GroupTurn) -> Sequence[float]:
 
 
 def _means(prefix: str, chains: Sequence[list[GroupTurn]]) -> dict[str, float]:
-    """Means over samples, then turns, then chains, of the reward and the infos that all of them have."""
+    """Means over samples, then turns, then chains, of the reward and the infos they all have."""
     infos = [info for turns in chains for turn in turns for info in turn.infos]
     shared = set(infos[0]).intersection(*infos)
     keys = [key for key in infos[0] if key in shared]

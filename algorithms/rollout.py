@@ -1,9 +1,10 @@
 """Chains of groups: the rollout plan of the learners.
 
-At each turn every agent samples G completions for its prompt. The g-th completions of all agents form the
-g-th joint sample; each is played in its own branch of the environment. One branch is handed on to the next
-turn, so that a chain of T turns costs G * T joint samples. Works with any PettingZoo parallel environment
-whose observations and actions are texts and whose agents share one reward.
+At each turn every agent samples G completions for its prompt. The g-th completions of all agents
+form the g-th joint sample; each is played in its own branch of the environment. One branch is
+handed on to the next turn, so that a chain of T turns costs G * T joint samples. Works with any
+PettingZoo parallel environment whose observations and actions are texts and whose agents share one
+reward.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class GroupTurn:
     infos: tuple[dict[str, float], ...]
     """The numbers in the first agent's infos of each joint sample."""
     chosen: int
-    """Index of the joint sample that was handed on or, after the last turn, stands for the group."""
+    """Index of the joint sample that goes on or, after the last turn, stands for the group."""
 
 
 @dataclass(frozen=True)
@@ -109,12 +110,13 @@ def rollout_chains(
         team: A policy for each agent. Agents with the same policy object are sampled in one batch.
         starts: How the chains begin.
         group_size: Joint samples of a turn (G), at least 1.
-        handoff: Which joint sample goes on, among those whose episode isn't over: `best` takes the first
-            of the highest reward, `random` draws one. All agents go on with the same one.
+        handoff: Which joint sample goes on, among those whose episode isn't over: `best` takes the
+            first of the highest reward, `random` draws one. All agents go on with the same one.
         early_termination_threshold: A chain stops where its group's mean reward reaches this value;
             `None` never stops one.
         rng: Draws the random handoffs.
-        stopwatch: Where to add the seconds spent `sampling` (policies) and `stepping` (environment).
+        stopwatch: Where to add the seconds spent `sampling` (policies) and `stepping`
+            (environment).
 
     Raises:
         KeyError: If an agent has no policy, or `handoff` is unknown.
@@ -229,7 +231,8 @@ def _step_groups(
 ) -> list[list[_Outcome]]:
     """Play every joint sample in a branch of its own.
 
-    Forks step in threads, since a step may wait for other processes; nothing promises that of deep copies.
+    Forks step in threads, since a step may wait for other processes; nothing promises that of deep
+    copies.
     """
     steps: list[tuple[TextEnv, dict[str, str]]] = []
     sizes = []

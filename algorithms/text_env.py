@@ -1,4 +1,4 @@
-"""What the learners ask of an environment: texts in, texts out, as in any PettingZoo parallel environment."""
+"""What the learners ask of an environment: a PettingZoo parallel environment of texts."""
 
 from __future__ import annotations
 

@@ -62,12 +62,8 @@ class TrainerOptions:
             )
         if self.handoff not in HANDOFFS:
             raise ValueError(unknown("handoff", self.handoff, HANDOFFS))
-        for name, least in (
-            ("eval_every", 0),
-            ("checkpoint_every", 0),
-            ("keep_checkpoints", 1),
-            ("seed", 0),
-        ):
+        bounds = {"eval_every": 0, "checkpoint_every": 0, "keep_checkpoints": 1, "seed": 0}
+        for name, least in bounds.items():
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
 
@@ -75,9 +71,9 @@ class TrainerOptions:
 class Trainer:
     """Trains a team on an environment, and writes the run down.
 
-    Everything random is drawn from streams that are named by the update, so a run that is resumed equals one
-    that never stopped, bit for bit, if every start names a seed or a task and every policy that samples has
-    `seed` (remote models have none).
+    Everything random is drawn from streams that are named by the update, so a run that is resumed
+    equals one that never stopped, bit for bit, if every start names a seed or a task and every
+    policy that samples has `seed` (remote models have none).
 
     Args:
         env: Any text environment with one team reward.
@@ -91,7 +87,8 @@ class Trainer:
         progress: Whether to show a progress bar on stderr; `None` shows it on a terminal.
 
     Raises:
-        ValueError: If there is no batch or an empty one, or the options do not fit the environment or team.
+        ValueError: If there is no batch or an empty one, or the options do not fit the environment
+            or team.
     """
 
     def __init__(
@@ -125,7 +122,7 @@ class Trainer:
         self._bar = ProgressBar(len(batches), progress)
 
     def resume(self) -> int:
-        """Continue from the folder's newest checkpoint; rows that were written after it are dropped.
+        """Continue from the folder's newest checkpoint, and drop the rows written after it.
 
         Returns:
             The number of complete updates.
@@ -159,8 +156,8 @@ class Trainer:
         """Run the remaining updates.
 
         Returns:
-            `updates`, and the first and last rows of `metrics.jsonl` by kind: `first_train`, `last_train`,
-            `first_eval`, `last_eval` (`None` where there is none).
+            `updates`, and the first and last rows of `metrics.jsonl` by kind: `first_train`,
+            `last_train`, `first_eval`, `last_eval` (`None` where there is none).
 
         Raises:
             FileExistsError: If the folder holds a run that was not resumed.
@@ -190,8 +187,8 @@ class Trainer:
             if update >= total:
                 return
             self._train_update()
-            due = options.checkpoint_every and (update + 1) % options.checkpoint_every == 0
-            if due or (options.checkpoint_every and update + 1 == total):
+            every, done = options.checkpoint_every, self.learner.updates
+            if every and (done % every == 0 or done == total):
                 self.save()
 
     def _train_update(self) -> None:
@@ -226,8 +223,8 @@ class Trainer:
     def evaluate(self) -> dict[str, Any]:
         """Play one episode from each evaluation start, write it down, and return the metrics.
 
-        Every evaluation samples with the same random numbers, so that two of them differ by the weights
-        alone; nothing of the training changes.
+        Every evaluation samples with the same random numbers, so that two of them differ by the
+        weights alone; nothing of the training changes.
         """
         if not self.eval_starts:
             return {}

@@ -1,7 +1,7 @@
-"""The configuration of a run: one schema, whose every key something reads, and how it is loaded and checked.
+"""The configuration of a run: one schema, and how it is loaded and checked.
 
-Later layers win: the defaults below, the YAML file, `--override k=v`, the flags of the legacy scripts. Older
-spellings are translated by `llm_decpomdp.benchmarks.legacy` before anything is merged.
+Later layers win: the defaults below, the YAML file, `--override k=v`, the flags of the training
+scripts. `llm_decpomdp.benchmarks.legacy` translates older spellings before layers are merged.
 """
 
 from __future__ import annotations
@@ -79,9 +79,7 @@ class ModelConfig:
     shared: bool = False
     """One set of weights for all agents, instead of one for each."""
     lora: dict[str, Any] | None = None
-    """Arguments of `peft.LoraConfig`, such as `{r: 16, lora_alpha: 32}`; null trains all weights."""
-    trust_remote_code: bool = False
-    """Whether a model's own code from the hub may run here."""
+    """Arguments of `peft.LoraConfig`, as in `{r: 16, lora_alpha: 32}`; null trains all weights."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +187,7 @@ CHOICES: Mapping[str, Iterable[str]] = {
 
 def schema() -> DictConfig:
     """The defaults, as a typed mapping that only takes values of the right type."""
-    root = OmegaConf.structured(Config)
+    root: DictConfig = OmegaConf.structured(Config)
     for section in SECTIONS:  # frozen dataclasses begin read-only
         OmegaConf.set_readonly(root[section], False)
     OmegaConf.set_readonly(root, False)
@@ -270,8 +268,8 @@ def _check_team(config: Config) -> None:
     algorithm, env = config.algorithm, config.env
     if algorithm.name == "grpo" and env.num_agents != 1:
         raise ConfigError(
-            f"grpo trains one agent, and env.num_agents is {env.num_agents}: set env.num_agents=1, or "
-            "algorithm.name=magrpo"
+            f"grpo trains one agent, and env.num_agents is {env.num_agents}: set env.num_agents=1, "
+            "or algorithm.name=magrpo"
         )
     weights = algorithm.turn_gradient_weights
     if weights is not None:

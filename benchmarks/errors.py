@@ -1,7 +1,17 @@
-"""Mistakes of the person at the keyboard: one clear line, no traceback, exit code 2."""
+"""Failures that are told in one clear line, without a traceback."""
 
 from __future__ import annotations
 
 
 class ConfigError(ValueError):
-    """Something in a configuration or on a command line is wrong; the text says what to change."""
+    """Something in a configuration or on a command line is wrong; the text says what to change.
+
+    Exit code 2.
+    """
+
+
+class RunError(RuntimeError):
+    """A run cannot start or go on: its data, its models or its numbers fail it. Exit code 1."""
+
+
+ALONE = "a resumed run keeps its configuration: give --resume FOLDER alone"

@@ -1,14 +1,14 @@
-"""Older spellings of configuration keys, in YAML files and in overrides: one table, translated in one place.
+"""Older spellings of configuration keys, in YAML files and in overrides.
 
-| older                                                         | here                             |
-|---------------------------------------------------------------|----------------------------------|
-| section `magrpo` or `mt_magrpo`                               | `algorithm`, with `name: magrpo` |
-| section `grpo`                                                | `algorithm`, with `name: grpo` and one agent |
-| in these sections: the keys of `SECTION_KEYS`                 | other sections, as listed there  |
-| the keys of `ROOT_KEYS`                                       | as listed there                  |
-| `dataset.type`, `dataset.name`                                | `env.id`                         |
+| older                                    | here                                         |
+|------------------------------------------|----------------------------------------------|
+| section `magrpo` or `mt_magrpo`          | `algorithm`, with `name: magrpo`             |
+| section `grpo`                           | `algorithm`, with `name: grpo` and one agent |
+| in them the keys of `SECTION_KEYS`       | other sections, as listed there              |
+| the keys of `ROOT_KEYS`                  | as listed there                              |
+| `dataset.type`, or else `dataset.name`   | `env.id`, as `ENVIRONMENTS` says             |
 
-Where an older file gives the sampling twice, in `model` and in the algorithm's section, the latter holds.
+Where a file gives the sampling twice, in `model` and in the algorithm's section, the latter holds.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ ROOT_KEYS = {
     "external.expert_edits_model": "external.expert_model",
 }
 
-DATASET_KEYS = ("dataset.name", "dataset.type")
+DATASET_KEYS = ("dataset.type", "dataset.name")
+"""The first that is given names the data."""
 
 ENVIRONMENTS = {"coop": "coophumaneval-v0", "humaneval": "humaneval-v0"}
 """What a data set's name contains, and the environment that it means; the first that fits."""
@@ -54,8 +55,9 @@ GONE = {
     "tokenizer": "padding is no option any more; drop it",
     "model.type": "the tokenizer's own chat template is used; drop it",
     "model.max_length": "nothing ever read it; model.max_new_tokens bounds completions; drop it",
-    "model.tokenizer_kwargs": "use model.trust_remote_code instead, or drop it",
-    "model.model_kwargs": "use model.compute_dtype and model.trust_remote_code instead, or drop it",
+    "model.tokenizer_kwargs": "the tokenizer's own settings are used; drop it",
+    "model.model_kwargs": "use model.compute_dtype for torch_dtype; code that comes with a model "
+    "never runs here, so drop trust_remote_code",
     "model.special_tokens": "the tokenizer's own tokens are used; drop it",
     "algorithm.logging_steps": "every update is logged; drop it",
     "algorithm.save_steps": "use output.checkpoint_every instead, or drop it",
@@ -76,8 +78,8 @@ def canonical(
         current: The algorithm that is set already, where `tree` holds overrides.
 
     Raises:
-        ConfigError: If a key is unknown (the text names the nearest), a data set has no environment, or an
-            algorithm's section does not belong to the algorithm.
+        ConfigError: If a key is unknown (the text names the nearest), a data set has no
+            environment, or an algorithm's section does not belong to the algorithm.
     """
     flat = dict(_flatten(tree, keys))
     found: dict[str, Any] = {}
@@ -87,9 +89,9 @@ def canonical(
             found[key] = flat[spelled]
         elif key not in DATASET_KEYS and not (key in ALGORITHM_SECTIONS and flat[key] is None):
             raise ConfigError(_unknown_key(spelled, key, keys))
-    for spelled in DATASET_KEYS:  # the type, where there is one, is more exact than the name
-        if flat.get(spelled) is not None:
-            found["env.id"] = environment_of(str(flat[spelled]))
+    datasets = [flat[key] for key in DATASET_KEYS if flat.get(key) is not None]
+    if datasets:
+        found["env.id"] = environment_of(str(datasets[0]))
     return {**_algorithm(flat, found, current), **found}
 
 
@@ -111,7 +113,7 @@ def environment_of(dataset: str) -> str:
 def _flatten(
     tree: Mapping[str, Any], keys: Sequence[str], prefix: str = ""
 ) -> Iterator[tuple[str, Any]]:
-    """Leaves by dotted keys; a mapping that is a value of the schema, such as `model.lora`, is a leaf."""
+    """Leaves by dotted keys; a mapping that is a value, such as `model.lora`, is a leaf."""
     for name, value in tree.items():
         key = f"{prefix}{name}"
         if isinstance(value, Mapping) and key not in keys:
@@ -148,8 +150,8 @@ def _algorithm(
     wanted = found.get("algorithm.name", current) or ALGORITHM_SECTIONS[sections[0]]
     if names != {wanted}:
         raise ConfigError(
-            f"the section {' and '.join(map(repr, sections))} does not belong to the algorithm {wanted!r}; "
-            f"write algorithm.<key>, or set algorithm.name"
+            f"the section {' and '.join(map(repr, sections))} does not belong to the algorithm "
+            f"{wanted!r}; write algorithm.<key>, or set algorithm.name"
         )
     alone = {"env.num_agents": 1} if wanted == "grpo" else {}
     return {"algorithm.name": wanted, **alone}

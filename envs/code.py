@@ -195,7 +195,9 @@ def _read_text(text: str, function: str) -> Reading:
     """Read code that does not parse."""
     code = textwrap.dedent(_SPECIAL_TOKEN.sub("", text)).strip("\n")
     problem = _parse(code)
-    header = re.compile(rf"^([ \t]*)(?:async[ \t]+)?def[ \t]+{re.escape(function)}[ \t]*\(", re.MULTILINE)
+    header = re.compile(
+        rf"^([ \t]*)(?:async[ \t]+)?def[ \t]+{re.escape(function)}[ \t]*\(", re.MULTILINE
+    )
     match = header.search(code)
     return Reading(
         code=code,
@@ -223,7 +225,7 @@ def _returns_in_text(code: str, indent: int) -> bool:
     return False
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=64)  # enough for one turn; the tree of a long completion takes tens of megabytes
 def _parse(code: str) -> ast.Module | SyntaxProblem:
     """The module, or why it cannot be compiled. Nothing is run."""
     try:

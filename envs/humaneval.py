@@ -28,14 +28,20 @@ class CodeTask(Task):
     """Name of the function to write."""
 
     @property
+    def stub(self) -> str:
+        """The prompt as a module: a header without a docstring gets a body."""
+        bare = find_function(self.prompt, self.entry_point) is None
+        return f"{self.prompt.rstrip()}\n    pass\n" if bare else self.prompt
+
+    @property
     def signature(self) -> str:
         """The header of the entry point, such as `def f(x: int) -> str`."""
-        return signature(self.prompt, self.entry_point)
+        return signature(self.stub, self.entry_point)
 
     @property
     def preamble(self) -> str:
         """Imports and helper functions of the prompt: a part of every program."""
-        return without_definition(self.prompt, self.entry_point)
+        return without_definition(self.stub, self.entry_point)
 
     @property
     def tests(self) -> Tests:

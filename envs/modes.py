@@ -18,6 +18,7 @@ the tests that `sandbox_slice` shows, with the text of an exception that the joi
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -324,7 +325,7 @@ def parse_slice(value: object) -> int:
     """
     if value is None or (isinstance(value, str) and value.lower() in ("all", "none")):
         return 0
-    if isinstance(value, str) and value.lstrip("-").isdigit():
+    if isinstance(value, str) and re.fullmatch(r"-?[0-9]+", value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(

@@ -161,9 +161,9 @@ def read_rows(path: Path) -> list[Row]:
         return entries
     if path.suffix != ".jsonl":
         raise ValueError(f"{path} must end in .jsonl, .json or .parquet")
-    return [
-        _json_row(path, number, line) for number, line in enumerate(text.splitlines(), 1) if line
-    ]
+    # Not `splitlines`: JSON texts may hold other line separators of Unicode. Blank lines stand at the end only.
+    lines = text.rstrip().split("\n") if text.strip() else []
+    return [_json_row(path, number, line) for number, line in enumerate(lines, 1)]
 
 
 def _json_row(path: Path, number: int, line: str) -> Row:

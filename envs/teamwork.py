@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from llm_decpomdp.envs.code import FunctionNode, find_function
+from llm_decpomdp.envs.dataflow import Tree, lost
 
 _CALLERS = {"map", "filter", "sorted", "min", "max", "reduce", "starmap", "accumulate", "groupby"}
 """Functions, and `list.sort`, that call a function given to them."""
-
-_Parents = dict[ast.AST, ast.AST]
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ def _helper_use(code: str, function: str, helper: str) -> HelperUse:
         if not _binds(part, helper):
             uses += _uses(_pruned(part), helper)
     reasons = tuple(f"Line {line}: {why}" for line, why in uses if why)
-    wrapper = _is_wrapper(code, _pruned(node), helper)
+    wrapper = _is_wrapper(code, _pruned(node), {helper: True, function: False})
     return HelperUse(bool(uses), bool(uses) and len(reasons) == len(uses), wrapper, reasons)
 
 
@@ -132,157 +130,66 @@ def _pruned(function: FunctionNode) -> FunctionNode:
 
 def _uses(function: FunctionNode, helper: str) -> list[tuple[int, str]]:
     """For each use of the helper its line, and why its result is lost ("" where it is used)."""
-    parents: _Parents = {
-        child: node for node in ast.walk(function) for child in ast.iter_child_nodes(node)
-    }
+    tree = Tree.of(function)
     found = []
     for node in ast.walk(function):
         if isinstance(node, ast.Name) and node.id == helper:
-            call = _calling(node, parents, function)
+            call = _calling(node, tree)
             if call is not None:
-                found.append((node.lineno, _lost(call, parents)))
+                found.append((node.lineno, lost(call, tree)))
     return sorted(found)
 
 
-def _calling(name: ast.Name, parents: _Parents, function: FunctionNode) -> ast.expr | None:
+def _calling(name: ast.Name, tree: Tree) -> ast.expr | None:
     """The expression whose value comes from calling what `name` means; None if nothing calls it."""
-    parent = parents[name]
+    parent = tree.parents[name]
     if isinstance(parent, ast.Call) and parent.func is name:
         return parent
     if isinstance(parent, ast.keyword):
-        parent = parents[parent]
+        parent = tree.parents[parent]
     if isinstance(parent, ast.Call):
         caller = parent.func.attr if isinstance(parent.func, ast.Attribute) else None
         caller = parent.func.id if isinstance(parent.func, ast.Name) else caller
         return parent if caller in _CALLERS or caller == "sort" else None
     if isinstance(parent, ast.Assign) and parent.value is name:
         aliases = {target.id for target in parent.targets if isinstance(target, ast.Name)}
-        for node in ast.walk(function):
+        for node in ast.walk(tree.root):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 if node.func.id in aliases:
                     return node
     return None
 
 
-def _lost(value: ast.AST, parents: _Parents) -> str:
-    """Why nothing uses the value of an expression; "" where something does."""
-    node, parent = value, parents.get(value)
-    while isinstance(parent, ast.expr | ast.keyword | ast.comprehension):
-        if isinstance(parent, ast.Call) and node is not parent.func:
-            return ""
-        if isinstance(parent, ast.Lambda | ast.Yield | ast.YieldFrom | ast.NamedExpr):
-            return ""
-        if isinstance(parent, ast.comprehension) or (
-            isinstance(parent, ast.IfExp) and node is parent.test
-        ):
-            return ""
-        node, parent = parent, parents.get(parent)
-    if isinstance(parent, ast.Expr):
-        return "" if isinstance(node, ast.Call) and _is_sort(node) else "the result is thrown away"
-    if isinstance(parent, ast.Assign | ast.AnnAssign | ast.AugAssign):
-        targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
-        names = [n.id for target in targets for n in _names(target)]
-        if names and not any(_read_later(parent, name, parents) for name in names):
-            return f"the result is assigned to {names[0]} but never used"
-    return ""
-
-
-def _is_sort(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Attribute) and call.func.attr == "sort"
-
-
-def _names(target: ast.expr) -> Iterator[ast.Name]:
-    """The plain names of an assignment's target; none where it is an attribute or an item of something."""
-    if isinstance(target, ast.Name):
-        yield target
-    elif isinstance(target, ast.Tuple | ast.List):
-        for element in target.elts:
-            yield from _names(element)
-    elif isinstance(target, ast.Starred):
-        yield from _names(target.value)
-
-
-def _read_later(statement: ast.stmt, name: str, parents: _Parents) -> bool:
-    """Whether a name that `statement` assigns may be read before it is assigned again."""
-    node: ast.AST = statement
-    while node in parents:
-        parent = parents[node]
-        for later in _following(parent, node):
-            if _loads(later, name):
-                return True
-            if isinstance(later, ast.Assign | ast.AnnAssign) and _assigns(later, name):
-                return False
-        if isinstance(parent, ast.For | ast.AsyncFor | ast.While) and _loads(parent, name):
-            return True
-        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
-            return any(
-                isinstance(n, ast.Global | ast.Nonlocal) and name in n.names
-                for n in ast.walk(parent)
-            )
-        node = parent
-    return False
-
-
-def _following(parent: ast.AST, node: ast.AST) -> list[ast.stmt]:
-    """The statements that may run after `node` within `parent`."""
-    blocks = [getattr(parent, field, []) for field in ("body", "orelse", "finalbody")]
-    after: list[ast.stmt] = []
-    for block in blocks:
-        if isinstance(block, list) and node in block:
-            after += block[block.index(node) + 1 :]
-        elif isinstance(parent, ast.Try):
-            after += block
-    if isinstance(parent, ast.Try):
-        after += [statement for handler in parent.handlers for statement in handler.body]
-    return after
-
-
-def _loads(tree: ast.AST, name: str) -> bool:
-    return any(
-        (isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load))
-        or (isinstance(node, ast.AugAssign) and name in {n.id for n in _names(node.target)})
-        for node in ast.walk(tree)
-    )
-
-
-def _assigns(statement: ast.Assign | ast.AnnAssign, name: str) -> bool:
-    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-    return statement.value is not None and any(
-        n.id == name for target in targets for n in _names(target)
-    )
-
-
 # Whether there is anything beside the call
 
 
-def _is_wrapper(code: str, function: FunctionNode, helper: str, seen: tuple[str, ...] = ()) -> bool:
+def _is_wrapper(code: str, function: FunctionNode, known: dict[str, bool]) -> bool:
     """Whether the function returns a helper's result unchanged and does nothing else.
 
-    A function of the same code that is itself such a wrapper counts as the helper.
+    A function of the same code that is itself such a wrapper counts as the helper; `known` remembers which
+    functions are.
     """
     if isinstance(function, ast.Lambda):
-        return _passes_on(code, function.body, set(), helper, seen)
+        return _passes_on(code, function.body, set(), known)
     results: set[str] = set()
     for statement in function.body:
         if _is_padding(statement):
             continue
         if isinstance(statement, ast.Return):
             value = statement.value
-            return value is not None and _passes_on(code, value, results, helper, seen)
+            return value is not None and _passes_on(code, value, results, known)
         if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
             return False
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         if not all(isinstance(target, ast.Name) for target in targets):
             return False
-        if not _passes_on(code, statement.value, results, helper, seen):
+        if not _passes_on(code, statement.value, results, known):
             return False
         results |= {target.id for target in targets if isinstance(target, ast.Name)}
     return True
 
 
-def _passes_on(
-    code: str, value: ast.expr, results: set[str], helper: str, seen: tuple[str, ...]
-) -> bool:
+def _passes_on(code: str, value: ast.expr, results: set[str], known: dict[str, bool]) -> bool:
     """Whether an expression is a helper's result, unchanged."""
     if isinstance(value, ast.Await):
         value = value.value
@@ -291,12 +198,13 @@ def _passes_on(
     if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Name)):
         return False
     name = value.func.id
-    if name == helper:
-        return True
-    if name in seen:
-        return False
-    other = find_function(code, name)
-    return other is not None and _is_wrapper(code, _pruned(other), helper, (*seen, name))
+    if name not in known:
+        known[name] = (
+            False  # while it is looked into: a function that only calls itself is no wrapper
+        )
+        other = find_function(code, name)
+        known[name] = other is not None and _is_wrapper(code, _pruned(other), known)
+    return known[name]
 
 
 def _is_padding(statement: ast.stmt) -> bool:

@@ -1,7 +1,7 @@
 """`check_env`: the strict conformance check for text environments, ours and anyone's.
 
-PettingZoo's own tests accept environments whose observations are no texts, whose rewards are no numbers and
-whose episodes never end; learners over language models need more than that.
+PettingZoo's own tests accept environments whose observations are no texts, whose rewards are no
+numbers and whose episodes never end; learners over language models need more than that.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ HOSTILE_TEXTS = (
     "-" * 50_000 + "1",
     "x" * 100_000,
 )
-"""Completions that careless environments fall over: empty, prose, code, control characters, Unicode, deeply
-nested and very long texts."""
+"""Completions that careless environments fall over: empty, prose, code, control characters,
+Unicode, deeply nested and very long texts."""
 
 AGENT_NAME = re.compile(r"[a-z]+_[0-9]+")
 
@@ -52,33 +52,37 @@ def check_env(
 ) -> None:
     """Check that a text environment keeps the contract that learners rely on.
 
-    Plays short episodes with sampled and hostile texts. It checks names, spaces and copies of the environment;
-    every value that `reset` and `step` return; that equal seeds and actions give equal everything; that the
-    team is rewarded and ends together; `snapshot`, `restore` and `fork` where the environment has all three; and
-    that nothing leaks into a prompt: neither a team-mate's text nor a secret.
+    Plays short episodes with sampled and hostile texts. It checks names, spaces and copies of the
+    environment; every value that `reset` and `step` return; that equal seeds and actions give
+    equal everything; that the team is rewarded and ends together; `snapshot`, `restore` and `fork`
+    where the environment has all three; and that neither a team-mate's text nor a secret leaks
+    into a prompt.
 
     Args:
-        make_env: Builds the environment, a PettingZoo `ParallelEnv`; or a registered id. Called often.
+        make_env: Builds the environment, a PettingZoo `ParallelEnv`, anew at each call; or a
+            registered id.
         seed: Seed of the episodes and of the sampled texts.
         max_turns: Bound of an episode's length.
         completions: Texts that agents also act with, such as realistic answers.
-        secrets: Given the environment after `reset` or `step`, the texts that its prompts may not contain;
-            by default the environment's own method `secrets()`, where it has one. Blank texts are ignored.
-        decentralised: Whether agents see nothing of each other's completions but what rewards and infos tell.
-            Pass False for environments in which team-mates read each other.
+        secrets: Given the environment after `reset` or `step`, the texts that its prompts may not
+            contain; by default the environment's own method `secrets()`, where it has one. Blank
+            texts are ignored.
+        decentralised: Whether agents see nothing of each other's completions but what rewards and
+            infos tell. Pass False for environments in which team-mates read each other.
 
     Raises:
-        ConformanceError: At the first broken rule; it says what was expected, what was found, and the remedy.
+        ConformanceError: At the first broken rule; it says what was expected, what was found, and
+            the remedy.
         ValueError: If `max_turns` is less than 1.
     """
     if max_turns < 1:
         raise ValueError(f"max_turns must be at least 1, got {max_turns}")
     make = partial(registry.make, make_env) if isinstance(make_env, str) else make_env
     env = make()
+    _check_description(env)
     if secrets is None and hasattr(env.unwrapped, "secrets"):
         secrets = _own_secrets
     trial = Trial(make, seed, max_turns, (*completions, *HOSTILE_TEXTS), secrets)
-    _check_description(env)
     _check_spaces(env)
     _check_lockstep(trial)
     _check_repetition(trial)
@@ -153,7 +157,7 @@ def _check_spaces(env: TextEnv) -> None:
 
 
 def _check_lockstep(trial: Trial) -> None:
-    """Two environments of one seed agree until the end, whatever is done to the second one's dicts."""
+    """Two environments of one seed agree, whatever is done to what the second one returned."""
     turn, episode = 0, 0
     while turn < trial.period:
         one, two = trial.watch(trial.make()), trial.watch(trial.make(), spoil=True)
@@ -173,8 +177,8 @@ def _require_equal(first: Record, second: Record, where: str) -> None:
             value == vars(second)[name],
             f"equal {name} of {where} from two environments with equal seeds and actions",
             f"{short(value)} and {short(vars(second)[name])}",
-            "Draw only from a generator that reset(seed) seeds, and keep returned dictionaries out of "
-            "the environment's own state: callers may change them.",
+            "Draw only from a generator that reset(seed) seeds, and keep returned dictionaries out "
+            "of the environment's own state: callers may change them.",
         )
 
 

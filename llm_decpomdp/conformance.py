@@ -151,7 +151,7 @@ def check_flags(
 
 
 def check_fresh(boxes: Iterable[object], earlier: dict[int, object]) -> None:
-    """No returned dictionary was returned before; `earlier` holds them, so that no id is used again."""
+    """No dictionary was returned before; `earlier` keeps them, so that no id is used again."""
     for box in boxes:
         require(
             id(box) not in earlier,

@@ -24,7 +24,7 @@ def check_copies(trial: Trial) -> None:
                 raise ConformanceError(
                     f"{how} to copy the environment {'after' if is_reset else 'before'} reset()",
                     f"{type(error).__name__}: {error}",
-                    "Keep processes, files, locks, lambdas and local classes out of its attributes.",
+                    "Keep processes, files, locks, lambdas and local classes out of it.",
                 ) from error
             if not is_reset:
                 original.reset(seed=trial.seed)
@@ -92,11 +92,11 @@ def _canonical(env: Any) -> str:
 
 
 def _require_continues(trial: Trial, original: TextEnv, twin: TextEnv, what: str) -> None:
-    """`twin` plays on, and starts its next episode, exactly as `original`."""
+    """`twin` plays on, and starts its next episodes, exactly as `original`."""
     records = []
     for env in (original, twin):
-        watched = Watched(env, trial.secrets)
-        records.append([*trial.play(watched, 1), watched.reset()])
+        watched = trial.watch(env)
+        records.append([*trial.play(watched, 1), *(watched.reset() for _ in range(3))])
     require(
         records[0] == records[1],
         f"{what} to continue exactly as its original, generator included",

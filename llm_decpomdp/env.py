@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import logger
@@ -12,8 +12,9 @@ from gymnasium.error import ResetNeeded
 from gymnasium.utils import seeding
 from pettingzoo import ParallelEnv
 
-from llm_decpomdp.episode import Episode, Turn, Verdict
+from llm_decpomdp.episode import Episode, Turn
 from llm_decpomdp.naming import unknown
+from llm_decpomdp.parts import Info, Mode, Reward, Role
 from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.tasks import Task, TaskLoader, TaskSet
 from llm_decpomdp.transcript import print_turn, transcript
@@ -26,53 +27,8 @@ MAX_OBSERVATION_LENGTH = 1_000_000
 
 MAX_STATE_LENGTH = 100_000_000
 
-Info = dict[str, float]
 
-
-class Role(Protocol):
-    """Who acts: an agent and what it is asked first."""
-
-    @property
-    def agent(self) -> str:
-        """The agent's id, such as `main_0`."""
-        ...
-
-    def first_prompt(self, task: Any) -> str:
-        """The agent's observation at the start of an episode."""
-        ...
-
-
-class Reward(Protocol):
-    """Judges joint completions."""
-
-    @property
-    def components(self) -> Sequence[str]:
-        """The names of the components of every verdict, in order."""
-        ...
-
-    def __call__(self, task: Any, completions: Mapping[str, str]) -> Verdict:
-        """Judge one joint completion. Any text is legal; failures of our own raise."""
-        ...
-
-
-class Mode(Protocol):
-    """The transition between turns: what each agent sees next."""
-
-    @property
-    def info_keys(self) -> Sequence[str]:
-        """Names of numbers that the mode reports beside the prompts."""
-        ...
-
-    def __call__(self, task: Any, turn: Turn) -> tuple[dict[str, str], Info]:
-        """The next prompt of each agent, and a value for each of `info_keys`."""
-        ...
-
-    def secrets(self, task: Any) -> Sequence[str]:
-        """Texts that no prompt of this task may contain, such as hidden tests."""
-        ...
-
-
-class DecPOMDPEnv(ParallelEnv[str, str, str]):
+class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has no types
     """A cooperative task for a team of text agents, as a PettingZoo parallel environment.
 
     Observations are prompts, actions are text completions, and every agent receives the same reward: the
@@ -152,7 +108,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):
         return self._tasks
 
     @property
-    def metadata(self) -> dict[str, Any]:  # type: ignore[override]  # a plain dict in the base class
+    def metadata(self) -> dict[str, Any]:
         """Name, render modes, registered id and arguments, and the identity of the data."""
         return {
             "name": self.name,
@@ -201,7 +157,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):
 
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[dict[str, str], dict[str, Info]]:  # type: ignore[override]
+    ) -> tuple[dict[str, str], dict[str, Info]]:
         """Start an episode.
 
         Args:
@@ -228,7 +184,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):
 
     def step(
         self, actions: Mapping[str, str]
-    ) -> tuple[dict[str, str], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Info]]:  # type: ignore[override]
+    ) -> tuple[dict[str, str], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Info]]:
         """Judge a joint completion and write what every agent sees next.
 
         Args:
@@ -251,8 +207,9 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):
         turn = Turn(dict(episode.prompts), completions, verdict)
         turns = (*episode.turns, turn)
         over = len(turns) >= self.num_turns or (self.stop_when_solved and verdict.solved)
+        mode_infos: Info = {}
         if over:
-            prompts, mode_infos = dict.fromkeys(self.possible_agents, ""), {}
+            prompts = dict.fromkeys(self.possible_agents, "")
         else:
             prompts, mode_infos = self.mode(self.task, turn)
         self._episode = Episode(episode.task_id, turns, prompts)
@@ -299,7 +256,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):
 
     # The state as a value
 
-    def state(self) -> str:  # type: ignore[override]  # the base class returns an array
+    def state(self) -> str:
         """The global state as text, for a central critic: every agent's prompts, completions, verdicts."""
         return transcript(self.task, self.episode, self.num_turns)
 
@@ -309,7 +266,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):
             "env": self.name,
             "agents": list(self.agents),
             "episode": self.episode.to_json(),
-            "rng": None if self._rng is None else self._rng.bit_generator.state,
+            "rng": self.np_random.bit_generator.state,
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
@@ -329,16 +286,14 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):
             )
         self._episode = episode
         self.agents = list(snapshot["agents"])
-        self._rng = None
-        if snapshot["rng"] is not None:
-            self._rng = np.random.Generator(np.random.PCG64())
-            self._rng.bit_generator.state = copy.deepcopy(snapshot["rng"])
+        self._rng = np.random.Generator(np.random.PCG64())
+        self._rng.bit_generator.state = snapshot["rng"]
 
     def fork(self) -> DecPOMDPEnv:
         """An independent environment in the same state; loaded tasks and the sandbox are shared."""
         twin = copy.copy(self)
         twin.agents = list(self.agents)
-        twin._rng = copy.deepcopy(self._rng)
+        twin._rng = copy.deepcopy(self.np_random)
         return twin
 
     def reference(self, agent: str) -> str:
@@ -357,7 +312,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):
 
     # For people
 
-    def render(self) -> str | None:  # type: ignore[override]  # the base class allows arrays
+    def render(self) -> str | None:
         """The transcript so far: returned as text (`ansi`) or printed, the newest part (`human`)."""
         if self.render_mode is None:
             logger.warn("render() needs a render_mode: make(..., render_mode='ansi')")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping, Sequence
 
 from llm_decpomdp.conformance import require, short
@@ -14,9 +15,10 @@ CODE = "def solve(numbers):\n    return sorted(numbers)[len(numbers) // 2]"
 def check_decentralisation(trial: Trial, completions: Sequence[str]) -> None:
     """Mark one agent's completions and look for traces of the mark in the others' prompts.
 
-    Plays each episode twice, the second time with a line appended to one agent's completions that no signal
-    speaks of (a comment of a unique word). The word may not occur in another agent's prompt; and as long as an
-    agent's infos and the rewards are equal in both, its prompts must be equal too.
+    Plays each episode twice, the second time with a unique word in one agent's completions that no
+    signal speaks of: in a comment at the end, and, where the completion is Python, in the name of
+    an unused variable of every function. The word may not occur in another agent's prompt; and as
+    long as an agent's infos and the rewards are equal in both, its prompts must be equal too.
 
     Args:
         trial: What is checked.
@@ -29,7 +31,8 @@ def check_decentralisation(trial: Trial, completions: Sequence[str]) -> None:
     for number, writer in enumerate(env.possible_agents):
         for team in _teams(trial, env, writer, completions):
             canary = f"canary{trial.seed:x}{number}qzjx"
-            _compare(trial, writer, team, f"\n# {canary}", canary)
+            for plain, marked in _versions(team[writer], canary):
+                _compare(trial, writer, {**team, writer: plain}, marked, canary)
 
 
 def _teams(
@@ -45,11 +48,31 @@ def _teams(
         yield {agent: PROSE if agent == writer else answers[agent] for agent in agents}
 
 
-def _compare(trial: Trial, writer: str, team: Mapping[str, str], mark: str, canary: str) -> None:
+def _versions(text: str, canary: str) -> Iterator[tuple[str, str]]:
+    """Pairs of completions that deserve the same verdict, the second with the canary."""
+    yield text, f"{text}\n# {canary}"
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    yield _with_variable(text, "x" * len(canary)), _with_variable(text, canary)
+
+
+def _with_variable(code: str, name: str) -> str:
+    tree = ast.parse(code)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            node.body[:0] = ast.parse(f"{name} = 0").body
+    return ast.unparse(tree)
+
+
+def _compare(
+    trial: Trial, writer: str, team: Mapping[str, str], marked_text: str, canary: str
+) -> None:
     plain, marked = trial.watch(trial.make()), trial.watch(trial.make())
     plain.reset(trial.seed)
     marked.reset(trial.seed)
-    if not plain.env.action_space(writer).contains(team[writer] + mark):
+    if not plain.env.action_space(writer).contains(marked_text):
         return
     equal = {agent for agent in plain.env.agents if agent != writer}
     for _ in range(trial.max_turns):
@@ -57,7 +80,7 @@ def _compare(trial: Trial, writer: str, team: Mapping[str, str], mark: str, cana
             return
         actions = {agent: team[agent] for agent in plain.env.agents}
         first = plain.step(actions)
-        second = marked.step({**actions, writer: team[writer] + mark})
+        second = marked.step({**actions, writer: marked_text})
         for agent in second.observations:
             if agent != writer:
                 _check_prompt(agent, writer, second, canary)
@@ -78,7 +101,7 @@ def _check_prompt(agent: str, writer: str, record: Record, canary: str) -> None:
     prompt = record.observations[agent]
     require(
         canary not in prompt,
-        f"nothing of {writer!r}'s completion in the next prompt of {agent!r}",
+        f"nothing of the completion of {writer!r} in the next prompt of {agent!r}",
         f"the word {canary!r} of it, in {short(prompt)}",
         "Keep team-mates' texts out of prompts; where they are meant to read each other, pass "
         "decentralised=False.",
@@ -89,8 +112,8 @@ def _check_equal_prompts(agent: str, writer: str, first: Record, second: Record)
     one, two = first.observations[agent], second.observations[agent]
     require(
         one == two,
-        f"the next prompt of {agent!r} to depend on {writer!r}'s completion only through infos "
-        "and rewards, which are equal here",
+        f"the next prompt of {agent!r} to depend on the completion of {writer!r} only through "
+        "infos and rewards, which are equal here",
         f"{short(one)} and {short(two)}",
         "Report the signal in the infos, or keep it out of the prompt.",
     )

@@ -56,7 +56,9 @@ def register(id: str, entry_point: str, **kwargs: Any) -> None:
     if _registry.get(id, entry) != entry:
         raise ValueError(f"{id!r} is already registered to {_registry[id].entry_point!r}")
     if id not in _registry and hasattr(pettingzoo, "register"):  # PettingZoo 1.27 and later
-        pettingzoo.register("parallel", f"llm_decpomdp/{id}", entry_point=entry_point, **kwargs)
+        pettingzoo.register(
+            "parallel", f"llm_decpomdp/{id}", entry_point=entry_point, kwargs=kwargs
+        )
     _registry[id] = entry
 
 

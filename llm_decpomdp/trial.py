@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from gymnasium import Space
 from pettingzoo import ParallelEnv
@@ -24,8 +24,8 @@ from llm_decpomdp.conformance import (
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.seeding import stream
 
-TextEnv = ParallelEnv[str, Any, Any]
-Secrets = Callable[[Any], Iterable[str]]
+TextEnv: TypeAlias = ParallelEnv[str, Any, Any]
+Secrets: TypeAlias = Callable[[Any], Iterable[str]]
 
 
 @dataclass(frozen=True)
@@ -171,8 +171,8 @@ class Trial:
     def actions(self, env: TextEnv, turn: int) -> dict[str, str]:
         """The live agents' completions: they depend on the trial's seed, the task and `turn` alone.
 
-        In `period` turns every agent writes each of `texts` that its action space holds, and a sample;
-        in the last of them all write their references, where the environment has any.
+        In `period` turns every agent writes each of `texts` that its action space holds, and a
+        sample; in the last of them all write their references, where the environment has any.
         """
         if turn % self.period == self.period - 1 and (answers := references(env)):
             return answers

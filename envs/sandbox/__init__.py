@@ -6,7 +6,8 @@ killed at the end. It does not cover: reading files that the user can read, the 
 forge their own results. `docs/security.md` says what that means.
 """
 
-from llm_decpomdp.envs.sandbox.execution import Execution, Limits, Program, Sandbox, SandboxError
+from llm_decpomdp.envs.sandbox.execution import Execution, Sandbox
 from llm_decpomdp.envs.sandbox.instrument import Tests, instrument
+from llm_decpomdp.envs.sandbox.process import Limits, Program, SandboxError
 
 __all__ = ["Execution", "Limits", "Program", "Sandbox", "SandboxError", "Tests", "instrument"]

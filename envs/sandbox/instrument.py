@@ -52,30 +52,24 @@ def instrument(test: str, entry_point: str) -> Tests:
     check = _find_check(module)
     parameter = check.args.args[0].arg if check is not None else entry_point
     body = check.body if check is not None else module.body
-    preamble = [s for s in module.body if s is not check] if check is not None else []
     writer = _Writer(parameter, entry_point)
-    stages = [writer.stage(number, statement) for number, statement in enumerate(body)]
-    writer.number = -1
-    before = [writer.visit(statement) for statement in preamble]
-    order = sorted(range(len(writer.found)), key=lambda i: writer.found[i].position)
-    rank = {old: new for new, old in enumerate(order)}
-    arguments = f"{parameter}, __record__, __stage__"
-    function = ast.parse(f"def __check__({arguments}):\n    pass").body[0]
+    around: list[ast.stmt] = []
+    stages: list[ast.stmt] = []
+    for statement in module.body if check is not None else ():
+        if statement is check:
+            stages = writer.stages(body)
+        elif not _calls_check(statement):
+            around.append(writer.outside(statement))
+    stages = stages if check is not None else writer.stages(body)
+    function = ast.parse(f"def __check__({parameter}, __record__, __stage__):\n    pass").body[0]
     assert isinstance(function, ast.FunctionDef)
-    function.body = [s for stage in stages for s in stage] or function.body
-    # Helper functions of the preamble need the reporters too: they are globals of the test's module.
-    result = ast.Module([*before, function], [])
-    for node in ast.walk(result):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            if node.func.id == "__record__" and isinstance(node.args[0], ast.Constant):
-                node.args[0] = ast.Constant(rank[node.args[0].value])
-    tests = [writer.found[i] for i in order]
+    function.body = stages or function.body
     return Tests(
-        source=ast.unparse(ast.fix_missing_locations(result)),
-        cases=tuple(t.case for t in tests),
-        guards=frozenset(i for i, t in enumerate(tests) if t.guard),
-        stages=tuple(t.stage for t in tests),
-        num_stages=len(stages),
+        source=ast.unparse(ast.fix_missing_locations(ast.Module([*around, function], []))),
+        cases=tuple(t.case for t in writer.found),
+        guards=frozenset(i for i, t in enumerate(writer.found) if t.guard),
+        stages=tuple(t.stage for t in writer.found),
+        num_stages=len(body),
     )
 
 
@@ -84,12 +78,17 @@ def _find_check(module: ast.Module) -> ast.FunctionDef | None:
     return functions[-1] if functions and functions[-1].args.args else None
 
 
+def _calls_check(statement: ast.stmt) -> bool:
+    """Whether a statement is `check(...)`: the test function is called anyway."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and ast.unparse(call.func) == "check"
+
+
 @dataclass(frozen=True)
 class _Test:
     case: str
     guard: bool
     stage: int
-    position: tuple[int, int]
 
 
 class _Writer(ast.NodeTransformer):
@@ -100,6 +99,17 @@ class _Writer(ast.NodeTransformer):
         self.entry_point = entry_point
         self.found: list[_Test] = []
         self.number = 0
+
+    def outside(self, statement: ast.stmt) -> ast.stmt:
+        """A statement outside the test function, such as a helper function; it belongs to no stage."""
+        self.number = -1
+        visited = self.visit(statement)
+        assert isinstance(visited, ast.stmt)
+        return visited
+
+    def stages(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """The statements of the test function, each a stage."""
+        return [s for number, part in enumerate(body) for s in self.stage(number, part)]
 
     def stage(self, number: int, statement: ast.stmt) -> list[ast.stmt]:
         """The statement, run unless the stage is to be skipped, its exceptions reported."""
@@ -118,8 +128,7 @@ class _Writer(ast.NodeTransformer):
         if isinstance(node.test, ast.Constant) and node.test.value:
             return ast.Pass()
         index = len(self.found)
-        position = (node.lineno, node.col_offset)
-        self.found.append(_Test(self._case(node), constant, self.number, position))
+        self.found.append(_Test(self._case(node), constant, self.number))
         report = ast.parse(
             f"try:\n    __record__({index}, True if 0 else False)\n"
             f"except BaseException as __error__:\n    __record__({index}, __error__)"

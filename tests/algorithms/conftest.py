@@ -110,10 +110,10 @@ class Recurrent(torch.nn.Module):
 
 
 class EchoEnv(ParallelEnv[str, str, str]):
-    """Two agents, some turns: a reward for each `a` written, and the last joint answer as the prompt.
+    """Two agents, some turns: a reward for each `a`; the last joint answer is the next prompt.
 
-    Seed s starts with the prompt `a` or `b`, so that the first prompt tells the start. An answer of both
-    agents without any letter ends the episode.
+    Seed s starts with the prompt `a` or `b`, so that the first prompt tells the start. An answer of
+    both agents without any letter ends the episode.
     """
 
     metadata = {"name": "echo_v0"}  # noqa: RUF012

@@ -150,7 +150,7 @@ def test_a_long_gradient_is_shortened_and_reported_in_full(policy: Any, make_cha
 
 
 def test_grpo_with_a_team_names_magrpo(make_policy: Any) -> None:
-    with pytest.raises(ValueError, match="the team has 2: .*use 'magrpo'"):
+    with pytest.raises(ValueError, match=r"the team has 2: .*use 'magrpo'"):
         Learner({"x": make_policy(), "y": make_policy()}, GRPO, LearnerOptions(learning_rate=0.1))
 
 

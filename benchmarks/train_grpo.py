@@ -1,0 +1,11 @@
+"""Train one model alone with GRPO: `python benchmarks/train_grpo.py --config grpo_he_config`."""
+
+import sys
+from pathlib import Path
+
+if __name__ == "__main__":
+    # The checkout's root instead of this folder, whose files would shadow modules.
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+    from llm_decpomdp.benchmarks.scripts import main
+
+    main("grpo", "grpo_he_config")

@@ -1,0 +1,63 @@
+"""A tiny random model in transformers' own format, for runs from end to end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: the models are too small for more
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of a model that reads bytes and knows nothing."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    folder = tmp_path_factory.mktemp("tiny-model")
+    vocabulary = {letter: i for i, letter in enumerate(pre_tokenizers.ByteLevel.alphabet())}
+    tokenizer = Tokenizer(models.BPE(vocabulary, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>").save_pretrained(folder)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = LlamaConfig(
+            vocab_size=len(vocabulary) + 1,
+            hidden_size=16,
+            intermediate_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            max_position_embeddings=16384,
+            eos_token_id=len(vocabulary),
+        )
+        LlamaForCausalLM(config).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def quick(tiny_model: str, tmp_path: Path) -> list[str]:
+    """Overrides that make any configuration a matter of seconds, in a folder `run`."""
+    return [
+        f"model.name={tiny_model}",
+        "model.max_new_tokens=4",
+        "model.compute_dtype=float32",
+        "dataset.source=bundled",
+        "algorithm.max_updates=2",
+        "algorithm.num_generations=2",
+        "evaluation.num_tasks=2",
+        f"output.base_dir={tmp_path}",
+        "output.name=run",
+    ]
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing waits for a hub."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.delenv("LLM_DECPOMDP_DATA", raising=False)
+    yield

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from llm_decpomdp.benchmarks import doctor
+from llm_decpomdp.benchmarks.__main__ import main, spread
+from llm_decpomdp.benchmarks.shipped import shipped
+from llm_decpomdp.registry import make, registered
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def call(*arguments: str) -> int:
+    """The exit code of a command, run here."""
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    code = stop.value.code
+    assert isinstance(code, int)
+    return code
+
+
+def test_override_takes_several_values_and_can_be_repeated() -> None:
+    line = "train --override a=1 b=2 --config x --override c=-3".split()
+    expected = "train --override a=1 --override b=2 --config x --override c=-3".split()
+    assert spread(line) == expected
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom llm_decpomdp.benchmarks.__main__ import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "heavy = {'torch', 'transformers', 'datasets', 'matplotlib'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)
+
+
+def test_list_names_every_environment_and_configuration(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert call("list") == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in (*registered(), *shipped()))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["train"], 2, "give --config"),
+        (["train", "--config", "nope"], 2, "unknown configuration 'nope'"),
+        (["train", "--config", "demo", "--override", "foo"], 2, "got 'foo'"),
+        (["train", "--config", "demo", "--override", "modl.name=x"], 2, "'model.name'"),
+        (["train", "--config", "demo", "--resume", "x"], 2, "give --resume FOLDER alone"),
+        (["train", "--resume", "nowhere"], 2, "nowhere holds no run"),
+        (["train", "--config", "demo", "--override", "dataset.source=x.jsonl"], 1, "x.jsonl"),
+        (["train", "--config", "demo", "--override", "dataset.source=hub"], 1, "cannot be reached"),
+        (["demo", "--override", "algorithm.name=grpo"], 2, "env.num_agents"),
+        (["play", "coop-v0"], 2, "did you mean 'coophumaneval-v0'"),
+        (["play", "coophumaneval-v0", "--agent", "main_1"], 2, "did you mean 'main_0'"),
+        (["play", "humaneval-v0", "--task-id", "HumanEval/999"], 2, "HumanEval/99"),
+        (["play", "humaneval-v0", "--task-id", "HumanEval/9"], 2, "--partner MODEL"),
+    ],
+)
+def test_a_mistake_is_one_line_and_an_exit_code(
+    arguments: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(*arguments) == code
+    told = capsys.readouterr().err.strip()
+    assert told.startswith("error: ")
+    assert "\n" not in told
+    assert message in told
+
+
+def test_a_bad_row_of_the_data_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text('{"task_id": "a", "prompt": "", "test": "", "entry_point": "f"}\n')
+    assert call("train", "--config", "demo", "--override", f"dataset.source={path}") == 1
+    assert "line 1: field 'prompt'" in capsys.readouterr().err
+
+
+def test_play_reads_answers_from_files_and_from_the_keyboard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    env = make("coophumaneval-v0", source="bundled")
+    env.reset(seed=3)
+    (tmp_path / "wrong.py").write_text("no idea")
+    monkeypatch.setattr("sys.stdin", io.StringIO(env.reference("main_0") + "\n.\n"))
+    line = "play coophumaneval-v0 --seed 3 --source bundled --file"
+    assert call(*line.split(), str(tmp_path / "wrong.py")) == 0
+    shown = capsys.readouterr().out
+    assert "turn 2 of 2" in shown
+    assert "total reward 4.40 in 2 turns" in shown
+
+
+def test_play_can_be_played_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    env = make("humaneval-v0", num_agents=1)
+    env.reset(options={"task_id": "HumanEval/2"})
+    monkeypatch.setattr("sys.stdin", io.StringIO(env.reference("main_0") + "\n.\n"))
+    assert call(*"play humaneval-v0 --num-agents 1 --task-id HumanEval/2".split()) == 0
+    assert "total reward 2.10 in 1 turns" in capsys.readouterr().out
+
+
+def test_play_takes_a_model_as_the_partner(
+    tiny_model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(".\n"))
+    line = "play coophumaneval-v0 --source bundled --seed 1 --num-turns 1 --partner"
+    assert call(*line.split(), tiny_model) == 0
+    assert "aux_0 answers" in capsys.readouterr().out
+
+
+def test_play_ends_with_an_error_when_the_input_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert call(*"play coophumaneval-v0 --source bundled --seed 1".split()) == 1
+    assert "the input ended" in capsys.readouterr().err
+
+
+def test_doctor_tries_the_sandbox_and_names_what_is_missing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert call("doctor") == 0
+    shown = capsys.readouterr().out
+    assert "ok      sandbox: runs a program" in shown
+    assert "ok      sandbox: stops a program that hangs" in shown
+    assert "82 problems of coophumaneval" in shown
+    assert "missing data: the Hugging Face hub" in shown  # HF_HUB_OFFLINE is set
+    assert "set LLM_DECPOMDP_DATA to a folder" in shown
+
+
+def test_doctor_fails_when_the_sandbox_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doctor, "PASSING", doctor.HANGING.replace("pass", "break"))
+    assert call("doctor") == 1
+    assert "missing sandbox: runs a program" in capsys.readouterr().out
+
+
+def test_doctor_names_the_pip_command_of_a_missing_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(doctor.EXTRAS, "expert", ("openai", "no-such-package"))
+    assert call("doctor") == 0
+    shown = capsys.readouterr().out
+    assert "missing extra expert" in shown
+    assert "pip install 'llm-decpomdp[expert]'" in shown
+
+
+@pytest.mark.parametrize("script", ["train_grpo.py", "train_magrpo.py", "train_mt_magrpo.py"])
+def test_a_script_runs_uninstalled_and_from_elsewhere(script: str, tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / script), "--override", "seed=x"]
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: seed: ")

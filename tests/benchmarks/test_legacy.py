@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from llm_decpomdp.benchmarks.config import KEYS
+from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.legacy import GONE, ROOT_KEYS, SECTION_KEYS, canonical
+
+
+def nested(key: str, value: Any = 1) -> dict[str, Any]:
+    for part in reversed(key.split(".")):
+        value = {part: value}
+    assert isinstance(value, dict)
+    return value
+
+
+def test_every_key_that_the_table_leads_to_exists() -> None:
+    assert {*SECTION_KEYS.values(), *ROOT_KEYS.values()} <= set(KEYS)
+
+
+def test_no_key_is_both_gone_and_valid() -> None:
+    assert not set(GONE) & set(KEYS)
+
+
+@pytest.mark.parametrize("section", ["magrpo", "mt_magrpo", "grpo"])
+@pytest.mark.parametrize(("old", "new"), SECTION_KEYS.items())
+def test_an_algorithm_section_scatters_its_keys(section: str, old: str, new: str) -> None:
+    assert canonical({section: {old: 7}}, KEYS)[new] == 7
+
+
+@pytest.mark.parametrize(("section", "name"), [("mt_magrpo", "magrpo"), ("grpo", "grpo")])
+def test_an_algorithm_section_names_the_algorithm(section: str, name: str) -> None:
+    found = canonical({section: {"learning_rate": 1e-5}}, KEYS)
+    assert found["algorithm.name"] == name
+    assert found["algorithm.learning_rate"] == 1e-5
+    assert found.get("env.num_agents") == (1 if name == "grpo" else None)
+
+
+def test_an_empty_section_says_nothing_but_its_algorithm() -> None:
+    assert canonical({"magrpo": None, "env": None}, KEYS) == {"algorithm.name": "magrpo"}
+
+
+@pytest.mark.parametrize(("old", "new"), ROOT_KEYS.items())
+def test_other_spellings_are_translated(old: str, new: str) -> None:
+    assert canonical(nested(old), KEYS) == {new: 1}
+
+
+@pytest.mark.parametrize(
+    ("dataset", "env_id"),
+    [
+        ({"name": "openai/openai_humaneval"}, "humaneval-v0"),
+        ({"name": "LovelyBuggies/CoopHumaneval"}, "coophumaneval-v0"),
+        ({"name": "OpenMLRL/CoopHumanEval", "type": "coophumaneval"}, "coophumaneval-v0"),
+        ({"name": "my/problems", "type": "humaneval"}, "humaneval-v0"),
+    ],
+)
+def test_a_data_set_means_an_environment(dataset: dict[str, str], env_id: str) -> None:
+    assert canonical({"dataset": dataset}, KEYS) == {"env.id": env_id}
+
+
+@pytest.mark.parametrize("name", ["trl-lib/tldr", "OpenMLRL/arXiv_abstract"])
+def test_a_data_set_without_an_environment_is_an_error_that_names_the_environments(
+    name: str,
+) -> None:
+    with pytest.raises(ConfigError, match=f"{name}.* yet; .*coophumaneval-v0, humaneval-v0"):
+        canonical({"dataset": {"name": name}}, KEYS)
+
+
+def test_sampling_in_the_algorithm_section_wins_over_the_model_section() -> None:
+    tree = {"magrpo": {"temperature": 0.8}, "model": {"temperature": 0.7}}
+    assert canonical(tree, KEYS)["model.temperature"] == 0.8
+
+
+def test_an_override_for_another_algorithm_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"'magrpo' does not belong to the algorithm 'grpo'"):
+        canonical({"magrpo": {"learning_rate": 1}}, KEYS, current="grpo")
+    with pytest.raises(ConfigError, match=r"'grpo' does not belong to the algorithm 'magrpo'"):
+        canonical({"grpo": {"learning_rate": 1}}, KEYS, current="magrpo")
+
+
+def test_an_override_may_change_the_algorithm_with_its_section() -> None:
+    tree = {"algorithm": {"name": "grpo"}, "grpo": {"num_generations": 3}}
+    assert canonical(tree, KEYS, current="magrpo")["algorithm.name"] == "grpo"
+
+
+def test_two_algorithm_sections_exclude_each_other() -> None:
+    with pytest.raises(ConfigError, match="'grpo' and 'magrpo'"):
+        canonical({"grpo": {"learning_rate": 1}, "magrpo": {"learning_rate": 1}}, KEYS)
+
+
+@pytest.mark.parametrize("gone", GONE)
+def test_a_key_without_a_meaning_here_is_refused_with_advice(gone: str) -> None:
+    with pytest.raises(ConfigError, match="drop"):
+        canonical(nested(gone), KEYS)
+    if gone.startswith("algorithm."):
+        with pytest.raises(ConfigError, match="drop"):
+            canonical({"magrpo": {gone.removeprefix("algorithm."): 1}}, KEYS)
+
+
+@pytest.mark.parametrize(
+    ("tree", "expected"),
+    [
+        ({"algorithm": {"learning_rat": 1}}, "did you mean 'algorithm.learning_rate'"),
+        ({"magrpo": {"learning_rat": 1}}, "^magrpo.learning_rat: .*'algorithm.learning_rate'"),
+        ({"learning_rate": 1}, "did you mean 'algorithm.learning_rate'"),
+        ({"env": {"temperature": 1}}, "did you mean 'model.temperature'"),
+        ({"algorithmus": {"handof": 1}}, "did you mean 'algorithm.handoff'"),
+        ({"env": 3}, "'env' is a section: set env.id"),
+        ({"magrpo": 3}, "unknown configuration key 'magrpo'"),
+    ],
+)
+def test_an_unknown_key_is_refused_with_the_nearest(tree: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        canonical(tree, KEYS)

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.overrides import parse_overrides
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("false", False),
+        ("False", False),
+        ("True", True),
+        ("None", None),
+        ("null", None),
+        ("1e-5", 1e-5),
+        ("3", 3),
+        ("-2", -2),
+        ("[1.5,0.5]", [1.5, 0.5]),
+        ("[None, 1]", [None, 1]),
+        ("{r: 8, lora_alpha: 16}", {"r": 8, "lora_alpha": 16}),
+        ("test[16:]", "test[16:]"),
+        ("test[:16]", "test[:16]"),
+        ("Qwen/Qwen2.5-Coder-7B", "Qwen/Qwen2.5-Coder-7B"),
+        ("'level_feedback'", "level_feedback"),
+        ("a=b", "a=b"),
+    ],
+)
+def test_a_value_is_yaml_or_python(text: str, value: Any) -> None:
+    parsed = parse_overrides([f"section.key={text}"])["section"]["key"]
+    assert parsed == value
+    assert type(parsed) is type(value)
+
+
+def test_dotted_keys_nest_and_the_last_of_equal_keys_wins() -> None:
+    assert parse_overrides(["a.b=1", "a.c=2", "d=3", "a.b=4"]) == {"a": {"b": 4, "c": 2}, "d": 3}
+
+
+@pytest.mark.parametrize("item", ["foo", "=1", "a..b=1", ".a=1"])
+def test_an_item_of_another_form_is_refused_by_name(item: str) -> None:
+    with pytest.raises(ConfigError, match=r"section\.key=value, got"):
+        parse_overrides([item])
+
+
+@pytest.mark.parametrize("items", [["a=2", "a.b=1"], ["a.b=1", "a=2"], ["a.b=1", "a.b.c=2"]])
+def test_a_value_and_a_part_of_it_exclude_each_other(items: list[str]) -> None:
+    with pytest.raises(ConfigError, match="exclude"):
+        parse_overrides(items)
+
+
+def test_a_value_that_is_no_yaml_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"model\.name=\[a"):
+        parse_overrides(["model.name=[a"])

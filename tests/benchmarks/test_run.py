@@ -1,0 +1,172 @@
+"""Whole runs with a tiny model that knows nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_decpomdp.benchmarks.config import load_config
+from llm_decpomdp.benchmarks.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.run import (
+    check_lora,
+    load_envs,
+    load_team,
+    resume,
+    schedule,
+    train,
+)
+from llm_decpomdp.benchmarks.scripts import main as script
+from llm_decpomdp.benchmarks.shipped import find_config
+from llm_decpomdp.storage import read_json_lines
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def episodes(folder: Path) -> list[dict[str, Any]]:
+    return list(read_json_lines(folder / "episodes.jsonl"))
+
+
+def test_the_magrpo_script_trains_a_team_and_leaves_a_run_folder(
+    quick: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--config", str(ROOT / "benchmarks/configs/mt_magrpo_che_config.yaml")]
+    script("magrpo", "mt_magrpo_he_config", [*arguments, "--override", *quick, "seed=3"])
+    told, folder = capsys.readouterr().out, tmp_path / "run"
+    assert "before training: mean reward 0.000 (n = 2, standard error 0.000)" in told
+    assert "after training:" in told
+    assert f"report: {folder / 'report.html'}" in told
+    assert (folder / "report.html").is_file()
+    assert load_config(folder / "config.yaml").seed == 3
+    rows = episodes(folder)
+    assert {row["phase"] for row in rows} == {"train", "eval"}
+    assert all(len(row["turns"]) == 2 for row in rows)
+    assert set(rows[0]["turns"][0]["prompts"]) == {"aux_0", "main_0"}
+
+
+def test_the_manifest_tells_the_data_the_versions_and_the_seed(
+    quick: list[str], tmp_path: Path
+) -> None:
+    overrides = [*quick, "output.report=false", "algorithm.max_updates=1", "evaluation.num_tasks=0"]
+    config = load_config(find_config("magrpo_che_config"), overrides)
+    result = train(config, "mine")
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert manifest["data"]["train"]["split"] == "test[16:]"
+    assert manifest["data"]["eval"]["split"] == "test[:16]"
+    assert manifest["data"]["train"]["stand_in"] is True
+    assert len(manifest["data"]["train"]["fingerprint"]) == 16
+    assert (manifest["seed"], manifest["config"]) == (0, "mine")
+    assert manifest["packages"]["torch"] and manifest["python"] and manifest["platform"]
+    assert result.report is None
+    assert result.summary["first_eval"] is None
+
+
+def test_the_grpo_script_trains_one_agent_with_an_adapter_and_saves_it(
+    quick: list[str], tmp_path: Path
+) -> None:
+    saved = tmp_path / "saved"
+    more = ["model.lora={r: 2}", "output.save_final_model=true", f"output.save_path={saved}"]
+    overrides = [*quick, *more, "algorithm.max_updates=1", "output.report=false"]
+    script("grpo", "grpo_he_config", ["--override", *overrides])
+    assert (saved / "agent_0" / "adapter_config.json").is_file()
+    assert (saved / "agent_0" / "tokenizer.json").is_file()
+    assert not (saved / "agent_1").exists()
+
+
+def test_a_run_stopped_by_ctrl_c_continues_as_if_it_had_not(
+    quick: list[str], tmp_path: Path
+) -> None:
+    whole = [*quick, "algorithm.max_updates=12", "output.report=false"]
+    command = [sys.executable, "-m", "llm_decpomdp.benchmarks", "train", "--config", "demo"]
+    process = subprocess.Popen(
+        [*command, "--override", *whole],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=dict(os.environ),
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("update 1, train"):
+            process.send_signal(signal.SIGINT)
+            break
+    told = process.stderr.read()
+    process.stderr.close()
+    assert process.wait() == 130, told
+    assert f"llm-decpomdp train --resume {tmp_path / 'run'}" in told
+
+    assert max(row["update"] for row in episodes(tmp_path / "run")) < 12
+    resume(tmp_path / "run")
+    train(load_config(find_config("demo"), [*whole, "output.name=other"]), "demo")
+    assert episodes(tmp_path / "run") == episodes(tmp_path / "other")
+    assert (tmp_path / "run" / "report.html").exists() is False
+
+
+def test_a_resumed_run_must_have_its_data(quick: list[str], tmp_path: Path) -> None:
+    overrides = [*quick, "output.checkpoint_every=1", "output.report=false"]
+    train(load_config(find_config("demo"), overrides), "demo")
+    manifest = tmp_path / "run" / "manifest.json"
+    text = manifest.read_text()
+    described = json.loads(text)
+    described["data"]["eval"]["fingerprint"] = "0" * 16
+    manifest.write_text(json.dumps(described))
+    with pytest.raises(ConfigError, match="began with the eval data"):
+        resume(tmp_path / "run")
+
+
+def test_a_folder_without_a_checkpoint_cannot_be_resumed(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("seed: 1\n")
+    with pytest.raises(ConfigError, match="no checkpoint"):
+        resume(tmp_path)
+
+
+def test_a_folder_that_holds_a_run_is_not_written_over(quick: list[str], tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_text("seed: 1\n")
+    with pytest.raises(ConfigError, match=r"already holds a run: choose another output\.name"):
+        train(load_config(None, quick), "mine")
+
+
+def test_an_epoch_plays_every_task_once_in_an_order_of_its_own() -> None:
+    tasks = [f"task/{i}" for i in range(5)]
+    overrides = ["algorithm.num_train_epochs=2", "algorithm.prompts_per_update=2"]
+    batches = schedule(load_config(None, overrides), tasks)
+    assert [len(batch) for batch in batches] == [2, 2, 1, 2, 2, 1]
+    order = [start.task_id for batch in batches for start in batch]
+    assert sorted(order[:5]) == sorted(order[5:]) == tasks
+    assert order[:5] != order[5:]
+    assert batches == schedule(load_config(None, overrides), tasks)
+    assert batches != schedule(load_config(None, [*overrides, "seed=1"]), tasks)
+    short = load_config(None, [*overrides, "algorithm.max_updates=4"])
+    assert schedule(short, tasks) == batches[:4]
+
+
+def test_both_splits_come_from_where_the_first_was_found(tmp_path: Path) -> None:
+    config = load_config(None, ["env.id=humaneval-v0"])
+    train_env, eval_env = load_envs(config)
+    assert train_env.tasks.source == eval_env.tasks.source == "package"
+    assert len(train_env.tasks) + len(eval_env.tasks) == 164
+
+
+def test_agents_have_weights_of_their_own_unless_shared(quick: list[str]) -> None:
+    apart = load_team(load_config(None, quick), ["aux_0", "main_0"])
+    assert apart["aux_0"] is not apart["main_0"]
+    together = load_team(load_config(None, [*quick, "model.shared=true"]), ["aux_0", "main_0"])
+    assert together["aux_0"] is together["main_0"]
+
+
+def test_a_missing_model_is_told_by_name(quick: list[str], tmp_path: Path) -> None:
+    config = load_config(None, [*quick, f"model.name={tmp_path / 'none'}"])
+    with pytest.raises(RunError, match="none"):
+        load_team(config, ["main_0"])
+
+
+def test_an_unknown_key_of_the_adapter_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'lora_alpha'"):
+        check_lora({"r": 8, "lora_alfa": 16})

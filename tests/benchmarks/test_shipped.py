@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llm_decpomdp.benchmarks.config import load_config
+from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.shipped import FOLDER, description, find_config, shipped
+
+# epochs, learning rate, temperature, top_p, threshold, compute dtype
+SEEDS = {
+    "grpo_he_config": (8, 1e-5, 0.8, 0.95, 2.1, "auto"),
+    "grpo_che_config": (16, 1e-5, 0.8, 0.95, 2.1, "auto"),
+    "magrpo_he_config": (8, 2e-5, 0.7, 0.9, 4.0, "auto"),
+    "magrpo_che_config": (16, 2e-5, 0.8, 0.95, 4.0, "auto"),
+    "mt_grpo_he_config": (6, 2e-5, 0.8, 0.95, 2.1, "bfloat16"),
+    "mt_grpo_che_config": (8, 2e-5, 0.8, 0.95, 2.1, "bfloat16"),
+    "mt_magrpo_he_config": (6, 2e-5, 0.7, 0.9, 4.0, "bfloat16"),
+    "mt_magrpo_che_config": (8, 2e-5, 0.8, 0.95, 4.0, "bfloat16"),
+}
+
+
+def test_the_configurations_are_those_of_the_seeds_and_the_demo() -> None:
+    assert set(shipped()) == {*SEEDS, "demo"}
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_a_configuration_has_the_hyperparameters_of_the_seeds(name: str) -> None:
+    config = load_config(find_config(name))
+    algorithm, model, external = config.algorithm, config.model, config.external
+    found = (algorithm.num_train_epochs, algorithm.learning_rate, model.temperature, model.top_p)
+    found += (algorithm.early_termination_threshold, model.compute_dtype)
+    assert found == SEEDS[name]
+    several, alone, coop = name.startswith("mt_"), "magrpo" not in name, "che" in name
+    assert config.env.id == ("coophumaneval-v0" if coop else "humaneval-v0")
+    assert config.env.num_agents == (1 if alone else 2)
+    assert config.env.num_turns == (2 if several else 1)
+    assert algorithm.turn_gradient_weights == ([1.2, 0.8] if several else None)
+    assert algorithm.name == ("grpo" if alone else "magrpo")
+    assert (algorithm.num_generations, algorithm.prompts_per_update) == (4, 1)
+    assert (algorithm.early_termination_weight, algorithm.handoff) == (2.0, "random")
+    assert (model.name, model.max_new_tokens) == ("Qwen/Qwen2.5-Coder-3B", 256)
+    assert (external.mode, external.sandbox_slice) == ("level_feedback", 1)
+    assert (external.original_prompt, external.previous_response) == (True, True)
+    splits = ("test[16:]", "test[:16]") if coop else ("test[33:163]", "test[:32]")
+    assert (config.dataset.train_split, config.dataset.eval_split) == splits
+
+
+def test_the_demo_trains_two_models_of_their_own_without_a_hub() -> None:
+    config = load_config(find_config("demo"))
+    assert config.model.name == "smollm2-135m-instruct"
+    assert (config.env.num_agents, config.model.shared) == (2, False)
+
+
+@pytest.mark.parametrize("path", shipped().values(), ids=shipped())
+def test_a_configuration_says_what_it_is(path: Path) -> None:
+    assert path.read_text().startswith("# ")
+    assert description(path)[0].isupper()
+
+
+@pytest.mark.parametrize("spelled", ["demo", "demo.yaml", str(FOLDER / "demo.yaml")])
+def test_a_configuration_is_found_by_name_and_by_path(spelled: str) -> None:
+    assert find_config(spelled).samefile(FOLDER / "demo.yaml")
+
+
+@pytest.mark.parametrize(
+    "spelled", ["magrpo_mt_he_config", str(FOLDER / "magrpo_mt_he_config.yaml")]
+)
+def test_the_other_names_of_the_multi_turn_files_work(spelled: str) -> None:
+    assert find_config(spelled) == FOLDER / "mt_magrpo_he_config.yaml"
+
+
+@pytest.mark.parametrize(
+    ("spelled", "expected"),
+    [
+        ("magrpo_hee_config", "did you mean 'magrpo_he_config'"),
+        ("elsewhere/magrpo_he_config.yaml", "no file 'elsewhere/magrpo_he_config.yaml'"),
+        ("magrpo_tldr_config.yaml", "no environment for tldr yet; .*coophumaneval-v0"),
+        (str(FOLDER / "grpo_arxiv_config.yaml"), "no environment for arxiv yet"),
+    ],
+)
+def test_a_missing_configuration_is_an_error_that_says_what_exists(
+    spelled: str, expected: str
+) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        find_config(spelled)

@@ -1,0 +1,89 @@
+"""A small environment of four simple parts for tests of the core: two agents must write a word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.episode import Outcome, Turn, Verdict
+from llm_decpomdp.tasks import Task, TaskSet
+
+WORDS = ("apple", "brook", "cedar", "delta", "ember", "fjord")
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Is asked for a word."""
+
+    agent: str
+
+    def first_prompt(self, task: Task) -> str:
+        return f"{self.agent}: write a fruit, a river, a tree or the like. Hint: {task.prompt}"
+
+
+@dataclass(frozen=True)
+class WordReward:
+    """One point if both wrote the word, a quarter off for each empty answer."""
+
+    components: tuple[str, ...] = ("word", "empty")
+
+    def __call__(self, task: Task, completions: Mapping[str, str]) -> Verdict:
+        word = task.references["left_0"]
+        tests = tuple(
+            Outcome(f"{agent} wrote {word}", word in text, "passed" if word in text else "failed")
+            for agent, text in completions.items()
+        )
+        solved = all(test.passed for test in tests)
+        empty = sum(not text for text in completions.values())
+        return Verdict({"word": float(solved), "empty": -0.25 * empty}, solved, tests)
+
+
+@dataclass(frozen=True)
+class CountMode:
+    """Tells how many agents wrote the word."""
+
+    info_keys: tuple[str, ...] = ("hints",)
+
+    def __call__(self, task: Task, turn: Turn) -> tuple[dict[str, str], dict[str, float]]:
+        passed = turn.verdict.tests_passed
+        return {
+            agent: f"You wrote: {text}\n{passed} of you found the word."
+            for agent, text in turn.completions.items()
+        }, {"hints": 1.0}
+
+    def secrets(self, task: Task) -> list[str]:
+        return [f"wrote {task.references['left_0']}"]
+
+
+def word_tasks() -> TaskSet:
+    """Six problems, each with references."""
+    return TaskSet(
+        tuple(
+            Task(
+                f"word/{index}",
+                index,
+                f"its letters are {sorted(word)}",
+                references={"left_0": word, "right_0": f"It is {word}."},
+            )
+            for index, word in enumerate(WORDS)
+        ),
+        name="words",
+        source="bundled",
+        split="test",
+    )
+
+
+def word_env(mode: Any = None, **kwargs: Any) -> DecPOMDPEnv:
+    """The environment; `mode` replaces how later prompts are written."""
+    roles = (Writer("left_0"), Writer("right_0"))
+    return DecPOMDPEnv("word_v0", word_tasks, roles, WordReward(), mode or CountMode(), **kwargs)
+
+
+@pytest.fixture
+def make_word_env() -> Callable[..., DecPOMDPEnv]:
+    """Builds the environment from keyword arguments."""
+    return word_env

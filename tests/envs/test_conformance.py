@@ -1,0 +1,101 @@
+"""Every registered environment in every mode: our own strict check, and PettingZoo's tests."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+
+import pytest
+from pettingzoo.test import (
+    api_test,
+    parallel_api_test,
+    parallel_seed_test,
+    render_test,
+    seed_test,
+    state_test,
+)
+from pettingzoo.utils import parallel_to_aec
+
+from llm_decpomdp import check_env, make, registry
+
+MODES = ("level_feedback", "level_passed", "passed", "plain")
+CYCLES = 6
+
+
+@pytest.fixture(params=registry.registered())
+def env_id(request):
+    return request.param
+
+
+@pytest.fixture(params=(1, 2), ids=("alone", "team"))
+def num_agents(request):
+    return request.param
+
+
+@pytest.fixture(params=MODES)
+def mode(request):
+    return request.param
+
+
+@pytest.fixture
+def build(env_id, num_agents, mode):
+    """Builds the environment, as users do."""
+    return partial(make, env_id, source="bundled", num_agents=num_agents, external_mode=mode)
+
+
+def aec(build, **kwargs):
+    return parallel_to_aec(build(**kwargs))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"num_turns": 3, "original_prompt": True, "sandbox_slice": -1, "stop_when_solved": False},
+    ],
+    ids=("defaults", "long"),
+)
+def test_our_strict_check_passes(build, settings):
+    check_env(partial(build, **settings))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of no concern for text: no shapes, no dtypes
+def test_the_tests_of_pettingzoo_pass(build):
+    parallel_api_test(build(), num_cycles=CYCLES)
+    parallel_seed_test(build, num_cycles=CYCLES)
+    seed_test(partial(aec, build), num_cycles=CYCLES)
+    state_test(aec(build), build(), num_cycles=CYCLES)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_sequential_form_passes_the_test_of_pettingzoo(build, monkeypatch):
+    # api_test reads the dtype of every observation since PettingZoo 1.25, and a str has none.
+    api = sys.modules["pettingzoo.test.api_test"]
+    original = api._test_observation_space_compatibility
+    monkeypatch.setattr(
+        api,
+        "_test_observation_space_compatibility",
+        lambda space, seen, **more: (
+            None if isinstance(seen, str) else original(space, seen, **more)
+        ),
+    )
+    api_test(aec(build), num_cycles=CYCLES)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_every_render_mode_gives_what_it_promises(env_id, num_agents):
+    render_test(partial(aec, partial(make, env_id, source="bundled", num_agents=num_agents)))
+
+
+@pytest.mark.parametrize("num_turns", [1, 4])
+def test_the_horizon_is_the_argument_and_a_foreign_attribute_cannot_move_it(
+    env_id, num_agents, num_turns
+):
+    env = make(env_id, source="bundled", num_agents=num_agents, num_turns=num_turns)
+    env.max_cycles = 1000  # as parallel_api_test does
+    env.reset(seed=0)
+    turns = 0
+    while env.agents:
+        env.step(dict.fromkeys(env.agents, "no code"))
+        turns += 1
+    assert turns == num_turns

@@ -1,0 +1,260 @@
+"""The one environment class, on a small environment of four simple parts."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+
+import pytest
+from gymnasium.error import ResetNeeded
+
+from llm_decpomdp.env import MAX_ACTION_LENGTH
+from llm_decpomdp.tasks import TaskSet
+
+WRONG = {"left_0": "no", "right_0": "idea"}
+
+
+def gold(env):
+    return {agent: env.reference(agent) for agent in env.agents}
+
+
+def test_the_seed_alone_decides_the_episode(make_word_env):
+    starts = [make_word_env().reset(seed=seed) for seed in range(8) for _ in range(2)]
+    assert starts[0::2] == starts[1::2]
+    assert len({start[0]["left_0"] for start in starts}) > 2
+
+
+def test_reset_without_a_seed_continues_the_generator(make_word_env):
+    one, two = make_word_env(), make_word_env()
+    courses = [[env.reset(seed=4), *(env.reset() for _ in range(6))] for env in (one, two)]
+    assert courses[0] == courses[1]
+    assert any(start != courses[0][0] for start in courses[0])
+
+
+def test_options_choose_the_task_without_drawing(make_word_env):
+    one, two = make_word_env(), make_word_env()
+    _, infos = one.reset(seed=1, options={"task_id": "word/5"})
+    assert {info["task_index"] for info in infos.values()} == {5}
+    one.reset(seed=1)
+    two.reset(seed=1)
+    one.reset(options={"task_id": "word/2"})
+    assert [one.reset() for _ in range(5)] == [two.reset() for _ in range(5)]
+
+
+def test_an_unknown_task_is_refused_with_the_nearest_id(make_word_env):
+    with pytest.raises(KeyError, match="did you mean 'word/3'"):
+        make_word_env().reset(options={"task_id": "wrd/3"})
+
+
+def test_the_last_turn_terminates_and_nothing_truncates(make_word_env):
+    env = make_word_env(num_turns=3)
+    env.reset(seed=0)
+    for turn in range(1, 4):
+        observations, _, terminations, truncations, infos = env.step(WRONG)
+        assert set(terminations.values()) == {turn == 3}
+        assert set(truncations.values()) == {False}
+        assert infos["left_0"]["turn"] == turn
+    assert observations == {"left_0": "", "right_0": ""}
+    assert env.agents == []
+    assert env.step({}) == ({}, {}, {}, {}, {})
+
+
+def test_solving_ends_the_episode_unless_told_otherwise(make_word_env):
+    for stop, left in ((True, []), (False, ["left_0", "right_0"])):
+        env = make_word_env(num_turns=2, stop_when_solved=stop)
+        env.reset(seed=0)
+        _, rewards, _, _, infos = env.step(gold(env))
+        assert env.agents == left
+        assert rewards == {"left_0": 1.0, "right_0": 1.0}
+        assert infos["right_0"]["solved"] is True
+
+
+def test_the_reward_is_the_sum_of_the_components_in_the_infos(make_word_env):
+    env = make_word_env()
+    env.reset(seed=0)
+    _, rewards, _, _, infos = env.step({"left_0": "", "right_0": "x"})
+    assert rewards == {"left_0": -0.25, "right_0": -0.25}
+    assert infos["left_0"]["reward/empty"] == -0.25
+    assert infos["left_0"]["reward/word"] == 0.0
+
+
+def test_infos_have_the_same_keys_at_reset_and_every_step(make_word_env):
+    env = make_word_env(num_turns=2)
+    _, start = env.reset(seed=0)
+    steps = [env.step(WRONG)[4] for _ in range(2)]
+    keys = {frozenset(info) for infos in (start, *steps) for info in infos.values()}
+    assert len(keys) == 1
+    assert [infos["left_0"]["hints"] for infos in (start, *steps)] == [0.0, 1.0, 0.0]
+    assert (start["left_0"]["tests_total"], steps[0]["left_0"]["tests_total"]) == (0, 2)
+
+
+def test_a_step_needs_a_reset(make_word_env):
+    env = make_word_env(num_turns=1)
+    for call in (lambda: env.step(WRONG), env.state, env.snapshot, lambda: env.reference("left_0")):
+        with pytest.raises(ResetNeeded):
+            call()
+    env.reset(seed=0)
+    env.step(WRONG)
+    with pytest.raises(ResetNeeded, match="over"):
+        env.step(WRONG)
+
+
+@pytest.mark.parametrize(
+    ("actions", "error", "text"),
+    [
+        ({"left_0": "a"}, KeyError, "no action for agent 'right_0'"),
+        ({**WRONG, "rihgt_0": "b"}, KeyError, "did you mean 'right_0'"),
+        ({**WRONG, "left_0": 7}, TypeError, "must be a str, got int"),
+        ({}, KeyError, "no action"),
+    ],
+)
+def test_misuse_raises_and_changes_nothing(make_word_env, actions, error, text):
+    env = make_word_env()
+    env.reset(seed=0)
+    before = env.snapshot()
+    with pytest.raises(error, match=text):
+        env.step(actions)
+    assert env.snapshot() == before
+
+
+def test_long_and_unencodable_completions_are_cut_and_cleaned(make_word_env):
+    env = make_word_env()
+    env.reset(seed=0)
+    env.step({"left_0": "x" * (MAX_ACTION_LENGTH + 5), "right_0": "a\ud800b"})
+    completions = env.episode.turns[0].completions
+    assert len(completions["left_0"]) == MAX_ACTION_LENGTH
+    assert completions["right_0"] == "a?b"
+
+
+def test_a_snapshot_restores_exactly_through_json(make_word_env):
+    env, twin = make_word_env(num_turns=3), make_word_env(num_turns=3)
+    env.reset(seed=2)
+    env.step(WRONG)
+    twin.restore(json.loads(json.dumps(env.snapshot())))
+    assert twin.agents == env.agents
+    assert twin.episode == env.episode
+    assert twin.step(WRONG) == env.step(WRONG)
+    assert [twin.reset() for _ in range(4)] == [env.reset() for _ in range(4)]
+
+
+def test_a_snapshot_of_an_environment_without_a_seed_restores_its_generator(make_word_env):
+    env, twin = make_word_env(), make_word_env()
+    env.reset(options={"task_id": "word/1"})
+    twin.restore(env.snapshot())
+    fork = env.fork()
+    courses = [[each.reset()[0]["left_0"] for _ in range(12)] for each in (env, twin, fork)]
+    assert courses[0] == courses[1] == courses[2]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "text"),
+    [
+        ({"env": "other_v0"}, ValueError, "'other_v0' cannot restore 'word_v0'"),
+        ({"episode": {"task_id": "word/9", "turns": [], "prompts": {}}}, KeyError, "word/9"),
+        (
+            {"episode": {"task_id": "word/1", "turns": [], "prompts": {"a_0": ""}}},
+            ValueError,
+            "a_0",
+        ),
+    ],
+)
+def test_a_foreign_snapshot_is_refused_and_changes_nothing(make_word_env, change, error, text):
+    env = make_word_env()
+    env.reset(seed=0)
+    before = env.snapshot()
+    with pytest.raises(error, match=text):
+        env.restore({**before, **change})
+    assert env.snapshot() == before
+
+
+def test_forks_are_independent_and_share_the_loaded_tasks(make_word_env):
+    env = make_word_env()
+    env.reset(seed=0)
+    before, fork = env.snapshot(), env.fork()
+    fork.step(gold(fork))
+    fork.reset()
+    assert env.snapshot() == before
+    assert fork.tasks is env.tasks
+
+
+def test_copies_before_and_after_reset_continue_alike(make_word_env):
+    env = make_word_env()
+    for _ in range(2):
+        for twin in (pickle.loads(pickle.dumps(env)), copy.deepcopy(env)):
+            assert twin.reset(seed=3) == make_word_env().reset(seed=3)
+        env.reset(seed=1)
+
+
+def test_tasks_load_once_and_only_when_needed(make_word_env):
+    env = make_word_env()
+    loads = []
+    load = env._tasks
+    env._tasks = lambda: loads.append(1) or load()
+    env.observation_space("left_0")
+    assert loads == []
+    env.reset(seed=0)
+    env.reset()
+    assert loads == [1]
+    assert isinstance(env.tasks, TaskSet)
+
+
+def test_metadata_identify_the_data_and_are_json(make_word_env):
+    metadata = json.loads(json.dumps(make_word_env().metadata))
+    assert metadata["name"] == "word_v0"
+    assert metadata["render_modes"] == ["ansi", "human"]
+    assert metadata["data"]["rows"] == 6
+    assert metadata["data"]["fingerprint"] == make_word_env().tasks.fingerprint
+
+
+def test_a_missing_reference_is_an_error(make_word_env):
+    env = make_word_env()
+    env.reset(seed=0)
+    with pytest.raises(LookupError, match="no reference for agent 'nobody_0'"):
+        env.reference("nobody_0")
+
+
+def test_state_shows_every_agent_and_turn(make_word_env):
+    env = make_word_env()
+    env.reset(seed=0)
+    env.step({"left_0": "first answer", "right_0": "second answer"})
+    assert env.state_space.contains(env.state())
+    for part in ("first answer", "second answer", "reward 0.00", "turn 1 of 2", "wrote"):
+        assert part in env.state()
+
+
+def test_render_follows_its_mode(make_word_env, capsys):
+    env = make_word_env(render_mode="ansi")
+    env.reset(seed=0)
+    assert env.render() == env.state()
+    assert capsys.readouterr().out == ""
+    env = make_word_env(render_mode="human")
+    env.reset(seed=0)
+    env.step({"left_0": "a quaint guess", "right_0": "[bold]not markup[/bold]"})
+    shown = capsys.readouterr().out
+    assert "a quaint guess" in shown
+    assert "[bold]not markup[/bold]" in shown
+    assert env.render() is None
+
+
+def test_render_without_a_mode_warns(make_word_env):
+    env = make_word_env()
+    env.reset(seed=0)
+    with pytest.warns(UserWarning, match="render_mode"):
+        assert env.render() is None
+
+
+@pytest.mark.parametrize(
+    ("argument", "text"),
+    [
+        ({"num_turns": 0}, "num_turns must be a whole number of at least 1, got 0"),
+        ({"num_turns": True}, "got True"),
+        ({"num_turns": 2.0}, "got 2.0"),
+        ({"discount": 1.5}, r"discount must lie in \[0, 1\], got 1.5"),
+        ({"discount": float("nan")}, "discount"),
+        ({"render_mode": "humann"}, "did you mean 'human'"),
+    ],
+)
+def test_bad_arguments_are_refused(make_word_env, argument, text):
+    with pytest.raises(ValueError, match=text):
+        make_word_env(**argument)
