@@ -140,8 +140,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command.
 
     Args:
-        arguments: The command line; by default that of the process.
+        arguments: The command line; by default that of the process, which may be started anew.
     """
+    if arguments is None and sys.argv[1:2] in (["train"], ["demo"]):
+        from llm_decpomdp.benchmarks.process import restart_with_settings
+
+        restart_with_settings()
     app(spread(sys.argv[1:] if arguments is None else arguments), prog_name="llm-decpomdp")
 
 

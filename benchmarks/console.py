@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -16,9 +15,7 @@ from llm_decpomdp.benchmarks.run import Result
 
 
 def prepare_process() -> None:
-    """Set up log lines, and what torch reads when it is imported."""
-    # Threads that wait without spinning: on a few cores a busy neighbour costs a tenfold otherwise.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    """Set up log lines."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     logging.captureWarnings(True)
     warnings.formatwarning = _one_line

@@ -52,7 +52,7 @@ def write_report(folder: RunFolder) -> Path:
     """
     results = read_results(folder)
     manifest = results.manifest
-    algorithm = str(manifest.get("algorithm", "training")).upper()
+    algorithm = manifest["algorithm"].upper() if "algorithm" in manifest else "Training"
     title = f"{algorithm} on {manifest.get('environment', 'a text environment')}"
     blocks = [
         *_opening(title, manifest),

@@ -10,6 +10,7 @@ from typing import Any
 from llm_decpomdp.benchmarks.config import Config, load_config
 from llm_decpomdp.benchmarks.console import exit_codes, prepare_process, tell
 from llm_decpomdp.benchmarks.errors import ALONE, ConfigError
+from llm_decpomdp.benchmarks.process import restart_with_settings
 from llm_decpomdp.benchmarks.run import resume, train
 from llm_decpomdp.benchmarks.shipped import find_config
 
@@ -34,8 +35,10 @@ def main(algorithm: str, config: str, arguments: Sequence[str] | None = None) ->
     Args:
         algorithm: What the script trains with; a configuration for another one is refused.
         config: Name of the configuration that is used without `--config`.
-        arguments: The command line; by default that of the process.
+        arguments: The command line; by default that of the process, which may be started anew.
     """
+    if arguments is None:
+        restart_with_settings()
     prepare_process()
     given = parser(config).parse_args(arguments)
     with exit_codes():

@@ -84,11 +84,17 @@ def read(completion: str, function: str) -> Reading:
     return broken[0] if broken else Reading("", None, False, False)
 
 
+def parsed(code: str) -> ast.Module | None:
+    """The module that `code` is, shared by all callers; None where it does not parse."""
+    tree = _parse(code)
+    return tree if isinstance(tree, ast.Module) else None
+
+
 def find_function(code: str, name: str) -> FunctionNode | None:
     """The last top-level definition of `name`: a function or a lambda; None where there is none."""
-    tree = _parse(code)
+    tree = parsed(code)
     found: FunctionNode | None = None
-    for statement in tree.body if isinstance(tree, ast.Module) else []:
+    for statement in tree.body if tree is not None else []:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
             if statement.name == name:
                 found = statement
@@ -120,8 +126,8 @@ def without_definition(code: str, name: str) -> str:
 
     Empty where `code` does not parse, as when a prompt is prose.
     """
-    tree = _parse(code)
-    if not isinstance(tree, ast.Module):
+    tree = parsed(code)
+    if tree is None:
         return ""
     kept = [
         statement

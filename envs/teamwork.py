@@ -11,7 +11,7 @@ import ast
 import copy
 from dataclasses import dataclass
 
-from llm_decpomdp.envs.code import FunctionNode, find_function
+from llm_decpomdp.envs.code import FunctionNode, find_function, parsed
 from llm_decpomdp.envs.dataflow import Tree, lost
 
 _CALLERS = {"map", "filter", "sorted", "min", "max", "reduce", "starmap", "accumulate", "groupby"}
@@ -45,16 +45,18 @@ def helper_use(code: str, function: str, helper: str = "aux") -> HelperUse:
 
 
 def _helper_use(code: str, function: str, helper: str) -> HelperUse:
-    node = find_function(code, function)
-    if node is None or _binds(ast.parse(code), helper):
+    module, node = parsed(code), find_function(code, function)
+    if module is None or node is None or _binds(module, helper):
         return HelperUse(False, False, False)
     uses: list[tuple[int, str]] = []
     for part in _reachable(code, node):
         if not _binds(part, helper):
             uses += _uses(_pruned(part), helper)
     reasons = tuple(f"Line {line}: {why}" for line, why in uses if why)
+    if not uses:
+        return HelperUse(False, False, False)
     wrapper = _is_wrapper(code, _pruned(node), {helper: True, function: False})
-    return HelperUse(bool(uses), bool(uses) and len(reasons) == len(uses), wrapper, reasons)
+    return HelperUse(True, len(reasons) == len(uses), wrapper, reasons)
 
 
 # Which code counts

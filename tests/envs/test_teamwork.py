@@ -1,0 +1,197 @@
+"""Whether the entry function calls its helper, ignores it, or only wraps it."""
+
+from __future__ import annotations
+
+import pytest
+
+from llm_decpomdp.envs.teamwork import helper_use
+
+
+def use(body: str, around: str = ""):
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    return helper_use(f"{around}\ndef main(x, xs=()):\n{lines}", "main")
+
+
+CALLED = {
+    "assigned": "y = aux(x)\nreturn y + 1",
+    "inside an expression": "return 1 + aux(x)",
+    "in a comprehension": "return [aux(v) for v in xs]",
+    "given to map": "return list(map(aux, xs))",
+    "given as a key": "return sorted(xs, key=aux)",
+    "given to list.sort": "xs = list(xs)\nxs.sort(key=aux)\nreturn xs",
+    "by another name": "f = aux\nreturn f(x) + 1",
+    "in a nested function": "def inner(v):\n    return aux(v)\nreturn inner(x) + 1",
+    "in a lambda": "return (lambda v: aux(v) + 1)(x)",
+    "in a condition": "if aux(x):\n    return 1\nreturn 2",
+    "in a loop": "for v in aux(x):\n    x += v\nreturn x",
+    "in a walrus": "if (y := aux(x)) > 1:\n    return y\nreturn 0",
+    "in an f-string": "return f'{aux(x)}!'",
+    "in a try": "try:\n    return aux(x) + 1\nexcept ValueError:\n    return 0",
+    "under a condition that may hold": "if x:\n    return aux(x)\nreturn x",
+}
+
+
+@pytest.mark.parametrize("body", CALLED.values(), ids=CALLED)
+def test_a_call_whose_result_matters_is_a_use(body):
+    found = use(body)
+    assert found.called and not found.ignored and not found.wrapper
+    assert found.reasons == ()
+
+
+NOT_CALLED = {
+    "comment": "# aux(x)\nreturn x",
+    "string": "return 'aux(x)'",
+    "docstring": '"""aux(x)"""\nreturn x',
+    "method": "return x.aux(x)",
+    "keyword": "return dict(aux=x)",
+    "longer name": "return auxiliary(x)",
+    "only mentioned": "aux\nreturn x",
+    "assigned but never called": "f = aux\nreturn x",
+    "given to something that does not call it": "print(aux)\nreturn x",
+    "after a return": "return x\nreturn aux(x)",
+    "after a raise": "raise ValueError\nreturn aux(x)",
+    "under if False": "if False:\n    return aux(x)\nreturn x",
+    "in the else of if True": "if True:\n    return x\nelse:\n    return aux(x)",
+    "under while 0": "while 0:\n    x = aux(x)\nreturn x",
+    "own local name": "aux = abs\nreturn aux(x)",
+    "own loop variable": "for aux in xs:\n    aux(x)\nreturn x",
+    "own nested function": "def aux(v):\n    return v\nreturn aux(x)",
+    "own exception name": "try:\n    x()\nexcept ValueError as aux:\n    aux(x)\nreturn x",
+    "own import": "from math import sqrt as aux\nreturn aux(x)",
+}
+
+
+@pytest.mark.parametrize("body", NOT_CALLED.values(), ids=NOT_CALLED)
+def test_what_never_calls_the_team_mates_helper_is_no_use(body):
+    found = use(body)
+    assert (found.called, found.ignored, found.wrapper) == (False, False, False)
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        "def aux(v):\n    return v",
+        "class aux:\n    pass",
+        "aux = abs",
+        "import math as aux",
+        "from m import aux",
+        "if True:\n    def aux(v):\n        return v",
+        "for aux in (abs,):\n    pass",
+    ],
+)
+def test_a_helper_that_mains_code_defines_itself_is_not_the_team_mates(around):
+    assert not use("return aux(x) + 1", around).called
+
+
+def test_a_parameter_of_that_name_is_not_the_helper():
+    assert not helper_use("def main(aux):\n    return aux(1) + 1", "main").called
+
+
+def test_functions_that_main_mentions_count_as_parts_of_it():
+    around = "def a(v):\n    return b(v)\n\ndef b(v):\n    return aux(v) * 2\n\ndef c(v):\n    return aux(v)"
+    found = use("return a(x) + 1", around)
+    assert found.called and not found.ignored and not found.wrapper
+    assert not use("return x", around).called
+
+
+IGNORED = {
+    "thrown away": ("aux(x)\nreturn x", "Line 3: the result is thrown away"),
+    "never read": ("y = aux(x)\nreturn x", "Line 3: the result is assigned to y but never used"),
+    "annotated, never read": (
+        "y: int = aux(x)\nreturn x",
+        "Line 3: the result is assigned to y but never used",
+    ),
+    "unpacked, never read": (
+        "a, b = aux(x)\nreturn x",
+        "Line 3: the result is assigned to a but never used",
+    ),
+    "replaced before it is read": (
+        "y = aux(x)\ny = x\nreturn y",
+        "Line 3: the result is assigned to y but never used",
+    ),
+    "collected, never read": (
+        "y = [aux(v) for v in xs]\nreturn x",
+        "Line 3: the result is assigned to y but never used",
+    ),
+    "read only before": (
+        "y = 1\nz = y\ny = aux(x)\nreturn z",
+        "Line 5: the result is assigned to y but never used",
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "reason"), IGNORED.values(), ids=IGNORED)
+def test_a_result_that_nothing_reads_is_ignored(body, reason):
+    found = use(body)
+    assert found.called and found.ignored
+    assert found.reasons == (reason,)
+
+
+READ = {
+    "read in the next round of a loop": "y = 0\nfor v in xs:\n    x += y\n    y = aux(v)\nreturn x",
+    "read after the branch": "y = 0\nif x:\n    y = aux(x)\nreturn y",
+    "read in a nested function": "y = aux(x)\ndef f():\n    return y\nreturn f()",
+    "one of two names is read": "a, b = aux(x)\nreturn b",
+    "read by an augmented assignment": "y = aux(x)\ny += 1\nreturn y",
+    "stored in a list": "ys = [0]\nys[0] = aux(x)\nreturn ys",
+    "stored in an attribute": "main.y = aux(x)\nreturn x",
+    "read in a handler": "y = 0\ntry:\n    y = aux(x)\n    x()\nexcept TypeError:\n    return y\nreturn 1",
+    "replaced in one branch only": "y = aux(x)\nif x:\n    y = 1\nreturn y",
+    "read where it is replaced": "y = aux(x)\ny = y + 1\nreturn y",
+    "a global": "global y\ny = aux(x)\nreturn x",
+}
+
+
+@pytest.mark.parametrize("body", READ.values(), ids=READ)
+def test_a_result_that_may_be_read_is_not_ignored(body):
+    found = use(body)
+    assert found.called and not found.ignored
+
+
+def test_one_used_result_is_enough():
+    found = use("aux(x)\ny = aux(x)\nreturn y + 1")
+    assert found.called and not found.ignored
+    assert found.reasons == ("Line 3: the result is thrown away",)
+
+
+WRAPPERS = {
+    "return": "return aux(x)",
+    "return in brackets": "return(aux(x))",
+    "docstring first": '"""Square."""\nreturn aux(x)',
+    "padding": "pass\n...\n'text'\nimport math\nreturn aux(x)",
+    "assigned": "r = aux(x)\nreturn r",
+    "assigned, brackets": "r = aux(x)\nreturn (r)",
+    "assigned, comment": "r = aux(x)\nreturn r  # done",
+    "annotated": "r: int = aux(x)\nreturn r",
+    "renamed": "r = aux(x)\ns = r\nreturn s",
+    "other arguments": "return aux(x + 1, len(xs))",
+    "after the return": "return aux(x)\nreturn x + 1",
+    "if True": "if True:\n    return aux(x)",
+    "nothing returned": "y = aux(x)",
+}
+
+
+@pytest.mark.parametrize("body", WRAPPERS.values(), ids=WRAPPERS)
+def test_a_function_that_only_returns_the_result_is_a_wrapper(body):
+    assert use(body).wrapper
+
+
+def test_a_wrapper_behind_functions_of_its_own_is_a_wrapper():
+    around = "def a(v):\n    return b(v)\n\ndef b(v):\n    w = aux(v)\n    return w"
+    assert use("return a(x)", around).wrapper
+    assert not use("return a(x)", around.replace("w = aux(v)", "w = aux(v) + 1")).wrapper
+
+
+def test_lambdas_are_functions_too():
+    assert helper_use("main = lambda x: aux(x)", "main").wrapper
+    assert not helper_use("main = lambda x: aux(x) + 1", "main").wrapper
+
+
+def test_functions_that_call_each_other_for_ever_end_the_search():
+    around = "def a(v):\n    return b(v)\n\ndef b(v):\n    return a(v)"
+    assert not use("return a(x)", around).called
+
+
+def test_code_without_the_function_uses_nothing():
+    for code in ("", "x = aux(1)", "def other():\n    return aux(1)", "def main(:\n"):
+        assert not helper_use(code, "main").called
