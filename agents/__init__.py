@@ -1,7 +1,7 @@
 """Policies: from prompts to completions.
 
-Importing this package stays light. `CausalLM`, `Sampling` and `load_policy` bring torch and transformers,
-and load when they are first used.
+Importing this package stays light. `CausalLM` and `Sampling` bring torch and transformers, and load
+when they are first used.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from llm_decpomdp.agents.loading import load_policy
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
 
 if TYPE_CHECKING:
     from llm_decpomdp.agents.causal_lm import CausalLM
-    from llm_decpomdp.agents.loading import load_policy
     from llm_decpomdp.agents.sampling import Sampling
 
 __all__ = ["CausalLM", "Constant", "Gold", "RandomText", "Replay", "Sampling", "load_policy"]
 
-_LOADED_WHEN_USED = {"CausalLM": "causal_lm", "Sampling": "sampling", "load_policy": "loading"}
+_LOADED_WHEN_USED = {"CausalLM": "causal_lm", "Sampling": "sampling"}
 
 
 def __getattr__(name: str) -> Any:

@@ -23,8 +23,8 @@ class CausalLM:
     A prompt becomes one user message of the tokenizer's chat template, or is encoded as it is where there
     is none. The model stays in evaluation mode: dropout would make the learner's distribution another than
     the sampler's. Trainable weights are float32. With `bfloat16` the sampler computes with a rounded copy
-    of the weights, and the learner under autocast: about three times as fast where the hardware has matrix
-    units for it, while log-probabilities of sampler and learner then differ by some hundredths of a nat.
+    of the weights, and the learner under autocast: about twice as fast where the hardware has units for it,
+    while log-probabilities of sampler and learner then differ by some hundredths of a nat.
 
     Args:
         model: A transformers model with a head for the next token, or a peft model around one.
@@ -34,7 +34,7 @@ class CausalLM:
         seed: Seed of the sampler.
 
     Raises:
-        ValueError: If `compute_dtype` is unknown.
+        ValueError: If `compute_dtype` is unknown, or nothing ends a completion.
     """
 
     def __init__(
@@ -163,7 +163,9 @@ class CausalLM:
             ValueError: If there are no completions, or one has no tokens.
         """
         if not completions or not all(completion.tokens for completion in completions):
-            raise ValueError("log_probs needs completions with the tokens that this policy sampled")
+            raise ValueError(
+                "log_probs needs completions with their sampled tokens; some have none"
+            )
         device = self.model.device
         tokens, mask = pad_right([c.tokens for c in completions], device)  # (G, T)
         prompt_ids = torch.tensor([self.encode(prompt)], device=device)  # (1, P)
@@ -176,10 +178,9 @@ class CausalLM:
                 cache.batch_repeat_interleave(len(tokens))
                 rest = self.model(input_ids=tokens[:, :-1], past_key_values=cache, use_cache=True)
                 logits.append(rest.logits)  # (G, T - 1, V)
-        temperature, widths = self.sampling.temperature, [part.shape[1] for part in logits]
+        targets = [tokens[:, :1], tokens[:, 1:]]
         parts = [
-            token_log_probs(part, targets, temperature)
-            for part, targets in zip(logits, tokens.split(widths, 1), strict=True)
+            token_log_probs(*pair, self.sampling) for pair in zip(logits, targets, strict=False)
         ]
         return torch.cat(parts, 1) * mask, mask
 
@@ -249,10 +250,17 @@ def load_model(
 
 
 def end_ids(model: Any, tokenizer: Any) -> list[int]:
-    """All tokens that end a completion, by the model's generation settings and by the tokenizer."""
+    """All tokens that end a completion, by the model's generation settings and by the tokenizer.
+
+    Raises:
+        ValueError: If there is none.
+    """
     configured = model.generation_config.eos_token_id
     found = set(configured if isinstance(configured, list) else [configured])
-    return sorted(found.union([tokenizer.eos_token_id]) - {None})
+    found = found.union([tokenizer.eos_token_id]) - {None}
+    if not found:
+        raise ValueError("no token ends a completion: set tokenizer.eos_token")
+    return sorted(found)
 
 
 def pad_right(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from llm_decpomdp.agents.causal_lm import CausalLM
 from llm_decpomdp.agents.offline import OFFLINE_MODEL, offline_model
-from llm_decpomdp.agents.sampling import Sampling
+
+if TYPE_CHECKING:
+    from llm_decpomdp.agents.causal_lm import CausalLM
+    from llm_decpomdp.agents.sampling import Sampling
 
 
 def load_policy(
@@ -32,10 +34,17 @@ def load_policy(
         seed: Seed of the sampler, and of a new adapter's weights.
 
     Raises:
-        ModuleNotFoundError: If the offline model's package is missing.
+        ImportError: If torch, transformers or the offline model's package is missing.
         OSError: If there is no such model, or the hub cannot be reached.
     """
-    source = offline_model() if name == OFFLINE_MODEL else name
+    try:
+        from llm_decpomdp.agents.causal_lm import CausalLM
+    except ImportError as error:
+        raise ImportError(
+            f"a language model needs torch and transformers ({error}): "
+            "pip install 'llm-decpomdp[train]'"
+        ) from error
+    source = offline_model() if str(name).lower() == OFFLINE_MODEL else name
     try:
         return CausalLM.from_pretrained(
             source, sampling, compute_dtype=compute_dtype, lora=lora, device=device, seed=seed

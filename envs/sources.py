@@ -7,6 +7,7 @@ for a network that isn't there: the hub gets `PROBE_SECONDS` to answer.
 
 from __future__ import annotations
 
+import http.client
 import json
 import logging
 import os
@@ -155,7 +156,7 @@ def read_rows(path: Path) -> list[Row]:
         return rows
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".json":
-        entries = json.loads(text)
+        entries = _from_json(str(path), text)
         if not isinstance(entries, list):
             raise ValueError(f"{path} must hold a list of objects, got {type(entries).__name__}")
         return entries
@@ -163,15 +164,14 @@ def read_rows(path: Path) -> list[Row]:
         raise ValueError(f"{path} must end in .jsonl, .json or .parquet")
     # Not `splitlines`: JSON texts may hold other line separators of Unicode. Blank lines stand at the end only.
     lines = text.rstrip().split("\n") if text.strip() else []
-    return [_json_row(path, number, line) for number, line in enumerate(lines, 1)]
+    return [_from_json(f"{path}, line {number}", line) for number, line in enumerate(lines, 1)]
 
 
-def _json_row(path: Path, number: int, line: str) -> Row:
+def _from_json(where: str, text: str) -> Any:
     try:
-        row: Row = json.loads(line)
+        return json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"{path}, line {number}: not valid JSON: {error}") from None
-    return row
+        raise ValueError(f"{where}: not valid JSON: {error}") from None
 
 
 def text_field(row: Row, name: str) -> str:
@@ -222,13 +222,13 @@ def hub_reachable() -> bool:
     answered = threading.Event()
 
     def probe() -> None:
-        request = urllib.request.Request(endpoint, method="HEAD")
         try:
+            request = urllib.request.Request(endpoint, method="HEAD")
             with urllib.request.urlopen(request, timeout=PROBE_SECONDS):
                 answered.set()
         except urllib.error.HTTPError:
             answered.set()
-        except (OSError, ValueError):
+        except (OSError, ValueError, http.client.HTTPException):
             logger.debug("no answer from %s", endpoint)
         finished.set()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -59,8 +59,9 @@ class TaskSet:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Sixteen hexadecimal digits of a SHA-256 over every task: equal exactly where the tasks are."""
-        text = json.dumps([asdict(task) for task in self.tasks], sort_keys=True)
+        """Sixteen hexadecimal digits of a SHA-256 over the data of every task; our notes don't count."""
+        rows = [asdict(replace(task, known_issue=None)) for task in self.tasks]
+        text = json.dumps(rows, sort_keys=True)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def describe(self) -> dict[str, Any]:

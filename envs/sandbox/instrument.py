@@ -46,9 +46,12 @@ def instrument(test: str, entry_point: str) -> Tests:
         ValueError: If `test` does not parse.
     """
     try:
-        module = ast.parse(test)
+        return _instrument(ast.parse(test), entry_point)
     except (SyntaxError, ValueError, RecursionError) as error:
         raise ValueError(f"the test does not parse: {error}") from None
+
+
+def _instrument(module: ast.Module, entry_point: str) -> Tests:
     check = _find_check(module)
     parameter = check.args.args[0].arg if check is not None else entry_point
     body = check.body if check is not None else module.body

@@ -43,7 +43,8 @@ def test_log_probabilities_of_sampling_equal_those_of_learning(
     make_policy: Make, temperature: float
 ) -> None:
     policy = make_policy(temperature=temperature)
-    for prompt, group in zip(["abc", "a longer one"], policy.generate(["abc", "a longer one"], 3)):
+    prompts = ["abc", "a longer one"]
+    for prompt, group in zip(prompts, policy.generate(prompts, 3), strict=True):
         learned, mask = policy.log_probs(prompt, group)
         for row, one in enumerate(group):
             assert mask[row].sum() == len(one.tokens)
@@ -159,6 +160,19 @@ def test_a_saved_model_loads_again_and_answers_the_same(make_policy: Make, tmp_p
     assert again.act("hello") == policy.act("hello")
 
 
+def test_a_saved_adapter_goes_on_being_trained(make_policy: Make, tmp_path: Path) -> None:
+    make_policy().save(tmp_path / "base")
+    lora = {"r": 4, "target_modules": ["q_proj"]}
+    options = {"compute_dtype": "float32", "device": "cpu"}
+    sampling = Sampling(max_new_tokens=12)
+    first = CausalLM.from_pretrained(tmp_path / "base", sampling, lora=lora, **options)
+    first.save(tmp_path / "adapter")
+    again = CausalLM.from_pretrained(tmp_path / "adapter", sampling, **options)
+    assert {n for n, _ in again._trainable()} == {n for n, _ in first._trainable()}
+    with pytest.raises(ValueError, match="holds an adapter already"):
+        CausalLM.from_pretrained(tmp_path / "adapter", sampling, lora=lora, **options)
+
+
 def test_an_adapter_is_all_that_is_trained_and_saved(make_policy: Make, tmp_path: Path) -> None:
     from peft import PeftModel
 
@@ -195,9 +209,9 @@ def test_bfloat16_computes_in_bfloat16_and_keeps_float32_weights(make_policy: Ma
     (expected * mask).sum().backward()
     assert not torch.equal(found, expected)
     torch.testing.assert_close(found, expected, atol=0.2, rtol=0.1)
-    for ours, theirs in zip(coarse.parameters(), exact.parameters(), strict=True):
-        assert ours.dtype == torch.float32 and ours.grad is not None
-        assert ours.grad.dtype == torch.float32
+    for parameter in coarse.parameters():
+        assert parameter.dtype == torch.float32 and parameter.grad is not None
+        assert parameter.grad.dtype == torch.float32
     ours = torch.cat([p.grad.flatten() for p in coarse.parameters()])  # type: ignore[union-attr]
     theirs = torch.cat([p.grad.flatten() for p in exact.parameters()])  # type: ignore[union-attr]
     assert torch.cosine_similarity(ours, theirs, dim=0) > 0.98
