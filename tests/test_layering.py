@@ -21,11 +21,11 @@ KNOWS = {
 """What each folder may import."""
 
 HEAVY = {
-    "torch": {"agents", "algorithms"},
-    "transformers": {"agents"},
-    "peft": {"agents"},
+    "torch": {"agents", "algorithms", "benchmarks"},
+    "transformers": {"agents", "benchmarks"},
+    "peft": {"agents", "benchmarks"},
 }
-"""Where each heavy library may be imported."""
+"""Where each heavy library may be imported; the commands on top may look at anything."""
 
 REGISTERS = {(Path(CORE, "__init__.py"), "envs")}
 """The exception: importing the package registers the environments' ids."""
