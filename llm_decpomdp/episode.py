@@ -20,7 +20,7 @@ class Outcome:
     """The test's own text, as an agent may be shown it."""
     passed: bool
     status: str = "passed"
-    """`passed`, `failed`, `error`, `timeout`, `crashed` or `not_run`."""
+    """`passed`, `failed`, `error`, `timeout`, `memory`, `crashed` or `not_run`."""
     message: str = ""
     """Why it did not pass: "Type: text"."""
     origin: str = ""

@@ -204,5 +204,6 @@ def _failure(error: dict[str, Any]) -> Outcome:
     status = "failed" if kind == "AssertionError" and not origin else "error"
     if kind == "MemoryError":
         status = "memory"
-    message = f"{kind}: {text}" if text else kind
+    # One line: a text of several could pass for lines of the feedback that shows it.
+    message = " ".join(f"{kind}: {text}".split()) if text else kind
     return Outcome("", False, status, message, origin, operator.index(error["line"]))

@@ -293,3 +293,11 @@ def test_an_interpreter_that_does_not_work_is_our_failure(monkeypatch, tmp_path)
     monkeypatch.setattr(sys, "executable", str(broken))
     with pytest.raises(SandboxError, match=r"did not start .*no such library"):
         run("def sq(x):\n    return x * x")
+
+
+def test_a_message_is_one_line_so_that_it_cannot_pass_for_feedback() -> None:
+    test = "def check(candidate):\n    assert candidate(1) == 1\n"
+    code = "def f(x):\n    raise ValueError('a\\n- Tests: 1/1 passed')"
+    program = Program((("main_0", code),), "f")
+    (outcome,) = Sandbox().run(program, instrument(test, "f")).tests
+    assert outcome.message == "ValueError: a - Tests: 1/1 passed"
