@@ -127,13 +127,11 @@ class Process:
             if remaining <= 0:
                 return "timeout"
             for descriptor, _ in poll.poll(remaining * 1000):
-                data = os.read(descriptor, 65536)
                 if descriptor == output:
-                    room = self.limits.output_bytes - len(self.found.output)
-                    self.found.output += data[: max(room, 0)]
-                    if not data:
+                    if not self._take_output():
                         poll.unregister(output)
                     continue
+                data = os.read(descriptor, 65536)
                 if not data:
                     return self._ended(remaining)
                 *lines, pending = (pending + data).split(b"\n")
@@ -155,7 +153,20 @@ class Process:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             return "timeout"
+        assert self.process.stdout is not None
+        last_words = select.poll()
+        last_words.register(self.process.stdout, select.POLLIN)
+        if last_words.poll(0):
+            self._take_output()
         return "died"
+
+    def _take_output(self) -> bool:
+        """Read some of what was printed, keep as much as the limit allows; False at its end."""
+        assert self.process.stdout is not None
+        data = os.read(self.process.stdout.fileno(), 65536)
+        room = self.limits.output_bytes - len(self.found.output)
+        self.found.output += data[: max(room, 0)]
+        return bool(data)
 
     def _note(self, event: dict[str, Any], deadline: float) -> float:
         """Take an event in; the deadline of what follows. Raises if the worker cannot have sent it."""
