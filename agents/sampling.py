@@ -42,7 +42,7 @@ class Sampling:
             ("max_new_tokens", self.max_new_tokens, 1),
         ):
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueError(f"{name} must be at least {least}, got {value!r}")
+                raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
 
     @property
     def divisor(self) -> float:
