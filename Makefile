@@ -3,7 +3,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+# `make CONSTRAINTS= ...` installs without the pinned versions, for another Python or platform.
+CONSTRAINTS ?= --constraint constraints.txt
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet $(CONSTRAINTS)
 
 .PHONY: help demo test slow lint types check clean
 
@@ -37,7 +39,7 @@ clean:  ## remove what the other commands made, but not runs/
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
 
 $(VENV)/bin/python:
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(VENV)/test-installed: $(VENV)/bin/python setup.cfg constraints.txt
 	$(INSTALL) --editable '.[train,expert,dev]'

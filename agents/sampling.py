@@ -42,7 +42,9 @@ class Sampling:
             ("max_new_tokens", self.max_new_tokens, 1),
         ):
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+                raise ValueError(
+                    f"{name} must be a whole number of at least {least}, got {value!r}"
+                )
 
     @property
     def divisor(self) -> float:
@@ -99,6 +101,10 @@ def draw(logits: Tensor, sampling: Sampling, generator: torch.Generator) -> tupl
         # Strictly below the total: the first entry above the target then has a probability above 0.
         target = torch.minimum(uniform * total, torch.nextafter(total, torch.zeros_like(total)))
         tokens = torch.searchsorted(cumulative, target, right=True).squeeze(-1)
+        # A parallel sum may not rise everywhere: what was cut off must not be drawn all the same.
+        cut = kept.gather(1, tokens.unsqueeze(-1)).squeeze(-1).isinf()
+        if cut.any():
+            tokens = torch.where(cut, kept.argmax(-1), tokens)
     return tokens, token_log_probs(logits, tokens, sampling)
 
 

@@ -85,8 +85,8 @@ class RandomText(Scripted):
 class Gold(Scripted):
     """Gives the data's own correct completion: an upper bound.
 
-    It answers for the task that `env` is in when it is asked, so step that environment itself and not a
-    fork of it.
+    It answers for the task that `env` is in when it is asked: step that environment itself, one episode
+    after the other, and no forks of it as group rollouts do.
     """
 
     def __init__(self, env: DecPOMDPEnv, agent: str) -> None:

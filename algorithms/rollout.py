@@ -62,7 +62,7 @@ class Chain:
     start: Start
     turns: tuple[GroupTurn, ...]
     stopped_early: bool
-    """Whether the mean reward reached the threshold, which spares the remaining turns."""
+    """Whether the mean reward reached the threshold while the episode could go on."""
     final: Mapping[str, Any] | None
     """The episode along the chosen samples, where the environment records it."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -162,7 +163,7 @@ class Trainer:
         Raises:
             FileExistsError: If the folder holds a run that was not resumed.
             FloatingPointError: If a loss or gradient isn't finite.
-            Interrupted: On Ctrl-C, after saving a checkpoint of the last complete update.
+            Interrupted: On Ctrl-C. This and any other failure saves the last complete update first.
         """
         if self.folder.metrics.exists() and not self._resumed:
             raise FileExistsError(
@@ -172,11 +173,20 @@ class Trainer:
             with self._bar:
                 self._run()
         except KeyboardInterrupt as interrupt:
-            self.save()
+            self._save_all_the_same()
             raise Interrupted(
                 self.folder.path, self.learner.updates, len(self.batches)
             ) from interrupt
+        except Exception:  # whatever failed, complete updates are not lost with it
+            if self.learner.updates:
+                self._save_all_the_same()
+            raise
         return self._summary()
+
+    def _save_all_the_same(self) -> None:
+        """Save a run that ends too soon; a further Ctrl-C asks for nothing that isn't under way."""
+        with suppress(KeyboardInterrupt), uninterrupted():
+            self.save()
 
     def _run(self) -> None:
         options, total = self.options, len(self.batches)

@@ -36,7 +36,6 @@ class EnvConfig:
     num_agents: int = 2
     num_turns: int = 1
     stop_when_solved: bool = True
-    discount: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -273,7 +272,7 @@ def _check_team(config: Config) -> None:
         )
     weights = algorithm.turn_gradient_weights
     if weights is not None:
-        if len(weights) != env.num_turns:
+        if env.num_turns > 1 and len(weights) != env.num_turns:  # one turn has nothing to weigh
             raise ConfigError(
                 f"algorithm.turn_gradient_weights needs one weight for each of env.num_turns="
                 f"{env.num_turns} turns, got {list(weights)}"

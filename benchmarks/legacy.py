@@ -25,7 +25,6 @@ ALGORITHM_SECTIONS = {"magrpo": "magrpo", "mt_magrpo": "magrpo", "grpo": "grpo"}
 SECTION_KEYS = {
     "num_turns": "env.num_turns",
     "num_agents": "env.num_agents",
-    "discount": "env.discount",
     "temperature": "model.temperature",
     "top_p": "model.top_p",
     "top_k": "model.top_k",
@@ -61,6 +60,8 @@ GONE = {
     "model.special_tokens": "the tokenizer's own tokens are used; drop it",
     "algorithm.logging_steps": "every update is logged; drop it",
     "algorithm.save_steps": "use output.checkpoint_every instead, or drop it",
+    "algorithm.discount": "each turn is credited with its own reward; drop it",
+    "env.discount": "each turn is credited with its own reward; drop it",
     "algorithm.beta": "nothing ever read it; drop it",
     "output.verbose": "every episode is written to episodes.jsonl; drop it",
 }
@@ -91,7 +92,7 @@ def canonical(
             raise ConfigError(_unknown_key(spelled, key, keys))
     datasets = [flat[key] for key in DATASET_KEYS if flat.get(key) is not None]
     if datasets:
-        found["env.id"] = environment_of(str(datasets[0]))
+        found.setdefault("env.id", environment_of(str(datasets[0])))
     return {**_algorithm(flat, found, current), **found}
 
 

@@ -48,7 +48,7 @@ def play_episode(
     """
     try:
         team_size = {} if num_agents is None else {"num_agents": num_agents}
-        env = make(env_id, num_turns=num_turns, source=source, render_mode="human", **team_size)
+        env = make(env_id, num_turns=num_turns, source=source, **team_size)
     except (ValueError, TypeError, KeyError) as error:
         raise ConfigError(str(error.args[0])) from None
     if agent not in env.possible_agents:
@@ -63,9 +63,13 @@ def play_episode(
         raise ConfigError(str(error.args[0])) from None
     except OSError as error:
         raise RunError(f"cannot load the data of {env_id}: {error}") from error
+    if partner == "gold":
+        _check_references(env, others)
+    env.render_mode = "human"
+    env.render()
     total = 0.0
     while env.agents:
-        actions = {other: _act(team[other], observations[other]) for other in others}
+        actions = {other: team[other].act(observations[other]) for other in others}
         actions[agent] = next(answers)
         observations, rewards, *_ = env.step(actions)
         total += rewards[agent]
@@ -83,9 +87,11 @@ def _partners(env: DecPOMDPEnv, others: Sequence[str], partner: str) -> dict[str
         raise RunError(f"cannot load the partner {partner!r}: {error}") from error
 
 
-def _act(policy: Policy, prompt: str) -> str:
+def _check_references(env: DecPOMDPEnv, others: Sequence[str]) -> None:
+    """Before anything is shown: gold can only play what the data has an answer to."""
     try:
-        return policy.act(prompt)
+        for other in others:
+            env.reference(other)
     except LookupError as error:
         raise ConfigError(
             f"{error.args[0]}: take a model with --partner MODEL, or play alone with --num-agents 1"

@@ -19,6 +19,7 @@ from llm_decpomdp.benchmarks.manifest import manifest
 from llm_decpomdp.benchmarks.splits import TwoSplits
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.experts import ExpertError
+from llm_decpomdp.envs.sandbox import SandboxError
 from llm_decpomdp.naming import unknown
 from llm_decpomdp.policy import Policy, TrainablePolicy
 from llm_decpomdp.seeding import stream
@@ -97,8 +98,10 @@ def resume(path: Path) -> Result:
 def _finish(config: Config, trainer: Trainer, folder: RunFolder) -> Result:
     try:
         summary = trainer.train()
-    except (FloatingPointError, ExpertError) as error:
-        raise RunError(str(error)) from error
+    except (FloatingPointError, ExpertError, SandboxError, ValueError, OSError) as error:
+        done = trainer.learner.updates
+        hint = f" Update {done} is saved; to go on from it: --resume {folder.path}" if done else ""
+        raise RunError(f"{error}{hint}") from error
     if config.output.save_final_model:
         save_team(trainer.team, Path(config.output.save_path or folder.path / "final_model"))
     report = None
@@ -151,7 +154,12 @@ def load_team(config: Config, agents: Sequence[str]) -> Team:
         ConfigError: If `model.lora` has a key that peft does not know.
         RunError: If the model cannot be loaded.
     """
-    for name in ("torch", "transformers", "peft"):
+    for name in (
+        "torch",
+        "transformers",
+        "peft",
+        *(["matplotlib"] if config.output.report else []),
+    ):
         if importlib.util.find_spec(name) is None:
             raise RunError(f"training needs {name}: pip install 'llm-decpomdp[train]'")
     check_lora(config.model.lora or {})
@@ -159,14 +167,20 @@ def load_team(config: Config, agents: Sequence[str]) -> Team:
         if config.model.shared:
             return dict.fromkeys(agents, _load_policy(config, 0))
         return {agent: _load_policy(config, index) for index, agent in enumerate(agents)}
-    except (OSError, ImportError, ValueError) as error:
-        raise RunError(str(error)) from error
+    except (OSError, ImportError, ValueError, TypeError) as error:
+        raise RunError(f"cannot load the model: {error}") from error
 
 
 def check_lora(arguments: Mapping[str, Any]) -> None:
-    """Raise a `ConfigError` for a key that `peft.LoraConfig` does not have."""
+    """Raise a `ConfigError` for arguments that `peft.LoraConfig` does not take, or that would do nothing."""
     from peft import LoraConfig
 
+    if arguments.get("lora_dropout"):
+        raise ConfigError(
+            "model.lora.lora_dropout has no effect: models never use dropout here; drop it"
+        )
+    if "task_type" in arguments:
+        raise ConfigError("model.lora.task_type is always CAUSAL_LM; drop it")
     for key in arguments:
         if key not in LoraConfig.__dataclass_fields__:
             raise ConfigError(unknown("key of model.lora", key, LoraConfig.__dataclass_fields__))
@@ -220,7 +234,7 @@ def learner_options(config: Config) -> LearnerOptions:
         learning_rate=algorithm.learning_rate,
         weight_decay=algorithm.weight_decay,
         max_grad_norm=algorithm.max_grad_norm,
-        turn_gradient_weights=tuple(weights) if weights is not None else None,
+        turn_gradient_weights=tuple(weights) if weights and config.env.num_turns > 1 else None,
         early_termination_weight=algorithm.early_termination_weight,
         normalize_advantages=algorithm.normalize_advantages,
     )

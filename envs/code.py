@@ -17,9 +17,13 @@ from functools import lru_cache
 MAX_TRIES = 200
 """Bound on the parses spent on separating code from prose in one completion."""
 
-_SPECIAL_TOKEN = re.compile(r"<\|[^|<>\n]{1,40}\|>|</?s>|<\uff5c[^\uff5c<>\n]{1,40}\uff5c>")
+_SPECIAL_TOKEN = re.compile(
+    r"<\|[^|<>\n]{1,40}\|>|</?s>|<end_of_turn>|<eos>|\[/?INST\]|<\uff5c[^\uff5c<>\n]{1,40}\uff5c>"
+)
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n`]*$", re.MULTILINE)
-_CODE_START = re.compile(r"(async\s+def|def|class|import|from|@|[A-Za-z_]\w*\s*(:[^=\n]*)?=)")
+_CODE_START = re.compile(
+    r"(async\b|def|class|import|from|try|if|with|for|while|@|[A-Za-z_]\w*\s*(:[^=\n]*)?=)"
+)
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -164,13 +168,27 @@ def _candidates(completion: str) -> Iterator[str]:
 
 
 def _parts_that_parse(text: str) -> Iterator[str]:
-    """`text` if it parses, else the longest parts of it that begin like code and end at a top-level line."""
+    """`text` if it parses; else its parts that do, and the largest with those that stand before it.
+
+    A part begins like code and ends at a top-level line, so that no block is cut inside.
+    """
     text = textwrap.dedent(text)
     if isinstance(_parse(text), ast.Module):
         if text.strip():
             yield text
         return
-    lines = text.splitlines()
+    parts = _longest_parts(text.split("\n"))
+    yield from parts
+    largest = max(range(len(parts)), key=lambda index: len(parts[index]), default=0)
+    with_imports = "\n".join(parts[: largest + 1])
+    fenced = _FENCE.search(text) is not None  # then the blocks are alternatives
+    if largest and not fenced and isinstance(_parse(with_imports), ast.Module):
+        yield with_imports
+
+
+def _longest_parts(lines: list[str]) -> list[str]:
+    """From each line that begins like code, as many lines as parse."""
+    parts: list[str] = []
     tries = MAX_TRIES
     start = 0
     while start < len(lines) and tries > 0:
@@ -182,10 +200,11 @@ def _parts_that_parse(text: str) -> Iterator[str]:
             tries -= 1
             tree = _parse("\n".join(lines[start:end]))
             if isinstance(tree, ast.Module):
-                yield "\n".join(lines[start:end])
+                parts.append("\n".join(lines[start:end]))
                 break
             end = _last_boundary(lines, start, min(end, start + tree.line))
         start = max(end, start + 1)
+    return parts
 
 
 def _last_boundary(lines: list[str], start: int, end: int) -> int:

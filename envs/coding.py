@@ -68,8 +68,11 @@ def coding_env(
             "all" all. The reward always counts every test.
         original_prompt: Whether later prompts repeat the first one.
         previous_response: Whether later prompts show the agent's own last code.
-        expert_model: Name of the model that `expert_edits` asks.
-        expert_base_url: Address of an OpenAI-compatible endpoint for it.
+        expert_model: Name of the model that `expert_edits` asks; the other modes ignore it. Names with
+            "claude" need the key `ANTHROPIC_API_KEY`, with "deepseek" `DEEPSEEK_API_KEY`, with "qwen"
+            `DASHSCOPE_API_KEY`, all others `OPENAI_API_KEY` and perhaps `OPENAI_BASE_URL`.
+        expert_base_url: Address of an OpenAI-compatible endpoint of your own for it, with the key
+            `OPENAI_API_KEY`.
         on_expert_failure: `raise`, or `continue` without edits and count it in the infos.
         split: Such as `test`, `test[16:]` or `test[:50%]`.
         source: `auto`, `hub`, `bundled`, or the path of a JSONL, JSON or Parquet file with the hub's columns.

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from llm_decpomdp.envs.code import FunctionNode
 
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
 
 @dataclass(frozen=True)
 class Tree:
@@ -20,7 +22,7 @@ class Tree:
     sets: dict[ast.AST, set[str]]
     """The names that an assignment gives a new value."""
     shared: set[str]
-    """The names that outlive the call: `global` and `nonlocal`."""
+    """The names that others may read later: `global`, `nonlocal`, and what nested functions read."""
 
     @classmethod
     def of(cls, function: FunctionNode) -> Tree:
@@ -38,6 +40,9 @@ class Tree:
                 tree._read(node, node.id)
             elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
                 tree._read(node, node.target.id)
+        for node in nodes:  # a nested function may run at any time after it is defined
+            if node is not function and isinstance(node, _FUNCTIONS):
+                tree.shared.update(tree.loads[node])
         return tree
 
     def _read(self, node: ast.AST | None, name: str) -> None:

@@ -137,6 +137,10 @@ class RemoteExpert:
             raise ValueError(f"max_retries must not be negative, got {max_retries!r}")
         self.model = model
         self.provider = next(p for p in PROVIDERS if p.family in model.lower())
+        if base_url is not None and self.provider.sdk == "openai":
+            self.provider = PROVIDERS[
+                -1
+            ]  # an endpoint of the user's own gets no other provider's key
         self.base_url = base_url or self.provider.base_url
         self.timeout = timeout
         self.max_retries = max_retries

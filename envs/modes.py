@@ -63,8 +63,8 @@ class Composition:
 
     def secrets(self, task: CodeTask) -> list[str]:
         """Texts of the tests that no prompt may contain."""
-        shown = set(self.shown(task.tests.cases))
-        return [case for case in task.tests.cases if case not in shown]
+        public = (task.prompt, *self.shown(task.tests.cases))
+        return [case for case in task.tests.cases if not any(case in text for text in public)]
 
     def prompt(self, view: View, role: Role, signals: Sequence[str], closing: str) -> str:
         """Put a later prompt together."""
@@ -174,11 +174,11 @@ def code_mode(
     ):
         if not isinstance(value, bool):
             raise ValueError(f"{flag} must be True or False, got {value!r}")
+    if on_expert_failure not in ("raise", "continue"):
+        raise ValueError(unknown("on_expert_failure", on_expert_failure, ("raise", "continue")))
     composition = Composition(roles, parse_slice(sandbox_slice), original_prompt, previous_response)
     if name in SIGNALS:
         return SignalMode(name, composition)
-    if on_expert_failure not in ("raise", "continue"):
-        raise ValueError(unknown("on_expert_failure", on_expert_failure, ("raise", "continue")))
     if not expert_model:
         raise ValueError(
             "external_mode='expert_edits' needs expert_model, such as 'deepseek-coder'"

@@ -25,6 +25,10 @@ class AuxRole:
         """What the agent's completion holds."""
         return read(completion, HELPER)
 
+    def reference(self, task: CodeTask) -> str | None:
+        """The data's helper."""
+        return task.references.get(self.agent)
+
     def first_prompt(self, task: CodeTask) -> str:
         """The problem, and what a helper should be."""
         return _prompt(
@@ -53,6 +57,13 @@ class MainRole:
     def read(self, task: CodeTask, completion: str) -> Reading:
         """What the agent's completion holds."""
         return read(completion, task.entry_point)
+
+    def reference(self, task: CodeTask) -> str | None:
+        """The data's entry function, with the helper that it calls when nobody else writes one."""
+        main, helper = task.references.get(self.agent), task.references.get("aux_0")
+        if main is None or helper is None or self.helped:
+            return main
+        return f"{helper}\n\n\n{main}"
 
     def first_prompt(self, task: CodeTask) -> str:
         """The problem, and how the helper may be used."""
@@ -83,7 +94,7 @@ def coding_team(num_agents: int) -> tuple[Role, ...]:
     Raises:
         ValueError: If `num_agents` is neither 1 nor 2.
     """
-    if num_agents == 1:
+    if num_agents == 1 and not isinstance(num_agents, bool):
         return (MainRole(helped=False),)
     if num_agents == 2:
         return (AuxRole(), MainRole(helped=True))

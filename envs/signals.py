@@ -73,7 +73,7 @@ def _definition(view: View, role: Role) -> str:
 
 def _syntax(view: View, role: Role) -> str:
     own = view.readings[role.agent]
-    if own.problem is not None:
+    if own.defined and own.problem is not None:
         place = f"SyntaxError at line {own.problem.line}, col {own.problem.column}"
         return f"- Syntax: ERROR ({place} of your code: {own.problem.message})"
     return "- Syntax: OK" if view.parses else "- Syntax: ERROR (in your team-mate's code)"

@@ -13,7 +13,6 @@ import logging
 import os
 import re
 import threading
-import urllib.error
 import urllib.request
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -121,7 +120,10 @@ def _rows(
     if not dataset.stand_in:
         return dataset.bundled(), "package", False
     if hub_has(dataset):
-        return _hub_rows(dataset, split), "hub", False
+        try:
+            return _hub_rows(dataset, split), "hub", False
+        except (OSError, ValueError) as error:  # it answered, and then gave no data
+            logger.warning("the hub does not give %s: %s", dataset.hub, error)
     _warn_of_stand_in(dataset.name)
     return dataset.bundled(), "bundled", True
 
@@ -207,12 +209,12 @@ def _tasks(dataset: Dataset, rows: Iterable[Row], found: str) -> tuple[Task, ...
 
 
 def hub_has(dataset: Dataset) -> bool:
-    """Whether the hub answers now, or the data set is a local folder. Takes at most `PROBE_SECONDS`."""
-    return Path(dataset.hub).is_dir() or hub_reachable()
+    """Whether the hub answers for this data set now, or it is a local folder; at most `PROBE_SECONDS`."""
+    return Path(dataset.hub).is_dir() or hub_reachable(f"/api/datasets/{dataset.hub}")
 
 
-def hub_reachable() -> bool:
-    """Whether the hub answers within `PROBE_SECONDS`; no when an environment variable says offline."""
+def hub_reachable(path: str = "") -> bool:
+    """Whether the hub gives `path` within `PROBE_SECONDS`; no when an environment variable says offline."""
     if any(
         os.environ.get(name, "0") not in ("", "0")
         for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
@@ -223,11 +225,9 @@ def hub_reachable() -> bool:
 
     def probe() -> None:
         try:
-            request = urllib.request.Request(endpoint, method="HEAD")
+            request = urllib.request.Request(endpoint + path)
             with urllib.request.urlopen(request, timeout=PROBE_SECONDS):
                 answered.set()
-        except urllib.error.HTTPError:
-            answered.set()
         except (OSError, ValueError, http.client.HTTPException):
             logger.debug("no answer from %s", endpoint)
         finished.set()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections import Counter
 from dataclasses import dataclass
 
 from llm_decpomdp.envs.code import FunctionNode, find_function, parsed
@@ -16,6 +17,9 @@ from llm_decpomdp.envs.dataflow import Tree, lost
 
 _CALLERS = {"map", "filter", "sorted", "min", "max", "reduce", "starmap", "accumulate", "groupby"}
 """Functions, and `list.sort`, that call a function given to them."""
+
+
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @dataclass(frozen=True)
@@ -48,8 +52,9 @@ def _helper_use(code: str, function: str, helper: str) -> HelperUse:
     module, node = parsed(code), find_function(code, function)
     if module is None or node is None or _binds(module, helper):
         return HelperUse(False, False, False)
-    uses: list[tuple[int, str]] = []
-    for part in _reachable(code, node):
+    functions, values = _reachable(module, node)
+    uses = [(value.lineno, "") for value in values if _mentions(value, helper)]
+    for part in functions:
         if not _binds(part, helper):
             uses += _uses(_pruned(part), helper)
     reasons = tuple(f"Line {line}: {why}" for line, why in uses if why)
@@ -82,16 +87,54 @@ def _binds(tree: ast.AST, name: str) -> bool:
     return False
 
 
-def _reachable(code: str, function: FunctionNode) -> list[FunctionNode]:
-    """The function, and the functions of the same code that it mentions, directly or through others."""
-    found = [function]
-    for part in found:
-        for node in ast.walk(_pruned(part)):
-            if isinstance(node, ast.Name):
-                other = find_function(code, node.id)
-                if other is not None and other not in found:
-                    found.append(other)
-    return found
+def _reachable(
+    module: ast.Module, function: FunctionNode
+) -> tuple[list[FunctionNode], list[ast.stmt]]:
+    """What a function mentions at the module's top level, directly or through others.
+
+    Returns:
+        The function itself, other functions and the methods of classes; and the assignments.
+    """
+    bound = _top_level(module)
+    functions: list[FunctionNode] = [function]
+    values: list[ast.stmt] = []
+    seen: set[str] = set()
+    pending: list[ast.AST] = [_pruned(function)]
+    while pending:
+        for name in {n.id for n in ast.walk(pending.pop()) if isinstance(n, ast.Name)} - seen:
+            seen.add(name)
+            other = bound.get(name)
+            if other is None or other is function:
+                continue
+            pending.append(other)
+            if isinstance(other, ast.ClassDef):
+                methods = [n for n in other.body if isinstance(n, _DEFINITIONS)]
+                functions += methods
+            elif isinstance(other, ast.FunctionDef | ast.AsyncFunctionDef):
+                functions.append(other)
+            elif isinstance(other, ast.Assign) and isinstance(other.value, ast.Lambda):
+                if other.value is not function:
+                    functions.append(other.value)
+            else:
+                values.append(other)
+    return functions, values
+
+
+def _top_level(module: ast.Module) -> dict[str, ast.stmt]:
+    """The statement that last gives each top-level name its meaning."""
+    bound: dict[str, ast.stmt] = {}
+    for statement in module.body:
+        if isinstance(statement, (*_DEFINITIONS, ast.ClassDef)):
+            bound[statement.name] = statement
+        elif isinstance(statement, ast.Assign):
+            for target in statement.targets:
+                if isinstance(target, ast.Name):
+                    bound[target.id] = statement
+    return bound
+
+
+def _mentions(tree: ast.AST, name: str) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(tree))
 
 
 class _Pruner(ast.NodeTransformer):
@@ -124,7 +167,40 @@ def _pruned(function: FunctionNode) -> FunctionNode:
     """A copy of the function without statements that can never run."""
     clone: FunctionNode = copy.deepcopy(function)
     _Pruner().visit(clone)
+    _UnusedFunctions(clone).visit(clone)
     return clone
+
+
+class _UnusedFunctions(ast.NodeTransformer):
+    """Removes nested functions whose names nothing outside them reads."""
+
+    def __init__(self, root: FunctionNode) -> None:
+        self.root = root
+        self.reads = _reads(root)
+
+    def visit(self, node: ast.AST) -> ast.AST | None:
+        if node is not self.root and not getattr(node, "decorator_list", None):
+            if isinstance(node, _DEFINITIONS):
+                names = {node.name}
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
+                names = {target.id for target in node.targets if isinstance(target, ast.Name)}
+            elif isinstance(node, ast.ClassDef):
+                return node
+            else:
+                names = set()
+            inside = _reads(node) if names else Counter()
+            if names and all(self.reads[name] == inside[name] for name in names):
+                return None
+        return self.generic_visit(node)
+
+
+def _reads(tree: ast.AST) -> Counter[str]:
+    """How often each name is read."""
+    return Counter(
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    )
 
 
 # What becomes of each call

@@ -47,7 +47,8 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         mode: Writes the prompts of every turn but the first.
         num_turns: Horizon, at least 1.
         stop_when_solved: Whether full marks end the episode.
-        discount: Discount factor of the model, in [0, 1]; learners read it, `step` returns plain rewards.
+        discount: Discount factor of the model, in [0, 1], for learners that use returns; `step` returns
+            plain rewards.
         render_mode: `None`, `ansi` or `human`.
 
     Raises:
@@ -71,7 +72,9 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
     ) -> None:
         if isinstance(num_turns, bool) or not isinstance(num_turns, int) or num_turns < 1:
             raise ValueError(f"num_turns must be a whole number of at least 1, got {num_turns!r}")
-        if not 0.0 <= discount <= 1.0:
+        if not isinstance(stop_when_solved, bool):
+            raise ValueError(f"stop_when_solved must be True or False, got {stop_when_solved!r}")
+        if not isinstance(discount, int | float) or not 0.0 <= discount <= 1.0:
             raise ValueError(f"discount must lie in [0, 1], got {discount!r}")
         if render_mode is not None and render_mode not in self.render_modes:
             raise ValueError(unknown("render_mode", render_mode, self.render_modes))
@@ -80,7 +83,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         self.reward = reward
         self.mode = mode
         self.num_turns = num_turns
-        self.stop_when_solved = bool(stop_when_solved)
+        self.stop_when_solved = stop_when_solved
         self.discount = float(discount)
         self.render_mode = render_mode
         self.spec_id = ""
@@ -290,7 +293,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         self._rng.bit_generator.state = snapshot["rng"]
 
     def fork(self) -> DecPOMDPEnv:
-        """An independent environment in the same state; loaded tasks and the sandbox are shared."""
+        """An independent environment in the same state; its parts, its loaded tasks and its spaces are shared."""
         twin = copy.copy(self)
         twin.agents = list(self.agents)
         twin._rng = copy.deepcopy(self.np_random)
@@ -302,9 +305,11 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         Raises:
             LookupError: If the data has none for the current task.
         """
-        if agent not in self.task.references:
+        role = next((role for role in self.roles if role.agent == agent), None)
+        reference = role.reference(self.task) if role is not None else None
+        if reference is None:
             raise LookupError(f"task {self.episode.task_id!r} has no reference for agent {agent!r}")
-        return self.task.references[agent]
+        return reference
 
     def secrets(self) -> list[str]:
         """Texts that no prompt of the current task may contain: what `check_env` looks for."""

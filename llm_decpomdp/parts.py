@@ -23,6 +23,10 @@ class Role(Protocol):
         """The agent's observation at the start of an episode."""
         ...
 
+    def reference(self, task: Any) -> str | None:
+        """A correct completion for this role in its team, where the data has one."""
+        ...
+
 
 class Reward(Protocol):
     """Judges joint completions."""

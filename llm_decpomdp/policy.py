@@ -26,7 +26,7 @@ class Completion:
     tokens: tuple[int, ...] = ()
     """The sampled token ids, the end-of-sequence token included when it was sampled, no padding."""
     log_probs: tuple[float, ...] = ()
-    """Log-probability of each token under the distribution that it was sampled from, in nats."""
+    """Log-probability of each token in nats, at the sampling temperature and before `top_p` or `top_k` cut."""
     finish_reason: str = "stop"
     """`stop` when the policy ended the text itself, `length` when the token limit did."""
 

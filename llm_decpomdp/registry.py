@@ -57,7 +57,10 @@ def register(id: str, entry_point: str, **kwargs: Any) -> None:
         raise ValueError(f"{id!r} is already registered to {_registry[id].entry_point!r}")
     if id not in _registry and hasattr(pettingzoo, "register"):  # PettingZoo 1.27 and later
         pettingzoo.register(
-            "parallel", f"llm_decpomdp/{id}", entry_point=entry_point, kwargs=kwargs
+            "parallel",
+            f"llm_decpomdp/{id}",
+            entry_point=f"{__name__}:make",
+            kwargs={"id": id, **kwargs},
         )
     _registry[id] = entry
 

@@ -21,7 +21,7 @@ class Task:
     """Row in the whole data set, before any split was sliced."""
     prompt: str
     references: Mapping[str, str] = field(default_factory=dict, kw_only=True)
-    """A correct completion for each agent id, where the data has one."""
+    """Correct completions of the data by agent id, each written for the whole team of these agents."""
     known_issue: str | None = field(default=None, kw_only=True)
     """What is wrong with this row of the data, where something is known to be."""
 

@@ -21,6 +21,9 @@ class Writer:
 
     agent: str
 
+    def reference(self, task: Task) -> str | None:
+        return task.references.get(self.agent)
+
     def first_prompt(self, task: Task) -> str:
         return f"{self.agent}: write a fruit, a river, a tree or the like. Hint: {task.prompt}"
 

@@ -90,3 +90,11 @@ def test_pprint_registry_lists_ids_and_entry_points(capsys):
     llm_decpomdp.pprint_registry()
     assert capsys.readouterr().out == text + "\n"
     assert "coophumaneval-v0" in text and CODING in text
+
+
+def test_an_environment_of_pettingzoos_registry_knows_what_it_is() -> None:
+    env = pettingzoo.make(
+        "parallel", "llm_decpomdp/coophumaneval-v0", num_turns=1, source="bundled"
+    )
+    assert env.metadata["id"] == "coophumaneval-v0"
+    assert env.metadata["kwargs"] == {"num_turns": 1, "source": "bundled"}

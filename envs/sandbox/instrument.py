@@ -53,7 +53,7 @@ def instrument(test: str, entry_point: str) -> Tests:
 
 def _instrument(module: ast.Module, entry_point: str) -> Tests:
     check = _find_check(module)
-    parameter = check.args.args[0].arg if check is not None else entry_point
+    parameter = _parameters(check)[0].arg if check is not None else entry_point
     body = check.body if check is not None else module.body
     writer = _Writer(parameter, entry_point)
     around: list[ast.stmt] = []
@@ -76,9 +76,13 @@ def _instrument(module: ast.Module, entry_point: str) -> Tests:
     )
 
 
+def _parameters(function: ast.FunctionDef) -> list[ast.arg]:
+    return [*function.args.posonlyargs, *function.args.args]
+
+
 def _find_check(module: ast.Module) -> ast.FunctionDef | None:
     functions = [s for s in module.body if isinstance(s, ast.FunctionDef) and s.name == "check"]
-    return functions[-1] if functions and functions[-1].args.args else None
+    return functions[-1] if functions and _parameters(functions[-1]) else None
 
 
 def _calls_check(statement: ast.stmt) -> bool:

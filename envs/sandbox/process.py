@@ -140,6 +140,7 @@ class Process:
                         event = json.loads(line)
                         if event["event"] == "done":
                             self._finish_stage()
+                            self.found.finished_stages.add(-1)  # what belongs to no stage
                             return "done"
                         deadline = self._note(event, deadline)
                 except (ValueError, LookupError, TypeError, RecursionError):

@@ -29,7 +29,9 @@ def main(descriptor: int) -> None:
         os.write(descriptor, (json.dumps(event) + "\n").encode())
 
     send(event="ready")
-    program: dict[str, Any] = {"__name__": "__program__", "__builtins__": __builtins__}
+    module = type(sys)("__program__")
+    sys.modules[module.__name__] = module  # dataclasses and pickle look their class's module up
+    program: dict[str, Any] = module.__dict__
     try:
         if any("random" in code for _, code in request["segments"]) or "random" in request["tests"]:
             import random

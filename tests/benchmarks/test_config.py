@@ -76,7 +76,7 @@ def test_null_clears_an_optional_value(write: Callable[[str], Path]) -> None:
         ("env.num_turns=two", "env.num_turns: .*'two'"),
         ("env.num_turns=0", "env.num_turns must be at least 1"),
         ("env.num_agents=3", "num_agents must be"),
-        ("env.discount=2", "discount must lie in"),
+        ("env.discount=0.9", "credited with its own reward"),
         ("env.id=coop-v0", "did you mean 'coophumaneval-v0'"),
         ("external.mode=pased", "did you mean 'passed'"),
         ("external.sandbox_slice=1.5", "sandbox_slice must be a whole number"),
@@ -93,7 +93,6 @@ def test_null_clears_an_optional_value(write: Callable[[str], Path]) -> None:
         ("algorithm.num_generations=1", "algorithm.num_generations must be at least 2, got 1"),
         ("algorithm.learning_rate=nan", "algorithm.learning_rate must be at least 0"),
         ("algorithm.handoff=worst", "unknown algorithm.handoff 'worst'"),
-        ("algorithm.turn_gradient_weights=[1.2,0.8]", "one weight for each of env.num_turns=1"),
         ("algorithm.turn_gradient_weights=[-1]", "must be at least 0"),
         ("evaluation.num_tasks=-1", "evaluation.num_tasks must be at least 0"),
         ("output.save_final_model=[1]", "output.save_final_model"),
@@ -110,3 +109,10 @@ def test_a_file_that_holds_no_configuration_is_named(
 ) -> None:
     with pytest.raises(ConfigError, match=r"some\.yaml"):
         load_config(write(text))
+
+
+def test_turn_weights_need_one_for_each_turn_and_mean_nothing_for_a_single_one() -> None:
+    weights = "algorithm.turn_gradient_weights=[1.2,0.8]"
+    with pytest.raises(ConfigError, match=r"one weight for each of env\.num_turns=3"):
+        load_config(None, ["env.num_turns=3", weights])
+    assert load_config(None, ["env.num_turns=1", weights]).env.num_turns == 1

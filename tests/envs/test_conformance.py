@@ -18,7 +18,7 @@ from pettingzoo.utils import parallel_to_aec
 
 from llm_decpomdp import check_env, make, registry
 
-MODES = ("level_feedback", "level_passed", "passed", "plain")
+MODES = ("level_feedback", "level_passed", "passed", "plain", "expert_edits")
 CYCLES = 6
 
 
@@ -37,10 +37,22 @@ def mode(request):
     return request.param
 
 
+class QuietExpert:
+    """An expert that is never reached over a network and always says the same."""
+
+    def edits(self, task_prompt, completions):
+        return dict.fromkeys(completions, "Perfect! No changes needed!")
+
+
 @pytest.fixture
-def build(env_id, num_agents, mode):
+def build(env_id, num_agents, mode, monkeypatch):
     """Builds the environment, as users do."""
-    return partial(make, env_id, source="bundled", num_agents=num_agents, external_mode=mode)
+    monkeypatch.setattr(
+        "llm_decpomdp.envs.modes.make_expert", lambda model, base_url: QuietExpert()
+    )
+    expert = {"expert_model": "an expert"} if mode == "expert_edits" else {}
+    settings = {"source": "bundled", "num_agents": num_agents, "external_mode": mode, **expert}
+    return partial(make, env_id, **settings)
 
 
 def aec(build, **kwargs):

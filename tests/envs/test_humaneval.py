@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+import llm_decpomdp
 from llm_decpomdp.envs.code import find_function
 from llm_decpomdp.envs.humaneval import COOPHUMANEVAL, HUMANEVAL, CodeTask, code_task
 from llm_decpomdp.envs.known_issues import KNOWN_ISSUES
@@ -163,3 +164,10 @@ def test_a_bad_row_names_its_field(change, text):
     with pytest.raises(BadRow) as error:
         code_task(0, {**ROW, **change})
     assert text in str(error.value)
+
+
+def test_the_bundled_references_earn_full_marks_alone_too() -> None:
+    env = llm_decpomdp.make("coophumaneval-v0", source="bundled", num_agents=1)
+    for task in env.tasks.tasks[::6]:
+        env.reset(options={"task_id": task.task_id})
+        assert env.step({"main_0": env.reference("main_0")})[1]["main_0"] == pytest.approx(2.1)

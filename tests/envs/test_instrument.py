@@ -187,3 +187,16 @@ def test_equal_tests_are_instrumented_once():
     assert instrument(check("assert candidate(2) == 4"), "sq") is instrument(
         check("assert candidate(2) == 4"), "sq"
     )
+
+
+def test_a_guard_in_a_helper_outside_the_test_function_can_be_passed() -> None:
+    test = (
+        "def must_raise(f):\n    try:\n        f(-1)\n    except ValueError:\n        return\n"
+        "    assert False\n"
+        "def check(candidate, /):\n    must_raise(candidate)\n    assert candidate(2) == 2\n"
+    )
+    tests = instrument(test, "f")
+    good = "def f(x):\n    if x < 0:\n        raise ValueError\n    return x"
+    for code, passed in ((good, [True, True]), ("def f(x):\n    return x", [False, True])):
+        found = Sandbox().run(Program((("main_0", code),), "f"), tests).tests
+        assert [outcome.passed for outcome in found] == passed

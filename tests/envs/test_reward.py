@@ -308,3 +308,19 @@ def test_calls_are_counted_by_the_tests_alone():
     task = make_task(TESTS + "    assert candidate.calls == 2\n")
     main = "def sq(x):\n    sq.calls += 1\n    return aux(x) + 0\nsq.calls = 0"
     assert judge(AUX, main, task).reward == 4.0
+
+
+@pytest.mark.parametrize(
+    "main",
+    [
+        "import math\n\nHere is the function:\n\ndef sq(x):\n    y = aux(x)\n    return math.floor(y)",
+        "N = 1\nHere is the code:\ndef sq(x):\n    y = aux(x)\n    return y * N",
+        "try:\n    import numpy as np\nexcept ImportError:\n    np = None\n"
+        "def sq(x):\n    y = aux(x)\n    return y + 0\nHope this helps you!",
+        "def sq(x):\n    y = aux(x)\n    return y + 0<end_of_turn>",
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n@dataclass\nclass P:\n"
+        "    v: int\ndef sq(x):\n    return P(aux(x)).v",
+    ],
+)
+def test_what_a_completion_brings_along_is_kept_amid_prose(main: str) -> None:
+    assert judge(AUX, main).reward == 4.0

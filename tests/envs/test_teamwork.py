@@ -195,3 +195,29 @@ def test_functions_that_call_each_other_for_ever_end_the_search():
 def test_code_without_the_function_uses_nothing():
     for code in ("", "x = aux(1)", "def other():\n    return aux(1)", "def main(:\n"):
         assert not helper_use(code, "main").called
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "class S:\n    def go(self, x):\n        y = aux(x)\n        return y + 0\n"
+        "def sq(x):\n    return S().go(x)",
+        "T = [aux(i) for i in range(9)]\ndef sq(x):\n    return T[x]",
+        "f = aux\ndef sq(x):\n    return f(x) + 0",
+        "def sq(x):\n    def g():\n        return y + 0\n    y = aux(x)\n    return g()",
+    ],
+)
+def test_uses_through_classes_values_and_closures_count(code: str) -> None:
+    use = helper_use(code, "sq")
+    assert use.called and not use.ignored and not use.wrapper
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "def unused():\n        return aux(x)\n    return x * x",
+        "f = lambda: aux(x)\n    return x * x",
+    ],
+)
+def test_a_nested_function_that_nothing_calls_uses_nothing(body: str) -> None:
+    assert not helper_use(f"def sq(x):\n    {body}", "sq").called
