@@ -279,3 +279,31 @@ def test_the_progress_bar_is_quiet_without_a_terminal(
 ) -> None:
     make_trainer(tmp_path).train()
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("call", "saved"), [(12, True), (0, False)])
+def test_a_failure_saves_the_complete_updates_and_is_told(
+    make_trainer: Any, tmp_path: Path, call: int, saved: bool
+) -> None:
+    straight = make_trainer(tmp_path / "straight", eval_every=2)
+    straight.train()
+    failing = make_trainer(tmp_path / "failing", eval_every=2)
+    policy, calls = failing.team["y"], iter(range(100))
+    generate = policy.generate
+
+    def failing_generate(*arguments: Any) -> Any:
+        if next(calls) == call:
+            raise RuntimeError("no room on the disk")
+        return generate(*arguments)
+
+    policy.generate = failing_generate
+    with pytest.raises(RuntimeError, match="no room on the disk"):
+        failing.train()
+    newest = checkpoint.latest(failing.folder.checkpoints)
+    if not saved:
+        assert newest is None
+        return
+    again = make_trainer(tmp_path / "failing", eval_every=2)
+    assert newest is not None and again.resume() >= 1
+    again.train()
+    require_equal_runs(straight, again)

@@ -100,3 +100,15 @@ def test_a_key_of_the_environment_is_not_pickled(monkeypatch: pytest.MonkeyPatch
     expert = make_expert("gpt-test")
     assert isinstance(expert, RemoteExpert) and expert.client.api_key == "secret-key"
     assert b"secret-key" not in pickle.dumps(expert)
+
+
+@pytest.mark.parametrize("model", ["deepseek-coder", "Qwen/Qwen2.5-Coder-7B", "mine"])
+def test_an_endpoint_of_the_users_own_gets_no_other_providers_key(
+    monkeypatch: pytest.MonkeyPatch, model: str
+) -> None:
+    for name in KEY_VARIABLES:
+        monkeypatch.setenv(name, f"value of {name}")
+    expert = make_expert(model, base_url="http://localhost:1/v1")
+    assert isinstance(expert, RemoteExpert)
+    assert expert.client.api_key == "value of OPENAI_API_KEY"
+    assert str(expert.client.base_url).startswith("http://localhost:1/v1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import llm_decpomdp
 from llm_decpomdp.envs.humaneval import code_task
 from llm_decpomdp.envs.modes import NO_CODE, SIGNALS, code_mode
 from llm_decpomdp.envs.reward import CodeReward
@@ -184,3 +185,14 @@ def test_passed_is_one_signal_for_everything(main, aux, all_passed):
     signal = "All levels passed" if all_passed else "Not all levels passed"
     for text in feedback(main, aux, "passed", sandbox_slice=0).values():
         assert text.splitlines()[0] == f"Signal: {signal}"
+
+
+def test_prose_is_a_missing_implementation_and_no_syntax_error_in_either_mode() -> None:
+    texts = {}
+    for mode in ("level_feedback", "level_passed"):
+        env = llm_decpomdp.make("coophumaneval-v0", source="bundled", external_mode=mode)
+        env.reset(seed=0)
+        prompts = env.step({"aux_0": "I am sorry, dave.", "main_0": env.reference("main_0")})[0]
+        texts[mode] = prompts["aux_0"]
+    assert "- Syntax: OK" in texts["level_feedback"] and "MISSING" in texts["level_feedback"]
+    assert "- Syntax correct" in texts["level_passed"]

@@ -8,6 +8,7 @@ import socket
 import threading
 import warnings
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -337,3 +338,31 @@ def test_the_hubs_own_format_is_loaded_and_sliced(hub_folder, source):
     assert [task.task_id for task in tasks.tasks] == ["own/1", "own/2", "own/3"]
     assert (tasks.source, tasks.stand_in) == ("hub", False)
     assert tasks.fingerprint == load(dataset, "test[1:]", source).fingerprint
+
+
+def test_a_hub_that_answers_with_an_error_is_a_hub_out_of_reach(monkeypatch):
+    class Unavailable(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_error(503)
+
+        def log_message(self, *_):
+            """Quiet."""
+
+    server = HTTPServer(("127.0.0.1", 0), Unavailable)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    try:
+        with pytest.warns(UserWarning, match="stand-in"):
+            assert load(COOPHUMANEVAL, "test", "auto").stand_in
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_hub_that_answers_and_gives_no_data_is_replaced_and_said(monkeypatch, tmp_path, caplog):
+    (tmp_path / "README.md").write_text("a folder without data")
+    dataset = dataclasses.replace(COOPHUMANEVAL, hub=str(tmp_path))
+    with pytest.warns(UserWarning, match="stand-in"):
+        assert load(dataset, "test", "auto").stand_in
+    assert "the hub does not give" in caplog.text
