@@ -138,9 +138,8 @@ class RemoteExpert:
         self.model = model
         self.provider = next(p for p in PROVIDERS if p.family in model.lower())
         if base_url is not None and self.provider.sdk == "openai":
-            self.provider = PROVIDERS[
-                -1
-            ]  # an endpoint of the user's own gets no other provider's key
+            # An endpoint of the user's own gets no other provider's key.
+            self.provider = PROVIDERS[-1]
         self.base_url = base_url or self.provider.base_url
         self.timeout = timeout
         self.max_retries = max_retries

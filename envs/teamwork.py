@@ -19,6 +19,9 @@ _CALLERS = {"map", "filter", "sorted", "min", "max", "reduce", "starmap", "accum
 """Functions, and `list.sort`, that call a function given to them."""
 
 
+MAX_ROUNDS = 20
+"""Bound on looking for nested functions that nothing calls."""
+
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -167,7 +170,11 @@ def _pruned(function: FunctionNode) -> FunctionNode:
     """A copy of the function without statements that can never run."""
     clone: FunctionNode = copy.deepcopy(function)
     _Pruner().visit(clone)
-    _UnusedFunctions(clone).visit(clone)
+    for _ in range(MAX_ROUNDS):  # what only a removed function called is unused too
+        remover = _UnusedFunctions(clone)
+        remover.visit(clone)
+        if not remover.removed:
+            break
     return clone
 
 
@@ -177,6 +184,7 @@ class _UnusedFunctions(ast.NodeTransformer):
     def __init__(self, root: FunctionNode) -> None:
         self.root = root
         self.reads = _reads(root)
+        self.removed = False
 
     def visit(self, node: ast.AST) -> ast.AST | None:
         if node is not self.root and not getattr(node, "decorator_list", None):
@@ -190,6 +198,7 @@ class _UnusedFunctions(ast.NodeTransformer):
                 names = set()
             inside = _reads(node) if names else Counter()
             if names and all(self.reads[name] == inside[name] for name in names):
+                self.removed = True
                 return None
         return self.generic_visit(node)
 

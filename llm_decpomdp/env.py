@@ -70,14 +70,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         discount: float = 1.0,
         render_mode: str | None = None,
     ) -> None:
-        if isinstance(num_turns, bool) or not isinstance(num_turns, int) or num_turns < 1:
-            raise ValueError(f"num_turns must be a whole number of at least 1, got {num_turns!r}")
-        if not isinstance(stop_when_solved, bool):
-            raise ValueError(f"stop_when_solved must be True or False, got {stop_when_solved!r}")
-        if not isinstance(discount, int | float) or not 0.0 <= discount <= 1.0:
-            raise ValueError(f"discount must lie in [0, 1], got {discount!r}")
-        if render_mode is not None and render_mode not in self.render_modes:
-            raise ValueError(unknown("render_mode", render_mode, self.render_modes))
+        _check(num_turns, stop_when_solved, discount, render_mode)
         self.name = name
         self.roles = tuple(roles)
         self.reward = reward
@@ -333,3 +326,16 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
 
     def close(self) -> None:
         """Nothing stays open between steps; safe to call more than once."""
+
+
+def _check(
+    num_turns: object, stop_when_solved: object, discount: object, render_mode: object
+) -> None:
+    if isinstance(num_turns, bool) or not isinstance(num_turns, int) or num_turns < 1:
+        raise ValueError(f"num_turns must be a whole number of at least 1, got {num_turns!r}")
+    if not isinstance(stop_when_solved, bool):
+        raise ValueError(f"stop_when_solved must be True or False, got {stop_when_solved!r}")
+    if not isinstance(discount, int | float) or not 0.0 <= discount <= 1.0:
+        raise ValueError(f"discount must lie in [0, 1], got {discount!r}")
+    if render_mode is not None and render_mode not in DecPOMDPEnv.render_modes:
+        raise ValueError(unknown("render_mode", render_mode, DecPOMDPEnv.render_modes))

@@ -70,8 +70,9 @@ def test_log_probs_equal_a_plain_forward_and_so_do_the_gradients(make_policy: Ma
 
 
 def test_the_mask_counts_the_end_token_and_no_padding(make_policy: Make) -> None:
-    _, mask = make_policy().log_probs("ab", [completion(4, 5, 0), completion(0)])
+    found, mask = make_policy().log_probs("ab", [completion(4, 5, 0), completion(0)])
     assert mask.tolist() == [[1, 1, 1], [1, 0, 0]]
+    assert found[1, 1:].tolist() == [0, 0] and (found[mask == 1] < 0).all()
 
 
 def test_a_single_end_token_can_be_scored(make_policy: Make) -> None:

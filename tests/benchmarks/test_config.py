@@ -116,3 +116,9 @@ def test_turn_weights_need_one_for_each_turn_and_mean_nothing_for_a_single_one()
     with pytest.raises(ConfigError, match=r"one weight for each of env\.num_turns=3"):
         load_config(None, ["env.num_turns=3", weights])
     assert load_config(None, ["env.num_turns=1", weights]).env.num_turns == 1
+
+
+def test_an_environment_that_is_named_wins_over_a_data_sets_name() -> None:
+    named = ["env.id=coophumaneval-v0", "dataset.name=openai/openai_humaneval"]
+    assert load_config(None, named).env.id == "coophumaneval-v0"
+    assert load_config(None, named[1:]).env.id == "humaneval-v0"
