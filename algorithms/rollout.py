@@ -9,7 +9,6 @@ reward.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +25,8 @@ from llm_decpomdp.policy import Completion, Policy, Team
 
 HANDOFFS = ("random", "best")
 
-MAX_STEP_THREADS = 8
+MAX_STEP_THREADS = 16
+"""More than there are workers in the sandbox: while some of them run programs, others are read and judged."""
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ def _step_groups(
             texts = [completion.text for completion in sample]
             steps.append((branch(env), dict(zip(completions, texts, strict=True))))
         sizes.append(len(joint))
-    threads = min(MAX_STEP_THREADS, os.cpu_count() or 1, len(steps))
+    threads = min(MAX_STEP_THREADS, len(steps))
     if threads > 1 and all(isinstance(env, Forkable) for env in envs):
         with ThreadPoolExecutor(threads) as pool:
             outcomes = list(pool.map(_step, *zip(*steps, strict=True)))

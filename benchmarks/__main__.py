@@ -116,6 +116,35 @@ def doctor() -> None:
     raise SystemExit(0 if examine() else 1)
 
 
+@app.command()
+def audit(
+    env_id: Annotated[str, typer.Argument(help="An environment; `list` shows them.")],
+    source: Annotated[str, typer.Option(help="Where the problems come from.")] = "auto",
+    split: Annotated[str, typer.Option(help="Which of them, such as test[16:].")] = "test",
+    episodes: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Grade the programs of a run's episodes.jsonl too."),
+    ] = None,
+    repeats: Annotated[int, typer.Option(help="How often each program is graded.")] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check a data set's tests: chance, wrong references, tests that pass for nothing.
+
+    The exit code is 1 if there are faults.
+    """
+    from llm_decpomdp.benchmarks import audit as auditing
+    from llm_decpomdp.benchmarks.console import exit_codes, prepare_process
+
+    prepare_process()
+    with exit_codes():
+        result = auditing.audit(env_id, source, split, episodes, repeats)
+        if as_json:
+            print(auditing.as_json(result))
+        else:
+            auditing.show(result)
+        raise SystemExit(0 if result.healthy else 1)
+
+
 def spread(arguments: Sequence[str]) -> list[str]:
     """Repeat `--override` before each of several values, as the parser wants it.
 

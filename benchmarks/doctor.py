@@ -7,11 +7,12 @@ import os
 import platform
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from llm_decpomdp.agents.offline import OFFLINE_MODEL, cache_folder
+from llm_decpomdp.benchmarks.finding import Finding
 from llm_decpomdp.benchmarks.manifest import installed, versions
+from llm_decpomdp.benchmarks.sandbox_doctor import examine_sandbox
 from llm_decpomdp.envs.humaneval import COOPHUMANEVAL, HUMANEVAL
 from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, SandboxError, instrument
 from llm_decpomdp.envs.sources import DATA_FOLDER, Dataset, hub_reachable
@@ -26,17 +27,6 @@ EXTRAS = {
 TEST = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 9\n"
 PASSING = "def square(x):\n    return x * x\n"
 HANGING = "def square(x):\n    while True:\n        pass\n"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line of the examination."""
-
-    ok: bool
-    what: str
-    remedy: str = ""
-    core: bool = False
-    """Whether nothing works without it."""
 
 
 def examine() -> bool:
@@ -78,15 +68,16 @@ def _memory() -> float:
 
 
 def sandbox() -> Iterator[Finding]:
-    """Whether programs run, and stop when they hang."""
+    """Whether programs run and stop when they hang, and what keeps them from doing harm."""
+    sandbox = Sandbox(cache_size=0)
     tests = instrument(TEST, "square")
     remedy = "see docs/security.md for what the sandbox needs"
     begin = time.monotonic()
     try:
-        passing = Sandbox().run(Program((("main_0", PASSING),), "square"), tests)
+        passing = sandbox.run(Program((("main_0", PASSING),), "square"), tests)
         seconds = time.monotonic() - begin
         limits = Limits(load_seconds=5.0, test_seconds=0.3)
-        hanging = Sandbox().run(Program((("main_0", HANGING),), "square"), tests, limits)
+        hanging = sandbox.run(Program((("main_0", HANGING),), "square"), tests, limits)
     except SandboxError as error:
         yield Finding(False, f"sandbox: {error}", remedy, core=True)
         return
@@ -95,6 +86,7 @@ def sandbox() -> Iterator[Finding]:
     yield Finding(ok, what, remedy, core=True)
     ok = all(test.status == "timeout" for test in hanging.tests)
     yield Finding(ok, "sandbox: stops a program that hangs", remedy, core=True)
+    yield from examine_sandbox(sandbox)
 
 
 def data() -> Iterator[Finding]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from llm_decpomdp.envs.humaneval import CodeTask
 from llm_decpomdp.envs.roles import HELPER, Role
-from llm_decpomdp.envs.sandbox import Execution, Program, Sandbox
+from llm_decpomdp.envs.sandbox import Execution, Program, Sandbox, Tests
 from llm_decpomdp.envs.teamwork import helper_use
 from llm_decpomdp.episode import Outcome, Verdict
 
@@ -69,17 +69,29 @@ class CodeReward:
         if any(reading.problem for _, reading in parts):
             return self._verdict(task, points, "the joint program does not parse")
         points["syntax"] = 0.5
-        segments = [("prompt", task.preamble), *((agent, r.code) for agent, r in parts)]
-        execution = self.sandbox.run(Program(tuple(segments), task.entry_point), task.tests)
+        program = _program(task, {agent: reading.code for agent, reading in parts})
+        execution = self.sandbox.run(program, self._tests(task))
         passed = sum(test.passed for test in execution.tests)
         points["tests"] = passed / len(execution.tests)
         if passed and aux is not None and aux.defined:
             use = helper_use(main.code, task.entry_point, HELPER)
-            if use.called:
+            if use.called and (execution.helper_calls or use.loading):
                 points["uses_aux"] = 0.5
                 points["not_wrapper"] = 0.0 if use.wrapper else 1.0
                 points["aux_ignored"] = -0.5 if use.ignored else 0.0
         return self._verdict(task, points, "", execution)
+
+    def _tests(self, task: CodeTask) -> Tests:
+        """The task's tests, each to be reached as often as the reference solution reaches it.
+
+        Otherwise a program that returns nothing would pass `for item in candidate(x): assert ...`.
+        """
+        tests = task.tests
+        if not tests.vary or "main_0" not in task.references:
+            return tests
+        reference = self.sandbox.run(_program(task, task.references), tests)
+        pairs = zip(reference.reached, reference.tests)
+        return tests.at_least([times if test.passed else 0 for times, test in pairs])
 
     def _verdict(
         self, task: CodeTask, points: dict[str, float], why: str, execution: Execution | None = None
@@ -91,3 +103,9 @@ class CodeReward:
             error = None
         verdict = Verdict(points, False, tests, error)
         return Verdict(points, verdict.reward >= self.maximum - 1e-9, tests, error)
+
+
+def _program(task: CodeTask, parts: Mapping[str, str]) -> Program:
+    """The joint program: the helper's code comes before the entry function's."""
+    segments = tuple((agent, parts[agent]) for agent in sorted(parts))
+    return Program(segments, task.entry_point, task.preamble, HELPER)

@@ -1,13 +1,22 @@
-"""Runs programs that nobody trusts, against tests, outside our own process.
+"""Runs programs that nobody trusts, against tests that they cannot see, and says what became of them.
 
-This first version covers: a separate process for each program, time limits for loading and for each test, a
-memory limit, an empty environment, a temporary working folder, bounded output, and the whole process group
-killed at the end. It does not cover: reading files that the user can read, the network, and programs that
-forge their own results. `docs/security.md` says what that means.
+    trainer -- pool of workers, each: evaluator -- zygote -- one process for each program
+
+The evaluator runs the tests and holds the expected values; a program's process, forked from a clean zygote and
+confined by the kernel, only answers calls with plain values. `docs/security.md` says what that promises.
 """
 
-from llm_decpomdp.envs.sandbox.execution import Execution, Sandbox
 from llm_decpomdp.envs.sandbox.instrument import Tests, instrument
-from llm_decpomdp.envs.sandbox.process import Limits, Program, SandboxError
+from llm_decpomdp.envs.sandbox.program import Execution, Limits, Program, SandboxError
+from llm_decpomdp.envs.sandbox.service import LAYERS, Sandbox
 
-__all__ = ["Execution", "Limits", "Program", "Sandbox", "SandboxError", "Tests", "instrument"]
+__all__ = [
+    "LAYERS",
+    "Execution",
+    "Limits",
+    "Program",
+    "Sandbox",
+    "SandboxError",
+    "Tests",
+    "instrument",
+]

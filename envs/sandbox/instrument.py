@@ -11,8 +11,12 @@ passes if it was reached and held every time.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+import builtins
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
+
+from llm_decpomdp.envs.sandbox.inside.codec import pack_call
 
 MAX_CASE_LENGTH = 500
 """Longest text of one test that an agent is shown, in characters."""
@@ -31,31 +35,58 @@ class Tests:
     stages: tuple[int, ...]
     """The stage that each test belongs to; -1 in helper functions outside the test function."""
     num_stages: int
+    uses: tuple[tuple[str, ...], ...] = ()
+    """The variables of each stage."""
+    changes: tuple[tuple[str, ...], ...] = ()
+    """Those of them that it may change: if it fails, the stages after it that use them fail too."""
+    calls: tuple[bytes, ...] = ()
+    """Encoded arguments of the calls that the test makes in any case, as far as they are literals, in order: a
+    guess that saves time."""
+    vary: bool = False
+    """Whether how often a test is reached may depend on the program."""
+    judges_result: tuple[bool, ...] = ()
+    """For each test whether it looks at what a call returned; if not, at what calls did to their arguments."""
+    minimum: tuple[int, ...] = ()
+    """How often each test must at least be reached to pass."""
+    split: bool = True
+    """Whether the tests run apart from the program. If not, a program can forge what they report."""
+
+    def at_least(self, reached: Sequence[int]) -> Tests:
+        """These tests, each to be reached as often as a reference solution reaches it."""
+        minimum = tuple(max(old, new) for old, new in zip(self.minimum, reached))
+        return replace(self, minimum=minimum)
 
 
 @lru_cache(maxsize=2048)
-def instrument(test: str, entry_point: str) -> Tests:
+def instrument(test: str, entry_point: str, split: bool | None = None) -> Tests:
     """Instrument the text of a test.
 
     Args:
         test: A module with a function `check(candidate)` (any parameter name, annotations allowed), or plain
             statements that call the entry point by its name.
         entry_point: Name of the function under test.
+        split: Whether to run the tests apart from the program. Tests that need more of it than calls of its
+            entry point with plain values, such as its classes, need False; see `docs/security.md`. If None,
+            only tests that look into the function, as in `candidate.__doc__`, run beside it.
 
     Raises:
         ValueError: If `test` does not parse.
     """
     try:
-        return _instrument(ast.parse(test), entry_point)
+        return _instrument(ast.parse(test), entry_point, split)
     except (SyntaxError, ValueError, RecursionError) as error:
         raise ValueError(f"the test does not parse: {error}") from None
 
 
-def _instrument(module: ast.Module, entry_point: str) -> Tests:
+def _instrument(module: ast.Module, entry_point: str, split: bool | None) -> Tests:
     check = _find_check(module)
     parameter = _parameters(check)[0].arg if check is not None else entry_point
     body = check.body if check is not None else module.body
-    writer = _Writer(parameter, entry_point)
+    if split is None:
+        split = not _looks_into(module, {parameter, entry_point})
+    calls = tuple(_literal_calls(body, parameter)) if split else ()
+    uses = tuple(_variables(module, body, parameter))
+    writer = _Writer(parameter, entry_point, split)
     around: list[ast.stmt] = []
     stages: list[ast.stmt] = []
     for statement in module.body if check is not None else ():
@@ -73,6 +104,16 @@ def _instrument(module: ast.Module, entry_point: str) -> Tests:
         guards=frozenset(i for i, t in enumerate(writer.found) if t.guard),
         stages=tuple(t.stage for t in writer.found),
         num_stages=len(body),
+        uses=uses,
+        changes=tuple(
+            () if isinstance(statement, ast.Assert) else names
+            for statement, names in zip(body, uses)
+        ),
+        calls=calls,
+        vary=len(writer.found) > sum(isinstance(statement, ast.Assert) for statement in body),
+        judges_result=tuple(test.judges_result for test in writer.found),
+        minimum=(1,) * len(writer.found),
+        split=split,
     )
 
 
@@ -91,25 +132,86 @@ def _calls_check(statement: ast.stmt) -> bool:
     return isinstance(call, ast.Call) and ast.unparse(call.func) == "check"
 
 
+def _variables(module: ast.Module, body: list[ast.stmt], function: str) -> Iterator[tuple[str, ...]]:
+    """The names in each stage that may stand for data: not functions, classes, modules, builtins."""
+    fixed = {function, *dir(builtins)}
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            fixed.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            fixed |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+    for statement in body:
+        yield tuple(sorted(_names(statement) - fixed))
+
+
+def _looks_into(module: ast.Module, names: set[str]) -> bool:
+    """Whether a test reads attributes of the function."""
+    return any(
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in names
+        for node in ast.walk(module)
+    )
+
+
+def _literal_calls(body: list[ast.stmt], function: str) -> Iterator[bytes]:
+    """The encoded arguments of calls with literal arguments, in the order in which they will be made."""
+    for statement in body:
+        if isinstance(statement, ast.Assert | ast.Assign | ast.Expr):
+            for call in _always_evaluated(statement):
+                if isinstance(call.func, ast.Name) and call.func.id == function:
+                    try:
+                        args = [ast.literal_eval(argument) for argument in call.args]
+                        kwargs = {k.arg: ast.literal_eval(k.value) for k in call.keywords if k.arg}
+                    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+                        continue
+                    yield pack_call(args, kwargs, _refuse)
+
+
+def _always_evaluated(node: ast.AST) -> Iterator[ast.Call]:
+    """The calls of a statement that no condition decides about, innermost first."""
+    if isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+        return
+    parts = list(ast.iter_child_nodes(node))
+    if isinstance(node, ast.BoolOp | ast.IfExp):
+        parts = [node.values[0] if isinstance(node, ast.BoolOp) else node.test]
+    elif isinstance(node, ast.Assert):
+        parts = [node.test]
+    for part in parts:
+        yield from _always_evaluated(part)
+    if isinstance(node, ast.Call):
+        yield node
+
+
+def _refuse(value: object) -> object:
+    raise TypeError(f"{value!r} is no plain value")
+
+
 @dataclass(frozen=True)
 class _Test:
     case: str
     guard: bool
     stage: int
+    judges_result: bool
 
 
 class _Writer(ast.NodeTransformer):
     """Replaces asserts by reports and remembers them."""
 
-    def __init__(self, parameter: str, entry_point: str) -> None:
+    def __init__(self, parameter: str, entry_point: str, split: bool) -> None:
         self.parameter = parameter
+        self.split = split
         self.entry_point = entry_point
         self.found: list[_Test] = []
         self.number = 0
+        self.results = {parameter, entry_point}
+        """Names through which a test may see what a call returned."""
+        self.top_level = False
 
     def outside(self, statement: ast.stmt) -> ast.stmt:
         """A statement outside the test function, such as a helper function; it belongs to no stage."""
         self.number = -1
+        self.results |= _bound(statement)
         visited = self.visit(statement)
         assert isinstance(visited, ast.stmt)
         return visited
@@ -121,6 +223,9 @@ class _Writer(ast.NodeTransformer):
     def stage(self, number: int, statement: ast.stmt) -> list[ast.stmt]:
         """The statement, run unless the stage is to be skipped, its exceptions reported."""
         self.number = number
+        self.top_level = isinstance(statement, ast.Assert)
+        if not self.top_level and not self.results.isdisjoint(_names(statement)):
+            self.results |= _bound(statement)
         if isinstance(statement, ast.Global | ast.Nonlocal):
             return [statement]
         template = f"if __stage__.runs({number}):\n    with __stage__:\n        pass"
@@ -135,7 +240,8 @@ class _Writer(ast.NodeTransformer):
         if isinstance(node.test, ast.Constant) and node.test.value:
             return ast.Pass()
         index = len(self.found)
-        self.found.append(_Test(self._case(node), constant, self.number))
+        judges = not self.top_level or not self.results.isdisjoint(_names(node.test))
+        self.found.append(_Test(self._case(node), constant, self.number, judges))
         report = ast.parse(
             f"try:\n    __record__({index}, True if 0 else False)\n"
             f"except BaseException as __error__:\n    __record__({index}, __error__)"
@@ -152,12 +258,35 @@ class _Writer(ast.NodeTransformer):
             call.value.args.append(node.msg)
         return report
 
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        """A call whose result nobody looks at is made for what it does to its arguments."""
+        call = node.value
+        if self.split and isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+            if call.func.id == self.parameter:
+                call.func = ast.Attribute(call.func, "in_place", ast.Load())
+        return self.generic_visit(node)
+
     def _case(self, node: ast.Assert) -> str:
         renamed = _Rename(self.parameter, self.entry_point).visit(
             ast.parse(ast.unparse(ast.Assert(node.test, None)))
         )
         text = ast.unparse(renamed)
         return text if len(text) <= MAX_CASE_LENGTH else text[:MAX_CASE_LENGTH] + "..."
+
+
+def _names(tree: ast.AST) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
+def _bound(tree: ast.AST) -> set[str]:
+    """The names that a statement gives a meaning."""
+    found = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and _is_stored(n)}
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    return found | {node.name for node in ast.walk(tree) if isinstance(node, kinds)}
+
+
+def _is_stored(name: ast.Name) -> bool:
+    return not isinstance(name.ctx, ast.Load)
 
 
 class _Rename(ast.NodeTransformer):

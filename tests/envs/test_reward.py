@@ -136,7 +136,7 @@ def test_e12_a_fence_inside_a_string_stays():
 
 
 def test_e15_a_docstring_stays():
-    task = values_are("'Some text here.'", "candidate.__doc__")
+    task = make_task(TESTS + "    assert candidate.__doc__ == 'Some text here.'\n")
     main = 'def sq(x):\n    """Some text here."""\n    return aux(x) + 0'
     assert judge(AUX, main, task).reward == 4.0
 

@@ -1,41 +1,20 @@
-"""The sandbox: nothing that a program does reaches us, hangs us or raises in us."""
+"""The sandbox: every way in which a program can go right or wrong has its verdict."""
 
 from __future__ import annotations
 
-import builtins
-import os
-import pickle
-import random
 import sys
-import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, SandboxError, instrument
+from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, instrument
+from tests.envs.sandboxed import HANG_ON_TWO, SHORT, SQUARE, SQUARES, check, run, statuses
 
-SHORT = Limits(load_seconds=0.7, test_seconds=0.7)
-SQUARES = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 9\n"
-
-
-def run(code: str, test: str = SQUARES, limits: Limits = SHORT):
-    return Sandbox(limits).run(Program((("main_0", code),), "sq"), instrument(test, "sq"))
-
-
-def statuses(code: str, test: str = SQUARES, limits: Limits = SHORT) -> list[str]:
-    return [outcome.status for outcome in run(code, test, limits).tests]
-
-
-def value_of(expression: str, around: str = "") -> str:
-    """What an expression is inside the sandbox."""
-    code = f"{around}\ndef sq(x):\n    raise ValueError(repr({expression}))"
-    return run(code).tests[0].message.removeprefix("ValueError: ")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux limits this")
 
 
 def test_a_right_program_passes():
-    execution = run("def sq(x):\n    return x * x")
+    execution = run(SQUARE)
     assert [(o.passed, o.status, o.message) for o in execution.tests] == [(True, "passed", "")] * 2
     assert execution.error is None and 0 < execution.seconds < 10
 
@@ -52,13 +31,22 @@ def test_a_wrong_program_fails_and_says_where():
 
 def test_parts_share_one_namespace_and_keep_their_own_lines():
     parts = (
-        ("prompt", "import math\n"),
         ("aux_0", "\n\ndef aux(x):\n    return math.sqrt(x)"),
         ("main_0", "def sq(x):\n    return aux(-x)"),
     )
-    first, _ = Sandbox().run(Program(parts, "sq"), instrument(SQUARES, "sq")).tests
+    wanted = Program(parts, "sq", preamble="import math\n")
+    first, _ = Sandbox().run(wanted, instrument(SQUARES, "sq")).tests
     assert (first.origin, first.line) == ("aux_0", 4)
     assert first.message == "ValueError: math domain error"
+
+
+def test_a_test_may_use_the_names_of_the_preamble():
+    wanted = Program(
+        (("main_0", "def sq(x):\n    return twice(x)"),), "sq", "def twice(x):\n    return 2 * x\n"
+    )
+    test = check("assert candidate(4) == twice(4)", "assert candidate(4) == twice(5)")
+    found = Sandbox().run(wanted, instrument(test, "sq")).tests
+    assert [outcome.status for outcome in found] == ["passed", "failed"]
 
 
 # Time
@@ -71,7 +59,7 @@ def test_s5_a_program_that_swallows_exceptions_is_stopped():
     )
     begin = time.monotonic()
     outcomes = run(code).tests
-    assert time.monotonic() - begin < 8
+    assert time.monotonic() - begin < 20
     assert {o.status for o in outcomes} == {"timeout"}
     assert outcomes[0].message == "TimeoutError: no result within 0.7 seconds"
 
@@ -90,33 +78,60 @@ def test_s6_a_program_that_hangs_while_it_loads_is_stopped(code):
     assert {o.status for o in execution.tests} == {"timeout"}
 
 
-def test_a_hanging_test_costs_only_itself():
-    code = "def sq(x):\n    while x == 2:\n        pass\n    return x * x"
-    assert statuses(code) == ["timeout", "passed"]
+@pytest.mark.parametrize("split", [True, False])
+def test_a_hanging_test_costs_only_itself(split):
+    assert statuses(HANG_ON_TWO, split=split) == ["timeout", "passed"]
 
 
-def test_three_timeouts_end_the_run_and_passed_tests_keep_their_credit():
-    test = "def check(candidate):\n" + "".join(
-        f"    assert candidate({x}) == {x * x}\n" for x in (0, 2, 3, 4, 5, 1)
-    )
+@pytest.mark.parametrize("split", [True, False])
+def test_three_timeouts_end_the_run_and_passed_tests_keep_their_credit(split):
+    test = check(*(f"assert candidate({x}) == {x}" for x in (0, 2, 3, 4, 5, 1)))
     code = "def sq(x):\n    while x > 1:\n        pass\n    return x"
+    limits = Limits(load_seconds=2, test_seconds=0.3)
     expected = ["passed", "timeout", "timeout", "timeout", "not_run", "not_run"]
-    assert statuses(code, test) == expected
+    assert statuses(code, test, limits, split=split) == expected
 
 
 def test_a_long_test_may_take_its_time_if_each_statement_is_quick():
-    test = "def check(candidate):\n" + "    assert candidate(2) == 4\n" * 4
+    test = check(*["assert candidate(2) == 4"] * 4)
     code = "import time\ndef sq(x):\n    time.sleep(0.3)\n    return x * x"
     assert statuses(code, test) == ["passed"] * 4
+
+
+def test_all_calls_together_have_a_limit():
+    test = check(*(f"assert candidate({x}) == {x}" for x in range(12)))
+    code = "import time\ndef sq(x):\n    time.sleep(0.4)\n    return x"
+    limits = Limits(load_seconds=2, test_seconds=2, program_seconds=1, wall_factor=1)
+    begin = time.monotonic()
+    found = statuses(code, test, limits)
+    assert time.monotonic() - begin < 10
+    assert found[0] == "passed" and "timeout" in found and found[-1] == "not_run"
+
+
+def test_the_processor_time_of_all_calls_together_has_a_limit():
+    test = check(*(f"assert candidate({x}) == {x}" for x in range(8)))
+    code = (
+        "import time\ndef sq(x):\n    end = time.process_time() + 0.5\n"
+        "    while time.process_time() < end:\n        pass\n    return x"
+    )
+    limits = Limits(
+        load_seconds=2, test_seconds=2, program_seconds=1, wall_factor=9, max_timeouts=1
+    )
+    execution = run(code, test, limits)
+    found = [outcome.status for outcome in execution.tests]
+    assert found[0] == "passed" and found[-1] == "not_run"
+    late = next(outcome for outcome in execution.tests if outcome.status == "timeout")
+    assert late.message == "TimeoutError: no result within 1 seconds in all"
 
 
 # Ends
 
 
 @pytest.mark.parametrize("way", ["raise SystemExit", "raise KeyboardInterrupt", "exit_now()"])
-def test_s3_leaving_by_an_exception_fails_the_test_only(way):
+@pytest.mark.parametrize("split", [True, False])
+def test_s3_leaving_by_an_exception_fails_the_test_only(way, split):
     code = f"import sys\nexit_now = sys.exit\ndef sq(x):\n    if x == 2:\n        {way}\n    return x * x"
-    assert statuses(code) == ["error", "passed"]
+    assert statuses(code, split=split) == ["error", "passed"]
 
 
 def test_s3_leaving_while_loading_fails_every_test():
@@ -125,37 +140,77 @@ def test_s3_leaving_while_loading_fails_every_test():
     assert {o.status for o in execution.tests} == {"error"}
 
 
-@pytest.mark.parametrize(
-    ("way", "message"),
-    [
-        ("os._exit(0)", "the program ended its own process (exit code 0)"),
-        ("os._exit(7)", "the program ended its own process (exit code 7)"),
-        ("os.kill(os.getpid(), 9)", "the program was killed by signal 9 (Killed)"),
-        ("os.abort()", "the program was killed by signal 6 (Aborted)"),
-        ("os.kill(os.getpid(), 35)", "the program was killed by signal 35"),
-    ],
-)
-def test_s4_ending_the_process_ends_one_test(way, message):
-    if sys.platform != "linux" and "35" in way:
-        pytest.skip("Linux's own signals")
+@pytest.mark.parametrize("code", ["0", "7"])
+@pytest.mark.parametrize("split", [True, False])
+def test_s4_ending_the_process_ends_one_test(code, split):
+    first, second = run(
+        f"import os\ndef sq(x):\n    if x == 2:\n        os._exit({code})\n    return x * x",
+        split=split,
+    ).tests
+    assert (first.status, second.status) == ("crashed", "passed")
+    assert first.message == f"the program ended its own process (exit code {code})"
+
+
+SIGNALS = ["os.kill(os.getpid(), 9)", "os.kill(os.getpid(), 35)", "os.killpg(0, 9)"]
+
+
+@pytest.mark.parametrize("way", SIGNALS)
+@linux
+def test_signals_are_forbidden_even_to_the_program_itself(way):
     code = f"import os\ndef sq(x):\n    if x == 2:\n        {way}\n    return x * x"
     first, second = run(code).tests
-    assert first.status == "crashed" and first.message.startswith(message)
+    assert first.status == "forbidden" and first.message.startswith("PermissionError")
+    assert second.passed
+
+
+@linux
+def test_a_signal_ends_one_test_where_nothing_forbids_it():
+    code = "import os\ndef sq(x):\n    if x == 2:\n        os.abort()\n    return x * x"
+    first, second = run(code, without=("seccomp",)).tests
+    assert (first.status, second.status) == ("crashed", "passed")
+    assert first.message == "the program was killed by signal 6 (Aborted)"
+
+
+def test_an_invalid_access_to_memory_is_a_crash():
+    code = "import ctypes\ndef sq(x):\n    return ctypes.string_at(0) if x == 2 else x * x"
+    first, second = run(code).tests
+    assert first.status == "crashed" and "signal 11" in first.message
     assert second.passed
 
 
 def test_a_function_that_is_missing_or_no_function_fails_every_test():
-    assert run("def cube(x):\n    return x").error is not None
+    execution = run("def cube(x):\n    return x")
+    assert execution.error is not None and execution.error.message == "KeyError: 'sq'"
     assert statuses("sq = 5") == ["error", "error"]
+
+
+def test_code_that_does_not_parse_fails_every_test():
+    execution = run("def sq(x:\n    return x")
+    assert execution.error is not None and execution.error.message.startswith("SyntaxError")
+    assert [outcome.status for outcome in execution.tests] == ["error", "error"]
+
+
+@pytest.mark.parametrize("code", ["def sq(x):\n    return x\x00", "s = '\ud800'", "\ud800"])
+def test_text_that_is_no_python_source_fails_every_test(code):
+    execution = run(code)
+    assert execution.error is not None and execution.error.status == "error"
 
 
 # Memory and output
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="macOS ignores memory limits")
-def test_memory_is_limited():
+@linux
+@pytest.mark.parametrize("split", [True, False])
+def test_memory_is_limited(split):
     limits = Limits(load_seconds=5, test_seconds=5, memory_bytes=200 * 2**20)
     code = "def sq(x):\n    return len(' ' * (2**28 if x == 2 else 1)) * 9"
+    assert statuses(code, limits=limits, split=split) == ["memory", "passed"]
+
+
+@linux
+def test_memory_that_runs_out_bit_by_bit_is_named():
+    limits = Limits(load_seconds=5, test_seconds=5, memory_bytes=100 * 2**20)
+    code = "def sq(x):\n    xs = [x]\n    while x == 2:\n        xs = [xs, *range(9999)]\n    return x * x"
     assert statuses(code, limits=limits) == ["memory", "passed"]
 
 
@@ -164,6 +219,14 @@ def test_what_a_program_prints_is_kept_up_to_a_bound():
     execution = run(code, limits=Limits(output_bytes=1000))
     assert execution.output.startswith("hello\nxxx") and len(execution.output) == 1000
     assert all(o.passed for o in execution.tests)
+
+
+def test_what_a_program_writes_to_either_stream_is_kept():
+    code = (
+        "import sys\ndef sq(x):\n    print('out', x)\n"
+        "    print('err', x, file=sys.stderr)\n    return x * x"
+    )
+    assert run(code).output == "out 2\nerr 2\nout 3\nerr 3\n"
 
 
 def test_an_endless_flood_of_output_ends_with_its_test():
@@ -176,128 +239,20 @@ def test_the_text_of_an_exception_is_bounded_and_can_be_written_to_a_file():
     outcome.message.encode()
 
 
-# Isolation
+def test_where_an_exception_came_from_is_bounded_and_can_be_written_to_a_file():
+    code = "def sq(x):\n    exec(compile('1 / 0', '<\\udc80' + 'a' * 10**6 + '>', 'exec'))"
+    outcome, _ = run(code).tests
+    assert len(outcome.origin) < 400
+    outcome.origin.encode()
 
 
-def test_the_environment_holds_no_secrets(monkeypatch):
-    monkeypatch.setenv("SECRET_KEY", "hunter2")
-    names = value_of("sorted(os.environ)", "import os")
-    assert "SECRET_KEY" not in names and "PATH" not in names and "HOME" not in names
-
-
-def test_the_working_folder_is_fresh_empty_and_gone_afterwards():
-    folder = Path(eval(value_of("os.getcwd()", "import os\nopen('left.txt', 'w').write('x')")))
-    assert folder.parent == Path(tempfile.gettempdir()).resolve()
-    assert not folder.exists()
-    assert value_of("os.listdir()", "import os") == "[]"
-
-
-def test_only_the_standard_library_can_be_imported():
-    for name in ("llm_decpomdp", "numpy", "worker", "sandbox"):
-        assert (
-            run(f"import {name}").error.message == f"ModuleNotFoundError: No module named '{name}'"
-        )
-
-
-def test_standard_input_is_empty():
-    assert run("def sq(x):\n    return input()").tests[0].message.startswith("EOFError")
-
-
-def test_s7_what_a_program_patches_stays_in_its_process():
-    state = random.getstate()
-    code = (
-        "import builtins, random, os\nbuiltins.sorted = lambda *a, **k: []\nrandom.seed(0)\n"
-        "os.environ['LEAK'] = '1'\nos.chdir('/')\ndef sq(x):\n    return x * x"
-    )
-    here = os.getcwd()
-    assert statuses(code) == ["passed", "passed"]
-    assert builtins.sorted([3, 1]) == [1, 3]
-    assert random.getstate() == state
-    assert "LEAK" not in os.environ and os.getcwd() == here
-
-
-@pytest.mark.parametrize(
-    "code", ["import json\njson.dumps = None\n", "import os\nos.write = None\n"]
-)
-def test_a_program_that_breaks_the_worker_breaks_its_own_run_only(code):
-    assert "passed" not in statuses(code + "def sq(x):\n    return x * x")
-
-
-def test_programs_leave_no_process_behind(tmp_path):
-    signs = tmp_path / "signs"
-    code = (
-        f"import os, time\nif os.fork() == 0:\n    while True:\n        open({str(signs)!r}, 'a').write('.')\n"
-        "        time.sleep(0.01)\ntime.sleep(0.2)\ndef sq(x):\n    return x * x"
-    )
-    assert statuses(code) == ["passed", "passed"]
-    written = signs.stat().st_size
-    assert written > 0
-    time.sleep(0.2)
-    assert signs.stat().st_size == written
-
-
-def test_no_file_descriptor_is_left_open():
-    run("def sq(x):\n    return x")
-    before = len(os.listdir("/dev/fd"))
-    for code in ("def sq(x):\n    return x", "import os\nos._exit(1)", "while True: pass"):
-        run(code)
-    assert len(os.listdir("/dev/fd")) == before
-
-
-# Determinism, batches, threads
-
-
-def test_hashes_and_random_numbers_are_the_same_every_time():
-    for expression in ("hash('abc')", "list({'a', 'b', 'c', 'd'})", "random.random()"):
-        assert value_of(expression, "import random") == value_of(expression, "import random")
-
-
-def test_a_batch_keeps_its_order():
-    jobs = [
-        (Program((("main_0", f"def sq(x):\n    return {v}"),), "sq"), instrument(SQUARES, "sq"))
-        for v in (4, 9, 0, 4)
-    ]
-    found = [[o.passed for o in e.tests] for e in Sandbox(workers=3).run_batch(jobs)]
-    assert found == [[True, False], [False, True], [False, False], [True, False]]
-
-
-def test_s9_threads_may_share_one_sandbox():
-    sandbox = Sandbox()
-    tests = instrument(SQUARES, "sq")
-    with ThreadPoolExecutor(8) as pool:
-        programs = [Program((("main_0", "def sq(x):\n    return x * x"),), "sq")] * 16
-        executions = list(pool.map(lambda program: sandbox.run(program, tests), programs))
-    assert all(o.passed for execution in executions for o in execution.tests)
-
-
-def test_a_sandbox_can_be_pickled():
-    twin = pickle.loads(pickle.dumps(Sandbox(SHORT, workers=3)))
-    assert (twin.limits, twin.workers) == (SHORT, 3)
-    program = Program((("main_0", "def sq(x):\n    return x * x"),), "sq")
-    assert all(o.passed for o in twin.run(program, instrument(SQUARES, "sq")).tests)
-
-
-# Our own failures
-
-
-def test_an_interpreter_that_is_missing_is_our_failure(monkeypatch):
-    monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    with pytest.raises(SandboxError, match="cannot start a process"):
-        run("def sq(x):\n    return x * x")
-
-
-def test_an_interpreter_that_does_not_work_is_our_failure(monkeypatch, tmp_path):
-    broken = tmp_path / "python"
-    broken.write_text("#!/bin/sh\necho no such library >&2\nexit 127\n")
-    broken.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(broken))
-    with pytest.raises(SandboxError, match=r"did not start .*no such library"):
-        run("def sq(x):\n    return x * x")
-
-
-def test_a_message_is_one_line_so_that_it_cannot_pass_for_feedback() -> None:
-    test = "def check(candidate):\n    assert candidate(1) == 1\n"
-    code = "def f(x):\n    raise ValueError('a\\n- Tests: 1/1 passed')"
-    program = Program((("main_0", code),), "f")
-    (outcome,) = Sandbox().run(program, instrument(test, "f")).tests
+def test_a_message_is_one_line_so_that_it_cannot_pass_for_feedback():
+    outcome, _ = run("def sq(x):\n    raise ValueError('a\\n- Tests: 1/1 passed')").tests
     assert outcome.message == "ValueError: a - Tests: 1/1 passed"
+
+
+def test_limits_may_be_given_for_one_run():
+    sandbox = Sandbox(SHORT, cache_size=0)
+    job = (Program((("main_0", "print('x' * 99)\n" + SQUARE),), "sq"), instrument(SQUARES, "sq"))
+    assert len(sandbox.run(*job, Limits(output_bytes=7)).output) == 7
+    assert len(sandbox.run(*job).output) == 100

@@ -1,95 +1,169 @@
-"""Programs that tamper with how their tests are reported: nothing raises in us or hangs us."""
+"""Programs that tamper with how they answer: nothing raises in us, hangs us or passes for another answer."""
 
 from __future__ import annotations
 
+import json
 import time
+from typing import Any
 
 import pytest
 
-from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, instrument
+from llm_decpomdp.envs.sandbox import Execution, Limits
+from tests.envs.sandboxed import SHORT, SQUARES, check, run
 
-TEST = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 9\n"
-
-
-def run(code: str):
-    sandbox = Sandbox(Limits(load_seconds=0.7, test_seconds=0.7))
-    return sandbox.run(Program((("main_0", code),), "sq"), instrument(TEST, "sq"))
-
-
-def statuses(code: str) -> set[str]:
-    return {outcome.status for outcome in run(code).tests}
-
-
-FORGERIES = [
-    b"garbage\n",
-    b"\xff\xfe\n",
-    b"[]\n",
-    b'{"event": {}}\n{"event": "stage"}\n',
-    b'{"event": "stage", "stage": "x"}\n',
-    b'{"event": "stage", "stage": 99}\n',
-    b'{"event": "test", "test": [1], "error": null}\n',
-    b'{"event": "test", "test": 0, "error": {"type": 1, "text": 2, "origin": 3, "line": "x"}}\n',
-    b'{"event": "loaded", "error": "x"}\n',
-    b'{"event": "ready"}\n' * 9,
-    b"[" * 5000 + b"\n",
-    b"x" * 2**20,
-]
 WRITE = """
 import os
-def forge(text):
-    for fd in range(3, 20):
+def forge(*texts):
+    data = b"".join(len(text).to_bytes(4, "big") + text for text in texts)
+    for descriptor in range(3, 20):
         try:
-            os.write(fd, text)
+            os.write(descriptor, data)
         except OSError:
             pass
 """
+HUGE = {"int": "0x" + "f" * 6000}
+"""An integer whose decimal digits Python refuses to write."""
+ERROR = ["ValueError", "text", "main_0", 3, "", "ValueError", ["text"]]
+MESSAGES: dict[str, Any] = {
+    "no list": 5,
+    "empty": [],
+    "too short": ["value", 4],
+    "too long": ["value", 4, None, 0, "", 0],
+    "unknown kind": ["verdict", "passed", None, 0, ""],
+    "kind of another type": [[1], 4, None, 0, ""],
+    "object": {"kind": "value"},
+    "unknown tag": ["value", {"code": "x"}, None, 0, ""],
+    "items": ["items", [[1], None], None, 0, ""],
+    "callback": ["callback", [0, [[1], []]], None, 0, ""],
+    "callback nonsense": ["callback", 7, None, 0, ""],
+    "error of no form": ["error", 7, None, 0, ""],
+    "error of wrong types": ["error", [1, 2, 3, "x", 5, {}, 0], None, 0, ""],
+    "error with a long text": ["error", ["E", "x" * 10**5, "", 0, ""], None, 0, ""],
+    "error with a huge line": ["error", [*ERROR[:3], HUGE, *ERROR[4:]], None, 0, ""],
+    "error with a verdict": ["error", [*ERROR[:4], "passed", *ERROR[5:]], None, 0, ""],
+    "error with a bad class": ["error", [*ERROR[:5], "__import__", ERROR[6]], None, 0, ""],
+    "error that ends loops": ["error", ["StopIteration", "", "", 0, "", "StopIteration", []], None, 0, ""],
+    "error with bad arguments": ["error", [*ERROR[:5], "ExceptionGroup", ["a", []]], None, 0, ""],
+    "huge count of helper calls": ["value", 0, None, HUGE, ""],
+    "infinite count of helper calls": ["value", 0, None, float("inf"), ""],
+    "count of helper calls that is none": ["value", 0, None, "x", ""],
+    "output that is a number": ["value", 0, None, 0, HUGE],
+    "changed arguments of no form": ["value", 0, 7, 0, ""],
+    "changed arguments of another type": ["value", 0, [[{"set": [1]}], [["x", 1]]], 0, ""],
+    "function": ["value", {"handle": ["function", 10**9, "f"]}, None, 0, ""],
+    "handle of no form": ["value", {"handle": [1]}, None, 0, ""],
+    "tuple of an iterator": ["value", {"tuple": {"handle": ["iterator", 0, "f"]}}, None, 0, ""],
+}  # fmt: skip
+RAW = [b"", b"garbage", b"\xff\xfe", b"[" * 5000, b"x" * 2**20, b'{"a": ' * 5000, b"1" * 5000]
 
 
-@pytest.mark.parametrize("text", FORGERIES, ids=[repr(text[:50]) for text in FORGERIES])
+def forged(*messages: bytes, at_load: bool, test: str = SQUARES) -> Execution:
+    call = f"forge(*{messages!r})"
+    code = f"{WRITE}{call if at_load else ''}\ndef sq(x):\n    {'pass' if at_load else call}\n    return 0"
+    return run(code, test)
+
+
+def is_bad_but_sound(execution: Execution) -> bool:
+    """Whether no test passes, and all that is said about them can be kept in a file."""
+    json.dumps(
+        [[o.message, o.origin, o.line] for o in execution.tests], allow_nan=False, ensure_ascii=False
+    ).encode()
+    return not any(outcome.passed for outcome in execution.tests)
+
+
 @pytest.mark.parametrize("at_load", [True, False], ids=["while loading", "in a test"])
-def test_nonsense_in_the_channel_of_results_neither_raises_nor_hangs(text, at_load):
-    call = f"forge({text!r})" if at_load else "pass"
-    body = "pass" if at_load else f"forge({text!r})"
-    outcomes = run(f"{WRITE}{call}\ndef sq(x):\n    {body}\n    return 0").tests
-    assert not any(o.passed for o in outcomes)
-    assert all(isinstance(o.line, int) for o in outcomes)
+@pytest.mark.parametrize("text", RAW, ids=[repr(text[:20]) for text in RAW])
+def test_nonsense_among_the_answers_neither_raises_nor_hangs(text, at_load):
+    assert is_bad_but_sound(forged(text, at_load=at_load))
 
 
-def test_a_program_cannot_buy_time_with_reports_of_its_own():
-    code = (
-        WRITE + "import time\ndef sq(x):\n    while True:\n        time.sleep(0.2)\n"
-        '        forge(b\'{"event": "stage", "stage": 0}\\n{"event": "ready"}\\n\')'
-    )
+@pytest.mark.parametrize("at_load", [True, False], ids=["while loading", "in a test"])
+@pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES)
+def test_messages_that_are_no_answers_neither_raise_nor_hang(message, at_load):
+    assert is_bad_but_sound(forged(json.dumps(message).encode(), at_load=at_load))
+
+
+@pytest.mark.parametrize("header", [b"\xff\xff\xff\xff", b"\x00\x90\x00\x00", b"\x00\x00\x01"])
+def test_a_message_that_is_too_long_or_never_ends_fails(header):
+    code = f"{WRITE}def sq(x):\n    for n in range(3, 20):\n        try:\n            os.write(n, {header!r})\n"
+    code += "        except OSError:\n            pass\n    return x * x"
+    assert is_bad_but_sound(run(code))
+
+
+def test_messages_about_tests_mean_nothing():
+    passed = [json.dumps(["test", [test, None], None, 0, ""]).encode() for test in (0, 1)]
+    done = json.dumps(["done", [[0, 1], [1, 1]], None, 0, ""]).encode()
+    assert is_bad_but_sound(forged(*passed, done, at_load=False))
+
+
+REPORTS: dict[str, Any] = {
+    "unknown test": ["test", [9, None], None, 0, ""],
+    "negative test": ["test", [-1, None], None, 0, ""],
+    "test of no form": ["test", 5, None, 0, ""],
+    "failure of no form": ["test", [0, "bad"], None, 0, ""],
+    "stage that is over": ["stage", [0, None], None, 0, ""],
+    "huge stage": ["stage", [10**30, None], None, 0, ""],
+    "done with nonsense": ["done", [[1], "x", [None, None]], None, 0, ""],
+    "done with a huge count": ["done", [[0, HUGE]], None, 0, ""],
+    "done with no list": ["done", 7, None, 0, ""],
+}
+
+
+@pytest.mark.parametrize("message", REPORTS.values(), ids=REPORTS)
+def test_nonsense_instead_of_reports_neither_raises_nor_hangs(message):
+    """Where tests run inside, reports can be forged, but they do no harm."""
+    text = json.dumps(message).encode()
+    code = f"{WRITE}def sq(x):\n    forge({text!r})\n    return 0"
+    execution = run(code, split=False)
+    assert {outcome.status for outcome in execution.tests} <= {"failed", "crashed", "not_run"}
+
+
+def test_a_program_cannot_buy_time_with_answers_that_nobody_asked_for():
+    callback = json.dumps(["callback", [0, [[1], []]], None, 0, ""]).encode()
+    code = f"{WRITE}import time\ndef sq(x):\n    while True:\n        time.sleep(0.2)\n        forge({callback!r})"
     begin = time.monotonic()
-    run(code)
-    assert time.monotonic() - begin < 8
+    assert is_bad_but_sound(run(code))
+    assert time.monotonic() - begin < 20
 
 
 @pytest.mark.parametrize("at_load", [True, False], ids=["while loading", "in a test"])
-def test_closing_the_channel_of_results_does_not_hang_us(at_load):
+def test_closing_the_channel_ends_the_program(at_load):
     close = "os.closerange(3, 50)\n{0}time.sleep(100)"
     code = "import os, time\n" + (
         close.format("") if at_load else "def sq(x):\n    " + close.format("    ")
     )
     begin = time.monotonic()
-    assert statuses(code) == {"timeout"}
-    assert time.monotonic() - begin < 8
+    assert {outcome.status for outcome in run(code).tests} == {"crashed"}
+    assert time.monotonic() - begin < 20
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        "class E(Exception):\n    def __str__(self):\n        raise SystemExit",
-        "class S(str):\n    def __getitem__(self, i):\n        return object()\n"
-        "class E(Exception):\n    def __str__(self):\n        return S('a')",
-        "class M(type):\n    @property\n    def __name__(cls):\n        raise KeyError\n"
-        "class E(Exception, metaclass=M):\n    pass",
-        "class E(Exception):\n    __traceback__ = property(lambda self: 1 / 0)",
-        "class E(Exception):\n    __traceback__ = 5",
-        "class E(BaseException):\n    pass",
-    ],
-)
+def test_large_answers_never_count_as_a_failure_of_the_sandbox():
+    """Each is allowed by itself; together they would not fit into the evaluator's memory."""
+    test = check("for i in range(300):\n        assert candidate(i) == 1", *["assert candidate(0) == 1"] * 90)
+    code = "def sq(x):\n    return 'a' * 7_900_000 + chr(0x1F600)"
+    limits = Limits(load_seconds=5, test_seconds=5, max_timeouts=1)
+    assert is_bad_but_sound(run(code, test, limits))
+
+
+EXCEPTIONS = [
+    "class E(Exception):\n    def __str__(self):\n        raise SystemExit",
+    "class S(str):\n    def __getitem__(self, i):\n        return object()\n"
+    "class E(Exception):\n    def __str__(self):\n        return S('a')",
+    "class M(type):\n    @property\n    def __name__(cls):\n        raise KeyError\n"
+    "class E(Exception, metaclass=M):\n    pass",
+    "class E(Exception):\n    __traceback__ = property(lambda self: 1 / 0)",
+    "class E(Exception):\n    __traceback__ = 5",
+    "class E(Exception):\n    args = property(lambda self: 1 / 0)",
+    "class E(Exception):\n    def __init__(self):\n        self.args = (self, [self])",
+    "class E(BaseException):\n    pass",
+    "class M(type):\n    def mro(cls):\n        return [cls, *super().mro()[1:]]\n"
+    "class E(Exception, metaclass=M):\n    __module__ = 5",
+]
+
+
+@pytest.mark.parametrize("error", EXCEPTIONS)
 @pytest.mark.parametrize("at_load", [True, False], ids=["while loading", "in a test"])
 def test_hostile_exceptions_are_failures_like_others(error, at_load):
     code = f"{error}\nraise E()" if at_load else f"{error}\ndef sq(x):\n    raise E()"
-    assert statuses(code) <= {"error", "crashed"}
+    execution = run(code, limits=SHORT)
+    assert {outcome.status for outcome in execution.tests} <= {"error", "crashed"}

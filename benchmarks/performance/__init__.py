@@ -1,0 +1,1 @@
+"""How fast the parts are, beside floors and peers measured in the same run."""

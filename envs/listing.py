@@ -1,0 +1,223 @@
+"""A module's code with what its nodes don't say themselves: who holds whom, and who reads which variable."""
+
+from __future__ import annotations
+
+import ast
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from llm_decpomdp.envs.code import FunctionNode
+from llm_decpomdp.envs.scopes import DEFINITIONS, FUNCTIONS, Scopes, Variable
+
+MAX_STEPS = 50_000
+"""Bound on the work for one module; beyond it `RecursionError` is raised."""
+
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+
+
+@dataclass
+class Listing:
+    """A module, numbered and indexed. Its nodes stay as they are."""
+
+    scopes: Scopes
+    parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
+    regions: dict[ast.AST, ast.AST] = field(default_factory=dict)
+    """The function whose body a node stands in; outside all functions the top-level statement."""
+    spans: dict[ast.AST, tuple[int, int]] = field(default_factory=dict)
+    """The positions of each node's parts in the code: the first, and the one after the last."""
+    loads: dict[Variable, list[ast.Name]] = field(default_factory=lambda: defaultdict(list))
+    """The reads of each variable, in the order of the code."""
+    defined: dict[ast.AST, list[Variable]] = field(default_factory=lambda: defaultdict(list))
+    """The variables that stand for each function, class and lambda."""
+    stores: dict[ast.AST, set[Variable]] = field(default_factory=dict)
+    """The variables that an assignment gives a new value."""
+    steps: int = 0
+
+    @classmethod
+    def of(cls, scopes: Scopes) -> Listing:
+        """Look through a module once."""
+        listing = cls(scopes)
+        for statement in scopes.module.body:
+            listing.parents[statement] = scopes.module
+            listing._number(statement)
+        for variable, bound in scopes.bindings.items():
+            for node in bound:
+                if isinstance(node, (*DEFINITIONS, ast.ClassDef)):
+                    listing.defined[node].append(variable)
+                elif isinstance(node, ast.Name) and (value := listing._named_lambda(node)):
+                    listing.defined[value].append(variable)
+        for node in listing.spans:
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                listing.loads[scopes.variables[node]].append(node)
+            elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+                listing.loads[scopes.variables[node.target]].append(node.target)
+            elif isinstance(node, ast.Assign):
+                names = (part for target in node.targets for part in parts(target))
+                listing.stores[node] = {
+                    scopes.variables[name] for name in names if isinstance(name, ast.Name)
+                }
+        return listing
+
+    def _number(self, statement: ast.stmt) -> None:
+        pending: list[tuple[ast.AST, ast.AST, bool]] = [(statement, statement, False)]
+        while pending:
+            node, region, done = pending.pop()
+            if done:
+                self.spans[node] = (self.spans[node][0], len(self.spans))
+                continue
+            self.regions[node] = region
+            self.spans[node] = (len(self.spans), 0)
+            pending.append((node, region, True))
+            body = node.body if isinstance(node, FUNCTIONS) else ()
+            inside = {id(part) for part in (body if isinstance(body, list) else (body,))}
+            for child in reversed(list(ast.iter_child_nodes(node))):
+                if not isinstance(child, ast.expr_context | ast.operator | ast.unaryop | ast.cmpop):
+                    self.parents[child] = node
+                    pending.append((child, node if id(child) in inside else region, False))
+
+    def restrict(self, live: set[ast.AST]) -> None:
+        """Forget the reads outside these regions: they never run."""
+        for variable, names in self.loads.items():
+            self.loads[variable] = [name for name in names if self.regions[name] in live]
+
+    def step(self) -> None:
+        """Count a piece of work.
+
+        Raises:
+            RecursionError: If there has been too much of it.
+        """
+        self.steps += 1
+        if self.steps > MAX_STEPS:
+            raise RecursionError("the code is too entangled to be looked through")
+
+    def is_loading(self, node: ast.AST) -> bool:
+        """Whether a node stands outside all functions, and so runs once, when the code is loaded."""
+        region = self.regions[node]
+        while node is not region and self.parents[node] is not region:
+            node = self.parents[node]
+        body = region.body if isinstance(region, FUNCTIONS) else []
+        return not (node is body or (isinstance(body, list) and node in body))
+
+    def reads(self, variable: Variable) -> list[ast.Name]:
+        """The reads of a variable."""
+        return self.loads.get(variable, [])
+
+    def reads_after(self, statement: ast.AST, variable: Variable) -> list[ast.Name]:
+        """The reads of a variable that may follow a statement before it is assigned again."""
+        names, home = self.reads(variable), variable[0]
+        here = self.regions[statement]
+        if not names or (here is not home and not self.scopes.is_global(variable)):
+            return names
+        found = [name for name in names if self.regions[name] is not here]  # run at any time
+        node = statement
+        while node is not home and node in self.parents:
+            parent = self.parents[node]
+            for later in _following(parent, node):
+                self.step()
+                found += self._within(later, names)
+                if variable in self.stores.get(later, ()):
+                    return found
+            if isinstance(parent, LOOPS):
+                found += self._within(parent, names)
+            node = parent
+        return found
+
+    def _within(self, node: ast.AST, names: list[ast.Name]) -> list[ast.Name]:
+        begin, end = self.spans[node]
+        first = bisect_left(names, begin, key=lambda name: self.spans[name][0])
+        return names[first : bisect_left(names, end, key=lambda name: self.spans[name][0])]
+
+    def definition(self, callee: ast.expr) -> FunctionNode | None:
+        """The function of this module that an expression stands for, if it can only be that one."""
+        if isinstance(callee, ast.Lambda):
+            return callee
+        if not isinstance(callee, ast.Name):
+            return None
+        bound = self.scopes.bindings.get(self.scopes.variables[callee], [])
+        node = bound[0] if len(bound) == 1 else None
+        if isinstance(node, ast.Name):
+            return self._named_lambda(node)
+        if isinstance(node, DEFINITIONS) and not node.decorator_list:
+            return node if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else None
+        return None
+
+    def _named_lambda(self, name: ast.Name) -> ast.Lambda | None:
+        parent = self.parents.get(name)
+        if isinstance(parent, ast.Assign) and isinstance(parent.value, ast.Lambda):
+            return parent.value
+        return None
+
+    def calls(self, function: ast.AST) -> Iterator[ast.expr]:
+        """The calls of a function, and the places where it is handed on as a value."""
+        parent = self.parents[function]
+        if isinstance(function, ast.Lambda) and not isinstance(parent, ast.Assign):
+            yield parent if isinstance(parent, ast.Call) and parent.func is function else function
+        for variable in self.defined.get(function, ()):
+            for name in self.reads(variable):
+                user = self.parents[name]
+                yield user if isinstance(user, ast.Call) and user.func is name else name
+
+    def parameters(
+        self, function: FunctionNode, call: ast.Call, argument: ast.AST
+    ) -> list[Variable]:
+        """The parameters that an argument of a call may become."""
+        arguments = function.args
+        places = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
+        rest = [a.arg for a in (arguments.vararg, arguments.kwarg) if a is not None]
+        names = [*places, *(a.arg for a in arguments.kwonlyargs), *rest]
+        if not any(isinstance(a, ast.Starred) for a in call.args):
+            if isinstance(argument, ast.keyword) and argument.arg is not None:
+                names = [name for name in names if name == argument.arg] or rest
+            elif isinstance(argument, ast.expr) and argument in call.args:
+                index = call.args.index(argument)
+                names = [places[index]] if index < len(places) else rest
+        return [(function, name) for name in names]
+
+    def reads_of_default(self, default: ast.AST, arguments: ast.arguments) -> list[ast.Name]:
+        """The reads of the parameter that has this default."""
+        places = [*arguments.posonlyargs, *arguments.args][::-1]
+        pairs = [*zip(places, reversed(arguments.defaults), strict=False)]
+        named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        pairs += [(argument, value) for argument, value in named if value is not None]
+        names = [argument.arg for argument, value in pairs if value is default]
+        return [r for name in names for r in self.reads((self.parents[arguments], name))]
+
+    def arguments(self, function: FunctionNode, name: str) -> list[ast.expr] | None:
+        """The expressions that a parameter may stand for; None if some of its calls are out of sight."""
+        found: list[ast.expr] = []
+        for call in self.calls(function):
+            if not isinstance(call, ast.Call):
+                return None
+            passed: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
+            for argument in passed:
+                if (function, name) in self.parameters(function, call, argument):
+                    value = argument.value if isinstance(argument, ast.keyword) else argument
+                    found.append(value)
+        return found
+
+
+def parts(target: ast.expr) -> Iterator[ast.expr]:
+    """The single targets of an assignment: names, items, attributes."""
+    if isinstance(target, ast.Tuple | ast.List):
+        for element in target.elts:
+            yield from parts(element)
+    elif isinstance(target, ast.Starred):
+        yield from parts(target.value)
+    else:
+        yield target
+
+
+def _following(parent: ast.AST, node: ast.AST) -> list[ast.stmt]:
+    """The statements that may run after `node` within `parent`."""
+    blocks = [getattr(parent, field, []) for field in ("body", "orelse", "finalbody")]
+    after: list[ast.stmt] = []
+    for block in blocks:
+        if isinstance(block, list) and node in block:
+            after += block[block.index(node) + 1 :]
+        elif isinstance(parent, ast.Try):
+            after += block
+    if isinstance(parent, ast.Try):
+        after += [statement for handler in parent.handlers for statement in handler.body]
+    return after

@@ -1,0 +1,334 @@
+"""The process that runs one untrusted program: it answers calls with values, and never sees a test's answers.
+
+It is forked from the zygote, takes one request, and is killed when the grading is over. Whatever the program
+does to this code, it does to itself: all that leaves the process is text that the evaluator takes for values.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import gc
+import io
+import os
+import random
+import resource
+import sys
+
+from llm_decpomdp.envs.sandbox.inside.channel import MAX_MESSAGE, Closed, Reader, pack, write
+from llm_decpomdp.envs.sandbox.inside.codec import (
+    PLAIN,
+    Decoder,
+    Unsendable,
+    encode,
+    encode_call,
+    pack_call,
+    to_text,
+    unpack_call,
+)
+from llm_decpomdp.envs.sandbox.inside.reports import Record, Stage, describe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+READY = pack(["ready", None, None, 0, ""])
+"""What a process says before it knows its program."""
+
+OUT_OF_MEMORY = 77
+"""Exit status of a program that has no memory left to say so."""
+
+CHUNK = 2**12
+"""Bytes that are read at once: fresh memory costs more than another call."""
+
+REHEARSAL = "def f(x: int = 0):\n    return [y for y in range(x)]\n"
+"""A program that is run before any other."""
+
+REHEARSALS = 20
+"""After some runs the interpreter has built and specialised what it will need, here and not in every child."""
+
+RING_AFTER = 100_000
+"""Bytes of answers after which the evaluator is woken: more would not fit into the socket."""
+
+MAX_ARGUMENTS = 2000
+"""Longest text of an exception's arguments; longer ones are left out."""
+
+MUTABLE = frozenset({"list", "dict", "set", "bytearray", "tuple", "deque"})
+"""Types of arguments that a call may have changed."""
+
+
+class Output(io.RawIOBase):
+    """Keeps the beginning of what a program prints."""
+
+    def __init__(self) -> None:
+        self.kept = bytearray()
+        self.room = 0
+
+    def writable(self) -> bool:
+        """Always."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Keep what there is room for."""
+        size = len(data)
+        if self.room > 0:
+            self.kept += bytes(data[: self.room])
+            self.room -= size
+        return size
+
+    def take(self) -> str:
+        """What has been printed since the last time."""
+        text = self.kept.decode("utf-8", "replace") if self.kept else ""
+        self.kept.clear()
+        return text
+
+
+OUTPUT = Output()
+
+
+def prepare() -> None:
+    """What is done once, before programs are forked: let `print` write to `OUTPUT`, hide our own modules."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "llm_decpomdp"]:
+        del sys.modules[name]
+    sys.stdout = sys.stderr = io.TextIOWrapper(
+        OUTPUT, encoding="utf-8", errors="replace", write_through=True
+    )
+
+
+def rehearse(candidate: Candidate) -> None:
+    """Run a program of our own, and send what it answers nowhere."""
+    unread, candidate.descriptor = os.pipe()
+    candidate.reader.descriptor = os.open(os.devnull, os.O_RDONLY)
+    request = {
+        "segments": [["rehearsal", REHEARSAL]],
+        "entry_point": "f",
+        "helper": "f",
+        "tests": False,
+        "seed": 0,
+        "output_bytes": 0,
+        "calls": [pack_call([3], {}, candidate._opaque), pack_call([[]], {}, candidate._opaque)],
+    }
+    for _ in range(REHEARSALS):
+        try:
+            write(candidate.descriptor, READY)
+            candidate.run(request)
+        except Closed:
+            pass  # nobody asks for more
+    for descriptor in (unread, candidate.descriptor, candidate.reader.descriptor):
+        os.close(descriptor)
+    candidate.helper_calls = candidate.unread = 0
+    del sys.modules["__program__"]
+
+
+def serve(candidate: Candidate) -> None:
+    """Run the program that is asked for, and answer until the other side has gone."""
+    try:
+        write(candidate.descriptor, READY)
+        request = candidate.reader.receive()
+        limit_resources(request)
+        gc.enable()
+        candidate.run(request)
+    except Closed:
+        pass
+    except MemoryError:
+        os._exit(OUT_OF_MEMORY)
+
+
+def limit_resources(request: dict[str, Any]) -> None:
+    """Lower the limits to what this program may use."""
+    file_bytes, cpu_seconds = request["file_bytes"], request["cpu_seconds"]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
+    if sys.platform == "linux":  # macOS accepts the call and ignores it
+        memory_bytes = request["memory_bytes"]
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+
+
+class Candidate:
+    """The untrusted side of a conversation.
+
+    It is made before its process is forked: each page of memory that a child is the first to touch has to be
+    copied, and there are hundreds of children a second.
+    """
+
+    def __init__(self, bell: int) -> None:
+        self.bell = bell
+        self.descriptor = -1
+        self.reader = Reader(-1, 2**32, CHUNK)
+        self.handles: list[Any] = []
+        self.helper_calls = 0
+        self.unread = 0
+        self.decode = Decoder({"callback": self._callback}).decode
+
+    def connect(self, descriptor: int) -> None:
+        """Talk to the evaluator over this socket."""
+        self.descriptor = self.reader.descriptor = descriptor
+
+    def run(self, request: dict[str, Any]) -> None:
+        """Load the program, make the calls that are known ahead, then those that are asked for."""
+        OUTPUT.room = request["output_bytes"]
+        if request["seed"] is not None:
+            random.seed(request["seed"])
+        try:
+            program = self._load(request)
+            function = program[request["entry_point"]]
+        except BaseException as error:
+            self.send("loaded", self._failure(error))
+            return self._ring()
+        self.send("loaded", None)
+        if request["tests"]:
+            self._ring()
+            return self._run_tests(function, program)
+        for data in request["calls"]:
+            self._call(function, data)
+        self._ring()
+        while True:
+            operation, data, handle, count = self.reader.receive()
+            if operation == "call":
+                self._call(function if handle < 0 else self.handles[handle], data)
+            elif operation == "next":
+                self._take(handle, count)
+            else:
+                self._run(handle)
+
+    def _load(self, request: dict[str, Any]) -> dict[str, Any]:
+        module = type(sys)("__program__")
+        sys.modules[module.__name__] = module  # dataclasses and pickle look their class's module up
+        program = module.__dict__
+        helper = request["helper"]
+        for origin, code in request["segments"]:
+            exec(compile(code, f"<{origin}>", "exec", dont_inherit=True), program)
+            if helper in program and callable(program[helper]):
+                program[helper], helper = self._counted(program[helper]), ""
+        self.helper_calls = 0  # what calls it while loading is for those to find who read the code
+        return program
+
+    def _counted(self, helper: Callable[..., Any]) -> Callable[..., Any]:
+        """The helper, with its calls counted; all code after its own sees this one."""
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self.helper_calls += 1
+            return helper(*args, **kwargs)
+
+        return functools.update_wrapper(counted, helper)
+
+    def send(self, kind: str, content: Any, changed: Any = None) -> None:
+        """Send a message: its kind, its content, and the arguments of a call if they were changed."""
+        data = pack([kind, content, changed, self.helper_calls, OUTPUT.take()])
+        if len(data) > MAX_MESSAGE:
+            text = f"a value of {len(data)} characters, too large to compare"
+            failure = ["ValueError", text, "", 0, "", "ValueError", [text]]
+            data = pack(["error", failure, None, self.helper_calls, ""])
+        self.unread += len(data)
+        if self.unread > RING_AFTER:
+            self._ring()
+        write(self.descriptor, data)
+
+    def _ring(self) -> None:
+        self.unread = 0
+        try:
+            os.write(self.bell, b"!")
+        except BlockingIOError:
+            pass  # it rings already
+
+    def _call(self, function: Callable[..., Any], data: bytes, own: Sequence[Any] = ()) -> None:
+        """Call a function with `own` and the arguments in `data`, and send what it returned or raised."""
+        changed = None
+        try:
+            args, kwargs = unpack_call(data, self.decode)
+            result = function(*own, *args, **kwargs)
+            if not MUTABLE.isdisjoint([type(v).__name__ for v in (*args, *kwargs.values())]):
+                changed = self._changed(data, args, kwargs)
+            content = self._encoded(result)
+        except BaseException as error:
+            return self.send("error", self._failure(error), changed)
+        self.send("value", content, changed)
+
+    def _changed(self, data: bytes, args: Any, kwargs: dict[str, Any]) -> Any:
+        """The arguments as the call has left them; None if they are as they were."""
+        if pack_call(args, kwargs, self._opaque, data[:1] == PLAIN) == data:
+            return None
+        return encode_call(args, kwargs, self._opaque)
+
+    def _encoded(self, value: Any) -> Any:
+        """A value as the other side can have it: what cannot be written becomes a handle."""
+        try:
+            return encode(value, self._handle)
+        except (Unsendable, RecursionError):
+            return self._opaque(value)
+
+    def _handle(self, value: Any) -> Any:
+        kind = type(value)
+        self.handles.append(value)
+        what = "function" if callable(value) else "object"
+        if hasattr(kind, "__next__") and hasattr(kind, "__iter__"):
+            what = "iterator"
+        elif hasattr(kind, "cr_await"):
+            what = "coroutine"
+        return {"handle": [what, len(self.handles) - 1, kind.__name__[:60]]}
+
+    def _opaque(self, value: Any) -> Any:
+        return {"handle": ["object", -1, type(value).__name__[:60]]}
+
+    def _take(self, handle: int, count: int) -> None:
+        """Send the next items of an iterator."""
+        items: list[Any] = []
+        try:
+            for _ in range(count):
+                items.append(self._encoded(next(self.handles[handle])))
+        except StopIteration:
+            return self.send("items", [items, None])
+        except BaseException as error:
+            return self.send("items", [items, self._failure(error)])
+        self.send("items", [items, False])
+
+    def _run(self, handle: int) -> None:
+        """Send what a coroutine returns."""
+        import asyncio
+
+        self._call(asyncio.run, pack_call([], {}, self._opaque), [self.handles[handle]])
+
+    def _callback(self, number: int) -> Callable[..., Any]:
+        """A function of the test, called from here."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.send("callback", [number, encode_call(args, kwargs, self._opaque)])
+            self._ring()
+            raised, text = self.reader.receive()
+            if raised:
+                raise vars(builtins).get(raised, RuntimeError)(text)
+            return self.decode(text)
+
+        return call
+
+    def _failure(self, error: BaseException) -> list[Any]:
+        """A description of an exception, the builtin class nearest to its own, and its arguments."""
+        builtin = [c.__name__ for c in type(error).__mro__ if c.__module__ == "builtins"]
+        try:
+            arguments = [encode(argument, self._opaque) for argument in error.args]
+            if len(to_text(arguments)) > MAX_ARGUMENTS:
+                arguments = []
+        except Exception:
+            arguments = []
+        return [*describe(error), builtin[0], arguments]
+
+    # Tests inside the program's process: what they report can be forged
+
+    def _run_tests(self, function: Callable[..., Any], program: dict[str, Any]) -> None:
+        """Run the tests here; they arrive only now, so that nothing could look at them while loading."""
+        source, skipped = self.reader.receive()
+
+        def send(event: str, number: int, error: Any) -> None:
+            self.send(event, [number, error])
+
+        record, stage = Record(send, describe), Stage(send, describe, set(skipped))
+        # The test sees the program's names, such as helpers of the prompt, and leaves them as they are.
+        scope = dict(program, __name__="__test__", __record__=record, __stage__=stage)
+        try:
+            exec(compile(source, "<tests>", "exec", dont_inherit=True), scope)
+            scope["__check__"](function, record, stage)
+        except BaseException as error:
+            send("ended", stage.number, describe(error))
+        self.send("done", list(record.reached.items()))
+        self._ring()

@@ -1,0 +1,249 @@
+"""Values as text: JSON with tags, so that data crosses between processes and code never does.
+
+What `encode` writes and `decode` reads back, equal and of the same type: None, bool, int, float (also NaN and
+infinities), complex, str (also lone surrogates), bytes, bytearray, list, tuple, dict, set, frozenset, range,
+Ellipsis, slice-free nestings of them, Fraction, Decimal and deque. An object of a subclass is sent as its base
+value: a named tuple as a tuple, a Counter as a dict. What is left is handed to `other`.
+
+`decode` reads text of a process that nobody trusts: it makes builtin values only, calls nothing that the text
+names, and refuses what would be slow to build.
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+MAX_DEPTH = 150
+"""Deepest nesting of a value; more is refused."""
+
+MAX_ITEMS = 5000
+"""Largest set or dict whose keys could be made to collide, which takes quadratic time to build."""
+
+MAX_DIGITS = 4000
+"""Bits above which an integer is sent in hexadecimal: decimal digits would take quadratic time."""
+
+LAZY_TYPES = (("fractions", "Fraction"), ("decimal", "Decimal"), ("collections", "deque"))
+"""Classes that are sent by value, if their module has been imported."""
+
+DECODE_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, MemoryError)
+"""What reading bad text may raise."""
+
+to_text = json.JSONEncoder(separators=(",", ":")).encode
+
+
+class Unsendable(Exception):
+    """A value that cannot be written as text."""
+
+
+def encode(value: Any, other: Callable[[Any], Any], depth: int = 0) -> Any:
+    """A value as what JSON can hold.
+
+    Args:
+        value: Any object.
+        other: Called for an object that is not one of the values above; its result is sent instead.
+        depth: How deep `value` lies.
+
+    Raises:
+        Unsendable: If the value is nested too deeply, as one that contains itself is.
+    """
+    kind = type(value)
+    if kind is str or kind is bool or kind is float or value is None:
+        return value
+    if kind is int:
+        return value if value.bit_length() < MAX_DIGITS else {"int": hex(value)}
+    if depth > MAX_DEPTH:
+        raise Unsendable(f"nested more than {MAX_DEPTH} levels deep")
+    depth += 1
+    if kind is list:
+        return [encode(item, other, depth) for item in value]
+    if kind is tuple:
+        return {"tuple": [encode(item, other, depth) for item in value]}
+    if kind is dict:
+        pairs = [[encode(k, other, depth), encode(v, other, depth)] for k, v in value.items()]
+        return {"dict": pairs}
+    return _encode_rest(value, kind, other, depth)
+
+
+def _encode_rest(value: Any, kind: type, other: Callable[[Any], Any], depth: int) -> Any:
+    if kind is set or kind is frozenset:
+        return {kind.__name__: [encode(item, other, depth) for item in value]}
+    if kind is bytes or kind is bytearray:
+        return {kind.__name__: value.hex()}
+    if kind is complex:
+        return {"complex": [value.real, value.imag]}
+    if kind is range:
+        return {"range": [encode(n, other) for n in (value.start, value.stop, value.step)]}
+    if value is Ellipsis:
+        return {"ellipsis": 0}
+    for module, name in LAZY_TYPES:
+        loaded = sys.modules.get(module)
+        if loaded is not None and kind is getattr(loaded, name, None):
+            return {name: _parts(name, value, other, depth)}
+    base = _base_value(value)
+    return other(value) if base is None else encode(base, other, depth)
+
+
+def _parts(name: str, value: Any, other: Callable[[Any], Any], depth: int) -> Any:
+    if name == "Decimal":
+        return str(value)
+    if name == "Fraction":
+        return [encode(value.numerator, other), encode(value.denominator, other)]
+    return [[encode(item, other, depth) for item in value], value.maxlen]
+
+
+def _base_value(value: Any) -> Any:
+    """The builtin value of an object of a subclass, without asking the object; None if there is none."""
+    for base, convert in _CONVERSIONS:
+        if isinstance(value, base) and base in type(value).__mro__:
+            return convert(value)
+    return None
+
+
+_WHOLE = slice(None)
+_CONVERSIONS: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (int, int.__int__),
+    (float, float.__float__),
+    (complex, complex.__pos__),
+    (str, str.__str__),
+    (list, lambda value: list.__getitem__(value, _WHOLE)),
+    (tuple, lambda value: tuple.__getitem__(value, _WHOLE)),
+    (dict, dict.copy),
+    (set, lambda value: {*set.__iter__(value)}),
+    (frozenset, lambda value: frozenset({*frozenset.__iter__(value)})),
+    (bytes, lambda value: bytes.__getitem__(value, _WHOLE)),
+    (bytearray, lambda value: bytearray.__getitem__(value, _WHOLE)),
+)
+
+
+class Decoder:
+    """Reads text back into values.
+
+    Args:
+        others: For each further tag, what makes an object of the tag's content.
+    """
+
+    def __init__(self, others: dict[str, Callable[[Any], Any]]) -> None:
+        self._makers = {**_MAKERS, **others}
+        self._scan = json.JSONDecoder(object_hook=self._make).raw_decode
+
+    def decode(self, text: str) -> Any:
+        """The value in a text; raises one of `DECODE_ERRORS` if there is none."""
+        return self._scan(text)[0]
+
+    def _make(self, tagged: dict[str, Any]) -> Any:
+        ((tag, content),) = tagged.items()
+        return self._makers[tag](content)
+
+
+def _hashable(items: Iterable[Any], number: int) -> None:
+    """Refuse a large collection whose keys may all have the same hash."""
+    if number > MAX_ITEMS:
+        for item in items:
+            if type(item) is not str and not (type(item) is int and -(2**60) < item < 2**60):
+                raise ValueError(f"a set or dict of {number} items with keys other than text")
+
+
+def _dict(pairs: list[list[Any]]) -> dict[Any, Any]:
+    _hashable((key for key, _ in pairs), len(pairs))
+    return {key: value for key, value in pairs}
+
+
+def _set(items: list[Any]) -> set[Any]:
+    _hashable(items, len(items))
+    return set(items)
+
+
+def _bounded(text: Any) -> str:
+    if not isinstance(text, str) or len(text) > MAX_DIGITS:
+        raise ValueError("a number that is too long")
+    return text
+
+
+def _fraction(parts: list[int]) -> Any:
+    from fractions import Fraction
+
+    numerator, denominator = parts
+    return Fraction(numerator, denominator)
+
+
+def _decimal(text: str) -> Any:
+    from decimal import Decimal, InvalidOperation
+
+    try:
+        return Decimal(_bounded(text))
+    except InvalidOperation:
+        raise ValueError("not a decimal number") from None
+
+
+def _deque(parts: list[Any]) -> Any:
+    from collections import deque
+
+    items, maxlen = parts
+    return deque(items, maxlen)
+
+
+_MAKERS: dict[str, Callable[[Any], Any]] = {
+    "tuple": tuple,
+    "dict": _dict,
+    "set": _set,
+    "frozenset": lambda items: frozenset(_set(items)),
+    "int": lambda text: int(text, 16),
+    "bytes": bytes.fromhex,
+    "bytearray": bytearray.fromhex,
+    "complex": lambda parts: complex(*parts),
+    "range": lambda parts: range(*parts),
+    "ellipsis": lambda _: Ellipsis,
+    "Fraction": _fraction,
+    "Decimal": _decimal,
+    "deque": _deque,
+}
+
+
+# The arguments of a call, on their way to the program
+
+PLAIN, TAGGED = b"m", b"j"
+"""How arguments are written: `marshal` data, or JSON if they hold what that cannot."""
+
+MARSHAL_VERSION = 0
+"""Without references between objects, so that equal arguments give equal bytes."""
+
+
+def pack_call(
+    args: Any, kwargs: dict[str, Any], other: Callable[[Any], Any], plain: bool = True
+) -> bytes:
+    """The arguments of a call as bytes, the same for the same arguments.
+
+    Args:
+        args: Positional arguments.
+        kwargs: Keyword arguments.
+        other: As of `encode`.
+        plain: Whether to try the quick way, which takes a bytearray for bytes.
+    """
+    if plain:
+        try:
+            return PLAIN + marshal.dumps((list(args), kwargs), MARSHAL_VERSION)
+        except ValueError:
+            pass  # an argument that is no plain value
+    return TAGGED + to_text(encode_call(args, kwargs, other)).encode()
+
+
+def encode_call(args: Any, kwargs: dict[str, Any], other: Callable[[Any], Any]) -> Any:
+    """The arguments of a call as what JSON can hold."""
+    return [encode(list(args), other), [[k, encode(v, other)] for k, v in kwargs.items()]]
+
+
+def unpack_call(data: bytes, decode: Callable[[str], Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments in what `pack_call` made; only for data of a process that is trusted."""
+    if data[:1] == PLAIN:
+        args, kwargs = marshal.loads(data[1:])
+    else:
+        args, pairs = decode(data[1:].decode())
+        kwargs = dict(pairs)
+    return args, kwargs

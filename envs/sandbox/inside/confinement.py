@@ -1,0 +1,126 @@
+"""Takes rights away from the worker's processes, layer by layer, and tells which layers are on.
+
+Everything that can be done once is done once, in the evaluator or the zygote, and inherited; a fresh child adds
+one filter of system calls. A layer that this system does not offer is reported with the reason and a remedy. A
+layer that was reported as on and then fails in a child ends that child before any program has run in it.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+
+from llm_decpomdp.envs.sandbox.inside import kernel, landlock, namespaces, seccomp
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FOLDER_BYTES = 16 * 2**20
+"""Size of a program's private folder."""
+
+NOWHERE = "/proc" if kernel.LINUX else "/"
+"""Where programs work that may not write: a folder in which nobody can."""
+
+FOLDER_FILES = 250
+"""Most files and folders in it."""
+
+MAX_DESCRIPTORS = 64
+MAX_THREADS = 128
+"""Processes and threads of the user inside the worker's user namespace."""
+
+EVALUATOR_BYTES = 2**31
+"""Memory that the evaluator may map."""
+
+
+class Confinement:
+    """The layers of one worker.
+
+    Args:
+        without: Names of layers to leave off: `namespaces`, `landlock`, `seccomp`.
+    """
+
+    def __init__(self, without: list[str]) -> None:
+        self.without = without
+        self.layers: dict[str, str] = {}
+        """For each layer, in the order of their effect, why it is not on; empty if it is."""
+        self.folder: str | None = None
+        """Where programs may write; None if they may not write anywhere."""
+        self.filter: seccomp.Filter | None = None
+        self.readable = landlock.interpreter_paths() if kernel.LINUX else []
+
+    def of_launcher(self) -> None:
+        """What has to be done one process above the zygote: namespaces, with them the private folder."""
+        entered: list[str] = []
+
+        def enter() -> None:
+            entered.extend(namespaces.enter())
+
+        self._try("namespaces", enter)
+        # Only Landlock keeps a program that may write inside its folder.
+        if "mount" in entered and "landlock" not in self.without and landlock.abi():
+            self._try("private folder", self._make_folder)
+        else:
+            self.layers["private folder"] = "needs namespaces and landlock"
+        if "user" in entered:
+            resource.setrlimit(resource.RLIMIT_NPROC, (MAX_THREADS, MAX_THREADS))
+
+    def _make_folder(self) -> None:
+        needed = [*self.readable, os.path.dirname(__file__)]
+        self.folder = namespaces.private_folder(FOLDER_BYTES, FOLDER_FILES, needed)
+
+    def of_zygote(self) -> None:
+        """What the zygote hands on to every program."""
+        os.chdir(self.folder or NOWHERE)
+        self._harden([self.folder] if self.folder else [])
+        self._try("seccomp", self._build_filter)
+        for limit, value in (
+            (resource.RLIMIT_CORE, 0),
+            (resource.RLIMIT_NOFILE, MAX_DESCRIPTORS),
+            (resource.RLIMIT_MEMLOCK, 0),
+        ):
+            resource.setrlimit(limit, (value, value))
+        self.layers["limits"] = "" if kernel.LINUX else "this system does not limit memory"
+        if kernel.LINUX:
+            kernel.die_with_parent()
+
+    def of_candidate(self, keep: set[int]) -> None:
+        """What each program's process adds before it hears of its program."""
+        kernel.close_descriptors(keep)
+        if kernel.LINUX:
+            kernel.die_with_parent()
+        if self.filter is not None:
+            self.filter.install()
+
+    def of_evaluator(self) -> None:
+        """What the evaluator may do while it runs tests: read the standard library and talk to its peers."""
+        self._harden([])
+        if kernel.LINUX:
+            resource.setrlimit(resource.RLIMIT_AS, (EVALUATOR_BYTES, EVALUATOR_BYTES))
+        if "seccomp" not in self.without and not seccomp.unsupported():
+            seccomp.Filter("evaluator", writable=False).install()
+
+    def _harden(self, writable: list[str]) -> None:
+        self._try("no new privileges", kernel.no_new_privileges)
+        self._try("landlock", lambda: _restrict(self.readable, writable))
+        self._try("no capabilities", kernel.drop_capabilities)
+        self._try("not dumpable", kernel.not_dumpable)
+
+    def _build_filter(self) -> None:
+        self.filter = seccomp.Filter("candidate", writable=self.folder is not None)
+
+    def _try(self, layer: str, apply: Callable[[], None]) -> None:
+        if layer in self.without:
+            self.layers[layer] = "left off on request"
+            return
+        try:
+            apply()
+            self.layers[layer] = ""
+        except OSError as error:
+            self.layers[layer] = error.strerror or str(error)
+
+
+def _restrict(readable: list[str], writable: list[str]) -> None:
+    landlock.restrict(readable, writable)
+
+

@@ -1,0 +1,216 @@
+"""Grades one program: runs the test here, where the expected values are, against answers from there.
+
+A test passes by what this process computes from builtin values that it has read itself. No message of the
+program means "passed". Tests that cannot be run this way (`split` false) run inside the program's process and
+report from there; that mode can be forged, see `docs/security.md`.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+
+from llm_decpomdp.envs.sandbox.inside.proxy import Conversation, Function, describe_any
+from llm_decpomdp.envs.sandbox.inside.reports import Findings, Record, Stage, is_failure, verdict
+from llm_decpomdp.envs.sandbox.inside.session import Children, Gone, Session
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import CodeType
+    from typing import Any
+
+MAX_REMEMBERED = 1000
+"""Tests whose code and calls are remembered."""
+
+MAX_MISMATCHES = 3
+"""How often the calls of a test may turn out to be others before they are no longer made ahead."""
+
+MAX_PLAN = 200_000
+"""Longest text of all calls that are made ahead, in characters."""
+
+BUFFERS = ("bytearray", "array", "memoryview")
+"""Words in a test for values that `marshal` would take for bytes."""
+
+PLAIN_LIMITS = ("memory_bytes", "file_bytes", "output_bytes")
+
+
+class Evaluator:
+    """Grades one job after another.
+
+    Args:
+        children: Where programs run.
+        trainer: Descriptor of whoever waits.
+        seed: Of the programs' random numbers.
+    """
+
+    def __init__(self, children: Children, trainer: int, seed: int) -> None:
+        self.seed = seed
+        self.children = children
+        self.trainer = trainer
+        self.codes: dict[str, CodeType] = {}
+        self.plans: dict[str, list[bytes]] = {}
+        self.mismatches: dict[str, int] = {}
+
+    def grade(self, job: dict[str, Any]) -> dict[str, Any]:
+        """Run a program against its tests.
+
+        Args:
+            job: `segments`, `preamble`, `entry_point`, `helper`, `tests` (an instrumented module), `split`,
+                `calls`, `stages`, `guards`, `minimum`, and `limits`.
+
+        Returns:
+            `tests` (a list of [passed, status, message, origin, line]), `error`, `output`, `helper_calls`,
+            `reached`, and `wall_decided`.
+        """
+        session = Session(self.children, self.trainer, _request(job, self.seed), job["limits"])
+        # A test that never ends on what the program returned ends this process: the caller sees the signal.
+        signal.setitimer(signal.ITIMER_PROF, job["limits"]["test_seconds"])
+        try:
+            findings = self._beside(session, job) if job["split"] else _inside(session, job)
+        finally:
+            session.stop()
+            signal.setitimer(signal.ITIMER_PROF, 0)
+        return {
+            "tests": findings.outcomes(),
+            "error": findings.error and verdict(findings.error),
+            "output": session.output,
+            "helper_calls": session.helper_calls,
+            "reached": [findings.reached.get(test, 0) for test in range(len(job["stages"]))],
+            "wall_decided": session.wall_decided,
+        }
+
+    def _beside(self, session: Session, job: dict[str, Any]) -> Findings:
+        """Run the tests in this process."""
+        tests = job["tests"]
+        plan = self.plans.get(tests, job["calls"])
+        plain = not any(name in tests for name in BUFFERS)
+        conversation = Conversation(session, plan, strict=True, write_back=True, plain=plain)
+        findings = self._run(conversation, job)
+        if conversation.mismatch and findings.error is None:
+            self._remember(self.mismatches, tests, self.mismatches.get(tests, 0) + 1)
+            conversation = Conversation(session, [], strict=False, write_back=True, plain=plain)
+            findings = self._run(conversation, job)
+        self._learn(tests, conversation)
+        if conversation.changed and findings.error is None:
+            calls = conversation.plan
+            again = Conversation(session, calls, strict=False, write_back=False, plain=plain)
+            findings = findings.both(self._run(again, job))
+        return findings
+
+    def _learn(self, tests: str, conversation: Conversation) -> None:
+        """Remember the calls that a test made, to make them ahead next time."""
+        calls = conversation.asked
+        if self.mismatches.get(tests, 0) >= MAX_MISMATCHES:
+            self._remember(self.plans, tests, [])
+        elif conversation.gone is None and calls != conversation.plan:
+            if sum(map(len, calls)) <= MAX_PLAN:
+                self._remember(self.plans, tests, calls)
+
+    def _run(self, conversation: Conversation, job: dict[str, Any]) -> Findings:
+        """Run the tests once, with a fresh process of the program."""
+        findings = Findings(job)
+        conversation.session.stop()
+        findings.error = conversation.ask_ahead()
+        if findings.error is not None:
+            return findings
+        record = Record(findings.note, describe_any)
+        stage = _LatchedStage(findings.note, conversation)
+        function = Function(conversation, -1, 0, job["entry_point"])
+        scope: dict[str, Any] = {"__name__": "__test__"}
+        try:
+            exec(self._compiled(job["preamble"], "<prompt>"), scope)
+            scope |= {job["entry_point"]: function, "__record__": record, "__stage__": stage}
+            exec(self._compiled(job["tests"], "<tests>"), scope)
+            scope["__check__"](function, record, stage)
+        except BaseException as error:
+            findings.note("ended", stage.number, describe_any(error))
+        findings.done(record.reached)
+        return findings
+
+    def _compiled(self, source: str, name: str) -> CodeType:
+        if "random" in source:
+            random.seed(0)
+        code = self.codes.get(source)
+        if code is None:
+            code = compile(source, name, "exec", dont_inherit=True)
+            self._remember(self.codes, source, code)
+        return code
+
+    @staticmethod
+    def _remember(memory: dict[str, Any], key: str, value: Any) -> None:
+        """Keep a value, and forget the oldest ones."""
+        memory[key] = value
+        while len(memory) > MAX_REMEMBERED:
+            del memory[next(iter(memory))]
+
+
+class _LatchedStage(Stage):
+    """A stage in which the program once failed to answer does not pass, whatever the test made of it."""
+
+    def __init__(self, send: Any, conversation: Conversation) -> None:
+        super().__init__(send, describe_any, set())
+        self.conversation = conversation
+        self.seen: Gone | None = None
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        gone = self.conversation.gone
+        if gone is not None and gone is not self.seen:
+            self.seen = gone
+            self.send("swallowed", self.number, gone.remote)
+        return super().__exit__(kind, error, traceback)
+
+
+def _request(job: dict[str, Any], seed: int) -> dict[str, Any]:
+    """What the program's process is told: not the tests."""
+    limits = job["limits"]
+    return {
+        "segments": job["segments"],
+        "entry_point": job["entry_point"],
+        "helper": job["helper"],
+        "tests": not job["split"],
+        "seed": seed if any("random" in code for _, code in job["segments"]) else None,
+        "cpu_seconds": int(limits["program_seconds"]) + 1,
+        **{name: limits[name] for name in PLAIN_LIMITS},
+    }
+
+
+def _inside(session: Session, job: dict[str, Any]) -> Findings:
+    """Have the program's process run the tests; one that hangs or dies in a stage is started again without it."""
+    findings = Findings(job)
+    skipped: list[int] = []
+    while True:
+        findings.stage = None
+        try:
+            findings.error = session.failure(session.start([]))
+            if findings.error is None:
+                session.send([job["tests"], skipped])
+                _follow(session, findings)
+            return findings
+        except Gone as gone:
+            if findings.stage is None:
+                findings.error = None if skipped else gone.remote
+                return findings
+            skipped.append(findings.stage)
+            findings.note("ended", findings.stage, gone.remote)
+
+
+def _follow(session: Session, findings: Findings) -> None:
+    """Take the reports in that the program's process sends. Raises `Gone` when one cannot be true."""
+    while True:
+        event, content, _ = session.receive(session.limits["test_seconds"])
+        session.expect(isinstance(content, list))
+        if event == "done":
+            pairs = [pair for pair in content if isinstance(pair, list) and len(pair) == 2]
+            findings.done({test: times for test, times in pairs if type(test) is type(times) is int})
+            return
+        session.expect(len(content) == 2 and type(content[0]) is int)
+        number, failure = content
+        session.expect(failure is None or is_failure(failure))
+        known = {"test": len(findings.stages), "ended": findings.num_stages}.get(event, 0)
+        if event == "stage":
+            last = -1 if findings.stage is None else findings.stage
+            session.expect(last < number < findings.num_stages)
+        else:
+            session.expect(-1 <= number < known)
+        findings.note(event, number, failure)
+

@@ -1,0 +1,134 @@
+"""The thin way down to the kernel: one function for each call that Python's standard library lacks.
+
+Needs nothing but ctypes, because the sandbox's processes start without the package. On a system other than
+Linux every function raises OSError(ENOSYS), except `close_descriptors`, which works everywhere.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import sys
+
+TYPE_CHECKING = False  # importing typing would double the time that these processes take to start
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+LINUX = sys.platform == "linux"
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+CLOSE_RANGE = 436  # the same number on every machine
+LAST_DESCRIPTOR = 2**32 - 1
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_SECCOMP = 22
+PR_CAPBSET_READ = 23
+PR_CAPBSET_DROP = 24
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
+PR_CAP_AMBIENT = 47
+PR_CAP_AMBIENT_CLEAR_ALL = 4
+
+CAPABILITY_VERSION = 0x20080522
+SIGKILL = 9
+
+if LINUX:
+    libc.syscall.restype = ctypes.c_long
+    libc.prctl.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
+
+
+def require_linux() -> None:
+    if not LINUX:
+        raise OSError(errno.ENOSYS, "not on this system")
+
+
+def checked(result: int, what: str) -> int:
+    """The result of a call into libc.
+
+    Raises:
+        OSError: it is -1; carries the call's errno and `what` was called.
+    """
+    if result == -1:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}")
+    return result
+
+
+def syscall(number: int, *arguments: int) -> int:
+    """Makes a system call; pointers are passed as addresses.
+
+    Raises:
+        OSError: the kernel refused, or does not have the call.
+    """
+    require_linux()
+    return checked(
+        libc.syscall(ctypes.c_long(number), *map(ctypes.c_long, arguments)),
+        f"system call {number}",
+    )
+
+
+def prctl(option: int, *arguments: int) -> int:
+    require_linux()
+    padded = (*arguments, 0, 0, 0, 0)[:4]
+    return checked(libc.prctl(option, *padded), f"prctl({option})")
+
+
+def no_new_privileges() -> None:
+    """No program that this process or its children start gains rights; Landlock and seccomp ask for it."""
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+
+
+def die_with_parent() -> None:
+    """Ends this process when its parent's thread ends; a parent that is already gone goes unnoticed."""
+    prctl(PR_SET_PDEATHSIG, SIGKILL)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own parent ends."""
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def not_dumpable() -> None:
+    """No core dumps, and no look into this process's memory for others of the same user."""
+    prctl(PR_SET_DUMPABLE, 0)
+
+
+def drop_capabilities() -> None:
+    """Gives up every right of root, for good; does nothing in a process that has none."""
+    require_linux()
+    for capability in range(64):
+        if libc.prctl(PR_CAPBSET_READ, capability, 0, 0, 0) == -1:
+            break  # past the last one
+        if libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == -1:
+            break  # only a process with CAP_SETPCAP may, and only it has anything to drop
+    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0)
+    nothing = (ctypes.c_uint32 * 6)()
+    checked(libc.capset(header, nothing), "capset")
+
+
+def close_descriptors(keep: Iterable[int]) -> None:
+    """Closes every file descriptor, 0 to 2 as well, that is not in `keep`."""
+    kept = sorted(set(keep))
+    starts = [0, *(descriptor + 1 for descriptor in kept)]
+    ends = [*(descriptor - 1 for descriptor in kept), LAST_DESCRIPTOR]
+    try:
+        for start, end in zip(starts, ends, strict=True):
+            if start <= end:
+                syscall(CLOSE_RANGE, start, end, 0)
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.EPERM):  # an old kernel, or a container's filter
+            raise
+        _close_listed(kept)
+
+
+def _close_listed(kept: list[int]) -> None:
+    for descriptor in map(int, os.listdir("/dev/fd")):
+        if descriptor not in kept:
+            try:
+                os.close(descriptor)
+            except OSError:
+                continue  # the one that read the list

@@ -1,0 +1,201 @@
+"""What an instrumented test reports while it runs, and what is known once it has ended.
+
+The same `Record` and `Stage` serve both ways of grading: beside the program's process, where they report
+straight to `Findings`, and inside it, where their reports are sent to `Findings` as messages that may be forged.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+MAX_TEXT = 300
+"""Longest text of an exception that is kept, in characters."""
+
+FORBIDDEN = ("PermissionError", "BlockingIOError")
+
+
+class Record:
+    """Reports an assert: how often it was reached, the first time it holds, the first time it does not."""
+
+    def __init__(self, send: Callable[..., None], describe: Callable[[BaseException], Any]) -> None:
+        self.send = send
+        self.describe = describe
+        self.reached: dict[int, int] = {}
+        self.failed: set[int] = set()
+
+    def __call__(self, test: int, outcome: bool | BaseException, message: object = None) -> None:
+        times = self.reached[test] = self.reached.get(test, 0) + 1
+        if test in self.failed or (outcome is True and times > 1):
+            return
+        error = None
+        if outcome is not True:
+            self.failed.add(test)
+            if not isinstance(outcome, BaseException):
+                text = "the assertion does not hold" if message is None else str(message)
+                outcome = AssertionError(text)
+            error = self.describe(outcome)
+        self.send("test", test, error)
+
+
+class Stage:
+    """Runs the stages of a test; an exception ends its own stage only."""
+
+    def __init__(
+        self, send: Callable[..., None], describe: Callable[[BaseException], Any], skipped: set[int]
+    ) -> None:
+        self.send = send
+        self.describe = describe
+        self.skipped = skipped
+        self.number = -1
+
+    def runs(self, number: int) -> bool:
+        """Begin a stage, unless it is to be skipped."""
+        if number in self.skipped:
+            return False
+        self.number = number
+        self.send("stage", number, None)
+        return True
+
+    def __enter__(self) -> None:
+        """Nothing to prepare: `runs` has announced the stage."""
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        if error is not None:
+            self.send("ended", self.number, self.describe(error))
+        return True
+
+
+class Findings:
+    """What has been seen of one program so far.
+
+    Args:
+        job: `stages` (the stage of each test), `num_stages`, `uses` and `changes` (variables of each stage),
+            `guards` (tests that pass by not being reached), `minimum` (how often each test must be reached at
+            least), and `judges_result` (whether it looks at what calls returned).
+    """
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        self.stages: list[int] = job["stages"]
+        self.num_stages: int = job["num_stages"]
+        self.uses: list[list[str]] = job["uses"]
+        self.changes: list[list[str]] = job["changes"]
+        self.guards: set[int] = set(job["guards"])
+        self.minimum: list[int] = job["minimum"]
+        self.judges_result: list[bool] = job["judges_result"]
+        self.tests: dict[int, Any] = {}
+        self.stage_errors: dict[int, Any] = {}
+        self.finished: set[int] = set()
+        self.reached: dict[int, int] = {}
+        self.stage: int | None = None
+        self.error: Any = None
+        self.veto: list[Any] = []
+
+    def note(self, event: str, number: int, failure: Any) -> None:
+        """Take a report in: `stage`, `test`, `ended`, or `swallowed`."""
+        if event == "test":
+            if self.tests.get(number) is None:
+                self.tests[number] = failure
+        elif event == "stage":
+            if self.stage is not None:
+                self.finished.add(self.stage)
+            self.stage = number
+        else:
+            self.stage_errors.setdefault(number, failure)
+
+    def done(self, reached: dict[int, int]) -> None:
+        """The test has run to its end."""
+        self.reached = reached
+        self.finished |= {-1, -1 if self.stage is None else self.stage}
+
+    def both(self, other: Findings) -> Findings:
+        """These findings, with a veto of a run that hid what calls did to their arguments.
+
+        A test that judges what calls returned must pass both times. One that only looks at their arguments
+        is there to see the change.
+        """
+        pairs = zip(self.outcomes(), other.outcomes(), self.judges_result)
+        self.veto = [theirs if judges else ours for ours, theirs, judges in pairs]
+        return self
+
+    def outcomes(self) -> list[list[Any]]:
+        """What became of each test: [passed, status, message, origin, line]."""
+        failures = self._failures()
+        own = [self._outcome(test, failures) for test in range(len(self.stages))]
+        pairs = zip(own, self.veto or own)
+        return [veto if outcome[0] else outcome for outcome, veto in pairs]
+
+    def _failures(self) -> dict[int, Any]:
+        """Why each stage failed that did: by itself, or by a variable that a failed one was to set."""
+        failures = dict(self.stage_errors)
+        spoiled: dict[str, Any] = {}
+        for stage in range(self.num_stages) if failures else ():
+            for name in self.uses[stage]:
+                if name in spoiled:
+                    failures.setdefault(stage, spoiled[name])
+            if stage in failures:
+                for name in self.changes[stage]:
+                    spoiled.setdefault(name, failures[stage])
+        return failures
+
+    def _outcome(self, test: int, failures: dict[int, Any]) -> list[Any]:
+        stage = self.stages[test]
+        failure = self.error or failures.get(stage)
+        reached = test in self.tests
+        if reached and self.tests[test] is not None:
+            return verdict(self.tests[test])
+        if failure is not None:
+            return verdict(failure)
+        if test in self.guards and not reached and stage in self.finished:
+            return [True, "passed", "", "", 0]
+        if not reached:
+            return [False, "not_run", "the test was not reached", "", 0]
+        times = self.reached.get(test, 0)
+        if times < self.minimum[test]:
+            text = f"the test was reached {times} times; the reference reaches it {self.minimum[test]} times"
+            return [False, "not_run", text, "", 0]
+        return [True, "passed", "", "", 0]
+
+
+def verdict(failure: list[Any]) -> list[Any]:
+    """A failure, as `describe` makes it, as [passed, status, message, origin, line]."""
+    kind, text, origin, line, status = failure[:5]
+    if not status:
+        status = "failed" if kind == "AssertionError" and not origin else "error"
+        if kind == "MemoryError":
+            status = "memory"
+        elif kind in FORBIDDEN:
+            status = "forbidden"
+    # One line: a text of several could pass for lines of the feedback that shows it.
+    message = " ".join((f"{kind}: {text}" if kind and text else kind or text).split())
+    return [False, status, message.encode("utf-8", "replace").decode(), origin, line]
+
+
+def describe(error: BaseException) -> list[Any]:
+    """An exception as JSON: [type, text, origin, line, status].
+
+    `origin` and `line` are the last place in an agent's code that it came through; an empty status stands for
+    what follows from the type.
+    """
+    try:
+        text = str(error)[:MAX_TEXT]
+    except BaseException:
+        text = ""
+    origin, line = "", 0
+    traceback = error.__traceback__
+    while traceback is not None:
+        filename = traceback.tb_frame.f_code.co_filename
+        if filename.startswith("<") and filename != "<tests>" and "frozen" not in filename:
+            origin, line = filename[1:-1], traceback.tb_lineno
+        traceback = traceback.tb_next
+    return [type(error).__name__[:60], text, origin, line, ""]
+
+
+def is_failure(claim: Any) -> bool:
+    """Whether what a program sent is a description of an exception."""
+    if not isinstance(claim, list) or len(claim) < 5:
+        return False
+    kinds = [type(part) for part in claim[:5]]
+    return kinds == [str, str, str, int, str] and len(claim[0]) <= 60 and len(claim[1]) <= MAX_TEXT

@@ -1,0 +1,122 @@
+"""The start of a worker: two processes that grade programs, started as a script with the standard library only.
+
+The process that is started becomes the evaluator; it forks the zygote first, while it knows nothing. Jobs come
+over the socket whose descriptor is the first argument, as messages of `channel`; so do results, one for each
+job, in the same order. The second argument is a JSON list of the layers of protection to leave off, the third a
+seed for the programs' random numbers. The first message from here tells which layers are on.
+"""
+
+from __future__ import annotations
+
+import _socket  # the socket module would treble what a child has to copy
+import json
+import os
+import sys
+
+PACKAGES = ("llm_decpomdp", "llm_decpomdp.envs", "llm_decpomdp.envs.sandbox")
+"""Stand-ins for the packages above this one: importing the real ones would load numpy and more."""
+
+PRELOADED = (
+    "bisect",
+    "collections",
+    "copy",
+    "functools",
+    "heapq",
+    "itertools",
+    "math",
+    "operator",
+    "random",
+    "re",
+    "string",
+    "typing",
+)
+"""What programs import most; a module that is loaded here need not be loaded in each child."""
+
+
+def main(descriptor: int, without: list[str], seed: int) -> None:
+    """Start the zygote, then serve as the evaluator."""
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    sys.path.remove(os.path.dirname(os.path.abspath(__file__)))
+    for name in PACKAGES:
+        package = type(sys)(name)
+        package.__path__ = [folder] if name == PACKAGES[-1] else []
+        sys.modules[name] = package
+    _preload()
+    from llm_decpomdp.envs.sandbox.inside import kernel
+    from llm_decpomdp.envs.sandbox.inside.confinement import Confinement
+
+    confinement = Confinement(without)
+    control, theirs = _socket.socketpair()
+    hear, ring = os.pipe()
+    os.set_blocking(ring, False)
+    os.set_blocking(hear, False)
+    if kernel.LINUX:
+        kernel.adopt_orphans()
+    launcher = os.fork()
+    if launcher == 0:
+        control.close()
+        os.close(descriptor)
+        confinement.of_launcher()
+        if os.fork() == 0:  # the first process of the new namespace
+            _be_zygote(theirs, ring, confinement)
+        os._exit(0)
+    os.waitpid(launcher, 0)
+    theirs.close()
+    os.close(ring)
+    _be_evaluator(descriptor, control, hear, confinement, seed)
+
+
+def _preload() -> None:
+    """Import what programs use; the random module's hook would cost each child a read of the system's entropy."""
+    register = os.register_at_fork
+    os.register_at_fork = lambda **hooks: None
+    for name in PRELOADED:
+        __import__(name)
+    os.register_at_fork = register
+
+
+def _be_zygote(control: _socket.socket, bell: int, confinement: object) -> None:
+    from llm_decpomdp.envs.sandbox.inside.channel import pack, write
+    from llm_decpomdp.envs.sandbox.inside.confinement import Confinement
+    from llm_decpomdp.envs.sandbox.inside.zygote import Zygote
+
+    assert isinstance(confinement, Confinement)
+    try:
+        confinement.of_zygote()
+        write(control.fileno(), pack(confinement.layers))
+        Zygote(control, bell, confinement.of_candidate, confinement.folder).serve()
+    except BaseException as error:
+        os.write(2, f"the zygote: {type(error).__name__}: {error}\n".encode())
+        os._exit(1)
+    os._exit(0)
+
+
+def _be_evaluator(
+    descriptor: int, control: _socket.socket, bell: int, confinement: object, seed: int
+) -> None:
+    from llm_decpomdp.envs.sandbox.inside.channel import (
+        Closed,
+        Reader,
+        pack,
+        receive_exactly,
+        write,
+    )
+    from llm_decpomdp.envs.sandbox.inside.confinement import Confinement
+    from llm_decpomdp.envs.sandbox.inside.evaluator import Evaluator
+    from llm_decpomdp.envs.sandbox.inside.session import Children, TrainerGone
+
+    assert isinstance(confinement, Confinement)
+    layers = receive_exactly(control.fileno())
+    confinement.of_evaluator()
+    try:
+        write(descriptor, pack(layers))
+        evaluator = Evaluator(Children(control, bell), descriptor, seed)
+        jobs = Reader(descriptor, 2**32)
+        while True:
+            write(descriptor, pack(evaluator.grade(jobs.receive())))
+    except (Closed, TrainerGone):
+        pass  # nobody has more to ask: the zygote ends with this process
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), json.loads(sys.argv[2]), int(sys.argv[3]))

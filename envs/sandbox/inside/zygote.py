@@ -1,0 +1,153 @@
+"""The process that programs are forked from: small, clean and bored.
+
+It never sees a program, a test or a result. It keeps two children ready, both already confined: one that the
+evaluator talks to, and a spare that takes over while the first one is cleared away.
+
+The evaluator asks for one of two things, a byte each: `n`, clear the current child away and go on with the
+spare; `c`, how much processor time the current child has used. Answers are `ANSWER` records: `k` when the child
+is dead and its files are gone, `s` with the socket of a new spare, `c`.
+"""
+
+from __future__ import annotations
+
+import _socket  # the socket module would treble what a child has to copy
+import errno
+import gc
+import os
+import struct
+import sys
+import time
+
+from llm_decpomdp.envs.sandbox.inside import candidate
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SIGKILL = 9
+
+ANSWER = struct.Struct("=cid")
+"""Kind, exit status as of `os.waitpid` (`k`), seconds (`c`)."""
+
+DESCRIPTOR = struct.Struct("=i")
+
+FORK_ATTEMPTS = 60
+"""A machine without a free process is asked again, for about ten seconds."""
+
+
+class Zygote:
+    """Forks, kills and reaps.
+
+    Args:
+        control: Where the evaluator asks.
+        bell: What children write to when they have something to say.
+        confine: Takes a new child's rights away.
+        folder: The children's private folder, emptied between programs; None if there is none.
+    """
+
+    def __init__(
+        self,
+        control: _socket.socket,
+        bell: int,
+        confine: Callable[[set[int]], None],
+        folder: str | None,
+    ) -> None:
+        self.control = control
+        self.bell = bell
+        self.confine = confine
+        self.folder = folder
+        self.children: list[int] = []
+
+    def serve(self) -> None:
+        """Answer until the evaluator has gone."""
+        candidate.prepare()
+        self.candidate = candidate.Candidate(self.bell)
+        candidate.rehearse(self.candidate)
+        gc.collect()
+        gc.disable()
+        gc.freeze()
+        self._fork()
+        self._fork()
+        while True:
+            request = self.control.recv(1)
+            if request == b"n":
+                self._replace()
+            elif request == b"c":
+                self.control.sendall(ANSWER.pack(b"c", 0, self._cpu_seconds()))
+            else:
+                break
+        for child in self.children:
+            os.kill(child, SIGKILL)
+
+    def _replace(self) -> None:
+        """Clear the current child away; the spare takes its place and a new spare is made."""
+        child = self.children.pop(0)
+        _kill(child)
+        _, status = os.waitpid(child, 0)
+        if self.folder is not None and os.listdir(self.folder):
+            clear(self.folder)
+        self.control.sendall(ANSWER.pack(b"k", status, 0.0))
+        self._fork()
+
+    def _fork(self) -> None:
+        ours, theirs = _socket.socketpair()
+        child = _fork_patiently()
+        if child == 0:
+            self._become_candidate(theirs.fileno())
+        self.children.append(child)
+        theirs.close()
+        rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, DESCRIPTOR.pack(ours.fileno()))
+        self.control.sendmsg([ANSWER.pack(b"s", 0, 0.0)], [rights])
+        ours.close()
+
+    def _become_candidate(self, descriptor: int) -> None:
+        code = 1
+        try:
+            os.setpgid(0, 0)
+            self.confine({0, 1, 2, descriptor, self.bell})
+            self.candidate.connect(descriptor)
+            candidate.serve(self.candidate)
+            code = 0
+        finally:
+            os._exit(code)
+
+    def _cpu_seconds(self) -> float:
+        """Processor time of the current child; -1 where the system does not tell."""
+        if sys.platform != "linux":
+            return -1.0
+        try:
+            return time.clock_gettime((~self.children[0] << 3) | 2)  # clock_getcpuclockid(3)
+        except OSError:
+            return -1.0
+
+
+def _kill(child: int) -> None:
+    """Kill a child and what may be left of its own children."""
+    os.kill(child, SIGKILL)
+    try:
+        os.killpg(child, SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass  # it was the only one, and has ended
+
+
+def _fork_patiently() -> int:
+    for attempt in range(FORK_ATTEMPTS):
+        try:
+            return os.fork()
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.ENOMEM) or attempt == FORK_ATTEMPTS - 1:
+                raise
+            time.sleep(0.005 * min(attempt + 1, 40))
+    raise AssertionError("unreachable")
+
+
+def clear(folder: str) -> None:
+    """Remove all that is in a folder, but not the folder."""
+    for _, folders, _, parent in os.fwalk(folder, topdown=True):
+        for name in folders:
+            os.chmod(name, 0o700, dir_fd=parent)
+    for _, folders, files, parent in os.fwalk(folder, topdown=False):
+        for name in files:
+            os.unlink(name, dir_fd=parent)
+        for name in folders:
+            os.rmdir(name, dir_fd=parent)

@@ -1,0 +1,250 @@
+"""The pool of workers: who has which job, and what happens when a worker dies.
+
+A caller takes workers that are free, talks to them from its own thread, and puts them back; there is no thread
+of ours. A worker that dies costs the job it was at another attempt, and the jobs queued behind it nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from llm_decpomdp.envs.sandbox.inside.channel import Closed
+from llm_decpomdp.envs.sandbox.program import SandboxError
+from llm_decpomdp.envs.sandbox.workers import Worker
+
+AHEAD = 3
+"""Jobs that a worker has in hand, so that it need not wait for its next one."""
+
+MAX_ATTEMPTS = 3
+"""Deaths of a worker at the same job before it counts as our own failure."""
+
+RETIRE_AFTER = 10_000
+"""Programs after which a worker is replaced by a fresh one."""
+
+Job = dict[str, Any]
+Result = dict[str, Any]
+
+
+class Pool:
+    """Workers of one kind. Thread-safe.
+
+    Args:
+        size: Most workers at the same time; they are started when they are first needed.
+        without: Layers of protection to leave off.
+        require: Layers without which no worker may start.
+        seed: Of the hashes of strings, and of `random` in the programs.
+    """
+
+    def __init__(
+        self, size: int, without: tuple[str, ...], require: tuple[str, ...], seed: int
+    ) -> None:
+        self.size = size
+        self.seed = seed
+        self.without = without
+        self.require = require
+        self._free: list[Worker] = []
+        self._busy = 0
+        self.warned = False
+        """Whether missing layers have been told about."""
+        self._changed = threading.Condition()
+
+    def run(self, jobs: Sequence[Job]) -> list[Result]:
+        """Grade jobs; results in the order of `jobs`.
+
+        Raises:
+            SandboxError: If a worker cannot be started, or dies again and again at a job.
+        """
+        batch = _Batch(jobs)
+        with self._workers(len(jobs)) as workers:
+            batch.run(workers)
+        return batch.results
+
+    def layers(self) -> dict[str, str]:
+        """For each layer of protection why it is not on; empty if it is."""
+        with self._workers(1) as workers:
+            return dict(workers[0].layers)
+
+    def close(self) -> None:
+        """End all workers that are free. The pool can be used again afterwards."""
+        with self._changed:
+            free, self._free = self._free, []
+        for worker in free:
+            worker.close()
+
+    def forget(self) -> None:
+        """Let go of the workers without ending them: in a forked process they are somebody else's."""
+        for worker in self._free:
+            worker.forget()
+
+    @contextmanager
+    def _workers(self, wanted: int) -> Iterator[list[Worker]]:
+        """At least one worker, at most `wanted`; those that are not idle at the end are killed."""
+        workers = self._take(wanted)
+        try:
+            yield workers
+        finally:
+            for worker in workers:
+                if worker.waiting and not worker.dead:
+                    worker.kill()
+                    worker.bury()
+                elif worker.served >= RETIRE_AFTER:
+                    worker.close()
+            with self._changed:
+                self._busy -= len(workers)
+                self._free += [worker for worker in workers if not worker.dead]
+                self._changed.notify_all()
+
+    def _take(self, wanted: int) -> list[Worker]:
+        with self._changed:
+            while self._busy >= self.size:
+                self._changed.wait()
+            number = max(1, min(wanted, self.size - self._busy))
+            self._busy += number
+            taken = [self._free.pop() for _ in range(min(number, len(self._free)))]
+        fresh: list[Worker] = []
+        try:
+            while len(fresh) < number - len(taken):
+                fresh.append(Worker(self.without, self.seed))
+            for worker in fresh:
+                worker.greet(self.require)
+        except BaseException:
+            for worker in fresh:
+                worker.kill()
+                worker.bury()
+            with self._changed:
+                self._busy -= number
+                self._free += taken
+                self._changed.notify_all()
+            raise
+        return taken + fresh
+
+
+class _Batch:
+    """Jobs on their way through some workers."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self.jobs = jobs
+        self.queue = deque(range(len(jobs)))
+        self.attempts = [0] * len(jobs)
+        self.missing = len(jobs)
+        self.results: list[Result] = [{}] * len(jobs)
+
+    def run(self, workers: list[Worker]) -> None:
+        with selectors.DefaultSelector() as selector:
+            for worker in workers:
+                self._feed(worker)
+                selector.register(worker.descriptor, selectors.EVENT_READ, worker)
+            while self.missing:
+                self._wait(selector, workers)
+
+    def _wait(self, selector: selectors.BaseSelector, workers: list[Worker]) -> None:
+        for worker in workers:
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.unsent else 0)
+            if selector.get_key(worker.descriptor).events != events:
+                selector.modify(worker.descriptor, events, worker)
+        patience = min(worker.deadline for worker in workers) - time.monotonic()
+        for key, _ in selector.select(max(patience, 0.0)):
+            worker = key.data
+            try:
+                worker.flush()
+                for result in worker.results():
+                    self._done(worker, result)
+                self._feed(worker)
+            except Closed:
+                self._replace(worker, selector)
+        for worker in workers:
+            if worker.waiting and time.monotonic() > worker.deadline:
+                worker.kill()
+                self._replace(worker, selector)
+
+    def _feed(self, worker: Worker) -> None:
+        while self.queue and len(worker.waiting) < AHEAD:
+            index = self.queue.popleft()
+            worker.send(index, self.jobs[index])
+
+    def _done(self, worker: Worker, result: Result) -> None:
+        index = worker.finished()
+        self.results[index] = result
+        self.missing -= 1
+
+    def _replace(self, worker: Worker, selector: selectors.BaseSelector) -> None:
+        """Start a dead worker again; the job that it was at is tried once more, or judged by how it died."""
+        selector.unregister(worker.descriptor)
+        status, words = worker.bury()
+        jobs, worker.waiting = list(worker.waiting), deque()
+        self.queue.extendleft(reversed(jobs[1:]))
+        if jobs:
+            index = jobs[0]
+            self.attempts[index] += 1
+            if status == -signal.SIGPROF:
+                self.results[index] = _endless(self.jobs[index])
+                self.missing -= 1
+            elif self.attempts[index] >= MAX_ATTEMPTS:
+                raise SandboxError(
+                    f"the sandbox's worker died {MAX_ATTEMPTS} times at one program "
+                    f"(exit status {status}): {words or 'without a word'}"
+                )
+            else:
+                self.queue.appendleft(index)
+        worker.restart()
+        selector.register(worker.descriptor, selectors.EVENT_READ, worker)
+        self._feed(worker)
+
+
+def _endless(job: Job) -> Result:
+    """The verdict if a test does not end on what the program returned."""
+    seconds = job["limits"]["test_seconds"]
+    text = f"TimeoutError: the test did not end on the program's values within {seconds:g} seconds"
+    return {
+        "tests": [[False, "timeout", text, "", 0]] * len(job["stages"]),
+        "error": None,
+        "output": "",
+        "helper_calls": 0,
+        "reached": [0] * len(job["stages"]),
+        "wall_decided": False,
+    }
+
+
+POOLS: dict[tuple[Any, ...], Pool] = {}
+"""The pools of this process, shared by all sandboxes with equal settings."""
+
+_lock = threading.Lock()
+
+
+def shared_pool(
+    size: int, without: tuple[str, ...], require: tuple[str, ...], seed: int
+) -> Pool:
+    """The pool for these settings."""
+    key = (size, without, require, seed, sys.executable)
+    with _lock:
+        if key not in POOLS:
+            POOLS[key] = Pool(size, without, require, seed)
+        return POOLS[key]
+
+
+def close_all() -> None:
+    """End all workers of this process."""
+    for pool in list(POOLS.values()):
+        pool.close()
+
+
+def _forget_all() -> None:
+    """A forked process has workers of its own: those of its parent must see their parent's end."""
+    global _lock
+    _lock = threading.Lock()
+    for pool in POOLS.values():
+        pool.forget()
+    POOLS.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)

@@ -1,0 +1,74 @@
+"""What the sandbox is given, and what it gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llm_decpomdp.episode import Outcome
+
+
+class SandboxError(RuntimeError):
+    """The sandbox itself failed: never the program's fault, never a low reward."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program in parts that share one namespace, run in order."""
+
+    segments: tuple[tuple[str, str], ...]
+    """(origin, code): whose code it is, such as an agent's id. Line numbers count within each part."""
+    entry_point: str
+    """The function under test."""
+    preamble: str = ""
+    """Trusted code that comes first, such as a prompt's imports and helpers; tests may use its names too."""
+    helper: str = ""
+    """Name of a function whose calls are counted; empty for none."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one program may use.
+
+    Time is processor time, so that a busy machine does not turn a right answer wrong; `wall_factor` times as
+    much may pass on the clock, which ends a program that sleeps.
+    """
+
+    load_seconds: float = 10.0
+    """To define everything, in seconds."""
+    test_seconds: float = 10.0
+    """One call of the entry point, in seconds."""
+    program_seconds: float = 120.0
+    """All of it together, in seconds."""
+    wall_factor: float = 3.0
+    max_timeouts: int = 3
+    """After so many time-outs or crashes the remaining calls are not made."""
+    memory_bytes: int = 512 * 2**20
+    """Address space of the process. macOS does not enforce it."""
+    file_bytes: int = 16 * 2**20
+    """Largest file."""
+    output_bytes: int = 64 * 2**10
+    """How much of what the program prints is kept."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not value > 0:
+                raise ValueError(f"{name} must be positive, got {value!r}")
+        if self.wall_factor < 1:
+            raise ValueError(f"wall_factor must be at least 1, got {self.wall_factor!r}")
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What running a program against its tests showed."""
+
+    tests: tuple[Outcome, ...]
+    error: Outcome | None
+    """Why the program could not be loaded; None if it was."""
+    output: str
+    """The beginning of what the program printed."""
+    seconds: float
+    """Time on the clock until the verdict; that of the first run, where the verdict was remembered."""
+    helper_calls: int = 0
+    """How often `Program.helper` ran, as far as the program tells the truth."""
+    reached: tuple[int, ...] = ()
+    """How often each test was reached."""

@@ -1,0 +1,254 @@
+"""The sandbox as its callers see it: programs in, verdicts out."""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import marshal
+import os
+import threading
+import time
+import warnings
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict
+from typing import Any
+
+from llm_decpomdp.envs.sandbox.instrument import Tests
+from llm_decpomdp.envs.sandbox.pool import Pool, close_all, shared_pool
+from llm_decpomdp.envs.sandbox.program import Execution, Limits, Program
+from llm_decpomdp.episode import Outcome
+
+VERSION = 1
+"""Raised by every change that can turn a verdict: remembered verdicts of another version do not count."""
+
+LAYERS = ("namespaces", "landlock", "seccomp")
+"""Layers of protection that can be left off."""
+
+REQUIRED = ("no new privileges", "landlock", "seccomp", "limits")
+"""What `isolation="require"` insists on: with these, no program reads, changes or reaches what is not its own."""
+
+ISOLATION = ("best_effort", "require")
+
+
+class Sandbox:
+    """Runs programs that nobody trusts against tests. Thread-safe, cheap to make, and can be pickled.
+
+    All sandboxes of a process with equal settings share their workers, which are started when they are first
+    needed, and end with the process, however it ends.
+
+    Args:
+        limits: What each program may use.
+        workers: Programs that run at the same time; default one for each core that this process may use.
+        isolation: `best_effort` warns once of layers of protection that this system lacks; `require` refuses
+            to run without those in `REQUIRED`.
+        without: Layers to leave off, of `LAYERS`: for tests and measurements.
+        cache_size: Verdicts that are remembered; 0 to run equal programs each time.
+        seed: Of the hashes of strings and of `random` in the programs: another one shows which verdicts depend
+            on chance.
+
+    Raises:
+        ValueError: If an argument has a bad value.
+    """
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        workers: int | None = None,
+        isolation: str = "best_effort",
+        without: Collection[str] = (),
+        cache_size: int = 10_000,
+        seed: int = 0,
+    ) -> None:
+        if workers is not None and workers < 1:
+            raise ValueError(f"workers must be at least 1, got {workers}")
+        if isolation not in ISOLATION:
+            raise ValueError(f"isolation must be one of {', '.join(ISOLATION)}, got {isolation!r}")
+        if unknown := set(without) - set(LAYERS):
+            raise ValueError(f"unknown layers {sorted(unknown)}; there are {', '.join(LAYERS)}")
+        self.limits = limits or Limits()
+        self.workers = workers or available_cores()
+        self.isolation = isolation
+        self.without = tuple(sorted(set(without)))
+        self.cache_size = cache_size
+        self.seed = seed
+
+    def run(self, program: Program, tests: Tests, limits: Limits | None = None) -> Execution:
+        """Run a program against its tests; see `run_batch`."""
+        return self.run_batch([(program, tests)], limits)[0]
+
+    def run_batch(
+        self, jobs: Sequence[tuple[Program, Tests]], limits: Limits | None = None
+    ) -> list[Execution]:
+        """Run programs, as many at once as there are workers; equal ones run once.
+
+        A call that hangs or kills its process costs itself only: the program is started again for the calls
+        after it, until `max_timeouts` is used up.
+
+        Returns:
+            What became of each job, in the order of `jobs`.
+
+        Raises:
+            SandboxError: If the sandbox itself fails, never because of what a program does.
+        """
+        limits = limits or self.limits
+        described = [_job(program, tests, limits) for program, tests in jobs]
+        keys = [self._key(job) for job in described]
+        with _CACHE.claims(keys, self.cache_size) as claims:
+            own = [described[keys.index(key)] for key in claims.own]
+            begin = time.monotonic()
+            results = self._pool().run(own) if own else []
+            seconds = (time.monotonic() - begin) / max(len(own), 1)
+            for key, result in zip(claims.own, results):
+                claims.settle(key, {**result, "seconds": seconds})
+            found = claims.results()
+        return [_execution(found[key], tests) for key, (_, tests) in zip(keys, jobs)]
+
+    def layers(self) -> dict[str, str]:
+        """For each layer of protection why it is not on here; empty if it is."""
+        return self._pool().layers()
+
+    def close(self) -> None:
+        """End the workers; they are started again if they are needed."""
+        self._pool().close()
+
+    def _pool(self) -> Pool:
+        require = REQUIRED if self.isolation == "require" else ()
+        pool = shared_pool(self.workers, self.without, require, self.seed)
+        if self.isolation == "best_effort" and not self.without:
+            _warn_once(pool)
+        return pool
+
+    def _key(self, job: dict[str, Any]) -> str:
+        place = [VERSION, list(self.without), self.isolation, self.seed]
+        return hashlib.sha256(marshal.dumps([place, job], 0)).hexdigest()
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _job(program: Program, tests: Tests, limits: Limits) -> dict[str, Any]:
+    segments = [["prompt", program.preamble]] if program.preamble else []
+    return {
+        "segments": [*segments, *map(list, program.segments)],
+        "preamble": program.preamble,
+        "entry_point": program.entry_point,
+        "helper": program.helper,
+        "tests": tests.source,
+        "split": tests.split,
+        "calls": list(tests.calls),
+        "stages": list(tests.stages),
+        "num_stages": tests.num_stages,
+        "uses": [list(names) for names in tests.uses],
+        "changes": [list(names) for names in tests.changes],
+        "guards": sorted(tests.guards),
+        "judges_result": list(tests.judges_result),
+        "minimum": list(tests.minimum),
+        "limits": asdict(limits),
+    }
+
+
+def _execution(result: dict[str, Any], tests: Tests) -> Execution:
+    error = result["error"]
+    return Execution(
+        tests=tuple(Outcome(case, *o) for case, o in zip(tests.cases, result["tests"])),
+        error=Outcome("", *error) if error is not None else None,
+        output=result["output"],
+        seconds=result["seconds"],
+        helper_calls=result["helper_calls"],
+        reached=tuple(result["reached"]),
+    )
+
+
+class _Claims:
+    """The verdicts that one caller waits for: some to be found by itself, the rest by others."""
+
+    def __init__(self, own: list[str], futures: dict[str, Future[dict[str, Any]]]) -> None:
+        self.own = own
+        self.futures = futures
+
+    def settle(self, key: str, result: dict[str, Any]) -> None:
+        self.futures[key].set_result(result)
+
+    def results(self) -> dict[str, dict[str, Any]]:
+        return {key: future.result() for key, future in self.futures.items()}
+
+
+class _Cache:
+    """Verdicts by what they depend on. A verdict that somebody is working on is waited for."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._futures: OrderedDict[str, Future[dict[str, Any]]] = OrderedDict()
+
+    def claims(self, keys: list[str], size: int) -> _Claiming:
+        return _Claiming(self, keys, size)
+
+    def take(self, keys: list[str], size: int) -> _Claims:
+        own, futures = [], {}
+        with self._lock:
+            for key in dict.fromkeys(keys):
+                future = self._futures.get(key) if size else None
+                if future is None:
+                    future = Future()
+                    own.append(key)
+                    if size:
+                        self._futures[key] = future
+                else:
+                    self._futures.move_to_end(key)
+                futures[key] = future
+        return _Claims(own, futures)
+
+    def release(self, claims: _Claims, error: BaseException | None, size: int) -> None:
+        """Forget what was not found, or may be found otherwise next time, and the oldest verdicts."""
+        with self._lock:
+            for key in claims.own:
+                future = claims.futures[key]
+                if not future.done():
+                    future.set_exception(error or RuntimeError("no verdict"))
+                if future.exception() is not None or future.result()["wall_decided"]:
+                    self._futures.pop(key, None)
+            while len(self._futures) > max(size, 0):
+                self._futures.popitem(last=False)
+
+
+class _Claiming:
+    """The life of some claims: what is not settled at the end has failed, for all who wait for it."""
+
+    def __init__(self, cache: _Cache, keys: list[str], size: int) -> None:
+        self.cache, self.keys, self.size = cache, keys, size
+
+    def __enter__(self) -> _Claims:
+        self.claims = self.cache.take(self.keys, self.size)
+        return self.claims
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        self.cache.release(self.claims, error, self.size)
+
+
+_CACHE = _Cache()
+_WARNED: set[tuple[str, ...]] = set()
+
+
+def _warn_once(pool: Pool) -> None:
+    if pool.warned:
+        return
+    pool.warned = True
+    missing = {name: why for name, why in pool.layers().items() if why}
+    if missing and tuple(missing) not in _WARNED:
+        _WARNED.add(tuple(missing))
+        listed = "; ".join(f"{name} ({why})" for name, why in missing.items())
+        warnings.warn(
+            f"the sandbox runs without {listed}. See `llm-decpomdp doctor` and docs/security.md; "
+            "isolation='require' refuses to run like this",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+
+
+atexit.register(close_all)

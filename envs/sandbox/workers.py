@@ -1,0 +1,209 @@
+"""One worker of the pool, from the caller's side: a process to start, to feed, to listen to and to bury."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from llm_decpomdp.envs.sandbox.inside.channel import Closed, Reader, pack_down
+from llm_decpomdp.envs.sandbox.program import SandboxError
+
+SCRIPT = Path(__file__).parent / "inside" / "worker.py"
+
+START_SECONDS = 60.0
+"""How long a worker may take to start, however busy the machine is."""
+
+GRACE_SECONDS = 60.0
+"""How much longer than a program's own limits a worker may be silent before it counts as dead."""
+
+CLOSE_SECONDS = 2.0
+"""How long a worker that is told to end may take."""
+
+
+class Worker:
+    """A worker process, started by the constructor; `greet` waits until it is ready.
+
+    Args:
+        without: Layers of protection to leave off.
+        seed: Of the hashes of strings, and of `random` in the programs.
+
+    Raises:
+        SandboxError: If it cannot be started.
+    """
+
+    def __init__(self, without: tuple[str, ...], seed: int) -> None:
+        self.without = without
+        self.seed = seed
+        self.layers: dict[str, str] = {}
+        """For each layer of protection why it is not on; empty if it is."""
+        self.waiting: deque[int] = deque()
+        """The jobs that it has, the first of which it is at."""
+        self.served = 0
+        self._start()
+
+    def _start(self) -> None:
+        self.dead = False
+        self.unsent = b""
+        self.deadline = time.monotonic() + START_SECONDS
+        self._limits: deque[float] = deque()
+        ours, theirs = socket.socketpair()
+        self._words = tempfile.TemporaryFile()
+        try:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-S", "-s", "-B", str(SCRIPT)),
+                    *(str(theirs.fileno()), json.dumps(self.without), str(self.seed)),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._words,
+                cwd="/",
+                env={"PYTHONHASHSEED": str(self.seed), "PYTHONUTF8": "1"},
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+        except OSError as error:
+            ours.close()
+            self._words.close()
+            self.dead = True
+            raise SandboxError(f"cannot start a process for programs: {error}") from error
+        finally:
+            theirs.close()
+        ours.setblocking(False)
+        self.socket = ours
+        self.descriptor = ours.fileno()
+        self._reader = Reader(self.descriptor, 2**32)
+
+    def greet(self, require: tuple[str, ...] = ()) -> None:
+        """Wait until the worker says which layers of protection are on.
+
+        Raises:
+            SandboxError: If it does not start, or a required layer is missing.
+        """
+        try:
+            while (message := self._reader.waiting()) is None:
+                poll = select.poll()
+                poll.register(self.descriptor, select.POLLIN)
+                if not poll.poll(1000 * max(self.deadline - time.monotonic(), 0)):
+                    raise Closed(f"nothing heard within {START_SECONDS:g} seconds")
+                if not self._reader.fill():
+                    raise Closed("it ended")
+        except Closed as error:
+            status, words = self.bury()
+            raise SandboxError(
+                f"the sandbox's worker did not start ({error}, exit status {status}): {words}"
+            ) from None
+        self.layers = json.loads(message)
+        self.deadline = float("inf")
+        missing = [name for name in require if self.layers.get(name, "unknown")]
+        if missing:
+            self.kill()
+            self.bury()
+            reasons = "; ".join(f"{name}: {self.layers.get(name)}" for name in missing)
+            raise SandboxError(
+                f"isolation='require', but this system lacks {reasons}. See `llm-decpomdp doctor`, or use "
+                "isolation='best_effort' if you trust the programs not to harm this machine"
+            )
+
+    def send(self, index: int, job: dict[str, Any]) -> None:
+        """Give the worker a job."""
+        limits = job["limits"]
+        if not self.waiting:
+            self.deadline = time.monotonic() + _patience(limits)
+        self.waiting.append(index)
+        self._limits.append(_patience(limits))
+        self.unsent += pack_down(job)
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what can be sent without waiting."""
+        try:
+            while self.unsent:
+                self.unsent = self.unsent[self.socket.send(self.unsent) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.unsent = b""  # it has ended: `results` sees it
+
+    def results(self) -> Iterator[dict[str, Any]]:
+        """The results that have arrived.
+
+        Raises:
+            Closed: If the worker has ended.
+        """
+        try:
+            alive = self._reader.fill()
+        except BlockingIOError:
+            return
+        while (message := self._reader.waiting()) is not None:
+            yield json.loads(message)
+        if not alive:
+            raise Closed("the worker has ended")
+
+    def finished(self) -> int:
+        """The job that the next result is about."""
+        self.served += 1
+        self._limits.popleft()
+        index = self.waiting.popleft()
+        patience = self._limits[0] if self._limits else float("inf")
+        self.deadline = time.monotonic() + patience
+        return index
+
+    def restart(self) -> None:
+        """Start the process again."""
+        self._start()
+        self.greet()
+
+    def close(self) -> None:
+        """Tell the worker to end, and wait for it."""
+        self.socket.close()
+        try:
+            self.process.wait(CLOSE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self.bury()
+
+    def kill(self) -> None:
+        """End the worker now; its programs end with it."""
+        self.dead = True
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # it has ended by itself
+
+    def bury(self) -> tuple[int, str]:
+        """Wait for a worker that ends; its exit status and its last words."""
+        self.dead = True
+        self.socket.close()
+        if self._words.closed:
+            return self.process.wait(), ""
+        try:
+            status = self.process.wait(CLOSE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            status = self.process.wait()
+        self._words.seek(0)
+        words = self._words.read()[-1000:].decode("utf-8", "replace").strip()
+        self._words.close()
+        return status, words
+
+    def forget(self) -> None:
+        """Close our end without ending the worker."""
+        self.socket.close()
+        self._words.close()
+
+
+def _patience(limits: dict[str, Any]) -> float:
+    own: float = (limits["load_seconds"] + limits["program_seconds"]) * limits["wall_factor"]
+    return GRACE_SECONDS + own

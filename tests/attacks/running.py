@@ -1,0 +1,145 @@
+"""Runs programs of the corpus, each judged before the next one runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+
+from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, instrument
+from tests.attacks.canaries import Canaries
+from tests.attacks.corpus import ENTRIES, Judgement, judge
+from tests.attacks.entry import SQUARES, Attack
+from tests.attacks.parts import SQUARE
+
+LAYERS = ("namespaces", "landlock", "seccomp")
+
+MODES: dict[str, tuple[str, ...]] = {
+    "full": (),
+    "without namespaces": ("namespaces",),
+    "without namespaces, landlock": ("namespaces", "landlock"),
+    "without namespaces, seccomp": ("namespaces", "seccomp"),
+    "bare": LAYERS,
+}
+"""The layers that each mode leaves off, as on systems that do not offer them."""
+
+PATIENCE = 40.0
+"""How long one execution may take until it counts as hung, in seconds."""
+
+HONEST = Attack("honest", "benign", SQUARE, "pass")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one program in one mode."""
+
+    attack: str
+    """Category and name."""
+    category: str
+    judgement: Judgement
+    known: bool
+    """Whether it succeeds because this mode lacks every layer that stops it."""
+    detail: str
+    seconds: float
+
+
+def open_sandbox(without: tuple[str, ...], seconds: float) -> Sandbox:
+    """A sandbox with all layers but these, its worker started; `seconds` for loading and for each call."""
+    limits = Limits(load_seconds=seconds, test_seconds=seconds, max_timeouts=1)
+    sandbox = Sandbox(limits, workers=1, without=without, cache_size=0)
+    _execute(sandbox, HONEST, HONEST.code)
+    return sandbox
+
+
+def lacking(without: tuple[str, ...]) -> str:
+    """Why this machine does not offer a mode; empty if it does."""
+    sandbox = Sandbox(workers=1, without=without)
+    reasons = sandbox.layers()
+    sandbox.close()
+    return "; ".join(
+        f"{name}: {reasons[name]}" for name in LAYERS if reasons[name] and name not in without
+    )
+
+
+def run(names: Sequence[str], without: tuple[str, ...], seconds: float) -> list[Result]:
+    """Run programs one after the other, in this process; see `open_sandbox`."""
+    results = []
+    with Canaries() as canaries:
+        sandbox = open_sandbox(without, seconds)
+        canaries.settle()
+        for name in names:
+            attack = ENTRIES[name]
+            execution, harm = _run_one(sandbox, attack, canaries)
+            judgement = judge(attack, execution, harm)
+            open_to_it = bool(attack.stopped_by) and attack.stopped_by <= set(without)
+            known = open_to_it and judgement not in ("ok", "hung")
+            detail = "; ".join(harm) or _summary(execution)
+            seconds = execution.seconds if execution else PATIENCE
+            results.append(Result(name, attack.category, judgement, known, detail, seconds))
+            if harm or execution is None:
+                sandbox.close()
+                canaries.reset()
+                sandbox = open_sandbox(without, seconds)
+                canaries.settle()
+        sandbox.close()
+    return results
+
+
+def run_all(
+    names: Sequence[str], modes: Iterable[tuple[str, ...]], jobs: int
+) -> list[list[Result]]:
+    """Run programs in several modes, spread over processes of their own; the results of each mode."""
+    modes = list(modes)
+    slices = [names[start::jobs] for start in range(jobs)]
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        parts = [[pool.submit(run, part, without, seconds) for part in slices] for without in modes]
+        return [[result for part in mode for result in part.result()] for mode in parts]
+
+
+def _execute(sandbox: Sandbox, attack: Attack, code: str) -> Execution:
+    program = Program((("main_0", code),), attack.entry_point)
+    return sandbox.run(program, instrument(attack.test or SQUARES, attack.entry_point))
+
+
+def _run_one(
+    sandbox: Sandbox, attack: Attack, canaries: Canaries
+) -> tuple[Execution | None, list[str]]:
+    """Run one program, and an honest one after it; its execution if there is one, and the harm that it did."""
+    outcome = _attempt(sandbox, attack, canaries.fill(attack.code))
+    if outcome is None:
+        return None, []
+    after = _attempt(sandbox, HONEST, HONEST.code, PATIENCE / 4)
+    harm = [] if isinstance(outcome, Execution) else [outcome]
+    if not isinstance(after, Execution) or judge(HONEST, after, []) != "ok":
+        harm.append(f"an honest program does not pass afterwards: {after or 'no answer'}")
+    execution = outcome if isinstance(outcome, Execution) else None
+    return execution, harm + canaries.harm(execution)
+
+
+def _attempt(
+    sandbox: Sandbox, attack: Attack, code: str, patience: float = PATIENCE
+) -> Execution | str | None:
+    """An execution, what the sandbox raised instead, or None if it has not returned in time."""
+    found: list[Execution | str] = []
+
+    def work() -> None:
+        try:
+            found.append(_execute(sandbox, attack, code))
+        except (
+            Exception
+        ) as error:  # whatever a program makes the sandbox raise is to be in the table
+            found.append(f"the sandbox raised {type(error).__name__}: {str(error)[:300]}")
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(patience)
+    return found[0] if found else None
+
+
+def _summary(execution: Execution | None) -> str:
+    if execution is None:
+        return "no answer"
+    outcomes = [execution.error] if execution.error else execution.tests
+    return "; ".join(f"{o.status} {o.message[:80]}" if o else "" for o in outcomes)

@@ -1,0 +1,189 @@
+"""The corpus against the sandbox, in every isolation mode that this machine offers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+from llm_decpomdp.envs.sandbox import Execution
+from llm_decpomdp.episode import Outcome
+from tests.attacks.canaries import overhear, provoke
+from tests.attacks.corpus import ATTACKS, BENIGN, ENTRIES, TEAM, judge
+from tests.attacks.entry import Attack
+from tests.attacks.running import MODES, Result, lacking, run_all
+
+JOBS = 2
+NOBODY = 65534
+CATEGORIES = sorted({entry.category for entry in ENTRIES.values()})
+PROTECTED = ("full", "without namespaces")
+DEGRADED = tuple(mode for mode in MODES if mode not in PROTECTED)
+GRADING = frozenset(
+    {"benign", "comparison tricks", "interpreter tampering", "result forging", "test reading"}
+)
+"""Categories that are about the verdict; in the others, it is the lack of layers that decides."""
+
+CHECKOUT = Path(__file__).parents[2]
+
+
+@cache
+def results_of(mode: str) -> list[Result]:
+    """What became of all programs in a protected mode, of those about the verdict in a degraded one."""
+    reason = lacking(MODES[mode])
+    if reason:
+        pytest.skip(f"this machine does not offer the mode {mode!r}: {reason}")
+    names = [n for n, e in ENTRIES.items() if mode in PROTECTED or e.category in GRADING]
+    (results,) = run_all(names, [MODES[mode]], JOBS)
+    return results
+
+
+def told(results: list[Result]) -> str:
+    return "\n".join(f"{r.judgement} {r.attack}: {r.detail}" for r in results)
+
+
+def test_the_corpus_is_large_and_every_name_is_taken_once() -> None:
+    assert len(ATTACKS) + len(TEAM) >= 150
+    assert len(BENIGN) >= 60
+    assert len(ENTRIES) == len(ATTACKS) + len(BENIGN)
+
+
+@pytest.mark.parametrize("category", CATEGORIES)
+@pytest.mark.parametrize("mode", PROTECTED)
+def test_nothing_is_fooled_harmed_hung_or_wrong(mode: str, category: str) -> None:
+    results = [result for result in results_of(mode) if result.category == category]
+    assert results
+    bad = [result for result in results if result.judgement != "ok"]
+    assert not bad, told(bad)
+
+
+@pytest.mark.parametrize("mode", DEGRADED)
+def test_fewer_layers_leave_the_verdicts_honest(mode: str) -> None:
+    results = [result for result in results_of(mode) if not result.known]
+    bad = [result for result in results if result.judgement in ("fooled", "hung")]
+    assert not bad, told(bad)
+
+
+@pytest.mark.parametrize("options", [["--quick"], pytest.param([], marks=pytest.mark.slow)])
+def test_the_corpus_comes_to_nothing_for_an_unprivileged_user(options: list[str]) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("the tests run as one already")
+    with tempfile.TemporaryDirectory(prefix="nobody-") as home:
+        os.chown(home, NOBODY, NOBODY)
+
+        def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                [sys.executable, "-B", *arguments],
+                cwd=CHECKOUT,
+                env={"HOME": home, "TMPDIR": home, "PATH": os.defpath},
+                user=NOBODY,
+                group=NOBODY,
+                extra_groups=[],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+
+        try:
+            tried = python("-c", "import tests.attacks.running")
+        except PermissionError as error:
+            pytest.skip(f"an unprivileged user cannot read the interpreter: {error}")
+        if tried.returncode:
+            reason = (tried.stderr.splitlines() or ["no reason"])[-1]
+            pytest.skip(f"an unprivileged user cannot read the checkout: {reason}")
+        ran = python("-m", "tests.attacks", "--without", "--jobs", str(JOBS), *options)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+# The harness itself: what it says of a sandbox that fails.
+
+
+@pytest.mark.parametrize(
+    ("honest", "passed", "harm", "judgement"),
+    [
+        ("fail", (False, False), [], "ok"),
+        ("fail", (False, True), [], "fooled"),
+        ("some", (True, False), [], "ok"),
+        ("some", (True, True), [], "fooled"),
+        ("some", (False, False), [], "wrong"),
+        ("pass", (True, True), [], "ok"),
+        ("pass", (True, False), [], "wrong"),
+        ("pass", (), [], "wrong"),
+        ("any", (True, False), [], "ok"),
+        ("any", (), ["marker exists"], "harmed"),
+        ("fail", (True, True), ["marker exists"], "fooled"),
+        ("any", None, [], "hung"),
+        ("any", None, ["the sandbox raised SandboxError"], "harmed"),
+    ],
+)
+def test_judgements(
+    honest: str, passed: tuple[bool, ...] | None, harm: list[str], judgement: str
+) -> None:
+    outcomes = tuple(Outcome("", ok) for ok in passed or ())
+    execution = None if passed is None else Execution(outcomes, None, "", 0.1)
+    assert judge(Attack("name", "category", "", honest), execution, harm) == judgement
+
+
+def test_slow_executions_hang() -> None:
+    assert (
+        judge(Attack("name", "category", "", "any"), Execution((), None, "", 100.0), []) == "hung"
+    )
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> Iterator[ProcessPoolExecutor]:
+    """Another process, which canaries may adopt orphans in and clear of children."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        yield pool
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="some deeds are seen on Linux only")
+@pytest.mark.parametrize(
+    ("deed", "words"),
+    [
+        ("open('@MARKER@', 'w').close()", "marker"),
+        ("open('@HOME@/.bashrc', 'a').write('x')", "contents"),
+        ("import os; os.chmod('@HOME@/notes.txt', 0o777)", "mode"),
+        ("import os; os.utime('@HOME@/notes.txt', (0, 0))", "times"),
+        ("import os; os.remove('@HOME@/notes.txt')", "is gone"),
+        ("import os; os.symlink('/', '@HOME@/link')", "appeared"),
+        ("import socket; socket.create_connection(('127.0.0.1', @TCP_PORT@)).close()", "TCP"),
+        ("import socket as s; s.socket(2, 2).sendto(b'x', ('127.0.0.1', @UDP_PORT@))", "UDP"),
+        ("import socket as s; s.socket(1, 1).connect('@UNIX_SOCKET@')", "unix socket"),
+        ("import socket as s; s.socket(1, 2).sendto(b'x', '@UNIX_SOCKET@.datagram')", "datagram"),
+        ("import os; os.kill(@PID@, 9)", "died"),
+        ("import os; os.kill(@PID@, 19)", "stopped"),
+        ("import os; os.kill(@PID@, 10)", "signal 10"),
+        ("import os; os.setpriority(os.PRIO_PROCESS, @PID@, 19)", "priority"),
+        ("import tempfile; tempfile.mkdtemp()", "temporary files"),
+        ("import subprocess; subprocess.Popen(['sleep', '30'])", "processes"),
+        (
+            "import os; os.fork() or (os.fork() or os.execlp('sleep', 'sleep', '9')) and os._exit(0)",
+            "processes",
+        ),
+    ],
+)
+def test_canaries_notice(elsewhere: ProcessPoolExecutor, deed: str, words: str) -> None:
+    before, after, mended = elsewhere.submit(provoke, deed).result(60)
+    assert before == [] and mended == []
+    assert any(words in line for line in after), after
+
+
+def test_canaries_notice_secrets_and_boasts(elsewhere: ProcessPoolExecutor) -> None:
+    told = Outcome("case", False, "error", "ValueError: @SECRET_FILE@")
+    assert not elsewhere.submit(overhear, Execution((told,), None, "hello", 0.1)).result(60)
+    for execution in (
+        Execution((replace(told, message="ValueError: @SECRET@"),), None, "", 0.1),
+        Execution((), Outcome("", False, "error", "@SECRET@"), "", 0.1),
+        Execution((), None, "the secret: @SECRET@", 0.1),
+        Execution((), None, "escaped: far away", 0.1),
+    ):
+        assert elsewhere.submit(overhear, execution).result(60), execution

@@ -1,0 +1,53 @@
+"""Processes of their own for the tests of the sandbox's layers, started as the sandbox starts its own.
+
+What they try must do no harm if a layer is broken and lets it pass, because the tests may run as root.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from llm_decpomdp.envs.sandbox.inside import kernel
+
+SANDBOX = Path(kernel.__file__).parent
+PRELUDE = f"""
+import ctypes, errno, json, os, resource, socket, sys
+for name in ("llm_decpomdp", "llm_decpomdp.envs", "llm_decpomdp.envs.sandbox", "llm_decpomdp.envs.sandbox.inside"):
+    sys.modules[name] = module = type(sys)(name)
+module.__path__ = [{str(SANDBOX)!r}]
+from llm_decpomdp.envs.sandbox.inside import kernel, landlock, namespaces, seccomp
+
+def outcome(action):
+    try:
+        action()
+    except OSError as error:
+        return errno.errorcode[error.errno]
+    return "ok"
+
+def outcomes(actions):
+    print(json.dumps(dict((name, outcome(action)) for name, action in actions.items())))
+
+def libc(name, *arguments):
+    return lambda: kernel.checked(kernel.libc[name](*arguments), name)
+
+def call(number, *arguments):
+    return lambda: kernel.syscall(number, *arguments)
+"""
+AS_NOBODY = """
+if os.getuid() == 0:
+    os.setgroups([])
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # else it may not write its own uid_map
+"""
+
+
+def child(code: str, stdin: str = "", cwd: Path | str = "/") -> str:
+    command = [sys.executable, "-S", "-s", "-B", "-c", PRELUDE + code]
+    done = subprocess.run(
+        command, input=stdin, capture_output=True, text=True, timeout=20, cwd=cwd, check=False
+    )
+    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stderr}"
+    return done.stdout

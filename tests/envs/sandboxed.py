@@ -1,0 +1,127 @@
+"""Programs, sandboxes and trainers for the tests of the sandbox."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import llm_decpomdp
+from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, instrument
+
+ROOT = Path(llm_decpomdp.__file__).parents[1]
+SHORT = Limits(load_seconds=0.7, test_seconds=0.7)
+SQUARE = "def sq(x):\n    return x * x"
+SQUARES = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 9\n"
+HANG_ON_TWO = "def sq(x):\n    while x == 2:\n        pass\n    return x * x"
+
+
+def check(*lines: str) -> str:
+    """A test of these statements."""
+    return "def check(candidate):\n" + "".join(f"    {line}\n" for line in lines)
+
+
+def program(code: str, entry_point: str = "sq", helper: str = "") -> Program:
+    return Program((("main_0", code),), entry_point, helper=helper)
+
+
+def run(
+    code: str,
+    test: str = SQUARES,
+    limits: Limits = SHORT,
+    split: bool | None = None,
+    **settings: Any,
+) -> Execution:
+    """Run a program; no verdict of another test is remembered."""
+    sandbox = Sandbox(limits, **{"cache_size": 0, **settings})
+    return sandbox.run(program(code), instrument(test, "sq", split))
+
+
+def statuses(code: str, test: str = SQUARES, limits: Limits = SHORT, **settings: Any) -> list[str]:
+    return [outcome.status for outcome in run(code, test, limits, **settings).tests]
+
+
+def value_of(expression: str, around: str = "") -> str:
+    """What an expression is inside the sandbox."""
+    code = f"{around}\ndef sq(x):\n    raise ValueError(repr({expression}))"
+    return run(code).tests[0].message.removeprefix("ValueError: ")
+
+
+# Trainers: processes of their own that use the sandbox, and may come to harm
+
+PRELUDE = """
+import os, resource, signal, sys, threading, time, warnings
+from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError, instrument
+from tests.envs.sandboxed import HANG_ON_TWO, SHORT, SQUARE, SQUARES, check, program, workers_of
+TESTS = instrument(SQUARES, "sq")
+def statuses(sandbox, code=SQUARE):
+    return [outcome.status for outcome in sandbox.run(program(code), TESTS).tests]
+"""
+
+
+def start_trainer(code: str, **environment: str) -> subprocess.Popen[str]:
+    """Start a process that runs `code`; it is the leader of its own session."""
+    return subprocess.Popen(
+        [sys.executable, "-c", PRELUDE + code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        start_new_session=True,
+    )
+
+
+def trainer(code: str, seconds: float = 40.0, **environment: str) -> str:
+    """What a process that runs `code` prints; it must end by itself and leave no worker behind."""
+    with start_trainer(code, **environment) as process:
+        try:
+            output, errors = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    assert process.returncode == 0, errors
+    return output
+
+
+def processes() -> dict[int, tuple[int, int, str]]:
+    """Parent, session and command of every process that lives."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (path / "stat").read_text().rpartition(")")[2].split()
+            command = (path / "cmdline").read_bytes().decode(errors="replace")
+        except OSError:
+            continue  # it has ended
+        if fields[0] not in "ZX":
+            found[int(path.name)] = (int(fields[1]), int(fields[3]), command)
+    return found
+
+
+def workers_of(process: int) -> set[int]:
+    """The evaluators of a process; each leads a session that all processes of its worker belong to."""
+    return {
+        number
+        for number, (parent, _, command) in processes().items()
+        if parent == process and "worker.py" in command
+    }
+
+
+def zygote_of(worker: int) -> int:
+    """The zygote of a worker."""
+    (zygote,) = (number for number, (parent, *_) in processes().items() if parent == worker)
+    return zygote
+
+
+def end_within(seconds: float, workers: set[int]) -> bool:
+    """Whether all processes of workers end in time."""
+    deadline = time.monotonic() + seconds
+    while any(session in workers for _, session, _ in processes().values()):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True

@@ -1,0 +1,134 @@
+"""What a program sees of its surroundings, and what of it stays when the program has ended."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import random
+import sys
+import time
+
+import pytest
+
+from llm_decpomdp.envs.sandbox import Sandbox
+from tests.envs.sandboxed import SQUARE, run, statuses, value_of
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="a layer of Linux")
+LEAVE_A_FILE = "import os\nos.makedirs('deep/er')\nopen('deep/er/left.txt', 'w').write('x')\n"
+
+
+def has_folder(without: tuple[str, ...] = ()) -> bool:
+    return not Sandbox(without=without).layers()["private folder"]
+
+
+def test_the_environment_holds_no_secrets(monkeypatch):
+    monkeypatch.setenv("SECRET_KEY", "hunter2")
+    names = value_of("sorted(os.environ)", "import os")
+    assert "SECRET_KEY" not in names and "PATH" not in names and "HOME" not in names
+
+
+def test_the_working_folder_is_empty_again_for_every_program():
+    if not has_folder():
+        pytest.skip("no private folder here")
+    assert statuses(LEAVE_A_FILE + SQUARE, workers=1) == ["passed", "passed"]
+    listed = "import os\ndef sq(x):\n    return len(os.listdir('.')) + x * x"
+    assert statuses(listed, workers=1) == ["passed", "passed"]
+
+
+def test_what_a_program_writes_is_nowhere_to_be_seen_outside():
+    mark = f"mark-{os.getpid()}-{time.monotonic_ns()}"
+    folder = eval(value_of("os.getcwd()", f"import os\nopen({mark!r}, 'w').write('x')"))
+    assert not os.path.exists(os.path.join(folder, mark))
+
+
+@pytest.mark.parametrize("place", ["/", "/var", os.getcwd()])
+def test_nothing_can_be_written_outside_the_working_folder(place):
+    if not has_folder():
+        pytest.skip("no private folder here")
+    mark = os.path.join(place, f"mark-{os.getpid()}")
+    error = run(f"open({mark!r}, 'w')\n" + SQUARE).error
+    assert error is not None and (error.status, os.path.exists(mark)) == ("forbidden", False)
+
+
+@linux
+def test_without_a_private_folder_nothing_can_be_written():
+    code = "import os\nassert os.getcwd() == '/'\nopen('/left.txt', 'w')\n" + SQUARE
+    error = run(code, without=("namespaces",)).error
+    assert error is not None and error.status == "forbidden"
+
+
+def test_the_working_folder_is_limited():
+    if not has_folder():
+        pytest.skip("no private folder here")
+    write = "for i in range(9):\n    open(f'{i}', 'wb').write(bytes(4 << 20))\n"
+    error = run(write + SQUARE).error
+    assert error is not None and error.message.endswith("No space left on device")
+    many = "for i in range(9999):\n    open(f'{i}', 'wb').close()\n"
+    error = run(many + SQUARE).error
+    assert error is not None and error.message.startswith("OSError: [Errno 28]")
+
+
+def test_only_the_standard_library_can_be_imported():
+    for name in ("llm_decpomdp", "numpy", "worker", "sandbox"):
+        error = run(f"import {name}").error
+        assert error is not None
+        assert error.message == f"ModuleNotFoundError: No module named '{name}'"
+
+
+def test_standard_input_is_empty():
+    assert run("def sq(x):\n    return input()").tests[0].message.startswith("EOFError")
+
+
+def test_s7_what_a_program_patches_stays_in_its_process():
+    state = random.getstate()
+    code = (
+        "import builtins, random, os\nbuiltins.sorted = lambda *a, **k: []\nrandom.seed(0)\n"
+        "os.environ['LEAK'] = '1'\nos.chdir('/')\ndef sq(x):\n    return x * x"
+    )
+    here = os.getcwd()
+    assert statuses(code, workers=1) == ["passed", "passed"]
+    assert builtins.sorted([3, 1]) == [1, 3]
+    assert random.getstate() == state
+    assert "LEAK" not in os.environ and os.getcwd() == here
+    follower = "import os\ndef sq(x):\n    return sorted([x * x, 99])[0] + len(os.environ.get('LEAK', ''))"
+    assert statuses(follower, workers=1) == ["passed", "passed"]
+
+
+@pytest.mark.parametrize("patch", ["json.dumps = None", "json.JSONEncoder.encode = None"])
+def test_a_program_that_patches_json_does_no_harm(patch):
+    assert statuses(f"import json\n{patch}\n{SQUARE}") == ["passed", "passed"]
+
+
+def test_a_program_that_breaks_how_it_answers_breaks_its_own_run_only():
+    broken = "import os\nos.write = None\n" + SQUARE
+    assert "passed" not in statuses(broken, workers=1)
+    assert statuses(SQUARE, workers=1) == ["passed", "passed"]
+
+
+@linux
+@pytest.mark.parametrize("start", ["os.fork()", "os.posix_spawn('/bin/true', ['true'], {})"])
+def test_a_program_starts_no_process(start):
+    error = run(f"import os\n{start}\n" + SQUARE).error
+    assert error is not None and error.status == "forbidden"
+
+
+def test_a_program_may_use_threads_and_they_end_with_it():
+    code = (
+        "import threading, time\ndef work():\n    while True:\n        time.sleep(0.01)\n"
+        "threads = [threading.Thread(target=work) for _ in range(8)]\n"
+        "for thread in threads:\n    thread.start()\n"
+    )
+    assert statuses(code + SQUARE) == ["passed", "passed"]
+
+
+def test_no_file_descriptor_is_left_open():
+    run(SQUARE, workers=1)
+    before = len(os.listdir("/dev/fd"))
+    for code in (SQUARE, "import os\nos._exit(1)", "while True: pass", "raise KeyError"):
+        run(code, workers=1)
+    assert len(os.listdir("/dev/fd")) == before
+
+
+@pytest.mark.parametrize("expression", ["hash('abc')", "list({*'abcd'})", "random.random()"])
+def test_hashes_and_random_numbers_are_the_same_every_time(expression):
+    assert value_of(expression, "import random") == value_of(expression, "import random")
