@@ -11,12 +11,17 @@ passes if it was reached and held every time.
 from __future__ import annotations
 
 import ast
-import builtins
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from llm_decpomdp.envs.sandbox.inside.codec import pack_call
+from llm_decpomdp.envs.sandbox.analysis import (
+    literal_calls,
+    looks_into,
+    names,
+    receivers,
+    variables,
+)
 
 MAX_CASE_LENGTH = 500
 """Longest text of one test that an agent is shown, in characters."""
@@ -53,7 +58,7 @@ class Tests:
 
     def at_least(self, reached: Sequence[int]) -> Tests:
         """These tests, each to be reached as often as a reference solution reaches it."""
-        minimum = tuple(max(old, new) for old, new in zip(self.minimum, reached))
+        minimum = tuple(max(old, new) for old, new in zip(self.minimum, reached, strict=True))
         return replace(self, minimum=minimum)
 
 
@@ -83,9 +88,9 @@ def _instrument(module: ast.Module, entry_point: str, split: bool | None) -> Tes
     parameter = _parameters(check)[0].arg if check is not None else entry_point
     body = check.body if check is not None else module.body
     if split is None:
-        split = not _looks_into(module, {parameter, entry_point})
-    calls = tuple(_literal_calls(body, parameter)) if split else ()
-    uses = tuple(_variables(module, body, parameter))
+        split = not looks_into(module, {parameter, entry_point})
+    calls = tuple(literal_calls(body, parameter)) if split else ()
+    uses = tuple(variables(module, body, parameter))
     writer = _Writer(parameter, entry_point, split)
     around: list[ast.stmt] = []
     stages: list[ast.stmt] = []
@@ -106,8 +111,8 @@ def _instrument(module: ast.Module, entry_point: str, split: bool | None) -> Tes
         num_stages=len(body),
         uses=uses,
         changes=tuple(
-            () if isinstance(statement, ast.Assert) else names
-            for statement, names in zip(body, uses)
+            () if isinstance(statement, ast.Assert) else found
+            for statement, found in zip(body, uses, strict=True)
         ),
         calls=calls,
         vary=len(writer.found) > sum(isinstance(statement, ast.Assert) for statement in body),
@@ -130,61 +135,6 @@ def _calls_check(statement: ast.stmt) -> bool:
     """Whether a statement is `check(...)`: the test function is called anyway."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(call, ast.Call) and ast.unparse(call.func) == "check"
-
-
-def _variables(module: ast.Module, body: list[ast.stmt], function: str) -> Iterator[tuple[str, ...]]:
-    """The names in each stage that may stand for data: not functions, classes, modules, builtins."""
-    fixed = {function, *dir(builtins)}
-    for node in ast.walk(module):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            fixed.add(node.name)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            fixed |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
-    for statement in body:
-        yield tuple(sorted(_names(statement) - fixed))
-
-
-def _looks_into(module: ast.Module, names: set[str]) -> bool:
-    """Whether a test reads attributes of the function."""
-    return any(
-        isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Name)
-        and node.value.id in names
-        for node in ast.walk(module)
-    )
-
-
-def _literal_calls(body: list[ast.stmt], function: str) -> Iterator[bytes]:
-    """The encoded arguments of calls with literal arguments, in the order in which they will be made."""
-    for statement in body:
-        if isinstance(statement, ast.Assert | ast.Assign | ast.Expr):
-            for call in _always_evaluated(statement):
-                if isinstance(call.func, ast.Name) and call.func.id == function:
-                    try:
-                        args = [ast.literal_eval(argument) for argument in call.args]
-                        kwargs = {k.arg: ast.literal_eval(k.value) for k in call.keywords if k.arg}
-                    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-                        continue
-                    yield pack_call(args, kwargs, _refuse)
-
-
-def _always_evaluated(node: ast.AST) -> Iterator[ast.Call]:
-    """The calls of a statement that no condition decides about, innermost first."""
-    if isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-        return
-    parts = list(ast.iter_child_nodes(node))
-    if isinstance(node, ast.BoolOp | ast.IfExp):
-        parts = [node.values[0] if isinstance(node, ast.BoolOp) else node.test]
-    elif isinstance(node, ast.Assert):
-        parts = [node.test]
-    for part in parts:
-        yield from _always_evaluated(part)
-    if isinstance(node, ast.Call):
-        yield node
-
-
-def _refuse(value: object) -> object:
-    raise TypeError(f"{value!r} is no plain value")
 
 
 @dataclass(frozen=True)
@@ -211,7 +161,7 @@ class _Writer(ast.NodeTransformer):
     def outside(self, statement: ast.stmt) -> ast.stmt:
         """A statement outside the test function, such as a helper function; it belongs to no stage."""
         self.number = -1
-        self.results |= _bound(statement)
+        self.results |= receivers(statement, set())
         visited = self.visit(statement)
         assert isinstance(visited, ast.stmt)
         return visited
@@ -224,8 +174,8 @@ class _Writer(ast.NodeTransformer):
         """The statement, run unless the stage is to be skipped, its exceptions reported."""
         self.number = number
         self.top_level = isinstance(statement, ast.Assert)
-        if not self.top_level and not self.results.isdisjoint(_names(statement)):
-            self.results |= _bound(statement)
+        if not self.top_level and not self.results.isdisjoint(names(statement)):
+            self.results |= receivers(statement, self.results)
         if isinstance(statement, ast.Global | ast.Nonlocal):
             return [statement]
         template = f"if __stage__.runs({number}):\n    with __stage__:\n        pass"
@@ -240,7 +190,7 @@ class _Writer(ast.NodeTransformer):
         if isinstance(node.test, ast.Constant) and node.test.value:
             return ast.Pass()
         index = len(self.found)
-        judges = not self.top_level or not self.results.isdisjoint(_names(node.test))
+        judges = not self.top_level or not self.results.isdisjoint(names(node.test))
         self.found.append(_Test(self._case(node), constant, self.number, judges))
         report = ast.parse(
             f"try:\n    __record__({index}, True if 0 else False)\n"
@@ -272,21 +222,6 @@ class _Writer(ast.NodeTransformer):
         )
         text = ast.unparse(renamed)
         return text if len(text) <= MAX_CASE_LENGTH else text[:MAX_CASE_LENGTH] + "..."
-
-
-def _names(tree: ast.AST) -> set[str]:
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-
-
-def _bound(tree: ast.AST) -> set[str]:
-    """The names that a statement gives a meaning."""
-    found = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and _is_stored(n)}
-    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-    return found | {node.name for node in ast.walk(tree) if isinstance(node, kinds)}
-
-
-def _is_stored(name: ast.Name) -> bool:
-    return not isinstance(name.ctx, ast.Load)
 
 
 class _Rename(ast.NodeTransformer):

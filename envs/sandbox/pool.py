@@ -220,9 +220,7 @@ POOLS: dict[tuple[Any, ...], Pool] = {}
 _lock = threading.Lock()
 
 
-def shared_pool(
-    size: int, without: tuple[str, ...], require: tuple[str, ...], seed: int
-) -> Pool:
+def shared_pool(size: int, without: tuple[str, ...], require: tuple[str, ...], seed: int) -> Pool:
     """The pool for these settings."""
     key = (size, without, require, seed, sys.executable)
     with _lock:

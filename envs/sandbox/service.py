@@ -100,10 +100,10 @@ class Sandbox:
             begin = time.monotonic()
             results = self._pool().run(own) if own else []
             seconds = (time.monotonic() - begin) / max(len(own), 1)
-            for key, result in zip(claims.own, results):
+            for key, result in zip(claims.own, results, strict=True):
                 claims.settle(key, {**result, "seconds": seconds})
             found = claims.results()
-        return [_execution(found[key], tests) for key, (_, tests) in zip(keys, jobs)]
+        return [_execution(found[key], tests) for key, (_, tests) in zip(keys, jobs, strict=True)]
 
     def layers(self) -> dict[str, str]:
         """For each layer of protection why it is not on here; empty if it is."""
@@ -155,8 +155,9 @@ def _job(program: Program, tests: Tests, limits: Limits) -> dict[str, Any]:
 
 def _execution(result: dict[str, Any], tests: Tests) -> Execution:
     error = result["error"]
+    cases = zip(tests.cases, result["tests"], strict=True)
     return Execution(
-        tests=tuple(Outcome(case, *o) for case, o in zip(tests.cases, result["tests"])),
+        tests=tuple(Outcome(case, *found) for case, found in cases),
         error=Outcome("", *error) if error is not None else None,
         output=result["output"],
         seconds=result["seconds"],

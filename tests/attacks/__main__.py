@@ -30,6 +30,7 @@ def main() -> int:
     parser.add_argument(
         "--only", metavar="TEXT", default="", help="only entries with this in the name"
     )
+    parser.add_argument("--seconds", type=float, default=1.0, help="limit on loading and on a call")
     parser.add_argument("--quick", action="store_true", help=f"without {', '.join(SLOW)}")
     arguments = parser.parse_args()
     modes = MODES
@@ -50,7 +51,7 @@ def main() -> int:
         if reason:
             console.print(f"[bold]{mode}[/]: not offered by this machine ({reason})\n")
             continue
-        (results,) = run_all(entries, [without], arguments.jobs)
+        results = run_all(entries, without, arguments.seconds, arguments.jobs)
         bad += show(mode, results)
     return 1 if bad else 0
 

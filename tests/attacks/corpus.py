@@ -17,11 +17,20 @@ __all__ = ["ATTACKS", "BENIGN", "ENTRIES", "TEAM", "Attack", "Benign", "TeamAtta
 
 ATTACKS: tuple[Attack, ...] = (*FORGING, *TAMPERING, *HOST, *DENIAL)
 
+
+def _as_attack(benign: Benign) -> Attack:
+    # The private folder comes with namespaces: without them, nothing can be written.
+    needed = frozenset({"namespaces"}) if "(writes a file)" in benign.name else frozenset()
+    return Attack(
+        benign.name, "benign", benign.code, "pass", benign.test, benign.entry_point, needed
+    )
+
+
 ENTRIES: dict[str, Attack] = {
     f"{attack.category}/{attack.name}": attack
     for attack in (
         *ATTACKS,
-        *(Attack(b.name, "benign", b.code, "pass", b.test, b.entry_point) for b in BENIGN),
+        *map(_as_attack, BENIGN),
     )
 }
 """Every program by category and name; the benign ones as attacks that come to nothing."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.attacks.entry import Attack
+from tests.attacks.entry import SQUARES, Attack
 from tests.attacks.parts import SQUARE, calling, loading, system
 
 CATEGORY = "denial of service"
@@ -15,8 +15,8 @@ LISTED = LISTS.replace("candidate(2)", "list(candidate(2))").replace(
 )
 
 
-def _fails(name: str, code: str, test: str = "") -> Attack:
-    return Attack(name, CATEGORY, code, "fail", **({"test": test} if test else {}))
+def _fails(name: str, code: str, test: str = SQUARES) -> Attack:
+    return Attack(name, CATEGORY, code, "fail", test)
 
 
 def _any(name: str, code: str, stopped_by: frozenset[str] = frozenset()) -> Attack:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -71,13 +72,14 @@ def run(names: Sequence[str], without: tuple[str, ...], seconds: float) -> list[
         canaries.settle()
         for name in names:
             attack = ENTRIES[name]
+            begin = time.monotonic()
             execution, harm = _run_one(sandbox, attack, canaries)
+            elapsed = execution.seconds if execution else time.monotonic() - begin
             judgement = judge(attack, execution, harm)
             open_to_it = bool(attack.stopped_by) and attack.stopped_by <= set(without)
             known = open_to_it and judgement not in ("ok", "hung")
             detail = "; ".join(harm) or _summary(execution)
-            seconds = execution.seconds if execution else PATIENCE
-            results.append(Result(name, attack.category, judgement, known, detail, seconds))
+            results.append(Result(name, attack.category, judgement, known, detail, elapsed))
             if harm or execution is None:
                 sandbox.close()
                 canaries.reset()
@@ -88,14 +90,12 @@ def run(names: Sequence[str], without: tuple[str, ...], seconds: float) -> list[
 
 
 def run_all(
-    names: Sequence[str], modes: Iterable[tuple[str, ...]], jobs: int
-) -> list[list[Result]]:
-    """Run programs in several modes, spread over processes of their own; the results of each mode."""
-    modes = list(modes)
-    slices = [names[start::jobs] for start in range(jobs)]
+    names: Sequence[str], without: tuple[str, ...], seconds: float, jobs: int
+) -> list[Result]:
+    """Run programs spread over processes of their own; see `run`."""
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        parts = [[pool.submit(run, part, without, seconds) for part in slices] for without in modes]
-        return [[result for part in mode for result in part.result()] for mode in parts]
+        parts = [pool.submit(run, names[start::jobs], without, seconds) for start in range(jobs)]
+        return [result for part in parts for result in part.result()]
 
 
 def _execute(sandbox: Sandbox, attack: Attack, code: str) -> Execution:

@@ -23,6 +23,9 @@ from tests.attacks.entry import Attack
 from tests.attacks.running import MODES, Result, lacking, run_all
 
 JOBS = 2
+SECONDS = 0.3
+"""Limit on loading and on a call; honest programs need a few hundredths."""
+
 NOBODY = 65534
 CATEGORIES = sorted({entry.category for entry in ENTRIES.values()})
 PROTECTED = ("full", "without namespaces")
@@ -42,8 +45,7 @@ def results_of(mode: str) -> list[Result]:
     if reason:
         pytest.skip(f"this machine does not offer the mode {mode!r}: {reason}")
     names = [n for n, e in ENTRIES.items() if mode in PROTECTED or e.category in GRADING]
-    (results,) = run_all(names, [MODES[mode]], JOBS)
-    return results
+    return run_all(names, MODES[mode], SECONDS, JOBS)
 
 
 def told(results: list[Result]) -> str:
@@ -61,7 +63,7 @@ def test_the_corpus_is_large_and_every_name_is_taken_once() -> None:
 def test_nothing_is_fooled_harmed_hung_or_wrong(mode: str, category: str) -> None:
     results = [result for result in results_of(mode) if result.category == category]
     assert results
-    bad = [result for result in results if result.judgement != "ok"]
+    bad = [result for result in results if result.judgement != "ok" and not result.known]
     assert not bad, told(bad)
 
 
@@ -99,7 +101,7 @@ def test_the_corpus_comes_to_nothing_for_an_unprivileged_user(options: list[str]
         if tried.returncode:
             reason = (tried.stderr.splitlines() or ["no reason"])[-1]
             pytest.skip(f"an unprivileged user cannot read the checkout: {reason}")
-        ran = python("-m", "tests.attacks", "--without", "--jobs", str(JOBS), *options)
+        ran = python("-m", "tests.attacks", "--without", "--seconds", str(SECONDS), *options)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 

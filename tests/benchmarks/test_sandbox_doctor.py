@@ -184,7 +184,7 @@ def test_an_unprivileged_user_gets_the_same_judgement(without: tuple[str, ...]) 
         done = subprocess.run(
             [sys.executable, "-B", "-c", code],
             cwd=ROOT,
-            env={"HOME": "/nonexistent", "PATH": os.defpath},
+            env={"HOME": "/nonexistent", "PYTHONPATH": os.environ.get("PYTHONPATH", "")},
             user=NOBODY,
             group=NOBODY,
             extra_groups=[],

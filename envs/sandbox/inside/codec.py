@@ -152,7 +152,7 @@ def _hashable(items: Iterable[Any], number: int) -> None:
 
 def _dict(pairs: list[list[Any]]) -> dict[Any, Any]:
     _hashable((key for key, _ in pairs), len(pairs))
-    return {key: value for key, value in pairs}
+    return dict(pairs)
 
 
 def _set(items: list[Any]) -> set[Any]:

@@ -122,5 +122,3 @@ class Confinement:
 
 def _restrict(readable: list[str], writable: list[str]) -> None:
     landlock.restrict(readable, writable)
-
-

@@ -48,6 +48,10 @@ class Conversation:
         self.answers: list[Any] = []
         self.asked: list[bytes] = []
         self.mismatch = False
+        self.handed_out = False
+        """Whether the test holds something that only the program's process can go on with."""
+        self.released = False
+        """Whether the process has been let go because all is known that the test should ask."""
         self.changed = False
         """Whether a call changed its arguments."""
         self.gone: Gone | None = None
@@ -71,6 +75,9 @@ class Conversation:
                 rest = self.plan[len(self.answers) :]
                 if rest and not self._start_again(rest):
                     break
+        if failure is None and self.plan and self.strict and not self.handed_out:
+            self.session.stop()  # it is cleared away while the test runs
+            self.released = True
         return failure
 
     def _start_again(self, rest: list[bytes]) -> bool:
@@ -86,7 +93,12 @@ class Conversation:
         return False
 
     def call(
-        self, handle: int, generation: int, args: Any, kwargs: dict[str, Any], in_place: bool = False
+        self,
+        handle: int,
+        generation: int,
+        args: Any,
+        kwargs: dict[str, Any],
+        in_place: bool = False,
     ) -> Any:
         """Call the program's function, or a function that it returned.
 
@@ -120,7 +132,7 @@ class Conversation:
                 self.gone = answer
                 raise answer
             return answer
-        if index < len(self.plan):
+        if index < len(self.plan) or self.released:
             self.mismatch = True
         if self.mismatch and self.strict:
             raise Gone("not_run", "", "to be asked again without a plan")
@@ -156,7 +168,8 @@ class Conversation:
     def _write_back(self, changed: Any, args: Any, kwargs: dict[str, Any]) -> None:
         try:
             new_args, new_kwargs = changed
-            pairs = [*zip(args, new_args), *((kwargs[name], value) for name, value in new_kwargs)]
+            pairs = [*zip(args, new_args, strict=True)]
+            pairs += [(kwargs[name], value) for name, value in new_kwargs]
         except DECODE_ERRORS:
             self._guarded(lambda: self.session.expect(False))
         for old, new in pairs:
@@ -192,6 +205,7 @@ class Conversation:
         kind, number, name = content
         if type(number) is not int or type(name) is not str:
             raise TypeError("not a handle")
+        self.handed_out = self.handed_out or kind != "object"
         if kind == "function":
             return Function(self, number, self.session.generation, name)
         if kind == "iterator":
@@ -294,7 +308,7 @@ def assign(old: Any, new: Any) -> None:
         old.clear()
         old.extend(new)
     elif isinstance(old, tuple):
-        for inner_old, inner_new in zip(old, new):
+        for inner_old, inner_new in zip(old, new, strict=False):
             assign(inner_old, inner_new)
 
 

@@ -116,7 +116,7 @@ class Findings:
         A test that judges what calls returned must pass both times. One that only looks at their arguments
         is there to see the change.
         """
-        pairs = zip(self.outcomes(), other.outcomes(), self.judges_result)
+        pairs = zip(self.outcomes(), other.outcomes(), self.judges_result, strict=True)
         self.veto = [theirs if judges else ours for ours, theirs, judges in pairs]
         return self
 
@@ -124,7 +124,7 @@ class Findings:
         """What became of each test: [passed, status, message, origin, line]."""
         failures = self._failures()
         own = [self._outcome(test, failures) for test in range(len(self.stages))]
-        pairs = zip(own, self.veto or own)
+        pairs = zip(own, self.veto or own, strict=True)
         return [veto if outcome[0] else outcome for outcome, veto in pairs]
 
     def _failures(self) -> dict[int, Any]:

@@ -282,8 +282,7 @@ class Session:
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
             if number == signal.SIGXCPU:
-                text = f"no result within {self.limits['program_seconds']:g} seconds in all"
-                raise Gone("timeout", "TimeoutError", text)
+                raise Gone("timeout", "TimeoutError", "the program's processor time is used up")
             name = signal.strsignal(number)
             status_name = "forbidden" if number == signal.SIGSYS else "crashed"
             raise Gone(status_name, "", f"the program was killed by signal {number} ({name})")
@@ -321,7 +320,6 @@ class _Deadline:
             return True
         self.next_check = min(now + max(self.seconds - used, 0.002), last)
         return False
-
 
 
 def refuse(value: Any) -> Any:
