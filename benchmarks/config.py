@@ -36,6 +36,8 @@ class EnvConfig:
     num_agents: int = 2
     num_turns: int = 1
     stop_when_solved: bool = True
+    isolation: str = "best_effort"
+    """`require` to refuse to run programs without the sandbox's layers of protection."""
 
 
 @dataclass(frozen=True)

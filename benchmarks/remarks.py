@@ -58,18 +58,13 @@ class Remark:
 
 
 class _Recorder(Sandbox):
-    """A sandbox that never remembers a verdict, and knows whether the clock decided one."""
+    """A sandbox that knows whether the clock has decided a verdict."""
 
     by_clock = False
 
     def run(self, program: Program, tests: Tests, limits: Limits | None = None) -> Execution:
         execution = super().run(program, tests, limits)
-        outcomes = [*execution.tests, *([execution.error] if execution.error else [])]
-        if any(outcome.status == "timeout" for outcome in outcomes):
-            # Only verdicts that another run would repeat are remembered, with the seconds of the first one.
-            remembering = Sandbox(self.limits, self.workers, seed=self.seed)
-            seconds = {remembering.run(program, tests, limits).seconds for _ in range(2)}
-            self.by_clock = self.by_clock or len(seconds) == 2
+        self.by_clock = self.by_clock or execution.wall_decided
         return execution
 
 

@@ -12,6 +12,7 @@ from llm_decpomdp.envs.humaneval import COOPHUMANEVAL, HUMANEVAL
 from llm_decpomdp.envs.modes import code_mode
 from llm_decpomdp.envs.reward import CodeReward
 from llm_decpomdp.envs.roles import coding_team
+from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.envs.sources import Dataset, load, parse_split
 
 
@@ -32,6 +33,7 @@ def coding_env(
     source: str = "auto",
     stop_when_solved: bool = True,
     discount: float = 1.0,
+    isolation: str = "best_effort",
     render_mode: str | None = None,
 ) -> DecPOMDPEnv:
     """Write one Python function as a team: `humaneval-v0` and `coophumaneval-v0`.
@@ -78,6 +80,8 @@ def coding_env(
         source: `auto`, `hub`, `bundled`, or the path of a JSONL, JSON or Parquet file with the hub's columns.
         stop_when_solved: Whether full marks end the episode.
         discount: Discount factor of the model, in [0, 1].
+        isolation: What to do if this system lacks a layer of the sandbox: `best_effort` warns once, `require`
+            refuses to run; see docs/security.md.
         render_mode: `None`, `ansi` or `human`.
 
     Raises:
@@ -102,7 +106,7 @@ def coding_env(
         name,
         tasks=partial(load, dataset, split, source),
         roles=roles,
-        reward=CodeReward(roles),
+        reward=CodeReward(roles, Sandbox(isolation=isolation)),
         mode=mode,
         num_turns=num_turns,
         stop_when_solved=stop_when_solved,

@@ -85,7 +85,7 @@ def test_the_wheel_holds_the_folders_as_sub_packages_and_nothing_else(wheel: Pat
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"llm_decpomdp"}
-    for expected in ("envs/sandbox/worker.py", "envs/data/coophumaneval.jsonl", "py.typed"):
+    for expected in ("envs/sandbox/inside/worker.py", "envs/data/coophumaneval.jsonl", "py.typed"):
         assert f"llm_decpomdp/{expected}" in names
 
 

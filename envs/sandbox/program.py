@@ -72,3 +72,5 @@ class Execution:
     """How often `Program.helper` ran, as far as the program tells the truth."""
     reached: tuple[int, ...] = ()
     """How often each test was reached."""
+    wall_decided: bool = False
+    """Whether a time-out came from the clock on the wall: on another machine it might not come."""

@@ -163,6 +163,7 @@ def _execution(result: dict[str, Any], tests: Tests) -> Execution:
         seconds=result["seconds"],
         helper_calls=result["helper_calls"],
         reached=tuple(result["reached"]),
+        wall_decided=result["wall_decided"],
     )
 
 

@@ -27,6 +27,10 @@ START_SECONDS = 60.0
 GRACE_SECONDS = 60.0
 """How much longer than a program's own limits a worker may be silent before it counts as dead."""
 
+ENVIRONMENT = {"PYTHONUTF8": "1", "MALLOC_ARENA_MAX": "1"}
+"""All that a worker gets of an environment, and programs not even that. One arena of memory for all threads:
+each further one would use up an eighth of the address space that a program may have."""
+
 CLOSE_SECONDS = 2.0
 """How long a worker that is told to end may take."""
 
@@ -69,7 +73,7 @@ class Worker:
                 stdout=subprocess.DEVNULL,
                 stderr=self._words,
                 cwd="/",
-                env={"PYTHONHASHSEED": str(self.seed), "PYTHONUTF8": "1"},
+                env={**ENVIRONMENT, "PYTHONHASHSEED": str(self.seed)},
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )

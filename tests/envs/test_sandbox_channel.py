@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -122,8 +123,8 @@ def test_a_program_cannot_buy_time_with_answers_that_nobody_asked_for():
     callback = json.dumps(["callback", [0, [[1], []]], None, 0, ""]).encode()
     code = f"{WRITE}import time\ndef sq(x):\n    while True:\n        time.sleep(0.2)\n        forge({callback!r})"
     begin = time.monotonic()
-    assert is_bad_but_sound(run(code))
-    assert time.monotonic() - begin < 20
+    assert is_bad_but_sound(run(code, limits=replace(SHORT, program_seconds=6)))
+    assert time.monotonic() - begin < 12
 
 
 @pytest.mark.parametrize("at_load", [True, False], ids=["while loading", "in a test"])
@@ -139,10 +140,9 @@ def test_closing_the_channel_ends_the_program(at_load):
 
 def test_large_answers_never_count_as_a_failure_of_the_sandbox():
     """Each is allowed by itself; together they would not fit into the evaluator's memory."""
-    test = check("for i in range(300):\n        assert candidate(i) == 1", *["assert candidate(0) == 1"] * 90)
+    test = check(*(f"assert candidate({x}) == 1" for x in range(70)))
     code = "def sq(x):\n    return 'a' * 7_900_000 + chr(0x1F600)"
-    limits = Limits(load_seconds=5, test_seconds=5, max_timeouts=1)
-    assert is_bad_but_sound(run(code, test, limits))
+    assert is_bad_but_sound(run(code, test, Limits(max_timeouts=1)))
 
 
 EXCEPTIONS = [

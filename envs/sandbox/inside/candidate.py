@@ -88,7 +88,8 @@ OUTPUT = Output()
 
 
 def prepare() -> None:
-    """What is done once, before programs are forked: let `print` write to `OUTPUT`, hide our own modules."""
+    """What is done once, before programs are forked: replace the output, hide our modules and environment."""
+    os.environ.clear()
     for name in [name for name in sys.modules if name.partition(".")[0] == "llm_decpomdp"]:
         del sys.modules[name]
     sys.stdout = sys.stderr = io.TextIOWrapper(
