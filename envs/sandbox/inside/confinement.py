@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 FOLDER_BYTES = 16 * 2**20
 """Size of a program's private folder."""
 
+FOLDER_FILES = 250
+"""Most files and folders in it."""
+
 NOWHERE = "/proc" if kernel.LINUX else "/"
 """Where programs work that may not write: a folder in which nobody can."""
 
-FOLDER_FILES = 250
-"""Most files and folders in it."""
+CHILDREN = 2
+"""Processes that a zygote has at a time, each with a folder of its own."""
 
 MAX_DESCRIPTORS = 64
 MAX_THREADS = 128
@@ -44,8 +47,8 @@ class Confinement:
         self.without = without
         self.layers: dict[str, str] = {}
         """For each layer, in the order of their effect, why it is not on; empty if it is."""
-        self.folder: str | None = None
-        """Where programs may write; None if they may not write anywhere."""
+        self.folders: list[str] = []
+        """Where programs may write, one each; empty if they may not write anywhere."""
         self.filter: seccomp.Filter | None = None
         self.readable = landlock.interpreter_paths() if kernel.LINUX else []
 
@@ -67,12 +70,13 @@ class Confinement:
 
     def _make_folder(self) -> None:
         needed = [*self.readable, os.path.dirname(__file__)]
-        self.folder = namespaces.private_folder(FOLDER_BYTES, FOLDER_FILES, needed)
+        folder = namespaces.private_folder(FOLDER_BYTES, FOLDER_FILES, needed)
+        self.folders = namespaces.secret_folders(folder, CHILDREN, FOLDER_BYTES, FOLDER_FILES)
 
     def of_zygote(self) -> None:
         """What the zygote hands on to every program."""
-        os.chdir(self.folder or NOWHERE)
-        self._harden([self.folder] if self.folder else [])
+        os.chdir(NOWHERE)
+        self._harden(self.folders)
         self._try("seccomp", self._build_filter)
         for limit, value in (
             (resource.RLIMIT_CORE, 0),
@@ -84,8 +88,15 @@ class Confinement:
         if kernel.LINUX:
             kernel.die_with_parent()
 
-    def of_candidate(self, keep: set[int]) -> None:
-        """What each program's process adds before it hears of its program."""
+    def of_candidate(self, keep: set[int], folder: str | None) -> None:
+        """What each program's process adds before it hears of its program.
+
+        Args:
+            keep: Descriptors that it needs.
+            folder: Its own one of `folders`.
+        """
+        if folder is not None:
+            os.chdir(folder)
         kernel.close_descriptors(keep)
         if kernel.LINUX:
             kernel.die_with_parent()
@@ -107,7 +118,7 @@ class Confinement:
         self._try("not dumpable", kernel.not_dumpable)
 
     def _build_filter(self) -> None:
-        self.filter = seccomp.Filter("candidate", writable=self.folder is not None)
+        self.filter = seccomp.Filter("candidate", writable=bool(self.folders))
 
     def _try(self, layer: str, apply: Callable[[], None]) -> None:
         if layer in self.without:

@@ -102,10 +102,27 @@ def private_folder(size_bytes: int, max_files: int, avoid: list[str]) -> str:
     else:
         raise OSError(errno.EBUSY, f"no private folder: {', '.join(FOLDERS)} are missing or in use")
     _mount(None, "/", None, MS_REC | MS_PRIVATE, None)
+    _mount_memory(folder, size_bytes, max_files)
+    return folder
+
+
+def secret_folders(folder: str, number: int, size_bytes: int, max_files: int) -> list[str]:
+    """Folders in memory inside a private one, each with limits of its own and a name that cannot be found out.
+
+    The private folder itself can afterwards neither be listed nor changed.
+    """
+    inside = [os.path.join(folder, os.urandom(8).hex()) for _ in range(number)]
+    for path in inside:
+        os.mkdir(path)
+        _mount_memory(path, size_bytes, max_files)
+    os.chmod(folder, 0o100)
+    return inside
+
+
+def _mount_memory(folder: str, size_bytes: int, max_files: int) -> None:
     # The folder itself takes up one of the files.
     options = f"mode=0700,size={size_bytes},nr_inodes={max_files + 1}"
     _mount(b"tmpfs", folder, b"tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options.encode())
-    return folder
 
 
 def _unshare(names: list[str]) -> None:

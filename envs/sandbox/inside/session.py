@@ -48,24 +48,24 @@ class Children:
         self.control = control
         self.bell = bell
         self.ready: list[int] = []
-        self.dying = -1
+        self.dying: list[int] = []
         self.status = 0
 
     def take(self) -> int:
-        """The socket of a child that has run nothing; the one before it has gone."""
-        self._finish()
+        """The socket of a child that has run nothing."""
         while not self.ready:
             self._receive()
         return self.ready[0]
 
     def discard(self) -> None:
         """Have the current child killed; does not wait for it."""
-        self.dying = self.ready.pop(0)
+        self.dying.append(self.ready.pop(0))
         self.control.sendall(b"n")
 
     def exit_status(self) -> int:
-        """How the child that was discarded had ended, as of `os.waitpid`."""
-        self._finish()
+        """How the child that was discarded last had ended, as of `os.waitpid`."""
+        while self.dying:
+            self._receive()
         return self.status
 
     def cpu_seconds(self) -> float:
@@ -76,10 +76,6 @@ class Children:
             if kind == b"c":
                 return seconds
 
-    def _finish(self) -> None:
-        while self.dying >= 0:
-            self._receive()
-
     def _receive(self) -> tuple[bytes, float]:
         data, rights, _, _ = self.control.recvmsg(ANSWER.size, _socket.CMSG_LEN(DESCRIPTOR.size))
         if len(data) < ANSWER.size:
@@ -87,8 +83,8 @@ class Children:
         kind, status, seconds = ANSWER.unpack(data)
         self.ready += [DESCRIPTOR.unpack(content)[0] for _, _, content in rights]
         if kind == b"k":
-            os.close(self.dying)  # not before: the child would wake up to see it
-            self.dying, self.status = -1, status
+            os.close(self.dying.pop(0))  # not before: the child would wake up to see it
+            self.status = status
         return kind, seconds
 
 

@@ -84,7 +84,7 @@ def _be_zygote(control: _socket.socket, bell: int, confinement: object) -> None:
     try:
         confinement.of_zygote()
         write(control.fileno(), pack(confinement.layers))
-        Zygote(control, bell, confinement.of_candidate, confinement.folder).serve()
+        Zygote(control, bell, confinement.of_candidate, confinement.folders).serve()
     except BaseException as error:
         os.write(2, f"the zygote: {type(error).__name__}: {error}\n".encode())
         os._exit(1)

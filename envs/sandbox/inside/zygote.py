@@ -42,20 +42,21 @@ class Zygote:
         control: Where the evaluator asks.
         bell: What children write to when they have something to say.
         confine: Takes a new child's rights away.
-        folder: The children's private folder, emptied between programs; None if there is none.
+        folders: A private folder for each of the two children, emptied after each program; empty if there
+            are none.
     """
 
     def __init__(
         self,
         control: _socket.socket,
         bell: int,
-        confine: Callable[[set[int]], None],
-        folder: str | None,
+        confine: Callable[[set[int], str | None], None],
+        folders: list[str],
     ) -> None:
         self.control = control
         self.bell = bell
         self.confine = confine
-        self.folder = folder
+        self.folders = folders
         self.children: list[int] = []
 
     def serve(self) -> None:
@@ -84,8 +85,10 @@ class Zygote:
         child = self.children.pop(0)
         _kill(child)
         _, status = os.waitpid(child, 0)
-        if self.folder is not None and os.listdir(self.folder):
-            clear(self.folder)
+        if self.folders:
+            self.folders.append(self.folders.pop(0))
+            if os.listdir(self.folders[-1]):
+                clear(self.folders[-1])
         self.control.sendall(ANSWER.pack(b"k", status, 0.0))
         self._fork()
 
@@ -93,18 +96,19 @@ class Zygote:
         ours, theirs = _socket.socketpair()
         child = _fork_patiently()
         if child == 0:
-            self._become_candidate(theirs.fileno())
+            self._become_candidate(theirs.fileno(), len(self.children))
         self.children.append(child)
         theirs.close()
         rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, DESCRIPTOR.pack(ours.fileno()))
         self.control.sendmsg([ANSWER.pack(b"s", 0, 0.0)], [rights])
         ours.close()
 
-    def _become_candidate(self, descriptor: int) -> None:
+    def _become_candidate(self, descriptor: int, place: int) -> None:
         code = 1
         try:
             os.setpgid(0, 0)
-            self.confine({0, 1, 2, descriptor, self.bell})
+            folder = self.folders[place] if self.folders else None
+            self.confine({0, 1, 2, descriptor, self.bell}, folder)
             self.candidate.connect(descriptor)
             candidate.serve(self.candidate)
             code = 0
