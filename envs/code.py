@@ -14,6 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from llm_decpomdp.envs.syntax import parse
+
+MAX_FINAL_DEPTH = 6
+"""Deepest nesting of `finally` blocks in code that is compiled."""
+
 MAX_TRIES = 200
 """Bound on the parses spent on separating code from prose in one completion."""
 
@@ -237,15 +242,15 @@ def _returns_in_text(code: str, indent: int) -> bool:
 
     The block ends at the first line, not blank, that is indented no deeper than the header.
     """
-    statement = re.compile(r"\s*(?:.*:\s*|.*;\s*)?(?:return|yield)\b")
+    statement = re.compile(r"(?:^|[:;])\s*(?:return|yield)\b")
     header, *body = code.splitlines()
-    if statement.match(header.partition("#")[0]):
+    if statement.search(header.partition("#")[0].strip()):
         return True
     for line in body:
         stripped = line.partition("#")[0]
         if stripped.strip() and len(stripped) - len(stripped.lstrip()) <= indent:
             return False
-        if statement.match(stripped):
+        if statement.search(stripped.strip()):
             return True
     return False
 
@@ -256,7 +261,9 @@ def _parse(code: str) -> ast.Module | SyntaxProblem:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "invalid escape sequence" in somebody else's code
-            tree = ast.parse(code)
+            tree = parse(code)
+            if _final_depth(tree) > MAX_FINAL_DEPTH:  # each level doubles what compiling takes
+                return SyntaxProblem("too many nested finally blocks", 1, 1)
             compile(code, "<completion>", "exec", dont_inherit=True)
     except SyntaxError as error:
         lines = code.count("\n") + 1
@@ -265,3 +272,14 @@ def _parse(code: str) -> ast.Module | SyntaxProblem:
     except (ValueError, RecursionError, MemoryError) as error:  # null bytes, hostile nesting
         return SyntaxProblem(str(error) or type(error).__name__, 1, 1)
     return tree
+
+
+def _final_depth(node: ast.AST) -> int:
+    """How deeply `finally` blocks lie inside one another."""
+    depth, pending = 0, [(node, 0)]
+    while pending:
+        node, level = pending.pop()
+        depth = max(depth, level)
+        inner = set(getattr(node, "finalbody", ()))
+        pending += [(part, level + (part in inner)) for part in ast.iter_child_nodes(node)]
+    return depth

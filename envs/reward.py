@@ -90,7 +90,7 @@ class CodeReward:
         if not tests.vary or "main_0" not in task.references:
             return tests
         reference = self.sandbox.run(_program(task, task.references), tests)
-        pairs = zip(reference.reached, reference.tests)
+        pairs = zip(reference.reached, reference.tests, strict=True)
         return tests.at_least([times if test.passed else 0 for times, test in pairs])
 
     def _verdict(

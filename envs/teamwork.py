@@ -18,6 +18,7 @@ from llm_decpomdp.envs.dataflow import Flow
 from llm_decpomdp.envs.listing import Listing
 from llm_decpomdp.envs.pruning import prune
 from llm_decpomdp.envs.scopes import DEFINITIONS, Scopes
+from llm_decpomdp.envs.syntax import parse
 from llm_decpomdp.envs.wrapping import is_wrapper
 
 
@@ -54,7 +55,7 @@ def _helper_use(code: str, function: str, helper: str) -> HelperUse:
     nothing = HelperUse(False, False, False)
     if parsed(code) is None or find_function(code, function) is None:
         return nothing
-    module = ast.parse(code)  # a tree of our own, to be pruned
+    module = parse(code)  # a tree of our own, to be pruned
     scopes = Scopes.of(module)  # before pruning: even a dead assignment makes a name local
     if (module, helper) in scopes.bindings:
         return nothing

@@ -69,22 +69,74 @@ def names(tree: ast.AST) -> set[str]:
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
-def receivers(statement: ast.AST, functions: set[str]) -> set[str]:
-    """The names through which a test may see, after a statement, what calls of `functions` returned.
+def receivers(module: ast.Module, functions: set[str]) -> set[str]:
+    """The names through which a test may see what a call of `functions` returned, and `functions` themselves.
 
-    All that the statement mentions or defines, but not what only stands among the calls' arguments.
+    What is assigned from such a value, runs over it, is given it together with something else, or is changed
+    where it decides. Not what only stands among the arguments of a call, unless the call could call back.
     """
-    found: set[str] = set()
-    pending = [statement]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.Name):
-            found.add(node.id)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(node.name)
-        called = node.func if isinstance(node, ast.Call) else None
-        if isinstance(called, ast.Name) and called.id in functions:
-            pending += [part for part in ast.walk(node) if isinstance(part, ast.NamedExpr)]
-        else:
-            pending += ast.iter_child_nodes(node)
-    return found
+    found = set(functions)
+    while True:
+        before = len(found)
+        for node in ast.walk(module):
+            found |= _receives(node, found, functions)
+        if len(found) == before:
+            return found
+
+
+def _receives(node: ast.AST, known: set[str], functions: set[str]) -> set[str]:
+    """The names that a node lets see what the `known` ones know."""
+
+    def sees(part: ast.AST | None) -> bool:
+        return part is not None and not known.isdisjoint(names(part))
+
+    if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.NamedExpr) and sees(
+        node.value
+    ):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return set().union(*map(names, targets))
+    if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension) and sees(node.iter):
+        return names(node.target)
+    if isinstance(node, ast.withitem) and sees(node.context_expr):
+        return names(node.optional_vars) if node.optional_vars else set()
+    if isinstance(node, ast.If | ast.While) and sees(node.test):
+        return set().union(*(_changed(part) for part in node.body + node.orelse))
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and sees(node):
+        return _changed(node) | ({node.name} if not isinstance(node, ast.Lambda) else set())
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Name) and node.func.id in functions:
+            return set().union(*map(_called_back, node.args))
+        return names(node) if any(map(sees, node.args)) else set()
+    return set()
+
+
+def _changed(tree: ast.AST) -> set[str]:
+    """The names that code sets, or of whose objects it calls methods."""
+    found = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not _is_read(n)}
+    return found | {
+        name for n in ast.walk(tree) if isinstance(n, ast.Attribute) for name in names(n)
+    }
+
+
+def _called_back(argument: ast.AST) -> set[str]:
+    """The names that an argument gives a program's calls access to: what a function among them uses."""
+    if isinstance(argument, ast.Attribute | ast.Lambda):
+        return names(argument)
+    return set()
+
+
+def _is_read(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Load)
+
+
+def calls_are_fixed(module: ast.Module, functions: set[str], known: set[str]) -> bool:
+    """Whether no argument of a call of `functions` can depend on what another call returned."""
+    called: set[ast.AST] = set()
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            called.add(node.func)
+            parts = [*node.args, *(keyword.value for keyword in node.keywords)]
+            if node.func.id in functions and not all(known.isdisjoint(names(p)) for p in parts):
+                return False
+    mentions = (n for n in ast.walk(module) if isinstance(n, ast.Name) and n.id in functions)
+    return all(mention in called for mention in mentions)  # no other name for them

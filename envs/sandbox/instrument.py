@@ -16,12 +16,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from llm_decpomdp.envs.sandbox.analysis import (
+    calls_are_fixed,
     literal_calls,
     looks_into,
     names,
     receivers,
     variables,
 )
+from llm_decpomdp.envs.syntax import parse
 
 MAX_CASE_LENGTH = 500
 """Longest text of one test that an agent is shown, in characters."""
@@ -47,6 +49,8 @@ class Tests:
     calls: tuple[bytes, ...] = ()
     """Encoded arguments of the calls that the test makes in any case, as far as they are literals, in order: a
     guess that saves time."""
+    fixed: bool = False
+    """Whether the arguments of all calls are the same whatever a program returns."""
     vary: bool = False
     """Whether how often a test is reached may depend on the program."""
     judges_result: tuple[bool, ...] = ()
@@ -78,7 +82,7 @@ def instrument(test: str, entry_point: str, split: bool | None = None) -> Tests:
         ValueError: If `test` does not parse.
     """
     try:
-        return _instrument(ast.parse(test), entry_point, split)
+        return _instrument(parse(test), entry_point, split)
     except (SyntaxError, ValueError, RecursionError) as error:
         raise ValueError(f"the test does not parse: {error}") from None
 
@@ -91,7 +95,13 @@ def _instrument(module: ast.Module, entry_point: str, split: bool | None) -> Tes
         split = not looks_into(module, {parameter, entry_point})
     calls = tuple(literal_calls(body, parameter)) if split else ()
     uses = tuple(variables(module, body, parameter))
-    writer = _Writer(parameter, entry_point, split)
+    functions = {parameter, entry_point}
+    flat = ast.Module(
+        [*(s for s in module.body if s is not check and check is not None), *body], []
+    )
+    results = receivers(flat, functions)
+    fixed = calls_are_fixed(flat, functions, results)
+    writer = _Writer(parameter, entry_point, split, results)
     around: list[ast.stmt] = []
     stages: list[ast.stmt] = []
     for statement in module.body if check is not None else ():
@@ -100,7 +110,7 @@ def _instrument(module: ast.Module, entry_point: str, split: bool | None) -> Tes
         elif not _calls_check(statement):
             around.append(writer.outside(statement))
     stages = stages if check is not None else writer.stages(body)
-    function = ast.parse(f"def __check__({parameter}, __record__, __stage__):\n    pass").body[0]
+    function = parse(f"def __check__({parameter}, __record__, __stage__):\n    pass").body[0]
     assert isinstance(function, ast.FunctionDef)
     function.body = stages or function.body
     return Tests(
@@ -115,6 +125,7 @@ def _instrument(module: ast.Module, entry_point: str, split: bool | None) -> Tes
             for statement, found in zip(body, uses, strict=True)
         ),
         calls=calls,
+        fixed=fixed,
         vary=len(writer.found) > sum(isinstance(statement, ast.Assert) for statement in body),
         judges_result=tuple(test.judges_result for test in writer.found),
         minimum=(1,) * len(writer.found),
@@ -148,20 +159,19 @@ class _Test:
 class _Writer(ast.NodeTransformer):
     """Replaces asserts by reports and remembers them."""
 
-    def __init__(self, parameter: str, entry_point: str, split: bool) -> None:
+    def __init__(self, parameter: str, entry_point: str, split: bool, results: set[str]) -> None:
         self.parameter = parameter
         self.split = split
         self.entry_point = entry_point
         self.found: list[_Test] = []
         self.number = 0
-        self.results = {parameter, entry_point}
+        self.results = results
         """Names through which a test may see what a call returned."""
         self.top_level = False
 
     def outside(self, statement: ast.stmt) -> ast.stmt:
         """A statement outside the test function, such as a helper function; it belongs to no stage."""
         self.number = -1
-        self.results |= receivers(statement, set())
         visited = self.visit(statement)
         assert isinstance(visited, ast.stmt)
         return visited
@@ -174,12 +184,10 @@ class _Writer(ast.NodeTransformer):
         """The statement, run unless the stage is to be skipped, its exceptions reported."""
         self.number = number
         self.top_level = isinstance(statement, ast.Assert)
-        if not self.top_level and not self.results.isdisjoint(names(statement)):
-            self.results |= receivers(statement, self.results)
         if isinstance(statement, ast.Global | ast.Nonlocal):
             return [statement]
         template = f"if __stage__.runs({number}):\n    with __stage__:\n        pass"
-        wrapper = ast.parse(template).body[0]
+        wrapper = parse(template).body[0]
         assert isinstance(wrapper, ast.If) and isinstance(wrapper.body[0], ast.With)
         visited = self.visit(statement)
         wrapper.body[0].body = visited if isinstance(visited, list) else [visited]
@@ -192,7 +200,7 @@ class _Writer(ast.NodeTransformer):
         index = len(self.found)
         judges = not self.top_level or not self.results.isdisjoint(names(node.test))
         self.found.append(_Test(self._case(node), constant, self.number, judges))
-        report = ast.parse(
+        report = parse(
             f"try:\n    __record__({index}, True if 0 else False)\n"
             f"except BaseException as __error__:\n    __record__({index}, __error__)"
         ).body[0]
@@ -218,7 +226,7 @@ class _Writer(ast.NodeTransformer):
 
     def _case(self, node: ast.Assert) -> str:
         renamed = _Rename(self.parameter, self.entry_point).visit(
-            ast.parse(ast.unparse(ast.Assert(node.test, None)))
+            parse(ast.unparse(ast.Assert(node.test, None)))
         )
         text = ast.unparse(renamed)
         return text if len(text) <= MAX_CASE_LENGTH else text[:MAX_CASE_LENGTH] + "..."

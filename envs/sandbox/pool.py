@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakSet
 
 from llm_decpomdp.envs.sandbox.inside.channel import Closed
 from llm_decpomdp.envs.sandbox.program import SandboxError
@@ -52,7 +53,10 @@ class Pool:
         self.without = without
         self.require = require
         self._free: list[Worker] = []
+        self._all: WeakSet[Worker] = WeakSet()
         self._busy = 0
+        self.queue = 0
+        """Callers that wait for a worker."""
         self.warned = False
         """Whether missing layers have been told about."""
         self._changed = threading.Condition()
@@ -63,9 +67,12 @@ class Pool:
         Raises:
             SandboxError: If a worker cannot be started, or dies again and again at a job.
         """
-        batch = _Batch(jobs)
+        batch = _Batch(self, jobs)
         with self._workers(len(jobs)) as workers:
-            batch.run(workers)
+            try:
+                batch.run(workers)
+            except OSError as error:
+                raise SandboxError(f"cannot talk to the sandbox's workers: {error}") from error
         return batch.results
 
     def layers(self) -> dict[str, str]:
@@ -82,56 +89,74 @@ class Pool:
 
     def forget(self) -> None:
         """Let go of the workers without ending them: in a forked process they are somebody else's."""
-        for worker in self._free:
+        for worker in list(self._all):
             worker.forget()
 
     @contextmanager
     def _workers(self, wanted: int) -> Iterator[list[Worker]]:
-        """At least one worker, at most `wanted`; those that are not idle at the end are killed."""
-        workers = self._take(wanted)
+        """At least one worker, at most `wanted`; the list may be changed by `take` and `give_back`."""
+        workers = self.take(wanted)
         try:
             yield workers
         finally:
-            for worker in workers:
-                if worker.waiting and not worker.dead:
-                    worker.kill()
-                    worker.bury()
-                elif worker.served >= RETIRE_AFTER:
-                    worker.close()
-            with self._changed:
-                self._busy -= len(workers)
-                self._free += [worker for worker in workers if not worker.dead]
-                self._changed.notify_all()
+            self.give_back(workers)
 
-    def _take(self, wanted: int) -> list[Worker]:
+    def take(self, wanted: int, patient: bool = True) -> list[Worker]:
+        """Workers that are free.
+
+        Args:
+            wanted: Most workers to take.
+            patient: Whether to wait for at least one; if not, those who do wait come first.
+        """
         with self._changed:
+            if not patient and (self.queue or self._busy >= self.size):
+                return []
+            self.queue += 1
             while self._busy >= self.size:
                 self._changed.wait()
+            self.queue -= 1
             number = max(1, min(wanted, self.size - self._busy))
             self._busy += number
             taken = [self._free.pop() for _ in range(min(number, len(self._free)))]
         fresh: list[Worker] = []
         try:
             while len(fresh) < number - len(taken):
-                fresh.append(Worker(self.without, self.seed))
+                fresh.append(Worker(self.without, self.require, self.seed))
+                self._all.add(fresh[-1])
             for worker in fresh:
-                worker.greet(self.require)
+                worker.greet()
         except BaseException:
             for worker in fresh:
                 worker.kill()
                 worker.bury()
-            with self._changed:
-                self._busy -= number
-                self._free += taken
-                self._changed.notify_all()
+            self.give_back(taken, number)
             raise
         return taken + fresh
+
+    def give_back(self, workers: Sequence[Worker], number: int | None = None) -> None:
+        """Let others have the workers; those that are not idle are killed.
+
+        Args:
+            workers: The workers.
+            number: How many were taken, if some of them never came to be.
+        """
+        for worker in workers:
+            if worker.waiting and not worker.dead:
+                worker.kill()
+                worker.bury()
+            elif worker.served >= RETIRE_AFTER and not worker.dead:
+                worker.close()
+        with self._changed:
+            self._busy -= len(workers) if number is None else number
+            self._free += [worker for worker in workers if not worker.dead]
+            self._changed.notify_all()
 
 
 class _Batch:
     """Jobs on their way through some workers."""
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
+    def __init__(self, pool: Pool, jobs: Sequence[Job]) -> None:
+        self.pool = pool
         self.jobs = jobs
         self.queue = deque(range(len(jobs)))
         self.attempts = [0] * len(jobs)
@@ -145,6 +170,22 @@ class _Batch:
                 selector.register(worker.descriptor, selectors.EVENT_READ, worker)
             while self.missing:
                 self._wait(selector, workers)
+                self._share(selector, workers)
+
+    def _share(self, selector: selectors.BaseSelector, workers: list[Worker]) -> None:
+        """Give back workers that have nothing to do or that others wait for, and take what nobody uses."""
+        for worker in [worker for worker in workers if not worker.waiting]:
+            if len(workers) > 1 and (self.pool.queue or not self.queue):
+                selector.unregister(worker.descriptor)
+                workers.remove(worker)
+                self.pool.give_back([worker])
+            else:
+                self._feed(worker)
+        if self.queue:
+            for worker in self.pool.take(len(self.queue), patient=False):
+                workers.append(worker)
+                self._feed(worker)
+                selector.register(worker.descriptor, selectors.EVENT_READ, worker)
 
     def _wait(self, selector: selectors.BaseSelector, workers: list[Worker]) -> None:
         for worker in workers:
@@ -158,7 +199,8 @@ class _Batch:
                 worker.flush()
                 for result in worker.results():
                     self._done(worker, result)
-                self._feed(worker)
+                if not self.pool.queue:
+                    self._feed(worker)
             except Closed:
                 self._replace(worker, selector)
         for worker in workers:
@@ -167,7 +209,8 @@ class _Batch:
                 self._replace(worker, selector)
 
     def _feed(self, worker: Worker) -> None:
-        while self.queue and len(worker.waiting) < AHEAD:
+        ahead = 1 if self.pool.queue else AHEAD
+        while self.queue and len(worker.waiting) < ahead:
             index = self.queue.popleft()
             worker.send(index, self.jobs[index])
 
@@ -185,8 +228,8 @@ class _Batch:
         if jobs:
             index = jobs[0]
             self.attempts[index] += 1
-            if status == -signal.SIGPROF:
-                self.results[index] = _endless(self.jobs[index])
+            if status in (-signal.SIGPROF, -signal.SIGALRM):
+                self.results[index] = _endless(self.jobs[index], status == -signal.SIGALRM)
                 self.missing -= 1
             elif self.attempts[index] >= MAX_ATTEMPTS:
                 raise SandboxError(
@@ -200,7 +243,7 @@ class _Batch:
         self._feed(worker)
 
 
-def _endless(job: Job) -> Result:
+def _endless(job: Job, by_clock: bool) -> Result:
     """The verdict if a test does not end on what the program returned."""
     seconds = job["limits"]["test_seconds"]
     text = f"TimeoutError: the test did not end on the program's values within {seconds:g} seconds"
@@ -210,7 +253,8 @@ def _endless(job: Job) -> Result:
         "output": "",
         "helper_calls": 0,
         "reached": [0] * len(job["stages"]),
-        "wall_decided": False,
+        "wall_decided": by_clock,
+        "seconds": job["limits"]["test_seconds"],
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from llm_decpomdp.episode import Outcome
@@ -25,6 +26,10 @@ class Program:
     """Name of a function whose calls are counted; empty for none."""
 
 
+LARGEST = (10**6, 2**50)
+"""Of the limits on time and numbers, and of those on bytes."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """What one program may use.
@@ -37,7 +42,7 @@ class Limits:
     """To define everything, in seconds."""
     test_seconds: float = 10.0
     """One call of the entry point, in seconds."""
-    program_seconds: float = 120.0
+    program_seconds: float = 60.0
     """All of it together, in seconds."""
     wall_factor: float = 3.0
     max_timeouts: int = 3
@@ -51,8 +56,12 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if not value > 0:
-                raise ValueError(f"{name} must be positive, got {value!r}")
+            if not 0 < value < math.inf:
+                raise ValueError(f"{name} must be positive and finite, got {value!r}")
+            if value > LARGEST[name.endswith("_bytes")]:
+                raise ValueError(
+                    f"{name} must be at most {LARGEST[name.endswith('_bytes')]}, got {value!r}"
+                )
         if self.wall_factor < 1:
             raise ValueError(f"wall_factor must be at least 1, got {self.wall_factor!r}")
 
@@ -67,7 +76,7 @@ class Execution:
     output: str
     """The beginning of what the program printed."""
     seconds: float
-    """Time on the clock until the verdict; that of the first run, where the verdict was remembered."""
+    """Time on the clock that the grading took; that of the first time, where the verdict was remembered."""
     helper_calls: int = 0
     """How often `Program.helper` ran, as far as the program tells the truth."""
     reached: tuple[int, ...] = ()

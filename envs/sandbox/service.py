@@ -7,7 +7,6 @@ import hashlib
 import marshal
 import os
 import threading
-import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
@@ -17,7 +16,7 @@ from typing import Any
 
 from llm_decpomdp.envs.sandbox.instrument import Tests
 from llm_decpomdp.envs.sandbox.pool import Pool, close_all, shared_pool
-from llm_decpomdp.envs.sandbox.program import Execution, Limits, Program
+from llm_decpomdp.envs.sandbox.program import Execution, Limits, Program, SandboxError
 from llm_decpomdp.episode import Outcome
 
 VERSION = 1
@@ -58,7 +57,7 @@ class Sandbox:
         workers: int | None = None,
         isolation: str = "best_effort",
         without: Collection[str] = (),
-        cache_size: int = 10_000,
+        cache_size: int = 4096,
         seed: int = 0,
     ) -> None:
         if workers is not None and workers < 1:
@@ -95,14 +94,14 @@ class Sandbox:
         limits = limits or self.limits
         described = [_job(program, tests, limits) for program, tests in jobs]
         keys = [self._key(job) for job in described]
-        with _CACHE.claims(keys, self.cache_size) as claims:
-            own = [described[keys.index(key)] for key in claims.own]
-            begin = time.monotonic()
-            results = self._pool().run(own) if own else []
-            seconds = (time.monotonic() - begin) / max(len(own), 1)
-            for key, result in zip(claims.own, results, strict=True):
-                claims.settle(key, {**result, "seconds": seconds})
-            found = claims.results()
+        found: dict[str, dict[str, Any]] = {}
+        while missing := [key for key in keys if key not in found]:
+            with _CACHE.claims(missing, self.cache_size) as claims:
+                own = [described[keys.index(key)] for key in claims.own]
+                results = self._pool().run(own) if own else []
+                for key, result in zip(claims.own, results, strict=True):
+                    claims.settle(key, result)
+                found |= claims.results()
         return [_execution(found[key], tests) for key, (_, tests) in zip(keys, jobs, strict=True)]
 
     def layers(self) -> dict[str, str]:
@@ -111,11 +110,14 @@ class Sandbox:
 
     def close(self) -> None:
         """End the workers; they are started again if they are needed."""
-        self._pool().close()
+        self._shared_pool().close()
+
+    def _shared_pool(self) -> Pool:
+        require = REQUIRED if self.isolation == "require" else ()
+        return shared_pool(self.workers, self.without, require, self.seed)
 
     def _pool(self) -> Pool:
-        require = REQUIRED if self.isolation == "require" else ()
-        pool = shared_pool(self.workers, self.without, require, self.seed)
+        pool = self._shared_pool()
         if self.isolation == "best_effort" and not self.without:
             _warn_once(pool)
         return pool
@@ -142,6 +144,7 @@ def _job(program: Program, tests: Tests, limits: Limits) -> dict[str, Any]:
         "tests": tests.source,
         "split": tests.split,
         "calls": list(tests.calls),
+        "fixed": tests.fixed,
         "stages": list(tests.stages),
         "num_stages": tests.num_stages,
         "uses": [list(names) for names in tests.uses],
@@ -167,6 +170,10 @@ def _execution(result: dict[str, Any], tests: Tests) -> Execution:
     )
 
 
+class _GivenUp(Exception):
+    """Whoever was to find a verdict was interrupted: somebody else has to."""
+
+
 class _Claims:
     """The verdicts that one caller waits for: some to be found by itself, the rest by others."""
 
@@ -178,13 +185,24 @@ class _Claims:
         self.futures[key].set_result(result)
 
     def results(self) -> dict[str, dict[str, Any]]:
-        return {key: future.result() for key, future in self.futures.items()}
+        """The verdicts, without those that somebody has given up."""
+        found = {}
+        for key, future in self.futures.items():
+            try:
+                found[key] = future.result()
+            except _GivenUp:
+                pass
+        return found
 
 
 class _Cache:
     """Verdicts by what they depend on. A verdict that somebody is working on is waited for."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Start anew, also if another thread held the lock when this process was forked."""
         self._lock = threading.Lock()
         self._futures: OrderedDict[str, Future[dict[str, Any]]] = OrderedDict()
 
@@ -212,10 +230,11 @@ class _Cache:
             for key in claims.own:
                 future = claims.futures[key]
                 if not future.done():
-                    future.set_exception(error or RuntimeError("no verdict"))
+                    known = isinstance(error, SandboxError)
+                    future.set_exception(error if error is not None and known else _GivenUp())
                 if future.exception() is not None or future.result()["wall_decided"]:
                     self._futures.pop(key, None)
-            while len(self._futures) > max(size, 0):
+            while size and len(self._futures) > size:
                 self._futures.popitem(last=False)
 
 
@@ -234,6 +253,8 @@ class _Claiming:
 
 
 _CACHE = _Cache()
+if hasattr(os, "register_at_fork"):  # what others are working on will not come to a forked process
+    os.register_at_fork(after_in_child=_CACHE.forget)
 _WARNED: set[tuple[str, ...]] = set()
 
 

@@ -13,8 +13,9 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from llm_decpomdp.envs.sandbox.inside.channel import Closed, Reader, pack_down
 from llm_decpomdp.envs.sandbox.program import SandboxError
@@ -27,9 +28,11 @@ START_SECONDS = 60.0
 GRACE_SECONDS = 60.0
 """How much longer than a program's own limits a worker may be silent before it counts as dead."""
 
-ENVIRONMENT = {"PYTHONUTF8": "1", "MALLOC_ARENA_MAX": "1"}
-"""All that a worker gets of an environment, and programs not even that. One arena of memory for all threads:
-each further one would use up an eighth of the address space that a program may have."""
+LIBRARIES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+"""Variables without which some Pythons do not start."""
+
+MAX_RUNS = 3
+"""How often a test may have to be run for one verdict."""
 
 CLOSE_SECONDS = 2.0
 """How long a worker that is told to end may take."""
@@ -40,14 +43,16 @@ class Worker:
 
     Args:
         without: Layers of protection to leave off.
+        require: Layers without which it may not serve.
         seed: Of the hashes of strings, and of `random` in the programs.
 
     Raises:
         SandboxError: If it cannot be started.
     """
 
-    def __init__(self, without: tuple[str, ...], seed: int) -> None:
+    def __init__(self, without: tuple[str, ...], require: tuple[str, ...], seed: int) -> None:
         self.without = without
+        self.require = require
         self.seed = seed
         self.layers: dict[str, str] = {}
         """For each layer of protection why it is not on; empty if it is."""
@@ -61,35 +66,35 @@ class Worker:
         self.unsent = b""
         self.deadline = time.monotonic() + START_SECONDS
         self._limits: deque[float] = deque()
-        ours, theirs = socket.socketpair()
-        self._words = tempfile.TemporaryFile()
         try:
-            self.process = subprocess.Popen(
-                [
-                    *(sys.executable, "-S", "-s", "-B", str(SCRIPT)),
-                    *(str(theirs.fileno()), json.dumps(self.without), str(self.seed)),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=self._words,
-                cwd="/",
-                env={**ENVIRONMENT, "PYTHONHASHSEED": str(self.seed)},
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-            )
+            with ExitStack() as opened:
+                self._words = opened.enter_context(_nameless_file())
+                self.socket, theirs = map(opened.enter_context, socket.socketpair())
+                self.process = self._popen(theirs.fileno())
+                theirs.close()
+                opened.pop_all()
         except OSError as error:
-            ours.close()
-            self._words.close()
             self.dead = True
             raise SandboxError(f"cannot start a process for programs: {error}") from error
-        finally:
-            theirs.close()
-        ours.setblocking(False)
-        self.socket = ours
-        self.descriptor = ours.fileno()
+        self.socket.setblocking(False)
+        self.descriptor = self.socket.fileno()
         self._reader = Reader(self.descriptor, 2**32)
 
-    def greet(self, require: tuple[str, ...] = ()) -> None:
+    def _popen(self, descriptor: int) -> subprocess.Popen[bytes]:
+        """A worker's process, in a session of its own, that talks over `descriptor`."""
+        options = (str(descriptor), json.dumps(self.without), str(self.seed))
+        return subprocess.Popen(
+            [sys.executable, "-S", "-s", "-B", str(SCRIPT), *options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=self._words,
+            cwd="/",
+            env=_environment(self.seed),
+            pass_fds=(descriptor,),
+            start_new_session=True,
+        )
+
+    def greet(self) -> None:
         """Wait until the worker says which layers of protection are on.
 
         Raises:
@@ -110,7 +115,7 @@ class Worker:
             ) from None
         self.layers = json.loads(message)
         self.deadline = float("inf")
-        missing = [name for name in require if self.layers.get(name, "unknown")]
+        missing = [name for name in self.require if self.layers.get(name, "unknown")]
         if missing:
             self.kill()
             self.bury()
@@ -146,10 +151,7 @@ class Worker:
         Raises:
             Closed: If the worker has ended.
         """
-        try:
-            alive = self._reader.fill()
-        except BlockingIOError:
-            return
+        alive = self._reader.fill()
         while (message := self._reader.waiting()) is not None:
             yield json.loads(message)
         if not alive:
@@ -208,6 +210,24 @@ class Worker:
         self._words.close()
 
 
+def _nameless_file() -> IO[bytes]:
+    """A file for a worker's last words; in memory where the system has such files."""
+    if hasattr(os, "memfd_create"):
+        return open(os.memfd_create("last words"), "w+b")
+    return tempfile.TemporaryFile()
+
+
+def _environment(seed: int) -> dict[str, str]:
+    """All that a worker gets of an environment, and programs not even that.
+
+    One arena of memory for all threads: each further one would use up an eighth of the address space that a
+    program may have.
+    """
+    libraries = {name: os.environ[name] for name in LIBRARIES if name in os.environ}
+    settings = {"PYTHONUTF8": "1", "PYTHONHASHSEED": str(seed), "MALLOC_ARENA_MAX": "1"}
+    return {**libraries, **settings}
+
+
 def _patience(limits: dict[str, Any]) -> float:
-    own: float = (limits["load_seconds"] + limits["program_seconds"]) * limits["wall_factor"]
-    return GRACE_SECONDS + own
+    run: float = (limits["load_seconds"] + limits["program_seconds"]) * limits["wall_factor"]
+    return GRACE_SECONDS + MAX_RUNS * run

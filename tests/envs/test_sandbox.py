@@ -121,7 +121,7 @@ def test_the_processor_time_of_all_calls_together_has_a_limit():
     found = [outcome.status for outcome in execution.tests]
     assert found[0] == "passed" and found[-1] == "not_run"
     late = next(outcome for outcome in execution.tests if outcome.status == "timeout")
-    assert late.message == "TimeoutError: no result within 1 seconds in all"
+    assert late.message == "TimeoutError: the program's processor time is used up"
 
 
 # Ends

@@ -67,7 +67,9 @@ def forged(*messages: bytes, at_load: bool, test: str = SQUARES) -> Execution:
 def is_bad_but_sound(execution: Execution) -> bool:
     """Whether no test passes, and all that is said about them can be kept in a file."""
     json.dumps(
-        [[o.message, o.origin, o.line] for o in execution.tests], allow_nan=False, ensure_ascii=False
+        [[o.message, o.origin, o.line] for o in execution.tests],
+        allow_nan=False,
+        ensure_ascii=False,
     ).encode()
     return not any(outcome.passed for outcome in execution.tests)
 
@@ -88,7 +90,7 @@ def test_messages_that_are_no_answers_neither_raise_nor_hang(message, at_load):
 def test_a_message_that_is_too_long_or_never_ends_fails(header):
     code = f"{WRITE}def sq(x):\n    for n in range(3, 20):\n        try:\n            os.write(n, {header!r})\n"
     code += "        except OSError:\n            pass\n    return x * x"
-    assert is_bad_but_sound(run(code))
+    assert is_bad_but_sound(run(code, limits=replace(SHORT, test_seconds=0.2, wall_factor=2)))
 
 
 def test_messages_about_tests_mean_nothing():
@@ -123,8 +125,28 @@ def test_a_program_cannot_buy_time_with_answers_that_nobody_asked_for():
     callback = json.dumps(["callback", [0, [[1], []]], None, 0, ""]).encode()
     code = f"{WRITE}import time\ndef sq(x):\n    while True:\n        time.sleep(0.2)\n        forge({callback!r})"
     begin = time.monotonic()
-    assert is_bad_but_sound(run(code, limits=replace(SHORT, program_seconds=6)))
-    assert time.monotonic() - begin < 12
+    assert is_bad_but_sound(run(code, limits=replace(SHORT, program_seconds=4)))
+    assert time.monotonic() - begin < 9
+
+
+CALLBACK = json.dumps(["callback", [0, [[1], []]], None, 0, ""]).encode()
+ANSWER = json.dumps(["value", 4, None, 0, ""]).encode()
+DEAF = {
+    "to replies": ("assert candidate(2) == 5", f"while True:\n        forge({CALLBACK!r})"),
+    "to arguments": (
+        "assert [candidate('x' * 10**7) for _ in range(2)] == 5",
+        f"forge({ANSWER!r})\n    time.sleep(999)",
+    ),
+}
+"""A test, and a program that does not read what it is sent."""
+
+
+@pytest.mark.parametrize(("line", "body"), DEAF.values(), ids=DEAF)
+def test_a_program_that_does_not_listen_ends_by_its_limits(line, body, monkeypatch):
+    monkeypatch.setattr("llm_decpomdp.envs.sandbox.workers.GRACE_SECONDS", 2.0)
+    limits = Limits(load_seconds=1, test_seconds=0.3, program_seconds=1, wall_factor=1)
+    code = f"{WRITE}import time\ndef sq(x):\n    {body}"
+    assert is_bad_but_sound(run(code, check(line), limits, workers=1))
 
 
 @pytest.mark.parametrize("at_load", [True, False], ids=["while loading", "in a test"])
@@ -138,11 +160,15 @@ def test_closing_the_channel_ends_the_program(at_load):
     assert time.monotonic() - begin < 20
 
 
-def test_large_answers_never_count_as_a_failure_of_the_sandbox():
+def test_large_answers_are_no_failure_of_the_sandbox_or_of_the_next_program():
     """Each is allowed by itself; together they would not fit into the evaluator's memory."""
-    test = check(*(f"assert candidate({x}) == 1" for x in range(70)))
-    code = "def sq(x):\n    return 'a' * 7_900_000 + chr(0x1F600)"
-    assert is_bad_but_sound(run(code, test, Limits(max_timeouts=1)))
+    test = check(*(f"assert candidate({x}) == 1" for x in range(66)))
+    code = "def sq(x):\n    return 'a' * {} + chr(0x1F600)"
+    assert is_bad_but_sound(run(code.format(7_900_000), test, Limits(max_timeouts=1), workers=1))
+    honest = check("assert len(candidate(1)) == 5_000_001")
+    for _ in range(6):
+        (outcome,) = run(code.format(5_000_000), honest, workers=1).tests
+        assert outcome.passed, outcome
 
 
 EXCEPTIONS = [

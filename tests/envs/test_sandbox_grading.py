@@ -62,9 +62,11 @@ def test_a_test_whose_process_has_ended_does_not_pass():
         "assert candidate(3) == 9",
     )
     code = "import os\ndef sq(x):\n    x == 2 and os._exit(1)\n    return iter(range(9)) if x == 1 else x * x"
-    first, *others = statuses(code, test)
-    assert first in ("passed", "crashed")  # by then, a call that is made ahead may have ended it
-    assert others == ["crashed", "crashed", "passed"]
+    one_by_one = replace(instrument(test, "sq"), calls=())
+    sandbox = Sandbox(SHORT, workers=1, cache_size=0, seed=13)
+    found = [outcome.status for outcome in sandbox.run(program(code), one_by_one).tests]
+    sandbox.close()
+    assert found == ["passed", "crashed", "crashed", "passed"]
 
 
 # Arguments that a call changes
@@ -169,7 +171,9 @@ def test_a_test_may_make_thousands_of_calls_but_not_without_end():
 
 
 def test_how_often_each_test_is_reached_is_counted():
-    test = check("for x in range(3):", "    assert candidate(x) == x * x", "assert candidate(5) == 25")
+    test = check(
+        "for x in range(3):", "    assert candidate(x) == x * x", "assert candidate(5) == 25"
+    )
     assert run(SQUARE, test).reached == (3, 1)
     assert run(SQUARE, test, split=False).reached == (3, 1)
 
@@ -209,8 +213,10 @@ def test_a_test_that_never_ends_on_a_value_is_a_timeout_and_the_next_program_run
 
 def test_a_test_may_take_its_own_time_besides_that_of_the_calls():
     wait = "end = time.process_time() + 0.05\n        while time.process_time() < end: pass"
-    test = "import time\n" + check("for i in range(8):", f"    {wait}", "    assert candidate(i) == i * i")
-    code = "import time\ndef sq(x):\n    time.sleep(0.2)\n    return x * x"
+    test = "import time\n" + check(
+        "for i in range(8):", f"    {wait}", "    assert candidate(i) == i * i"
+    )
+    code = "import time\ndef sq(x):\n    time.sleep(0.1)\n    return x * x"
     assert statuses(code, test, Limits(load_seconds=5, test_seconds=1)) == ["passed"]
 
 

@@ -90,7 +90,9 @@ def test_s7_what_a_program_patches_stays_in_its_process():
     assert builtins.sorted([3, 1]) == [1, 3]
     assert random.getstate() == state
     assert "LEAK" not in os.environ and os.getcwd() == here
-    follower = "import os\ndef sq(x):\n    return sorted([x * x, 99])[0] + len(os.environ.get('LEAK', ''))"
+    follower = (
+        "import os\ndef sq(x):\n    return sorted([x * x, 99])[0] + len(os.environ.get('LEAK', ''))"
+    )
     assert statuses(follower, workers=1) == ["passed", "passed"]
 
 

@@ -61,7 +61,10 @@ FAILING = {
     "type": ("return int", "candidate(4) == int"),
     "list that contains itself": ("y = []\n    y.append(y)\n    return y", "candidate(4) == []"),
     "truth without a value": ("class C: pass\n    return C()", "candidate(1) is True"),
-    "coroutine instead of a value": ("async def f(): return 4\n    return f()", "candidate(1) == 4"),
+    "coroutine instead of a value": (
+        "async def f(): return 4\n    return f()",
+        "candidate(1) == 4",
+    ),
     "one for true": ("return 1", "candidate(1) is True"),
 }
 IMPORTS = "import asyncio, collections, decimal, enum, fractions\n"
@@ -84,7 +87,14 @@ def test_a_value_that_only_pretends_does_not_pass(body, claim):
 
 def expects(error: str, then: str = "pass") -> str:
     """A test that passes if the call raises `error`."""
-    return check("try:", "    candidate(2)", f"except {error} as error:", f"    {then}", "else:", "    assert False")
+    return check(
+        "try:",
+        "    candidate(2)",
+        f"except {error} as error:",
+        f"    {then}",
+        "else:",
+        "    assert False",
+    )
 
 
 @pytest.mark.parametrize(
@@ -112,7 +122,9 @@ def test_a_test_sees_the_arguments_of_an_exception():
 
 def test_an_exception_cannot_end_a_loop_of_the_test_early():
     test = check("for x in map(candidate, (1, 2)):", "    assert x == 1")
-    (outcome,) = run("def sq(x):\n    if x == 2:\n        raise StopIteration\n    return x", test).tests
+    (outcome,) = run(
+        "def sq(x):\n    if x == 2:\n        raise StopIteration\n    return x", test
+    ).tests
     assert (outcome.status, outcome.message) == ("error", "StopIteration")
 
 

@@ -26,6 +26,7 @@ from llm_decpomdp.envs.sandbox.inside.codec import (
     to_text,
     unpack_call,
 )
+from llm_decpomdp.envs.sandbox.inside.kernel import lower_limit
 from llm_decpomdp.envs.sandbox.inside.reports import Record, Stage, describe
 
 TYPE_CHECKING = False
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 READY = pack(["ready", None, None, 0, ""])
 """What a process says before it knows its program."""
+
+NO_ARGUMENTS = pack_call([], {}, id)
 
 OUT_OF_MEMORY = 77
 """Exit status of a program that has no memory left to say so."""
@@ -100,6 +103,7 @@ def prepare() -> None:
 def rehearse(candidate: Candidate) -> None:
     """Run a program of our own, and send what it answers nowhere."""
     unread, candidate.descriptor = os.pipe()
+    candidate.bell = candidate.descriptor
     candidate.reader.descriptor = os.open(os.devnull, os.O_RDONLY)
     request = {
         "segments": [["rehearsal", REHEARSAL]],
@@ -139,11 +143,11 @@ def serve(candidate: Candidate) -> None:
 def limit_resources(request: dict[str, Any]) -> None:
     """Lower the limits to what this program may use."""
     file_bytes, cpu_seconds = request["file_bytes"], request["cpu_seconds"]
-    resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
+    lower_limit(resource.RLIMIT_FSIZE, file_bytes)
+    lower_limit(resource.RLIMIT_CPU, cpu_seconds, cpu_seconds + 1)
     if sys.platform == "linux":  # macOS accepts the call and ignores it
         memory_bytes = request["memory_bytes"]
-        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+        lower_limit(resource.RLIMIT_AS, memory_bytes)
 
 
 class Candidate:
@@ -153,18 +157,19 @@ class Candidate:
     copied, and there are hundreds of children a second.
     """
 
-    def __init__(self, bell: int) -> None:
-        self.bell = bell
-        self.descriptor = -1
+    def __init__(self) -> None:
+        self.bell = self.descriptor = -1
         self.reader = Reader(-1, 2**32, CHUNK)
         self.handles: list[Any] = []
+        self.function: Any = None
         self.helper_calls = 0
         self.unread = 0
         self.decode = Decoder({"callback": self._callback}).decode
 
-    def connect(self, descriptor: int) -> None:
-        """Talk to the evaluator over this socket."""
+    def connect(self, descriptor: int, bell: int) -> None:
+        """Talk to the evaluator over this socket, and wake it through this pipe."""
         self.descriptor = self.reader.descriptor = descriptor
+        self.bell = bell
 
     def run(self, request: dict[str, Any]) -> None:
         """Load the program, make the calls that are known ahead, then those that are asked for."""
@@ -173,25 +178,31 @@ class Candidate:
             random.seed(request["seed"])
         try:
             program = self._load(request)
-            function = program[request["entry_point"]]
+            self.function = program[request["entry_point"]]
         except BaseException as error:
             self.send("loaded", self._failure(error))
             return self._ring()
         self.send("loaded", None)
         if request["tests"]:
             self._ring()
-            return self._run_tests(function, program)
+            return self._run_tests(program)
         for data in request["calls"]:
-            self._call(function, data)
+            self._call(self.function, data)
         self._ring()
         while True:
-            operation, data, handle, count = self.reader.receive()
-            if operation == "call":
-                self._call(function if handle < 0 else self.handles[handle], data)
-            elif operation == "next":
-                self._take(handle, count)
-            else:
-                self._run(handle)
+            self._serve(*self.reader.receive())
+
+    def _serve(self, operation: str, data: bytes, handle: int) -> None:
+        """Do what the evaluator asks for."""
+        value = self.function if handle < 0 else self.handles[handle]
+        if operation == "call":
+            self._call(value, data)
+        elif operation == "next":
+            self._call(next, NO_ARGUMENTS, [value])
+        else:
+            import asyncio
+
+            self._call(asyncio.run, NO_ARGUMENTS, [value])
 
     def _load(self, request: dict[str, Any]) -> dict[str, Any]:
         module = type(sys)("__program__")
@@ -272,31 +283,15 @@ class Candidate:
     def _opaque(self, value: Any) -> Any:
         return {"handle": ["object", -1, type(value).__name__[:60]]}
 
-    def _take(self, handle: int, count: int) -> None:
-        """Send the next items of an iterator."""
-        items: list[Any] = []
-        try:
-            for _ in range(count):
-                items.append(self._encoded(next(self.handles[handle])))
-        except StopIteration:
-            return self.send("items", [items, None])
-        except BaseException as error:
-            return self.send("items", [items, self._failure(error)])
-        self.send("items", [items, False])
-
-    def _run(self, handle: int) -> None:
-        """Send what a coroutine returns."""
-        import asyncio
-
-        self._call(asyncio.run, pack_call([], {}, self._opaque), [self.handles[handle]])
-
     def _callback(self, number: int) -> Callable[..., Any]:
         """A function of the test, called from here."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
             self.send("callback", [number, encode_call(args, kwargs, self._opaque)])
             self._ring()
-            raised, text = self.reader.receive()
+            while len(message := self.reader.receive()) > 2:
+                self._serve(*message)  # the function of the test calls the program
+            raised, text = message
             if raised:
                 raise vars(builtins).get(raised, RuntimeError)(text)
             return self.decode(text)
@@ -316,7 +311,7 @@ class Candidate:
 
     # Tests inside the program's process: what they report can be forged
 
-    def _run_tests(self, function: Callable[..., Any], program: dict[str, Any]) -> None:
+    def _run_tests(self, program: dict[str, Any]) -> None:
         """Run the tests here; they arrive only now, so that nothing could look at them while loading."""
         source, skipped = self.reader.receive()
 
@@ -328,7 +323,7 @@ class Candidate:
         scope = dict(program, __name__="__test__", __record__=record, __stage__=stage)
         try:
             exec(compile(source, "<tests>", "exec", dont_inherit=True), scope)
-            scope["__check__"](function, record, stage)
+            scope["__check__"](self.function, record, stage)
         except BaseException as error:
             send("ended", stage.number, describe(error))
         self.send("done", list(record.reached.items()))

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 MAX_MESSAGE = 8 * 2**20
 """Longest message of a program, in bytes."""
 
+MAX_READ = 2**20
+"""Most bytes that are read at once."""
+
 HEADER = 4
 
 
@@ -65,7 +68,7 @@ class Reader:
         self.descriptor = descriptor
         self.limit = limit
         self.chunk = chunk
-        self.pending = b""
+        self.pending = bytearray()
 
     def waiting(self) -> bytes | None:
         """The next message, if it has been read completely."""
@@ -76,13 +79,19 @@ class Reader:
             raise Closed(f"a message of {end} bytes; at most {self.limit} are accepted")
         if len(self.pending) < end:
             return None
-        message, self.pending = self.pending[HEADER:end], self.pending[end:]
+        message = bytes(self.pending[HEADER:end])
+        del self.pending[:end]
         return message
 
     def fill(self) -> bool:
-        """Read what there is, waiting for something; False at the end of the stream."""
+        """Read what there is; False at the end of the stream."""
+        missing = 0
+        if len(self.pending) >= HEADER:
+            missing = HEADER + int.from_bytes(self.pending[:HEADER], "big") - len(self.pending)
         try:
-            data = os.read(self.descriptor, self.chunk)
+            data = os.read(self.descriptor, max(self.chunk, min(missing, MAX_READ)))
+        except BlockingIOError:
+            return True
         except ConnectionResetError:
             return False
         self.pending += data

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_DEPTH = 150
 """Deepest nesting of a value; more is refused."""
 
-MAX_ITEMS = 5000
+MAX_ITEMS = 20_000
 """Largest set or dict whose keys could be made to collide, which takes quadratic time to build."""
 
 MAX_DIGITS = 4000

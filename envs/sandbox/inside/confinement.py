@@ -66,7 +66,7 @@ class Confinement:
         else:
             self.layers["private folder"] = "needs namespaces and landlock"
         if "user" in entered:
-            resource.setrlimit(resource.RLIMIT_NPROC, (MAX_THREADS, MAX_THREADS))
+            kernel.lower_limit(resource.RLIMIT_NPROC, MAX_THREADS)
 
     def _make_folder(self) -> None:
         needed = [*self.readable, os.path.dirname(__file__)]
@@ -80,10 +80,9 @@ class Confinement:
         self._try("seccomp", self._build_filter)
         for limit, value in (
             (resource.RLIMIT_CORE, 0),
-            (resource.RLIMIT_NOFILE, MAX_DESCRIPTORS),
             (resource.RLIMIT_MEMLOCK, 0),
         ):
-            resource.setrlimit(limit, (value, value))
+            kernel.lower_limit(limit, value)
         self.layers["limits"] = "" if kernel.LINUX else "this system does not limit memory"
         if kernel.LINUX:
             kernel.die_with_parent()
@@ -97,7 +96,9 @@ class Confinement:
         """
         if folder is not None:
             os.chdir(folder)
+        os.dup2(1, 2)  # what the zygote says there is for the trainer
         kernel.close_descriptors(keep)
+        kernel.lower_limit(resource.RLIMIT_NOFILE, MAX_DESCRIPTORS)
         if kernel.LINUX:
             kernel.die_with_parent()
         if self.filter is not None:
@@ -107,7 +108,7 @@ class Confinement:
         """What the evaluator may do while it runs tests: read the standard library and talk to its peers."""
         self._harden([])
         if kernel.LINUX:
-            resource.setrlimit(resource.RLIMIT_AS, (EVALUATOR_BYTES, EVALUATOR_BYTES))
+            kernel.lower_limit(resource.RLIMIT_AS, EVALUATOR_BYTES)
         if "seccomp" not in self.without and not seccomp.unsupported():
             seccomp.Filter("evaluator", writable=False).install()
 

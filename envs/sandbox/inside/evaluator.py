@@ -7,12 +7,23 @@ report from there; that mode can be forged, see `docs/security.md`.
 
 from __future__ import annotations
 
+import builtins
+import gc
 import random
 import signal
+import sys
+import time
 
+from llm_decpomdp.envs.sandbox.inside.children import Children
 from llm_decpomdp.envs.sandbox.inside.proxy import Conversation, Function, describe_any
-from llm_decpomdp.envs.sandbox.inside.reports import Findings, Record, Stage, is_failure, verdict
-from llm_decpomdp.envs.sandbox.inside.session import Children, Gone, Session
+from llm_decpomdp.envs.sandbox.inside.reports import (
+    Findings,
+    Record,
+    Stage,
+    is_count,
+    verdict,
+)
+from llm_decpomdp.envs.sandbox.inside.session import Gone, Session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +41,12 @@ MAX_PLAN = 200_000
 
 BUFFERS = ("bytearray", "array", "memoryview")
 """Words in a test for values that `marshal` would take for bytes."""
+
+COLLECT_AFTER = 2**20
+"""Bytes of answers of one program after which what is left of them is looked for."""
+
+SLACK_SECONDS = 5.0
+"""How much longer than a program a test may wait."""
 
 PLAIN_LIMITS = ("memory_bytes", "file_bytes", "output_bytes")
 
@@ -50,6 +67,7 @@ class Evaluator:
         self.codes: dict[str, CodeType] = {}
         self.plans: dict[str, list[bytes]] = {}
         self.mismatches: dict[str, int] = {}
+        self.state = _State()
 
     def grade(self, job: dict[str, Any]) -> dict[str, Any]:
         """Run a program against its tests.
@@ -60,20 +78,26 @@ class Evaluator:
 
         Returns:
             `tests` (a list of [passed, status, message, origin, line]), `error`, `output`, `helper_calls`,
-            `reached`, and `wall_decided`.
+            `reached`, `wall_decided`, and `seconds` on the clock.
+
+        Raises:
+            Broken: If there can be no verdict, and this process has to end.
         """
+        begin = time.monotonic()
         session = Session(self.children, self.trainer, _request(job, self.seed), job["limits"])
-        # A test that never ends on what the program returned ends this process: the caller sees the signal.
-        signal.setitimer(signal.ITIMER_PROF, job["limits"]["test_seconds"])
         try:
             findings = self._beside(session, job) if job["split"] else _inside(session, job)
         finally:
             session.stop()
-            signal.setitimer(signal.ITIMER_PROF, 0)
+            _limit_own_time(0, 0)
+            session.decode = session.answer_callback = None  # they hold the answers in a circle
+            if session.received > COLLECT_AFTER:
+                gc.collect()
         return {
+            "seconds": time.monotonic() - begin,
             "tests": findings.outcomes(),
             "error": findings.error and verdict(findings.error),
-            "output": session.output,
+            "output": session.output.encode("utf-8", "replace").decode(),
             "helper_calls": session.helper_calls,
             "reached": [findings.reached.get(test, 0) for test in range(len(job["stages"]))],
             "wall_decided": session.wall_decided,
@@ -90,7 +114,8 @@ class Evaluator:
             self._remember(self.mismatches, tests, self.mismatches.get(tests, 0) + 1)
             conversation = Conversation(session, [], strict=False, write_back=True, plain=plain)
             findings = self._run(conversation, job)
-        self._learn(tests, conversation)
+        if job["fixed"] and not conversation.changed:
+            self._learn(tests, conversation)
         if conversation.changed and findings.error is None:
             calls = conversation.plan
             again = Conversation(session, calls, strict=False, write_back=False, plain=plain)
@@ -111,12 +136,17 @@ class Evaluator:
     def _run(self, conversation: Conversation, job: dict[str, Any]) -> Findings:
         """Run the tests once, with a fresh process of the program."""
         findings = Findings(job)
-        conversation.session.stop()
+        limits = job["limits"]
+        conversation.session.begin_again()
+        _limit_own_time(
+            limits["program_seconds"], limits["program_seconds"] * limits["wall_factor"]
+        )
         findings.error = conversation.ask_ahead()
         if findings.error is not None:
             return findings
         record = Record(findings.note, describe_any)
         stage = _LatchedStage(findings.note, conversation)
+        self.state.restore()
         function = Function(conversation, -1, 0, job["entry_point"])
         scope: dict[str, Any] = {"__name__": "__test__"}
         try:
@@ -126,6 +156,8 @@ class Evaluator:
             scope["__check__"](function, record, stage)
         except BaseException as error:
             findings.note("ended", stage.number, describe_any(error))
+        if self.children.failure is not None:
+            raise self.children.failure
         findings.done(record.reached)
         return findings
 
@@ -154,12 +186,45 @@ class _LatchedStage(Stage):
         self.conversation = conversation
         self.seen: Gone | None = None
 
+    def runs(self, number: int) -> bool:
+        """Begin a stage, with its own share of this process's time."""
+        limits = self.conversation.session.limits
+        _limit_own_time(limits["test_seconds"], limits["program_seconds"] * limits["wall_factor"])
+        return super().runs(number)
+
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
         gone = self.conversation.gone
         if gone is not None and gone is not self.seen:
             self.seen = gone
             self.send("swallowed", self.number, gone.remote)
         return super().__exit__(kind, error, traceback)
+
+
+class _State:
+    """What tests may change in this process, and the next ones should find as it was."""
+
+    def __init__(self) -> None:
+        self.builtins = dict(vars(builtins))
+        self.recursion_limit = sys.getrecursionlimit()
+
+    def restore(self) -> None:
+        """Undo what the test before has left."""
+        if vars(builtins) != self.builtins:
+            vars(builtins).clear()
+            vars(builtins).update(self.builtins)
+        sys.setrecursionlimit(self.recursion_limit)
+        decimal = sys.modules.get("decimal")
+        if decimal is not None:
+            decimal.setcontext(decimal.Context())
+
+
+def _limit_own_time(processor_seconds: float, seconds: float) -> None:
+    """End this process when it has used up so much more; 0 for no limit. The caller sees the signal.
+
+    A test that does not end on what a program returned cannot be stopped in another way.
+    """
+    signal.setitimer(signal.ITIMER_PROF, processor_seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds + SLACK_SECONDS if seconds else 0)
 
 
 def _request(job: dict[str, Any], seed: int) -> dict[str, Any]:
@@ -204,12 +269,11 @@ def _follow(session: Session, findings: Findings) -> None:
         if event == "done":
             pairs = [pair for pair in content if isinstance(pair, list) and len(pair) == 2]
             findings.done(
-                {test: times for test, times in pairs if type(test) is type(times) is int}
+                {test: times for test, times in pairs if is_count(test) and is_count(times)}
             )
             return
         session.expect(len(content) == 2 and type(content[0]) is int)
-        number, failure = content
-        session.expect(failure is None or is_failure(failure))
+        number, failure = content[0], session.failure(content[1])
         known = {"test": len(findings.stages), "ended": findings.num_stages}.get(event, 0)
         if event == "stage":
             last = -1 if findings.stage is None else findings.stage

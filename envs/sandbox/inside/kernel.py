@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import resource
 import sys
 
 TYPE_CHECKING = False  # importing typing would double the time that these processes take to start
@@ -132,3 +133,18 @@ def _close_listed(kept: list[int]) -> None:
                 os.close(descriptor)
             except OSError:
                 continue  # the one that read the list
+
+
+def lower_limit(limit: int, value: int, hard: int | None = None) -> None:
+    """Set a resource limit, or keep the one that is lower already.
+
+    Args:
+        limit: One of the constants of `resource`.
+        value: The soft limit.
+        hard: The hard limit; the same as the soft one by default.
+    """
+    _, highest = resource.getrlimit(limit)
+    hard = value if hard is None else hard
+    if highest != resource.RLIM_INFINITY:
+        value, hard = min(value, highest), min(hard, highest)
+    resource.setrlimit(limit, (value, hard))

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 NEVER_REBUILT = (StopIteration, StopAsyncIteration)
 """Exceptions with a meaning for loops, through which a test could be made to end early."""
 
-MAX_PREFETCH = 64
-"""Most items of an iterator that are fetched at once."""
+CONTAINERS = (list, tuple, dict, set, bytearray, deque)
+
+
+class Ended(Exception):
+    """An iterator has no more items."""
 
 
 class CandidateError(Exception):
@@ -46,6 +49,8 @@ class Conversation:
         self.strict = strict
         self.write_back = write_back
         self.answers: list[Any] = []
+        self.living: dict[int, int] = {}
+        """Answers that hold something which lives in a process, and the generation of that process."""
         self.asked: list[bytes] = []
         self.mismatch = False
         self.handed_out = False
@@ -69,9 +74,15 @@ class Conversation:
         seconds = self.session.limits["test_seconds"]
         while failure is None and len(self.answers) < len(self.plan):
             try:
-                self.answers.append(self.session.receive(seconds, quiet=True))
+                held = self.handed_out
+                self.handed_out = False
+                answer: Any = self.session.receive(seconds, quiet=True)
+                if self.handed_out:
+                    self.living[len(self.answers)] = self.session.generation
+                self.handed_out = self.handed_out or held
+                self.answers.append(answer)
             except Gone as gone:
-                self.answers.append(gone)
+                self.answers.append(gone.with_traceback(None))
                 rest = self.plan[len(self.answers) :]
                 if rest and not self._start_again(rest):
                     break
@@ -109,7 +120,7 @@ class Conversation:
         data = pack_call(args, kwargs, self._callback, self.plain)
         if handle >= 0:
             self._check_alive(generation)
-            answer = self._guarded(lambda: self.session.ask("call", data, handle, 0))
+            answer = self._guarded(lambda: self.session.ask("call", data, handle))
         else:
             answer = self._answer(data)
         kind, content, changed = answer
@@ -131,7 +142,9 @@ class Conversation:
             if isinstance(answer, Gone):
                 self.gone = answer
                 raise answer
-            return answer
+            if index not in self.living or self._is_alive(self.living[index]):
+                return answer
+            return self._guarded(lambda: self._ask(data))
         if index < len(self.plan) or self.released:
             self.mismatch = True
         if self.mismatch and self.strict:
@@ -144,12 +157,23 @@ class Conversation:
             if failure is not None:
                 self.session.stop()
                 raise Gone("error", failure[0], failure[1])
-        return self.session.ask("call", data, -1, 0)
+        return self.session.ask("call", data, -1)
+
+    def next(self, handle: int, generation: int) -> Any:
+        """The next item of an iterator; raises `Ended` after the last one."""
+        self._check_alive(generation)
+        kind, content, _ = self._guarded(lambda: self.session.ask("next", b"", handle))
+        if kind == "error":
+            if isinstance(content, list) and content[5:6] == ["StopIteration"]:
+                raise Ended
+            raise self._rebuilt(content)
+        self._guarded(lambda: self.session.expect(kind == "value"))
+        return content
 
     async def _awaited(self, handle: int, generation: int) -> Any:
         """A coroutine of the program, run over there."""
         self._check_alive(generation)
-        kind, content, _ = self._guarded(lambda: self.session.ask("run", b"", handle, 0))
+        kind, content, _ = self._guarded(lambda: self.session.ask("run", b"", handle))
         if kind == "error":
             raise self._rebuilt(content)
         return content
@@ -162,8 +186,12 @@ class Conversation:
             raise
 
     def _check_alive(self, generation: int) -> None:
-        if generation != self.session.generation or self.session.reader is None:
+        if not self._is_alive(generation):
             self._guarded(_raise_stale)
+
+    def _is_alive(self, generation: int) -> bool:
+        """Whether this process is there, and no newer one in its place."""
+        return generation == self.session.generation and self.session.reader is not None
 
     def _write_back(self, changed: Any, args: Any, kwargs: dict[str, Any]) -> None:
         try:
@@ -178,9 +206,10 @@ class Conversation:
     def _rebuilt(self, claim: Any) -> Exception:
         """The program's exception, of the nearest builtin class that means no harm."""
         failure = self._guarded(lambda: self.session.failure(claim))
-        text, base, arguments = failure[1], str(failure[5:6]), failure[6:7]
-        arguments = arguments[0] if arguments and isinstance(arguments[0], list) else [text]
-        kind = vars(builtins).get(base[2:-2])
+        base, arguments = (*failure[5:], None, None)[:2]
+        if not isinstance(arguments, list):
+            arguments = [failure[1]]
+        kind = vars(builtins).get(str(base))
         error: Exception = CandidateError(*arguments)
         if isinstance(kind, type) and issubclass(kind, Exception):
             if not issubclass(kind, NEVER_REBUILT):
@@ -220,7 +249,7 @@ def _new(kind: type[Exception], arguments: list[Any]) -> Exception | None:
     for parent in kind.__mro__[:-2]:
         try:
             error: Exception = parent(*arguments)
-        except TypeError:
+        except Exception:
             continue
         return error
     return None
@@ -248,41 +277,27 @@ class Function:
 
 
 class Iterator:
-    """An iterator of the program; items are fetched when they are needed."""
+    """An iterator of the program; each item is fetched when it is needed."""
 
     def __init__(self, conversation: Conversation, handle: int, generation: int) -> None:
-        self._conversation = conversation
-        self._handle = handle
-        self._generation = generation
-        self._items: deque[Any] = deque()
-        self._end: Any = False
-        self._fetch = 1
+        self._place = (conversation, handle, generation)
+        self._ended = False
 
     def __iter__(self) -> Iterator:
         return self
 
     def __next__(self) -> Any:
-        if not self._items and self._end is False:
-            self._more()
-        if self._items:
-            return self._items.popleft()
-        if self._end is None:
+        if self._ended:
             raise StopIteration
-        failure, self._end = self._end, None
-        raise self._conversation._rebuilt(failure)
-
-    def _more(self) -> None:
-        conversation = self._conversation
-        conversation._check_alive(self._generation)
-        kind, content, _ = conversation._guarded(
-            lambda: conversation.session.ask("next", b"", self._handle, self._fetch)
-        )
-        valid = kind == "items" and isinstance(content, list) and len(content) == 2
-        conversation._guarded(lambda: conversation.session.expect(valid))
-        items, self._end = content
-        conversation._guarded(lambda: conversation.session.expect(isinstance(items, list)))
-        self._items.extend(items)
-        self._fetch = min(4 * self._fetch, MAX_PREFETCH)
+        conversation, handle, generation = self._place
+        try:
+            return conversation.next(handle, generation)
+        except Ended:
+            self._ended = True
+            raise StopIteration from None
+        except Exception:
+            self._ended = True
+            raise
 
 
 class Opaque:
@@ -296,10 +311,16 @@ class Opaque:
 
 
 def assign(old: Any, new: Any) -> None:
-    """Make a container's content that of another one of the same type."""
+    """Make a container's content that of another one of the same type, and that of containers in it."""
     if type(old) is not type(new):
         return
-    if isinstance(old, list | bytearray):
+    if isinstance(old, list | tuple) and len(old) == len(new):
+        for place, (inner_old, inner_new) in enumerate(zip(old, new, strict=True)):
+            if isinstance(inner_old, CONTAINERS) and type(inner_old) is type(inner_new):
+                assign(inner_old, inner_new)
+            elif isinstance(old, list):
+                old[place] = inner_new
+    elif isinstance(old, list | bytearray):
         old[:] = new
     elif isinstance(old, dict | set):
         old.clear()
@@ -307,9 +328,6 @@ def assign(old: Any, new: Any) -> None:
     elif isinstance(old, deque):
         old.clear()
         old.extend(new)
-    elif isinstance(old, tuple):
-        for inner_old, inner_new in zip(old, new, strict=False):
-            assign(inner_old, inner_new)
 
 
 def describe_any(error: BaseException) -> list[Any]:

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 MAX_TEXT = 300
 """Longest text of an exception that is kept, in characters."""
 
+MAX_NAME = 200
+"""Longest name of a type or of an agent."""
+
+MAX_COUNT = 2**40
+
 FORBIDDEN = ("PermissionError", "BlockingIOError")
 
 
@@ -96,6 +101,7 @@ class Findings:
     def note(self, event: str, number: int, failure: Any) -> None:
         """Take a report in: `stage`, `test`, `ended`, or `swallowed`."""
         if event == "test":
+            self.reached.setdefault(number, 1)
             if self.tests.get(number) is None:
                 self.tests[number] = failure
         elif event == "stage":
@@ -107,7 +113,7 @@ class Findings:
 
     def done(self, reached: dict[int, int]) -> None:
         """The test has run to its end."""
-        self.reached = reached
+        self.reached |= reached
         self.finished |= {-1, -1 if self.stage is None else self.stage}
 
     def both(self, other: Findings) -> Findings:
@@ -188,7 +194,7 @@ def describe(error: BaseException) -> list[Any]:
     while traceback is not None:
         filename = traceback.tb_frame.f_code.co_filename
         if filename.startswith("<") and filename != "<tests>" and "frozen" not in filename:
-            origin, line = filename[1:-1], traceback.tb_lineno
+            origin, line = filename[1:-1][:MAX_NAME], traceback.tb_lineno
         traceback = traceback.tb_next
     return [type(error).__name__[:60], text, origin, line, ""]
 
@@ -197,5 +203,12 @@ def is_failure(claim: Any) -> bool:
     """Whether what a program sent is a description of an exception."""
     if not isinstance(claim, list) or len(claim) < 5:
         return False
-    kinds = [type(part) for part in claim[:5]]
-    return kinds == [str, str, str, int, str] and len(claim[0]) <= 60 and len(claim[1]) <= MAX_TEXT
+    kind, text, origin, line, status = claim[:5]
+    if not all(type(part) is str for part in (kind, text, origin, status)) or not is_count(line):
+        return False
+    return max(len(kind), len(origin)) <= MAX_NAME and len(text) <= MAX_TEXT
+
+
+def is_count(claim: Any) -> bool:
+    """Whether what a program sent is a number of things."""
+    return type(claim) is int and 0 <= claim < MAX_COUNT

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import _socket
 import os
 import select
 import signal
 import time
 
 from llm_decpomdp.envs.sandbox.inside.candidate import OUT_OF_MEMORY
-from llm_decpomdp.envs.sandbox.inside.channel import MAX_MESSAGE, Closed, Reader, pack_down, write
+from llm_decpomdp.envs.sandbox.inside.channel import MAX_MESSAGE, Closed, Reader, pack_down
+from llm_decpomdp.envs.sandbox.inside.children import Children
 from llm_decpomdp.envs.sandbox.inside.codec import DECODE_ERRORS, Decoder, encode, to_text
-from llm_decpomdp.envs.sandbox.inside.reports import is_failure
-from llm_decpomdp.envs.sandbox.inside.zygote import ANSWER, DESCRIPTOR
+from llm_decpomdp.envs.sandbox.inside.reports import is_count, is_failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,8 +24,11 @@ START_SECONDS = 60.0
 QUIET_SECONDS = 0.02
 """How long the evaluator sleeps until the bell rings, before it looks at each answer as it comes."""
 
+MAX_RECEIVED = 32 * 2**20
+"""Bytes of all messages of one program."""
+
 MAX_OPERATIONS = 5000
-"""Calls, items and callbacks in all, one at a time, that one program may cost."""
+"""Calls and callbacks in all, one at a time, that one program may cost; ten items count as one."""
 
 
 class Gone(BaseException):
@@ -35,57 +37,6 @@ class Gone(BaseException):
     def __init__(self, status: str, kind: str, text: str) -> None:
         super().__init__(text)
         self.remote = [kind, text, "", 0, status]
-
-
-class TrainerGone(BaseException):
-    """Nobody waits for the result any more."""
-
-
-class Children:
-    """The zygote's children, as the evaluator has them."""
-
-    def __init__(self, control: _socket.socket, bell: int) -> None:
-        self.control = control
-        self.bell = bell
-        self.ready: list[int] = []
-        self.dying: list[int] = []
-        self.status = 0
-
-    def take(self) -> int:
-        """The socket of a child that has run nothing."""
-        while not self.ready:
-            self._receive()
-        return self.ready[0]
-
-    def discard(self) -> None:
-        """Have the current child killed; does not wait for it."""
-        self.dying.append(self.ready.pop(0))
-        self.control.sendall(b"n")
-
-    def exit_status(self) -> int:
-        """How the child that was discarded last had ended, as of `os.waitpid`."""
-        while self.dying:
-            self._receive()
-        return self.status
-
-    def cpu_seconds(self) -> float:
-        """Processor time of the current child; negative if unknown."""
-        self.control.sendall(b"c")
-        while True:
-            kind, seconds = self._receive()
-            if kind == b"c":
-                return seconds
-
-    def _receive(self) -> tuple[bytes, float]:
-        data, rights, _, _ = self.control.recvmsg(ANSWER.size, _socket.CMSG_LEN(DESCRIPTOR.size))
-        if len(data) < ANSWER.size:
-            raise ConnectionError("the zygote has ended")
-        kind, status, seconds = ANSWER.unpack(data)
-        self.ready += [DESCRIPTOR.unpack(content)[0] for _, _, content in rights]
-        if kind == b"k":
-            os.close(self.dying.pop(0))  # not before: the child would wake up to see it
-            self.status = status
-        return kind, seconds
 
 
 class Session:
@@ -108,17 +59,22 @@ class Session:
         self.reader: Reader | None = None
         self.failures = 0
         self.ready = False
+        self.bell = -1
         self.generation = 0
         """How many processes there have been."""
-        self.operations = 0
+        self.operations = 0.0
+        self.received = 0
+        """Bytes of its messages."""
         self.output = ""
         self.finished_calls = 0
         self.current_calls = 0
         self.wall_decided = False
         """Whether a time-out came from the clock on the wall, which depends on the machine's load."""
         self.answer_callback: Callable[[Any], Any] | None = None
-        self.decode: Callable[[str], Any] = Decoder({}).decode
-        self.deadline = time.monotonic() + limits["program_seconds"] * limits["wall_factor"]
+        self.decode: Callable[[str], Any] | None = Decoder({}).decode
+        self.origins = {origin for origin, _ in request["segments"]}
+        self.deadline = 0.0
+        self.begin_again()
 
     @property
     def helper_calls(self) -> int:
@@ -133,14 +89,13 @@ class Session:
         if self.failures >= self.limits["max_timeouts"]:
             text = f"not run after {self.failures} time-outs or crashes"
             raise Gone("not_run", "", text)
-        descriptor = self.children.take()
+        if time.monotonic() > self.deadline:
+            raise Gone("not_run", "", "no time is left for the program")
+        descriptor, self.bell = self.children.take()
         self.reader = Reader(descriptor, MAX_MESSAGE)
         self.generation += 1
-        try:
-            write(descriptor, pack_down({**self.request, "calls": calls}))
-        except Closed:
-            self._died()
         self.ready = False
+        self.send({**self.request, "calls": calls})
         self.expect(self.receive(START_SECONDS, quiet=True)[0] == "ready")
         self.ready = True
         kind, failure, _ = self.receive(self.limits["load_seconds"], quiet=True)
@@ -150,27 +105,52 @@ class Session:
     def stop(self) -> None:
         """End the current process, if there is one."""
         if self.reader is not None:
+            self.children.discard()
             self.reader = None
             self.finished_calls += self.current_calls
             self.current_calls = 0
-            self.children.discard()
 
-    def ask(self, operation: str, data: bytes, handle: int, count: int) -> tuple[str, Any, Any]:
+    def begin_again(self) -> None:
+        """Forget a run of the program: what it used up is not held against the next one."""
+        self.stop()
+        self.failures = self.received = 0
+        self.operations = 0.0
+        self.finished_calls = 0
+        self.output = ""
+        self.deadline = (
+            time.monotonic() + self.limits["program_seconds"] * self.limits["wall_factor"]
+        )
+
+    def ask(self, operation: str, data: bytes, handle: int) -> tuple[str, Any, Any]:
         """Ask the current process for something and wait for the answer."""
-        self.operations += 1
+        self.operations += 0.1 if operation == "next" else 1
         if self.operations > MAX_OPERATIONS:
             raise Gone("error", "", f"the program needed more than {MAX_OPERATIONS} operations")
         assert self.reader is not None
-        self.send((operation, data, handle, count))
+        self.send((operation, data, handle))
         return self.receive(self.limits["test_seconds"])
 
     def send(self, message: Any) -> None:
-        """Send the current process a message."""
+        """Send the current process a message; one that does not listen has `test_seconds` to begin to."""
         assert self.reader is not None
-        try:
-            write(self.reader.descriptor, pack_down(message))
-        except Closed:
+        data = memoryview(pack_down(message))
+        deadline = _Deadline(self, self.limits["test_seconds"])
+        while data:
+            try:
+                data = data[os.write(self.reader.descriptor, data) :]
+            except BlockingIOError:
+                self._make_room(self.reader, deadline)
+            except OSError:
+                self._died()
+
+    def _make_room(self, reader: Reader, deadline: _Deadline) -> None:
+        """Wait until the process can be sent more; it may be waiting itself until it is listened to."""
+        events = self._events(reader, deadline, select.POLLIN | select.POLLOUT)
+        if not events:
+            self._time_out(deadline.seconds)
+        if events & select.POLLIN and not reader.fill():
             self._died()
+        self.expect(len(reader.pending) <= 2 * MAX_MESSAGE)
 
     def receive(self, seconds: float, quiet: bool = False) -> tuple[str, Any, Any]:
         """The next message of the current process: its kind, its content, and changed arguments.
@@ -182,23 +162,29 @@ class Session:
         Raises:
             Gone: If there is none in time, or it is none.
         """
+        deadline = _Deadline(self, seconds)
         while True:
-            message = self._wait(seconds, quiet)
+            message = self._wait(deadline, quiet)
+            assert self.decode is not None
             try:
                 kind, content, changed, helper_calls, output = self.decode(message.decode())
-                self.current_calls = max(self.current_calls, int(helper_calls))
-                room = self.limits["output_bytes"] - len(self.output)
-                self.output += str(output)[: max(room, 0)]
             except DECODE_ERRORS:
                 self.expect(False)
+            self.expect(is_count(helper_calls) and type(output) is str)
+            self.current_calls = max(self.current_calls, helper_calls)
+            room = self.limits["output_bytes"] - len(self.output)
+            self.output += output[: max(room, 0)]
             if kind != "callback":
                 return kind, content, changed
             self._call_back(content)
 
     def failure(self, claim: Any) -> list[Any] | None:
         """What the program says about an exception, or None; the status is not for the program to say."""
-        self.expect(claim is None or is_failure(claim))
-        return None if claim is None else [*claim[:4], "", *claim[5:]]
+        if claim is None:
+            return None
+        self.expect(is_failure(claim))
+        kind, text, origin, line, _, *rest = claim
+        return [kind, text, origin if origin in self.origins else "", line, "", *rest]
 
     def expect(self, condition: bool) -> None:
         """End the process if it does not keep to the protocol: then it is not our code that speaks."""
@@ -221,50 +207,58 @@ class Session:
 
     # Waiting
 
-    def _wait(self, seconds: float, quiet: bool) -> bytes:
+    def _wait(self, deadline: _Deadline, quiet: bool) -> bytes:
         reader = self.reader
         assert reader is not None
-        begin = time.monotonic()
         try:
             message = reader.waiting()
             if message is None and quiet:
                 self._sleep_until_bell(reader)
-            deadline = _Deadline(self, seconds, begin)
             while message is None:
-                if not self._readable(reader, deadline):
-                    self._time_out(seconds)
+                if not self._events(reader, deadline, select.POLLIN):
+                    self._time_out(deadline.seconds)
                 if not reader.fill():
                     self._died()
                 message = reader.waiting()
-        except Closed:
+        except (Closed, MemoryError):
             self.expect(False)
         assert message is not None
+        self.received += len(message)
+        if self.received > MAX_RECEIVED:
+            self.failures = self.limits["max_timeouts"]
+            self.stop()
+            raise Gone("error", "", f"answers of more than {MAX_RECEIVED} bytes")
         return message
 
     def _sleep_until_bell(self, reader: Reader) -> None:
         poll = select.poll()
-        poll.register(self.children.bell, select.POLLIN)
+        poll.register(self.bell, select.POLLIN)
         poll.register(reader.descriptor, 0)
-        for descriptor, _ in poll.poll(1000 * QUIET_SECONDS):
-            if descriptor == self.children.bell:
-                os.read(descriptor, 4096)
+        if poll.poll(1000 * QUIET_SECONDS):
+            try:
+                os.read(self.bell, 4096)
+            except BlockingIOError:
+                pass  # it was not the bell, or somebody else has heard it
 
-    def _readable(self, reader: Reader, deadline: _Deadline) -> bool:
-        """Wait for something to read; False if the time is over."""
+    def _events(self, reader: Reader, deadline: _Deadline, wanted: int) -> int:
+        """Wait for one of the `wanted` events of the process's socket; 0 if the time is over."""
         poll = select.poll()
-        poll.register(reader.descriptor, select.POLLIN)
+        poll.register(reader.descriptor, wanted)
         poll.register(self.trainer, 0)
         while True:
-            for descriptor, _ in poll.poll(1000 * max(deadline.next_check - time.monotonic(), 0)):
-                if descriptor == self.trainer:
-                    raise TrainerGone
-                return True
-            if deadline.passed():
-                return False
+            left = deadline.next_check - time.monotonic()
+            if left <= 0 and deadline.passed():
+                return 0
+            events = dict(poll.poll(1000 * max(left, 0)))
+            if self.trainer in events:
+                raise self.children.broken("nobody waits")
+            if reader.descriptor in events:
+                gone = events[reader.descriptor] & ~(select.POLLIN | select.POLLOUT)
+                return events[reader.descriptor] | (select.POLLIN if gone else 0)
 
     def _time_out(self, seconds: float) -> None:
         if not self.ready:
-            raise RuntimeError(f"no process was ready within {seconds:g} seconds")
+            raise self.children.broken(f"no process was ready within {seconds:g} seconds")
         self.failures += 1
         self.stop()
         raise Gone("timeout", "TimeoutError", f"no result within {seconds:g} seconds")
@@ -274,7 +268,7 @@ class Session:
         self.stop()
         status = self.children.exit_status()
         if not self.ready:
-            raise RuntimeError(f"a process ended before it had a program (wait status {status})")
+            raise self.children.broken(f"a process ended before its program (status {status})")
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
             if number == signal.SIGXCPU:
@@ -291,17 +285,19 @@ class Session:
 class _Deadline:
     """Time limit of one answer: processor time of the process, or much more on the clock."""
 
-    def __init__(self, session: Session, seconds: float, begin: float) -> None:
+    def __init__(self, session: Session, seconds: float) -> None:
         self.session = session
         self.seconds = seconds
-        self.begin = begin
+        self.begin = time.monotonic()
         self.used_before: float | None = None
-        self.next_check = begin + 2 * QUIET_SECONDS
+        self.next_check = self.begin + 2 * QUIET_SECONDS
 
     def passed(self) -> bool:
         """Whether the time is over; otherwise `next_check` is when to ask again."""
         session, now = self.session, time.monotonic()
-        last = min(self.begin + self.seconds * session.limits["wall_factor"], session.deadline)
+        last = self.begin + self.seconds * session.limits["wall_factor"]
+        if session.ready:
+            last = min(last, session.deadline)
         if now >= last:
             session.wall_decided = True
             return True

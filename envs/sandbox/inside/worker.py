@@ -8,7 +8,8 @@ seed for the programs' random numbers. The first message from here tells which l
 
 from __future__ import annotations
 
-import _socket  # the socket module would treble what a child has to copy
+import _signal
+import _socket  # the modules around these would add to what each child has to copy
 import json
 import os
 import sys
@@ -36,7 +37,10 @@ PRELOADED = (
 def main(descriptor: int, without: list[str], seed: int) -> None:
     """Start the zygote, then serve as the evaluator."""
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    sys.path.remove(os.path.dirname(os.path.abspath(__file__)))
+    del sys.path[0]  # the folder of this script
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, [])  # the trainer's are inherited
+    for number in (_signal.SIGCHLD, _signal.SIGPROF, _signal.SIGALRM, _signal.SIGPIPE):
+        _signal.signal(number, _signal.SIG_IGN if number == _signal.SIGPIPE else _signal.SIG_DFL)
     for name in PACKAGES:
         package = type(sys)(name)
         package.__path__ = [folder] if name == PACKAGES[-1] else []
@@ -47,9 +51,6 @@ def main(descriptor: int, without: list[str], seed: int) -> None:
 
     confinement = Confinement(without)
     control, theirs = _socket.socketpair()
-    hear, ring = os.pipe()
-    os.set_blocking(ring, False)
-    os.set_blocking(hear, False)
     if kernel.LINUX:
         kernel.adopt_orphans()
     launcher = os.fork()
@@ -58,12 +59,11 @@ def main(descriptor: int, without: list[str], seed: int) -> None:
         os.close(descriptor)
         confinement.of_launcher()
         if os.fork() == 0:  # the first process of the new namespace
-            _be_zygote(theirs, ring, confinement)
+            _be_zygote(theirs, confinement)
         os._exit(0)
     os.waitpid(launcher, 0)
     theirs.close()
-    os.close(ring)
-    _be_evaluator(descriptor, control, hear, confinement, seed)
+    _be_evaluator(descriptor, control, confinement, seed)
 
 
 def _preload() -> None:
@@ -75,7 +75,7 @@ def _preload() -> None:
     os.register_at_fork = register
 
 
-def _be_zygote(control: _socket.socket, bell: int, confinement: object) -> None:
+def _be_zygote(control: _socket.socket, confinement: object) -> None:
     from llm_decpomdp.envs.sandbox.inside.channel import pack, write
     from llm_decpomdp.envs.sandbox.inside.confinement import Confinement
     from llm_decpomdp.envs.sandbox.inside.zygote import Zygote
@@ -84,16 +84,16 @@ def _be_zygote(control: _socket.socket, bell: int, confinement: object) -> None:
     try:
         confinement.of_zygote()
         write(control.fileno(), pack(confinement.layers))
-        Zygote(control, bell, confinement.of_candidate, confinement.folders).serve()
+        Zygote(control, confinement.of_candidate, confinement.folders).serve()
     except BaseException as error:
         os.write(2, f"the zygote: {type(error).__name__}: {error}\n".encode())
         os._exit(1)
     os._exit(0)
 
 
-def _be_evaluator(
-    descriptor: int, control: _socket.socket, bell: int, confinement: object, seed: int
-) -> None:
+def _be_evaluator(descriptor: int, control: _socket.socket, confinement: object, seed: int) -> None:
+    import traceback
+
     from llm_decpomdp.envs.sandbox.inside.channel import (
         Closed,
         Reader,
@@ -101,21 +101,25 @@ def _be_evaluator(
         receive_exactly,
         write,
     )
+    from llm_decpomdp.envs.sandbox.inside.children import Children
     from llm_decpomdp.envs.sandbox.inside.confinement import Confinement
     from llm_decpomdp.envs.sandbox.inside.evaluator import Evaluator
-    from llm_decpomdp.envs.sandbox.inside.session import Children, TrainerGone
 
     assert isinstance(confinement, Confinement)
     layers = receive_exactly(control.fileno())
+    last_words, sys.stderr = sys.stderr, sys.stdout  # /dev/null: what tests print is for nobody
     confinement.of_evaluator()
     try:
         write(descriptor, pack(layers))
-        evaluator = Evaluator(Children(control, bell), descriptor, seed)
+        evaluator = Evaluator(Children(control), descriptor, seed)
         jobs = Reader(descriptor, 2**32)
         while True:
             write(descriptor, pack(evaluator.grade(jobs.receive())))
-    except (Closed, TrainerGone):
+    except Closed:
         pass  # nobody has more to ask: the zygote ends with this process
+    except BaseException:
+        traceback.print_exc(file=last_words)
+        os._exit(1)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,8 @@ SIGKILL = 9
 ANSWER = struct.Struct("=cid")
 """Kind, exit status as of `os.waitpid` (`k`), seconds (`c`)."""
 
-DESCRIPTOR = struct.Struct("=i")
+DESCRIPTORS = struct.Struct("=ii")
+"""A child's socket, and the pipe on which it rings."""
 
 FORK_ATTEMPTS = 60
 """A machine without a free process is asked again, for about ten seconds."""
@@ -40,7 +41,6 @@ class Zygote:
 
     Args:
         control: Where the evaluator asks.
-        bell: What children write to when they have something to say.
         confine: Takes a new child's rights away.
         folders: A private folder for each of the two children, emptied after each program; empty if there
             are none.
@@ -49,12 +49,10 @@ class Zygote:
     def __init__(
         self,
         control: _socket.socket,
-        bell: int,
         confine: Callable[[set[int], str | None], None],
         folders: list[str],
     ) -> None:
         self.control = control
-        self.bell = bell
         self.confine = confine
         self.folders = folders
         self.children: list[int] = []
@@ -62,7 +60,7 @@ class Zygote:
     def serve(self) -> None:
         """Answer until the evaluator has gone."""
         candidate.prepare()
-        self.candidate = candidate.Candidate(self.bell)
+        self.candidate = candidate.Candidate()
         candidate.rehearse(self.candidate)
         gc.collect()
         gc.disable()
@@ -94,22 +92,26 @@ class Zygote:
 
     def _fork(self) -> None:
         ours, theirs = _socket.socketpair()
+        hear, ring = os.pipe2(os.O_NONBLOCK) if hasattr(os, "pipe2") else os.pipe()
         child = _fork_patiently()
         if child == 0:
-            self._become_candidate(theirs.fileno(), len(self.children))
+            self._become_candidate(theirs.fileno(), ring, len(self.children))
         self.children.append(child)
         theirs.close()
-        rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, DESCRIPTOR.pack(ours.fileno()))
-        self.control.sendmsg([ANSWER.pack(b"s", 0, 0.0)], [rights])
+        os.close(ring)
+        rights = DESCRIPTORS.pack(ours.fileno(), hear)
+        ancillary = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)]
+        self.control.sendmsg([ANSWER.pack(b"s", 0, 0.0)], ancillary)
         ours.close()
+        os.close(hear)
 
-    def _become_candidate(self, descriptor: int, place: int) -> None:
+    def _become_candidate(self, descriptor: int, bell: int, place: int) -> None:
         code = 1
         try:
             os.setpgid(0, 0)
             folder = self.folders[place] if self.folders else None
-            self.confine({0, 1, 2, descriptor, self.bell}, folder)
-            self.candidate.connect(descriptor)
+            self.confine({0, 1, 2, descriptor, bell}, folder)
+            self.candidate.connect(descriptor, bell)
             candidate.serve(self.candidate)
             code = 0
         finally:

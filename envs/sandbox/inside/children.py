@@ -1,0 +1,78 @@
+"""The zygote's children, as the evaluator has them."""
+
+from __future__ import annotations
+
+import _socket
+import os
+
+from llm_decpomdp.envs.sandbox.inside.zygote import ANSWER, DESCRIPTORS
+
+
+class Broken(BaseException):
+    """The zygote has ended, or nobody waits for the result any more: there can be no verdict."""
+
+
+class Children:
+    """The zygote's children, as the evaluator has them."""
+
+    def __init__(self, control: _socket.socket) -> None:
+        self.control = control
+        self.ready: list[tuple[int, int]] = []
+        """Socket and bell of the current child, and of the spare."""
+        self.dying: list[tuple[int, int]] = []
+        self.status = 0
+        self.failure: Broken | None = None
+
+    def take(self) -> tuple[int, int]:
+        """The socket and the bell of a child that has run nothing."""
+        while not self.ready:
+            self._receive()
+        return self.ready[0]
+
+    def discard(self) -> None:
+        """Have the current child killed; does not wait for it."""
+        self._ask(b"n")
+        self.dying.append(self.ready.pop(0))
+
+    def exit_status(self) -> int:
+        """How the child that was discarded last had ended, as of `os.waitpid`."""
+        while self.dying:
+            self._receive()
+        return self.status
+
+    def cpu_seconds(self) -> float:
+        """Processor time of the current child; negative if unknown."""
+        self._ask(b"c")
+        while True:
+            kind, seconds = self._receive()
+            if kind == b"c":
+                return seconds
+
+    def broken(self, why: str) -> Broken:
+        """The exception for what is no program's fault; tests that swallow it cannot make it undone."""
+        self.failure = Broken(why)
+        return self.failure
+
+    def _ask(self, request: bytes) -> None:
+        try:
+            self.control.sendall(request)
+        except ConnectionError:
+            raise self.broken("the zygote has ended") from None
+
+    def _receive(self) -> tuple[bytes, float]:
+        space = _socket.CMSG_LEN(DESCRIPTORS.size)
+        try:
+            data, rights, _, _ = self.control.recvmsg(ANSWER.size, space)
+        except ConnectionError:
+            raise self.broken("the zygote has ended") from None
+        if len(data) < ANSWER.size:
+            raise self.broken("the zygote has ended")
+        kind, status, seconds = ANSWER.unpack(data)
+        for _, _, content in rights:
+            self.ready.append(DESCRIPTORS.unpack(content))
+            os.set_blocking(self.ready[-1][0], False)
+        if kind == b"k":
+            for descriptor in self.dying.pop(0):  # not before: the child would wake up to see it
+                os.close(descriptor)
+            self.status = status
+        return kind, seconds
