@@ -27,6 +27,7 @@ from llm_decpomdp.envs.sandbox.inside.codec import (
     unpack_call,
 )
 from llm_decpomdp.envs.sandbox.inside.kernel import lower_limit
+from llm_decpomdp.envs.sandbox.inside.output import OUTPUT
 from llm_decpomdp.envs.sandbox.inside.reports import Record, Stage, describe
 
 TYPE_CHECKING = False
@@ -59,35 +60,6 @@ MAX_ARGUMENTS = 2000
 
 MUTABLE = frozenset({"list", "dict", "set", "bytearray", "tuple", "deque"})
 """Types of arguments that a call may have changed."""
-
-
-class Output(io.RawIOBase):
-    """Keeps the beginning of what a program prints."""
-
-    def __init__(self) -> None:
-        self.kept = bytearray()
-        self.room = 0
-
-    def writable(self) -> bool:
-        """Always."""
-        return True
-
-    def write(self, data: Any) -> int:
-        """Keep what there is room for."""
-        size = len(data)
-        if self.room > 0:
-            self.kept += bytes(data[: self.room])
-            self.room -= size
-        return size
-
-    def take(self) -> str:
-        """What has been printed since the last time."""
-        text = self.kept.decode("utf-8", "replace") if self.kept else ""
-        self.kept.clear()
-        return text
-
-
-OUTPUT = Output()
 
 
 def prepare() -> None:

@@ -15,7 +15,9 @@ import sys
 import time
 
 from llm_decpomdp.envs.sandbox.inside.children import Children
-from llm_decpomdp.envs.sandbox.inside.proxy import Conversation, Function, describe_any
+from llm_decpomdp.envs.sandbox.inside.conversation import Conversation
+from llm_decpomdp.envs.sandbox.inside.failures import Gone, describe_any
+from llm_decpomdp.envs.sandbox.inside.remote import Function
 from llm_decpomdp.envs.sandbox.inside.reports import (
     Findings,
     Record,
@@ -23,7 +25,7 @@ from llm_decpomdp.envs.sandbox.inside.reports import (
     is_count,
     verdict,
 )
-from llm_decpomdp.envs.sandbox.inside.session import Gone, Session
+from llm_decpomdp.envs.sandbox.inside.session import Session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

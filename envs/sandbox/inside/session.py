@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import time
 
-from llm_decpomdp.envs.sandbox.inside.candidate import OUT_OF_MEMORY
 from llm_decpomdp.envs.sandbox.inside.channel import MAX_MESSAGE, Closed, Reader, pack_down
 from llm_decpomdp.envs.sandbox.inside.children import Children
 from llm_decpomdp.envs.sandbox.inside.codec import DECODE_ERRORS, Decoder, encode, to_text
+from llm_decpomdp.envs.sandbox.inside.deadline import QUIET_SECONDS, Deadline
+from llm_decpomdp.envs.sandbox.inside.failures import Gone, of_exit, refuse
 from llm_decpomdp.envs.sandbox.inside.reports import is_count, is_failure
 
 TYPE_CHECKING = False
@@ -21,22 +21,11 @@ if TYPE_CHECKING:
 START_SECONDS = 60.0
 """How long a process may take until it is confined and waits for a program, however busy the machine is."""
 
-QUIET_SECONDS = 0.02
-"""How long the evaluator sleeps until the bell rings, before it looks at each answer as it comes."""
-
 MAX_RECEIVED = 32 * 2**20
 """Bytes of all messages of one program."""
 
 MAX_OPERATIONS = 5000
 """Calls and callbacks in all, one at a time, that one program may cost; ten items count as one."""
-
-
-class Gone(BaseException):
-    """The program cannot answer: it hangs, has ended, or does not keep to the protocol."""
-
-    def __init__(self, status: str, kind: str, text: str) -> None:
-        super().__init__(text)
-        self.remote = [kind, text, "", 0, status]
 
 
 class Session:
@@ -134,7 +123,7 @@ class Session:
         """Send the current process a message; one that does not listen has `test_seconds` to begin to."""
         assert self.reader is not None
         data = memoryview(pack_down(message))
-        deadline = _Deadline(self, self.limits["test_seconds"])
+        deadline = Deadline(self, self.limits["test_seconds"])
         while data:
             try:
                 data = data[os.write(self.reader.descriptor, data) :]
@@ -143,7 +132,7 @@ class Session:
             except OSError:
                 self._died()
 
-    def _make_room(self, reader: Reader, deadline: _Deadline) -> None:
+    def _make_room(self, reader: Reader, deadline: Deadline) -> None:
         """Wait until the process can be sent more; it may be waiting itself until it is listened to."""
         events = self._events(reader, deadline, select.POLLIN | select.POLLOUT)
         if not events:
@@ -162,7 +151,7 @@ class Session:
         Raises:
             Gone: If there is none in time, or it is none.
         """
-        deadline = _Deadline(self, seconds)
+        deadline = Deadline(self, seconds)
         while True:
             message = self._wait(deadline, quiet)
             assert self.decode is not None
@@ -207,7 +196,7 @@ class Session:
 
     # Waiting
 
-    def _wait(self, deadline: _Deadline, quiet: bool) -> bytes:
+    def _wait(self, deadline: Deadline, quiet: bool) -> bytes:
         reader = self.reader
         assert reader is not None
         try:
@@ -240,7 +229,7 @@ class Session:
             except BlockingIOError:
                 pass  # it was not the bell, or somebody else has heard it
 
-    def _events(self, reader: Reader, deadline: _Deadline, wanted: int) -> int:
+    def _events(self, reader: Reader, deadline: Deadline, wanted: int) -> int:
         """Wait for one of the `wanted` events of the process's socket; 0 if the time is over."""
         poll = select.poll()
         poll.register(reader.descriptor, wanted)
@@ -269,53 +258,4 @@ class Session:
         status = self.children.exit_status()
         if not self.ready:
             raise self.children.broken(f"a process ended before its program (status {status})")
-        if os.WIFSIGNALED(status):
-            number = os.WTERMSIG(status)
-            if number == signal.SIGXCPU:
-                raise Gone("timeout", "TimeoutError", "the program's processor time is used up")
-            name = signal.strsignal(number)
-            status_name = "forbidden" if number == signal.SIGSYS else "crashed"
-            raise Gone(status_name, "", f"the program was killed by signal {number} ({name})")
-        code = os.WEXITSTATUS(status)
-        if code == OUT_OF_MEMORY:
-            raise Gone("memory", "MemoryError", "")
-        raise Gone("crashed", "", f"the program ended its own process (exit code {code})")
-
-
-class _Deadline:
-    """Time limit of one answer: processor time of the process, or much more on the clock."""
-
-    def __init__(self, session: Session, seconds: float) -> None:
-        self.session = session
-        self.seconds = seconds
-        self.begin = time.monotonic()
-        self.used_before: float | None = None
-        self.next_check = self.begin + 2 * QUIET_SECONDS
-
-    def passed(self) -> bool:
-        """Whether the time is over; otherwise `next_check` is when to ask again."""
-        session, now = self.session, time.monotonic()
-        last = self.begin + self.seconds * session.limits["wall_factor"]
-        if session.ready:
-            last = min(last, session.deadline)
-        if now >= last:
-            session.wall_decided = True
-            return True
-        total = session.children.cpu_seconds()
-        if total < 0:  # the system does not tell
-            used = now - self.begin
-        else:
-            if self.used_before is None:
-                self.used_before = total - min(total, now - self.begin)
-            used = total - self.used_before
-        if used >= 0.99 * self.seconds:
-            return True
-        self.next_check = min(now + max(self.seconds - used, 0.002), last)
-        return False
-
-
-def refuse(value: Any) -> Any:
-    """For values of a test that no program can be given."""
-    raise TypeError(
-        f"a {type(value).__name__} cannot be sent to the program; test it with split=False"
-    )
+        raise of_exit(status)

@@ -1,31 +1,16 @@
-"""What stands for the program's function, and for what it returns, on the side of the tests."""
+"""The calls of one run of a test, and their answers, from the side of the test."""
 
 from __future__ import annotations
 
-import builtins
-from collections import deque
-
 from llm_decpomdp.envs.sandbox.inside.codec import DECODE_ERRORS, Decoder, pack_call
-from llm_decpomdp.envs.sandbox.inside.reports import describe
-from llm_decpomdp.envs.sandbox.inside.session import Gone, Session, refuse
+from llm_decpomdp.envs.sandbox.inside.failures import Gone, rebuilt, refuse
+from llm_decpomdp.envs.sandbox.inside.remote import Ended, Function, Iterator, Opaque, assign
+from llm_decpomdp.envs.sandbox.inside.session import Session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
-
-NEVER_REBUILT = (StopIteration, StopAsyncIteration)
-"""Exceptions with a meaning for loops, through which a test could be made to end early."""
-
-CONTAINERS = (list, tuple, dict, set, bytearray, deque)
-
-
-class Ended(Exception):
-    """An iterator has no more items."""
-
-
-class CandidateError(Exception):
-    """An exception of the program that has no harmless builtin class."""
 
 
 class Conversation:
@@ -129,7 +114,7 @@ class Conversation:
             if self.write_back or in_place:
                 self._write_back(changed, args, kwargs)
         if kind == "error":
-            raise self._rebuilt(content)
+            raise self._raised(content)
         self._guarded(lambda: self.session.expect(kind == "value"))
         return content
 
@@ -166,7 +151,7 @@ class Conversation:
         if kind == "error":
             if isinstance(content, list) and content[5:6] == ["StopIteration"]:
                 raise Ended
-            raise self._rebuilt(content)
+            raise self._raised(content)
         self._guarded(lambda: self.session.expect(kind == "value"))
         return content
 
@@ -175,7 +160,7 @@ class Conversation:
         self._check_alive(generation)
         kind, content, _ = self._guarded(lambda: self.session.ask("run", b"", handle))
         if kind == "error":
-            raise self._rebuilt(content)
+            raise self._raised(content)
         return content
 
     def _guarded(self, ask: Callable[[], Any]) -> Any:
@@ -203,19 +188,9 @@ class Conversation:
         for old, new in pairs:
             assign(old, new)
 
-    def _rebuilt(self, claim: Any) -> Exception:
-        """The program's exception, of the nearest builtin class that means no harm."""
-        failure = self._guarded(lambda: self.session.failure(claim))
-        base, arguments = (*failure[5:], None, None)[:2]
-        if not isinstance(arguments, list):
-            arguments = [failure[1]]
-        kind = vars(builtins).get(str(base))
-        error: Exception = CandidateError(*arguments)
-        if isinstance(kind, type) and issubclass(kind, Exception):
-            if not issubclass(kind, NEVER_REBUILT):
-                error = _new(kind, arguments) or error
-        error.remote = failure  # type: ignore[attr-defined]
-        return error
+    def _raised(self, claim: Any) -> Exception:
+        """The program's exception, as far as it means no harm."""
+        return rebuilt(self._guarded(lambda: self.session.failure(claim)))
 
     # Values that are no data
 
@@ -244,93 +219,5 @@ class Conversation:
         return Opaque(name)
 
 
-def _new(kind: type[Exception], arguments: list[Any]) -> Exception | None:
-    """An exception of a class, or of the nearest one above it that takes these arguments."""
-    for parent in kind.__mro__[:-2]:
-        try:
-            error: Exception = parent(*arguments)
-        except Exception:
-            continue
-        return error
-    return None
-
-
 def _raise_stale() -> None:
     raise Gone("crashed", "", "the process that held this value has ended")
-
-
-class Function:
-    """A function of the program."""
-
-    def __init__(self, conversation: Conversation, handle: int, generation: int, name: str) -> None:
-        self._place = (conversation, handle, generation)
-        self.__name__ = name
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        conversation, handle, generation = self._place
-        return conversation.call(handle, generation, args, kwargs)
-
-    def in_place(self, *args: Any, **kwargs: Any) -> None:
-        """Call the function for what it does to its arguments."""
-        conversation, handle, generation = self._place
-        conversation.call(handle, generation, args, kwargs, in_place=True)
-
-
-class Iterator:
-    """An iterator of the program; each item is fetched when it is needed."""
-
-    def __init__(self, conversation: Conversation, handle: int, generation: int) -> None:
-        self._place = (conversation, handle, generation)
-        self._ended = False
-
-    def __iter__(self) -> Iterator:
-        return self
-
-    def __next__(self) -> Any:
-        if self._ended:
-            raise StopIteration
-        conversation, handle, generation = self._place
-        try:
-            return conversation.next(handle, generation)
-        except Ended:
-            self._ended = True
-            raise StopIteration from None
-        except Exception:
-            self._ended = True
-            raise
-
-
-class Opaque:
-    """An object of the program that cannot be sent; it equals nothing but itself."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __repr__(self) -> str:
-        return f"<{self._name} object>"
-
-
-def assign(old: Any, new: Any) -> None:
-    """Make a container's content that of another one of the same type, and that of containers in it."""
-    if type(old) is not type(new):
-        return
-    if isinstance(old, list | tuple) and len(old) == len(new):
-        for place, (inner_old, inner_new) in enumerate(zip(old, new, strict=True)):
-            if isinstance(inner_old, CONTAINERS) and type(inner_old) is type(inner_new):
-                assign(inner_old, inner_new)
-            elif isinstance(old, list):
-                old[place] = inner_new
-    elif isinstance(old, list | bytearray):
-        old[:] = new
-    elif isinstance(old, dict | set):
-        old.clear()
-        old.update(new)
-    elif isinstance(old, deque):
-        old.clear()
-        old.extend(new)
-
-
-def describe_any(error: BaseException) -> list[Any]:
-    """An exception of the test or, told by it, of the program."""
-    remote: list[Any] | None = vars(error).get("remote")
-    return describe(error) if remote is None else remote
