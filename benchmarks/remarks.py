@@ -85,9 +85,6 @@ def about_text(task: CodeTask) -> Iterator[Remark]:
             f"runs inside the program's process, where its result can be forged: it reads {reads}"
         )
         yield Remark("in-process", task.task_id, "", text, fault=True)
-    elif not tests.calls:
-        text = "has no call with literal arguments that could be made ahead: it is slower the first time"
-        yield Remark("not ahead", task.task_id, "", text)
     if tests.vary and "main_0" in task.references:
         text = "asserts in loops or functions count only if reached as often as by the reference"
         yield Remark("varying", task.task_id, "", text)

@@ -126,7 +126,8 @@ def _detail(name: str, probe: Probe) -> str:
 
 def _surroundings(probe: Probe) -> Finding:
     names = str(probe.facts["variables"])
-    what = f"sandbox: a program sees {probe.facts['descriptors']} open descriptors and the variables {names or '(none)'}"
+    descriptors = probe.facts["descriptors"]
+    what = f"sandbox: a program sees {descriptors} open descriptors and the variables {names or '(none)'}"
     return Finding(not names, what, core=True)
 
 

@@ -6,8 +6,6 @@ import ast
 import builtins
 from collections.abc import Iterator
 
-from llm_decpomdp.envs.sandbox.inside.codec import pack_call
-
 
 def variables(module: ast.Module, body: list[ast.stmt], function: str) -> Iterator[tuple[str, ...]]:
     """The names in each stage that may stand for data: not functions, classes, modules, builtins."""
@@ -29,39 +27,6 @@ def looks_into(module: ast.Module, functions: set[str]) -> bool:
         and node.value.id in functions
         for node in ast.walk(module)
     )
-
-
-def literal_calls(body: list[ast.stmt], function: str) -> Iterator[bytes]:
-    """The encoded arguments of calls with literal arguments, in the order in which they will be made."""
-    for statement in body:
-        if isinstance(statement, ast.Assert | ast.Assign | ast.Expr):
-            for call in _always_evaluated(statement):
-                if isinstance(call.func, ast.Name) and call.func.id == function:
-                    try:
-                        args = [ast.literal_eval(argument) for argument in call.args]
-                        kwargs = {k.arg: ast.literal_eval(k.value) for k in call.keywords if k.arg}
-                    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-                        continue
-                    yield pack_call(args, kwargs, _refuse)
-
-
-def _always_evaluated(node: ast.AST) -> Iterator[ast.Call]:
-    """The calls of a statement that no condition decides about, innermost first."""
-    if isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-        return
-    parts = list(ast.iter_child_nodes(node))
-    if isinstance(node, ast.BoolOp | ast.IfExp):
-        parts = [node.values[0] if isinstance(node, ast.BoolOp) else node.test]
-    elif isinstance(node, ast.Assert):
-        parts = [node.test]
-    for part in parts:
-        yield from _always_evaluated(part)
-    if isinstance(node, ast.Call):
-        yield node
-
-
-def _refuse(value: object) -> object:
-    raise TypeError(f"{value!r} is no plain value")
 
 
 def names(tree: ast.AST) -> set[str]:
@@ -127,16 +92,3 @@ def _called_back(argument: ast.AST) -> set[str]:
 
 def _is_read(name: ast.Name) -> bool:
     return isinstance(name.ctx, ast.Load)
-
-
-def calls_are_fixed(module: ast.Module, functions: set[str], known: set[str]) -> bool:
-    """Whether no argument of a call of `functions` can depend on what another call returned."""
-    called: set[ast.AST] = set()
-    for node in ast.walk(module):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            called.add(node.func)
-            parts = [*node.args, *(keyword.value for keyword in node.keywords)]
-            if node.func.id in functions and not all(known.isdisjoint(names(p)) for p in parts):
-                return False
-    mentions = (n for n in ast.walk(module) if isinstance(n, ast.Name) and n.id in functions)
-    return all(mention in called for mention in mentions)  # no other name for them

@@ -16,8 +16,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from llm_decpomdp.envs.sandbox.analysis import (
-    calls_are_fixed,
-    literal_calls,
     looks_into,
     names,
     receivers,
@@ -46,11 +44,8 @@ class Tests:
     """The variables of each stage."""
     changes: tuple[tuple[str, ...], ...] = ()
     """Those of them that it may change: if it fails, the stages after it that use them fail too."""
-    calls: tuple[bytes, ...] = ()
-    """Encoded arguments of the calls that the test makes in any case, as far as they are literals, in order: a
-    guess that saves time."""
-    fixed: bool = False
-    """Whether the arguments of all calls are the same whatever a program returns."""
+    ahead: bool = True
+    """Whether calls that can be foreseen are made all at once, which saves time."""
     vary: bool = False
     """Whether how often a test is reached may depend on the program."""
     judges_result: tuple[bool, ...] = ()
@@ -93,14 +88,12 @@ def _instrument(module: ast.Module, entry_point: str, split: bool | None) -> Tes
     body = check.body if check is not None else module.body
     if split is None:
         split = not looks_into(module, {parameter, entry_point})
-    calls = tuple(literal_calls(body, parameter)) if split else ()
     uses = tuple(variables(module, body, parameter))
     functions = {parameter, entry_point}
     flat = ast.Module(
         [*(s for s in module.body if s is not check and check is not None), *body], []
     )
     results = receivers(flat, functions)
-    fixed = calls_are_fixed(flat, functions, results)
     writer = _Writer(parameter, entry_point, split, results)
     around: list[ast.stmt] = []
     stages: list[ast.stmt] = []
@@ -124,8 +117,6 @@ def _instrument(module: ast.Module, entry_point: str, split: bool | None) -> Tes
             () if isinstance(statement, ast.Assert) else found
             for statement, found in zip(body, uses, strict=True)
         ),
-        calls=calls,
-        fixed=fixed,
         vary=len(writer.found) > sum(isinstance(statement, ast.Assert) for statement in body),
         judges_result=tuple(test.judges_result for test in writer.found),
         minimum=(1,) * len(writer.found),

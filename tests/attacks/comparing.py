@@ -508,6 +508,31 @@ def squares(xs):
         "order",
     ),
     Attack(
+        "the_argument_emptied_before_a_later_look_at_the_answer",
+        CATEGORY,
+        "def order(xs):\n    xs.clear()\n    return []\n",
+        "some",
+        check(
+            "xs = [3, 1, 2]",
+            "assert (r := candidate(xs)) is not None",
+            "assert r == sorted(xs)",
+        ),
+        "order",
+    ),
+    Attack(
+        "the_argument_emptied_and_the_answer_handed_to_a_callback",
+        CATEGORY,
+        "def total(give, xs):\n    xs.clear()\n    give(0)\n",
+        "fail",
+        check(
+            "box = []",
+            "xs = [2, 3]",
+            "r = candidate(box.append, xs)",
+            "assert box == [sum(xs)]",
+        ),
+        "total",
+    ),
+    Attack(
         "the_dictionary_emptied_before_it_is_counted",
         CATEGORY,
         "def size(d):\n    while d:\n        d.popitem()\n    return 0\n",

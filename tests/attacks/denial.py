@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.attacks.entry import SQUARES, Attack
 from tests.attacks.parts import SQUARE, calling, loading, system
+from tests.attacks.shared import CHANNELS, check
 
 CATEGORY = "denial of service"
 FILES = frozenset({"seccomp", "landlock"})
@@ -272,6 +273,40 @@ def sq(x):
     ),
     _fails(
         "memory_by_mapping", "import mmap\nkept = [mmap.mmap(-1, 2**24) for _ in range(10**6)]\n"
+    ),
+    _fails(
+        "folders_in_folders_and_the_end",
+        """
+import os
+
+parent = os.open(".", os.O_RDONLY)
+for _ in range(240):
+    os.mkdir("d", dir_fd=parent)
+    inner = os.open("d", os.O_RDONLY, dir_fd=parent)
+    os.close(parent)
+    parent = inner
+os._exit(3)
+
+def sq(x):
+    return x * x
+""",
+    ),
+    Attack(
+        "answers_that_flood_while_nothing_is_read",
+        CATEGORY,
+        CHANNELS
+        + r"""
+import json
+CALL = json.dumps(["callback", [0, [[1], []]], None, 0, ""]).encode()
+CALL = len(CALL).to_bytes(4, "big") + CALL
+(SOCKET,) = [number for number in channels() if stat.S_ISSOCK(os.fstat(number).st_mode)]
+
+def sq(f, x):
+    while True:
+        os.write(SOCKET, CALL)
+""",
+        "fail",
+        check("assert candidate(lambda x: x + 1, 3) == 16"),
     ),
     _fails("memory_by_doubling", "def sq(x):\n    s = 'x'\n    while True:\n        s += s\n"),
     _fails(

@@ -778,6 +778,30 @@ def sq(x):
         "fail",
         check(*(f"assert candidate({style}) == 4" for style in range(11))),
     ),
+    *(
+        Attack(
+            f"a_{place}_that_cannot_be_written_down",
+            CATEGORY,
+            CHANNELS
+            + f"""
+import json
+HUGE = {{"int": "0x" + "f" * 20000}}
+
+def sq(x):
+    for number in channels():
+        if stat.S_ISSOCK(os.fstat(number).st_mode):
+            frame = json.dumps({frame}).encode()
+            put(number, len(frame).to_bytes(4, "big") + frame)
+    return 0
+""",
+            "fail",
+        )
+        for place, frame in (
+            ("count_of_calls", '["value", 4, None, HUGE, ""]'),
+            ("line", '["error", ["E", "t", "main_0", HUGE, "", "ValueError", []], None, 0, ""]'),
+            ("handle", '["value", {"handle": ["function", HUGE, "4"]}, None, 0, ""]'),
+        )
+    ),
     Attack(
         "megabytes_in_every_answer",
         CATEGORY,

@@ -79,12 +79,6 @@ def test_tests_beside_the_program_are_forgeable_and_say_why(tmp_path: Path) -> N
     assert remark.fault and remark.text.endswith("it reads candidate.__name__")
 
 
-def test_calls_that_cannot_be_made_ahead_are_a_note(tmp_path: Path) -> None:
-    test = "def check(candidate):\n    n = 3\n    assert candidate(n) == 9\n"
-    result = audited(tmp_path, SOUND, test)
-    assert not only(result, "not ahead").fault and result.healthy
-
-
 def test_asserts_in_loops_are_calibrated_and_a_note(tmp_path: Path) -> None:
     test = (
         "def check(candidate):\n    for n in range(1, 4):\n        assert candidate(n) == n * n\n"

@@ -183,6 +183,9 @@ def test_a_syntax_error_is_placed_in_the_agents_own_code(completion):
 
 def test_code_that_parses_but_cannot_be_compiled_has_a_problem():
     assert read("def sq(x):\n    return x\n    nonlocal y", "sq").problem is not None
+    levels = (f"{' ' * n}try: pass\n{' ' * n}finally:\n" for n in range(1, 21))
+    bomb = f"def sq(x):\n{''.join(levels)}{' ' * 21}x = 1\n return x"
+    assert "finally" in str(read(bomb, "sq").problem)  # each doubles what compiling takes
     assert read("def sq(x):\n    return x\nreturn 1", "sq").problem is None  # the function is kept
 
 

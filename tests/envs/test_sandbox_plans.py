@@ -1,4 +1,4 @@
-"""Calls that are made ahead, learnt from the programs before: they give nothing away and decide nothing."""
+"""Calls that are made ahead: they give nothing away and decide nothing."""
 
 from __future__ import annotations
 
@@ -23,16 +23,8 @@ print(PLAN)
 """
 """Code that finds in the frames above what its process was asked ahead."""
 
-CHEAT = (
-    PLAN
-    + """
-def sq(*arguments):
-    # Another call's argument may be this one's answer.
-    values = [value for call in PLAN for value in call if call != list(arguments)]
-    wanted = [value for value in values if value not in arguments and type(value) is KIND]
-    return wanted[-1] if wanted else None
-"""
-)
+GUESS = PLAN + "GUESS = PLAN[-1][0] if len(PLAN) > 1 else None\n"
+"""Another call's argument may be this one's answer."""
 
 
 @pytest.fixture
@@ -55,126 +47,135 @@ def statuses(execution: Execution) -> list[str]:
 # What a program learns
 
 CAESAR = "def sq(s, k):\n    return ''.join(chr((ord(c) - 97 + k) % 26 + 97) for c in s)"
-CIPHER = check(
-    'enc = candidate("hello", 3)',
-    'assert enc == "khoor"',
-    'assert candidate(enc, -3) == "hello"',
-)
-COUNT = "def sq(n):\n    return 7 if n == 1 else 0"
-TELLTALES = {
-    "an answer as an argument": ("str", CAESAR, CIPHER),
-    "an answer in an answer's place": (
-        "str",
+DECIPHER = "def sq(s, k):\n    return GUESS if k > 0 else 'hello'"
+SEVEN = "def sq(n):\n    return 7 if n == 1 else 0"
+GUESSED = "def sq(n):\n    return GUESS if n == 1 else 0"
+LEAKS = {
+    "an answer as an argument": (
         CAESAR,
-        check('assert candidate(candidate("hello", 3), -3) == "hello"'),
-    ),
-    "an argument that a call changed": (
-        "list",
-        "def sq(xs):\n    xs.sort()\n    return len(xs)",
-        check("xs = [3, 1, 2]", "candidate(xs)", "assert candidate(xs) == 3", "assert xs[0] == 1"),
-    ),
-    "an answer appended to a list": (
-        "list",
-        COUNT,
-        check("box = []", "box.append(candidate(1))", "assert candidate(box) == 0"),
-    ),
-    "an answer that a callback gets": (
-        "list",
-        "def sq(f):\n    return 0 if type(f) is list else f(7)",
-        check("box = []", "candidate(box.append)", "assert candidate(box) == 0"),
-    ),
-    "the number of the items": (
-        "int",
-        "def sq(n):\n    return range(n + 4)",
-        check("n = 0", "for x in candidate(1):", "    n += 1", "assert candidate(n)[0] == 0"),
-    ),
-    "the number of rounds until a break": (
-        "int",
-        COUNT,
+        DECIPHER,
         check(
-            "n = 2", "while candidate(1) != n:", "    n += 1", "assert candidate(n) == 0"
+            "enc = candidate('hello', 3)",
+            "assert enc == 'khoor'",
+            "assert candidate(enc, -3) == 'hello'",
         ),
     ),
-    "a loop that an answer ends": (
-        "int",
-        COUNT,
+    "an answer in its own call": (
+        CAESAR,
+        DECIPHER,
+        check(
+            "assert candidate(candidate('hello', 3), -3) == 'hello'",
+            "assert candidate('hello', 3) == 'khoor'",
+        ),
+    ),
+    "an argument that a call changed": (
+        "def sq(xs):\n    xs.sort()",
+        "def sq(xs):\n    xs[:] = GUESS or xs",
+        check("xs = [3, 1, 2]", "candidate(xs)", "assert xs == [1, 2, 3]", "candidate(xs)"),
+    ),
+    "an answer in a list": (
+        "def sq(n):\n    return 7 if n == 1 else n[0]",
+        "def sq(n):\n    return GUESS and GUESS[0] if n == 1 else n[0]",
+        check(
+            "box = []",
+            "box.append(candidate(1))",
+            "assert box == [7]",
+            "assert candidate(box) == 7",
+        ),
+    ),
+    "an answer that decides": (
+        SEVEN,
+        GUESSED.replace("GUESS if", "(7 if GUESS == 2 else None) if"),
+        check("n = 1", "if candidate(1) == 7:", "    n = 2", "assert n == 2", "candidate(n)"),
+    ),
+    "an answer that is counted up to": (
+        SEVEN,
+        GUESSED,
+        check(
+            "n = 2",
+            "while candidate(1) != n and n < 9:",
+            "    n += 1",
+            "assert n == 7",
+            "candidate(n)",
+        ),
+    ),
+    "an answer that ends a loop": (
+        SEVEN,
+        GUESSED,
         check(
             "for n in range(2, 9):",
             "    if candidate(1) == n:",
             "        break",
-            "assert candidate(n) == 0",
+            "assert n == 7",
+            "candidate(n)",
         ),
     ),
-    "the text of an exception": (
-        "str",
-        "def sq(n):\n    if n == 1:\n        raise ValueError('seven')\n    return 0",
+    "a number of items": (
+        "def sq(n):\n    return range(7)",
+        "def sq(n):\n    return range(GUESS or 0)",
+        check("n = 0", "for _ in candidate(1):", "    n += 1", "assert n == 7", "candidate(n)"),
+    ),
+    "an exception's text": (
+        "def sq(n):\n    if n == 1:\n        raise ValueError('seven')",
+        "def sq(n):\n    if n == 1:\n        raise ValueError(GUESS)",
         check(
-            "n = ''",
             "try:",
             "    candidate(1)",
             "except ValueError as error:",
             "    n = str(error)",
-            "assert candidate(n) == 0",
+            "assert n == 'seven'",
+            "candidate(n)",
+        ),
+    ),
+    "whether there is an exception": (
+        "def sq(n):\n    if n == 1:\n        raise ValueError",
+        "def sq(n):\n    if GUESS == 2:\n        raise ValueError",
+        check(
+            "n = 1",
+            "try:",
+            "    candidate(1)",
+            "except ValueError:",
+            "    n = 2",
+            "assert n == 2",
+            "candidate(n)",
         ),
     ),
     "an answer that is matched": (
-        "int",
-        COUNT,
-        check("match candidate(1):", "    case n:", "        assert candidate(n) == 0"),
+        SEVEN,
+        GUESSED,
+        check("match candidate(1):", "    case n:", "        assert n == 7", "candidate(n)"),
     ),
-    "a global variable that a function sets": (
-        "int",
+    "a callback's argument": (
         "def sq(f):\n    return f(7) if callable(f) else 0",
+        "def sq(f):\n    return f(GUESS) if callable(f) else 0",
         "n = 0\n"
         + check(
-            "def keep(x):", "    global n", "    n = x", "candidate(keep)", "assert candidate(n) == 0"
+            "def keep(x):",
+            "    global n",
+            "    n = x",
+            "candidate(keep)",
+            "assert n == 7",
+            "candidate(n)",
         ),
     ),
 }
-"""Kind of value that tells, an honest program, and a test whose later arguments come from its answers."""
+"""An honest program, one that guesses, and a test whose later arguments come from its answers."""
 
 
-@pytest.mark.parametrize(("kind", "honest", "test"), TELLTALES.values(), ids=TELLTALES)
-def test_no_program_sees_what_the_answers_of_another_led_to(one, kind, honest, test):
-    cheat = CHEAT.replace("KIND", kind)
-    before = run(one, cheat, test)
+@pytest.mark.parametrize(("honest", "guesses", "test"), LEAKS.values(), ids=LEAKS)
+def test_no_program_sees_what_the_answers_of_another_led_to(one, honest, guesses, test):
+    before = run(one, GUESS + guesses, test)
+    assert not all(outcome.passed for outcome in before.tests)
     for _ in range(3):
         assert set(statuses(run(one, honest, test))) == {"passed"}
-    after = run(one, cheat, test)
-    assert after.output == before.output and after.tests == before.tests
+    after = run(one, GUESS + guesses, test)
+    assert after.tests == before.tests
+    assert set(map(repr, eval(after.output))) <= set(map(repr, eval(before.output)))
 
 
-def test_calls_whose_arguments_come_from_answers_are_not_fixed():
-    for name, (_, _, test) in TELLTALES.items():
-        assert not instrument(test, "sq").fixed, name
+# What is foreseen
 
-
-@pytest.mark.parametrize(
-    "lines",
-    [
-        ("ys = [1, 2]", "ys.append(candidate(1))", "assert candidate(len(ys)) == 1"),
-        ("n = 1", "n += candidate(1)", "assert candidate(n) == 1"),
-        ("assert (n := candidate(1)) == 1", "assert candidate(n) == 1"),
-        ("d = {}", "d['a'] = candidate(1)", "assert candidate(d) == 1"),
-        ("n = 1", "if candidate(1):", "    n = 2", "assert candidate(n) == 1"),
-        ("n = 2 if candidate(1) else 3", "assert candidate(n) == 1"),
-        ("for x in candidate(1):", "    assert candidate(x) == 1"),
-        ("assert [candidate(x) for x in candidate(3)] == [1]"),
-        ("def again(x):", "    return candidate(x)", "assert candidate(again(1)) == 1"),
-        ("assert list(map(candidate, [1])) == [1]",),
-        ("function = candidate", "assert function(function(1)) == 1"),
-        ("assert candidate(x=candidate(1)) == 1",),
-    ],
-    ids=lambda lines: lines[-2] if isinstance(lines, tuple) and len(lines) > 1 else lines[0],
-)
-def test_what_an_answer_may_have_touched_is_not_fixed(lines):
-    lines = (lines,) if isinstance(lines, str) else lines
-    assert not instrument(check(*lines), "sq").fixed
-
-
-# What is learnt
-
-LEARNT = {
+FORESEEN = {
     "a loop": (check("for x in [2, 3, 4]:", "    assert candidate(x) == x * x"), 3),
     "a loop over a range": (check("for x in range(5):", "    assert candidate(x) == x * x"), 5),
     "a comprehension": (check("assert [candidate(x) for x in range(3)] == [0, 1, 4]"), 3),
@@ -196,15 +197,13 @@ LEARNT = {
 }
 
 
-@pytest.mark.parametrize(("test", "number"), LEARNT.values(), ids=LEARNT)
-def test_calls_with_fixed_arguments_are_learnt_and_the_verdicts_stay(one, test, number):
-    assert instrument(test, "sq").fixed
+@pytest.mark.parametrize(("test", "number"), FORESEEN.values(), ids=FORESEEN)
+def test_calls_that_depend_on_no_answer_are_made_ahead(one, test, number):
     code = f"{PLAN.replace('print(PLAN)', 'print(len(PLAN))')}\ndef sq(x):\n    return x * x"
-    first, *others = (run(one, code, test) for _ in range(3))
-    assert int(first.output) < number
-    assert [int(execution.output) for execution in others] == [number] * 2
-    assert {execution.tests for execution in others} == {first.tests}
-    assert set(statuses(first)) == {"passed"}
+    for _ in range(2):
+        execution = run(one, code, test)
+        assert int(execution.output) == number
+        assert set(statuses(execution)) == {"passed"}
 
 
 WRONG = {
@@ -217,8 +216,10 @@ WRONG = {
 
 
 @pytest.mark.parametrize("code", WRONG.values(), ids=WRONG)
-def test_wrong_programs_fail_alike_before_and_after_a_loop_is_learnt(one, code):
-    test = check("for x in [2, 3, 4]:", "    assert candidate(x) == x * x", "assert candidate(5) == 25")
+def test_wrong_programs_fail_alike_whatever_ran_before(one, code):
+    test = check(
+        "for x in [2, 3, 4]:", "    assert candidate(x) == x * x", "assert candidate(5) == 25"
+    )
     before = run(one, code, test)
     for _ in range(2):
         run(one, "def sq(x):\n    return x * x", test)
@@ -236,14 +237,21 @@ def test_a_huge_answer_costs_the_honest_programs_after_it_nothing():
         "n = candidate(n)",
         "assert n == 5",
     )
-    honest = (
-        PLAN
-        + "def sq(n):\n    for _ in range(n):\n        pass\n    return 3 * n + 1 if n % 2 else n // 2"
-    )
+    honest = "def sq(n):\n    for _ in range(n):\n        pass\n    return 3 * n + 1 if n % 2 else n // 2"
     sandbox = Sandbox(Limits(load_seconds=2, test_seconds=1), workers=1, cache_size=0, seed=22)
     for huge in ("10**12", "10**12 + n"):
         run(sandbox, f"def sq(n):\n    return {huge}", collatz)
         execution = run(sandbox, honest, collatz)
         assert statuses(execution) == ["passed"] * 3
-        assert execution.output == "[[6]]\n" and execution.seconds < 0.5
+        assert execution.seconds < 0.9  # a call with the huge number would take the whole second
     sandbox.close()
+
+
+@pytest.mark.parametrize("second", ["candidate(0)", "candidate(len(''))"])
+def test_a_second_call_sees_how_many_items_were_made(one, second):
+    code = (
+        "made = []\ndef items():\n    for i in range(9):\n        made.append(i)\n        yield i\n"
+    )
+    code += "def sq(x):\n    return items() if x else len(made)"
+    test = check("items = candidate(1)", "pair = next(items), next(items)", f"assert {second} == 2")
+    assert statuses(run(one, code, test)) == ["passed"]

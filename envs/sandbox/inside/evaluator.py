@@ -17,6 +17,7 @@ import time
 from llm_decpomdp.envs.sandbox.inside.children import Children
 from llm_decpomdp.envs.sandbox.inside.conversation import Conversation
 from llm_decpomdp.envs.sandbox.inside.failures import Gone, describe_any
+from llm_decpomdp.envs.sandbox.inside.foresight import Foresight
 from llm_decpomdp.envs.sandbox.inside.remote import Function
 from llm_decpomdp.envs.sandbox.inside.reports import (
     Findings,
@@ -37,9 +38,6 @@ MAX_REMEMBERED = 1000
 
 MAX_MISMATCHES = 3
 """How often the calls of a test may turn out to be others before they are no longer made ahead."""
-
-MAX_PLAN = 200_000
-"""Longest text of all calls that are made ahead, in characters."""
 
 BUFFERS = ("bytearray", "array", "memoryview")
 """Words in a test for values that `marshal` would take for bytes."""
@@ -76,7 +74,7 @@ class Evaluator:
 
         Args:
             job: `segments`, `preamble`, `entry_point`, `helper`, `tests` (an instrumented module), `split`,
-                `calls`, `stages`, `guards`, `minimum`, and `limits`.
+                `ahead`, `stages`, `guards`, `minimum`, and `limits`.
 
         Returns:
             `tests` (a list of [passed, status, message, origin, line]), `error`, `output`, `helper_calls`,
@@ -108,32 +106,53 @@ class Evaluator:
     def _beside(self, session: Session, job: dict[str, Any]) -> Findings:
         """Run the tests in this process."""
         tests = job["tests"]
-        plan = self.plans.get(tests, job["calls"])
         plain = not any(name in tests for name in BUFFERS)
+        if tests not in self.plans:
+            plan = self._foreseen(job, plain) if job["ahead"] else []
+            self._remember(self.plans, tests, plan)
+        plan = self.plans[tests]
         conversation = Conversation(session, plan, strict=True, write_back=True, plain=plain)
         findings = self._run(conversation, job)
         if conversation.mismatch and findings.error is None:
-            self._remember(self.mismatches, tests, self.mismatches.get(tests, 0) + 1)
+            self._mismatch(tests)
             conversation = Conversation(session, [], strict=False, write_back=True, plain=plain)
             findings = self._run(conversation, job)
-        if job["fixed"] and not conversation.changed:
-            self._learn(tests, conversation)
         if conversation.changed and findings.error is None:
             calls = conversation.plan
             again = Conversation(session, calls, strict=False, write_back=False, plain=plain)
             findings = findings.both(self._run(again, job))
         return findings
 
-    def _learn(self, tests: str, conversation: Conversation) -> None:
-        """Remember the calls that a test made, to make them ahead next time."""
-        calls = conversation.asked
-        if self.mismatches.get(tests, 0) >= MAX_MISMATCHES:
+    def _mismatch(self, tests: str) -> None:
+        """The calls of a test turned out to be others: what is seldom right is not made ahead any more."""
+        times = self.mismatches.get(tests, 0) + 1
+        self._remember(self.mismatches, tests, times)
+        if times >= MAX_MISMATCHES:
             self._remember(self.plans, tests, [])
-        elif conversation.callbacks:
-            pass  # functions of the test are known only while it runs
-        elif conversation.gone is None and calls != conversation.plan:
-            if sum(map(len, calls)) <= MAX_PLAN:
-                self._remember(self.plans, tests, calls)
+
+    def _foreseen(self, job: dict[str, Any], plain: bool) -> list[bytes]:
+        """The calls that a test makes whatever the program answers."""
+        foresight = Foresight(plain)
+
+        def ignore(*report: object) -> None:
+            """Nobody wants to know how the test fares."""
+
+        return foresight.watch(
+            lambda: self._check(
+                job, foresight, Record(ignore, ignore), Stage(ignore, ignore, set())
+            )
+        )
+
+    def _check(self, job: dict[str, Any], function: Any, record: Record, stage: Stage) -> None:
+        """Run a test with something in the place of the program's function."""
+        scope: dict[str, Any] = {"__name__": "__test__"}
+        try:
+            exec(self._compiled(job["preamble"], "<prompt>"), scope)
+            scope |= {job["entry_point"]: function, "__record__": record, "__stage__": stage}
+            exec(self._compiled(job["tests"], "<tests>"), scope)
+            scope["__check__"](function, record, stage)
+        finally:
+            self.state.restore()
 
     def _run(self, conversation: Conversation, job: dict[str, Any]) -> Findings:
         """Run the tests once, with a fresh process of the program."""
@@ -144,18 +163,13 @@ class Evaluator:
             limits["program_seconds"], limits["program_seconds"] * limits["wall_factor"]
         )
         findings.error = conversation.ask_ahead()
-        if findings.error is not None:
+        if findings.error is not None or conversation.mismatch:
             return findings
         record = Record(findings.note, describe_any)
         stage = _LatchedStage(findings.note, conversation)
-        self.state.restore()
         function = Function(conversation, -1, 0, job["entry_point"])
-        scope: dict[str, Any] = {"__name__": "__test__"}
         try:
-            exec(self._compiled(job["preamble"], "<prompt>"), scope)
-            scope |= {job["entry_point"]: function, "__record__": record, "__stage__": stage}
-            exec(self._compiled(job["tests"], "<tests>"), scope)
-            scope["__check__"](function, record, stage)
+            self._check(job, function, record, stage)
         except BaseException as error:
             findings.note("ended", stage.number, describe_any(error))
         if self.children.failure is not None:
@@ -211,9 +225,11 @@ class _State:
 
     def restore(self) -> None:
         """Undo what the test before has left."""
-        if vars(builtins) != self.builtins:
-            vars(builtins).clear()
-            vars(builtins).update(self.builtins)
+        now = builtins.__dict__
+        now.update(self.builtins)
+        for name in [*now]:
+            if name not in self.builtins:
+                del now[name]
         sys.setrecursionlimit(self.recursion_limit)
         decimal = sys.modules.get("decimal")
         if decimal is not None:

@@ -80,7 +80,16 @@ def assign(old: Any, new: Any) -> None:
                 old[place] = inner_new
     elif isinstance(old, list | bytearray):
         old[:] = new
-    elif isinstance(old, dict | set):
+    elif isinstance(old, dict):
+        kept = {key: value for key, value in old.items() if isinstance(value, CONTAINERS)}
+        old.clear()
+        for key, value in new.items():
+            if type(kept.get(key)) is type(value):
+                assign(kept[key], value)
+                old[key] = kept[key]
+            else:
+                old[key] = value
+    elif isinstance(old, set):
         old.clear()
         old.update(new)
     elif isinstance(old, deque):

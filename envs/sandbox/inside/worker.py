@@ -92,8 +92,6 @@ def _be_zygote(control: _socket.socket, confinement: object) -> None:
 
 
 def _be_evaluator(descriptor: int, control: _socket.socket, confinement: object, seed: int) -> None:
-    import traceback
-
     from llm_decpomdp.envs.sandbox.inside.channel import (
         Closed,
         Reader,
@@ -118,6 +116,8 @@ def _be_evaluator(descriptor: int, control: _socket.socket, confinement: object,
     except Closed:
         pass  # nobody has more to ask: the zygote ends with this process
     except BaseException:
+        import traceback
+
         traceback.print_exc(file=last_words)
         os._exit(1)
 
