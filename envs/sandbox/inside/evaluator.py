@@ -204,8 +204,8 @@ class _LatchedStage(Stage):
 
     def runs(self, number: int) -> bool:
         """Begin a stage, with its own share of this process's time."""
-        limits = self.conversation.session.limits
-        _limit_own_time(limits["test_seconds"], limits["program_seconds"] * limits["wall_factor"])
+        seconds = self.conversation.session.limits["test_seconds"]
+        signal.setitimer(signal.ITIMER_PROF, seconds)
         return super().runs(number)
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
@@ -226,9 +226,9 @@ class _State:
     def restore(self) -> None:
         """Undo what the test before has left."""
         now = builtins.__dict__
-        now.update(self.builtins)
-        for name in [*now]:
-            if name not in self.builtins:
+        if now != self.builtins:
+            now.update(self.builtins)
+            for name in now.keys() - self.builtins.keys():
                 del now[name]
         sys.setrecursionlimit(self.recursion_limit)
         decimal = sys.modules.get("decimal")
