@@ -255,3 +255,14 @@ def test_a_second_call_sees_how_many_items_were_made(one, second):
     code += "def sq(x):\n    return items() if x else len(made)"
     test = check("items = candidate(1)", "pair = next(items), next(items)", f"assert {second} == 2")
     assert statuses(run(one, code, test)) == ["passed"]
+
+
+def test_a_test_may_call_from_several_threads(one):
+    test = "from concurrent.futures import ThreadPoolExecutor\n" + check(
+        "n = candidate(0)",
+        "with ThreadPoolExecutor(4) as pool:",
+        "    found = list(pool.map(lambda x: candidate(x + n), range(30)))",
+        "assert found == [x * x for x in range(30)]",
+    )
+    for _ in range(3):
+        assert statuses(run(one, "def sq(x):\n    return x * x", test)) == ["passed"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
+
 from llm_decpomdp.envs.sandbox.inside.codec import DECODE_ERRORS, Decoder, pack_call
 from llm_decpomdp.envs.sandbox.inside.failures import Gone, rebuilt, refuse
 from llm_decpomdp.envs.sandbox.inside.remote import Ended, Function, Iterator, Opaque, assign
@@ -33,6 +35,7 @@ class Conversation:
         self.plan = plan
         self.strict = strict
         self.write_back = write_back
+        self.lock = _thread.RLock()  # a test may call from several threads
         self.answers: list[Any] = []
         self.living: dict[int, int] = {}
         """Answers that hold something which lives in a process, and the generation of that process."""
@@ -105,6 +108,12 @@ class Conversation:
         another call does to them is shown to the test once, and hidden from it once: it must pass both times,
         or `candidate(xs) == sorted(xs)` could be made true by emptying `xs`.
         """
+        with self.lock:
+            return self._call(handle, generation, args, kwargs, in_place)
+
+    def _call(
+        self, handle: int, generation: int, args: Any, kwargs: dict[str, Any], in_place: bool
+    ) -> Any:
         data = pack_call(args, kwargs, self._callback, self.plain)
         if handle >= 0:
             self._check_alive(generation)
