@@ -6,6 +6,8 @@ import ast
 import builtins
 from collections.abc import Iterator
 
+BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With, ast.AsyncWith, ast.Match)
+
 
 def variables(module: ast.Module, body: list[ast.stmt], function: str) -> Iterator[tuple[str, ...]]:
     """The names in each stage that may stand for data: not functions, classes, modules, builtins."""
@@ -38,7 +40,7 @@ def receivers(module: ast.Module, functions: set[str]) -> set[str]:
     """The names through which a test may see what a call of `functions` returned, and `functions` themselves.
 
     What is assigned from such a value, runs over it, is given it together with something else, or is changed
-    where it decides. Not what only stands among the arguments of a call, unless the call could call back.
+    in a block where one occurs. Not what only stands among the arguments of a call, unless it could call back.
     """
     found = set(functions)
     while True:
@@ -60,12 +62,10 @@ def _receives(node: ast.AST, known: set[str], functions: set[str]) -> set[str]:
     ):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         return set().union(*map(names, targets))
-    if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension) and sees(node.iter):
+    if isinstance(node, BLOCKS) and sees(node):
+        return _changed(node)  # what it sets may depend on which way an answer took it
+    if isinstance(node, ast.comprehension) and sees(node.iter):
         return names(node.target)
-    if isinstance(node, ast.withitem) and sees(node.context_expr):
-        return names(node.optional_vars) if node.optional_vars else set()
-    if isinstance(node, ast.If | ast.While) and sees(node.test):
-        return set().union(*(_changed(part) for part in node.body + node.orelse))
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and sees(node):
         return _changed(node) | ({node.name} if not isinstance(node, ast.Lambda) else set())
     if isinstance(node, ast.Call):

@@ -200,3 +200,19 @@ def test_a_guard_in_a_helper_outside_the_test_function_can_be_passed() -> None:
     for code, passed in ((good, [True, True]), ("def f(x):\n    return x", [False, True])):
         found = Sandbox().run(Program((("main_0", code),), "f"), tests).tests
         assert [outcome.passed for outcome in found] == passed
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("xs = [2, 1]\nassert candidate(xs) is None\nassert xs == [1, 2]", (True, False)),
+        ("xs = [2, 1]\ny = candidate(xs)\nassert y == sorted(xs)", (True,)),
+        ("xs = [2, 1]\nassert (y := candidate(xs))\nassert y == sorted(xs)", (True, True)),
+        ("r = []\nxs = [2, 1]\nr.append(candidate(xs))\nassert r == [sorted(xs)]", (True,)),
+        ("n = 0\nxs = [2]\nfor _ in candidate(xs):\n    n += 1\nassert n == len(xs)", (True,)),
+        ("n = xs = [2]\ntry:\n    candidate(xs)\nexcept ValueError:\n    n = 1\nassert n", (True,)),
+        ("box = []\nxs = [2]\ncandidate(box.append, xs)\nassert box == [sum(xs)]", (True,)),
+    ],
+)
+def test_what_a_test_learns_from_results_is_told_from_what_happened_to_arguments(body, expected):
+    assert instrument(check(body), "sq").judges_result == expected
