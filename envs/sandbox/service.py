@@ -6,17 +6,15 @@ import atexit
 import hashlib
 import marshal
 import os
-import threading
 import warnings
-from collections import OrderedDict
 from collections.abc import Collection, Sequence
-from concurrent.futures import Future
 from dataclasses import asdict
 from typing import Any
 
+from llm_decpomdp.envs.sandbox.cache import CACHE
 from llm_decpomdp.envs.sandbox.instrument import Tests
 from llm_decpomdp.envs.sandbox.pool import Pool, close_all, shared_pool
-from llm_decpomdp.envs.sandbox.program import Execution, Limits, Program, SandboxError
+from llm_decpomdp.envs.sandbox.program import Execution, Limits, Program
 from llm_decpomdp.episode import Outcome
 
 VERSION = 1
@@ -96,7 +94,7 @@ class Sandbox:
         keys = [self._key(job) for job in described]
         found: dict[str, dict[str, Any]] = {}
         while missing := [key for key in keys if key not in found]:
-            with _CACHE.claims(missing, self.cache_size) as claims:
+            with CACHE.claims(missing, self.cache_size) as claims:
                 own = [described[keys.index(key)] for key in claims.own]
                 results = self._pool().run(own) if own else []
                 for key, result in zip(claims.own, results, strict=True):
@@ -169,91 +167,6 @@ def _execution(result: dict[str, Any], tests: Tests) -> Execution:
     )
 
 
-class _GivenUp(Exception):
-    """Whoever was to find a verdict was interrupted: somebody else has to."""
-
-
-class _Claims:
-    """The verdicts that one caller waits for: some to be found by itself, the rest by others."""
-
-    def __init__(self, own: list[str], futures: dict[str, Future[dict[str, Any]]]) -> None:
-        self.own = own
-        self.futures = futures
-
-    def settle(self, key: str, result: dict[str, Any]) -> None:
-        self.futures[key].set_result(result)
-
-    def results(self) -> dict[str, dict[str, Any]]:
-        """The verdicts, without those that somebody has given up."""
-        found = {}
-        for key, future in self.futures.items():
-            try:
-                found[key] = future.result()
-            except _GivenUp:
-                pass
-        return found
-
-
-class _Cache:
-    """Verdicts by what they depend on. A verdict that somebody is working on is waited for."""
-
-    def __init__(self) -> None:
-        self.forget()
-
-    def forget(self) -> None:
-        """Start anew, also if another thread held the lock when this process was forked."""
-        self._lock = threading.Lock()
-        self._futures: OrderedDict[str, Future[dict[str, Any]]] = OrderedDict()
-
-    def claims(self, keys: list[str], size: int) -> _Claiming:
-        return _Claiming(self, keys, size)
-
-    def take(self, keys: list[str], size: int) -> _Claims:
-        own, futures = [], {}
-        with self._lock:
-            for key in dict.fromkeys(keys):
-                future = self._futures.get(key) if size else None
-                if future is None:
-                    future = Future()
-                    own.append(key)
-                    if size:
-                        self._futures[key] = future
-                else:
-                    self._futures.move_to_end(key)
-                futures[key] = future
-        return _Claims(own, futures)
-
-    def release(self, claims: _Claims, error: BaseException | None, size: int) -> None:
-        """Forget what was not found, or may be found otherwise next time, and the oldest verdicts."""
-        with self._lock:
-            for key in claims.own:
-                future = claims.futures[key]
-                if not future.done():
-                    known = isinstance(error, SandboxError)
-                    future.set_exception(error if error is not None and known else _GivenUp())
-                if future.exception() is not None or future.result()["wall_decided"]:
-                    self._futures.pop(key, None)
-            while size and len(self._futures) > size:
-                self._futures.popitem(last=False)
-
-
-class _Claiming:
-    """The life of some claims: what is not settled at the end has failed, for all who wait for it."""
-
-    def __init__(self, cache: _Cache, keys: list[str], size: int) -> None:
-        self.cache, self.keys, self.size = cache, keys, size
-
-    def __enter__(self) -> _Claims:
-        self.claims = self.cache.take(self.keys, self.size)
-        return self.claims
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        self.cache.release(self.claims, error, self.size)
-
-
-_CACHE = _Cache()
-if hasattr(os, "register_at_fork"):  # what others are working on will not come to a forked process
-    os.register_at_fork(after_in_child=_CACHE.forget)
 _WARNED: set[tuple[str, ...]] = set()
 
 

@@ -46,12 +46,6 @@ OUT_OF_MEMORY = 77
 CHUNK = 2**12
 """Bytes that are read at once: fresh memory costs more than another call."""
 
-REHEARSAL = "def f(x: int = 0):\n    return [y for y in range(x)]\n"
-"""A program that is run before any other."""
-
-REHEARSALS = 20
-"""After some runs the interpreter has built and specialised what it will need, here and not in every child."""
-
 RING_AFTER = 100_000
 """Bytes of answers after which the evaluator is woken: more would not fit into the socket."""
 
@@ -70,32 +64,6 @@ def prepare() -> None:
     sys.stdout = sys.stderr = io.TextIOWrapper(
         OUTPUT, encoding="utf-8", errors="replace", write_through=True
     )
-
-
-def rehearse(candidate: Candidate) -> None:
-    """Run a program of our own, and send what it answers nowhere."""
-    unread, candidate.descriptor = os.pipe()
-    candidate.bell = candidate.descriptor
-    candidate.reader.descriptor = os.open(os.devnull, os.O_RDONLY)
-    request = {
-        "segments": [["rehearsal", REHEARSAL]],
-        "entry_point": "f",
-        "helper": "f",
-        "tests": False,
-        "seed": 0,
-        "output_bytes": 0,
-        "calls": [pack_call([3], {}, candidate._opaque), pack_call([[]], {}, candidate._opaque)],
-    }
-    for _ in range(REHEARSALS):
-        try:
-            write(candidate.descriptor, READY)
-            candidate.run(request)
-        except Closed:
-            pass  # nobody asks for more
-    for descriptor in (unread, candidate.descriptor, candidate.reader.descriptor):
-        os.close(descriptor)
-    candidate.helper_calls = candidate.unread = 0
-    del sys.modules["__program__"]
 
 
 def serve(candidate: Candidate) -> None:

@@ -7,17 +7,16 @@ report from there; that mode can be forged, see `docs/security.md`.
 
 from __future__ import annotations
 
-import builtins
 import gc
 import random
 import signal
-import sys
 import time
 
 from llm_decpomdp.envs.sandbox.inside.children import Children
 from llm_decpomdp.envs.sandbox.inside.conversation import Conversation
 from llm_decpomdp.envs.sandbox.inside.failures import Gone, describe_any
 from llm_decpomdp.envs.sandbox.inside.foresight import Foresight
+from llm_decpomdp.envs.sandbox.inside.own_state import OwnState, limit_own_time
 from llm_decpomdp.envs.sandbox.inside.remote import Function
 from llm_decpomdp.envs.sandbox.inside.reports import (
     Findings,
@@ -45,9 +44,6 @@ BUFFERS = ("bytearray", "array", "memoryview")
 COLLECT_AFTER = 2**20
 """Bytes of answers of one program after which what is left of them is looked for."""
 
-SLACK_SECONDS = 5.0
-"""How much longer than a program a test may wait."""
-
 PLAIN_LIMITS = ("memory_bytes", "file_bytes", "output_bytes")
 
 
@@ -67,7 +63,7 @@ class Evaluator:
         self.codes: dict[str, CodeType] = {}
         self.plans: dict[str, list[bytes]] = {}
         self.mismatches: dict[str, int] = {}
-        self.state = _State()
+        self.state = OwnState()
 
     def grade(self, job: dict[str, Any]) -> dict[str, Any]:
         """Run a program against its tests.
@@ -89,7 +85,7 @@ class Evaluator:
             findings = self._beside(session, job) if job["split"] else _inside(session, job)
         finally:
             session.stop()
-            _limit_own_time(0, 0)
+            limit_own_time(0, 0)
             session.decode = session.answer_callback = None  # they hold the answers in a circle
             if session.received > COLLECT_AFTER:
                 gc.collect()
@@ -159,9 +155,7 @@ class Evaluator:
         findings = Findings(job)
         limits = job["limits"]
         conversation.session.begin_again()
-        _limit_own_time(
-            limits["program_seconds"], limits["program_seconds"] * limits["wall_factor"]
-        )
+        limit_own_time(limits["program_seconds"], limits["program_seconds"] * limits["wall_factor"])
         findings.error = conversation.ask_ahead()
         if findings.error is not None or conversation.mismatch:
             return findings
@@ -214,35 +208,6 @@ class _LatchedStage(Stage):
             self.seen = gone
             self.send("swallowed", self.number, gone.remote)
         return super().__exit__(kind, error, traceback)
-
-
-class _State:
-    """What tests may change in this process, and the next ones should find as it was."""
-
-    def __init__(self) -> None:
-        self.builtins = dict(vars(builtins))
-        self.recursion_limit = sys.getrecursionlimit()
-
-    def restore(self) -> None:
-        """Undo what the test before has left."""
-        now = builtins.__dict__
-        if now != self.builtins:
-            now.update(self.builtins)
-            for name in now.keys() - self.builtins.keys():
-                del now[name]
-        sys.setrecursionlimit(self.recursion_limit)
-        decimal = sys.modules.get("decimal")
-        if decimal is not None:
-            decimal.setcontext(decimal.Context())
-
-
-def _limit_own_time(processor_seconds: float, seconds: float) -> None:
-    """End this process when it has used up so much more; 0 for no limit. The caller sees the signal.
-
-    A test that does not end on what a program returned cannot be stopped in another way.
-    """
-    signal.setitimer(signal.ITIMER_PROF, processor_seconds)
-    signal.setitimer(signal.ITIMER_REAL, seconds + SLACK_SECONDS if seconds else 0)
 
 
 def _request(job: dict[str, Any], seed: int) -> dict[str, Any]:

@@ -19,6 +19,7 @@ import sys
 import time
 
 from llm_decpomdp.envs.sandbox.inside import candidate
+from llm_decpomdp.envs.sandbox.inside.rehearsal import rehearse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Zygote:
         """Answer until the evaluator has gone."""
         candidate.prepare()
         self.candidate = candidate.Candidate()
-        candidate.rehearse(self.candidate)
+        rehearse(self.candidate)
         gc.collect()
         gc.disable()
         gc.freeze()
