@@ -30,6 +30,11 @@ class Completion:
     finish_reason: str = "stop"
     """`stop` when the policy ended the text itself, `length` when the token limit did."""
 
+    @property
+    def truncated(self) -> bool:
+        """Whether the token limit ended the text."""
+        return self.finish_reason == "length"
+
 
 @runtime_checkable
 class Policy(Protocol):
@@ -86,6 +91,52 @@ class TrainablePolicy(Policy, Seedable, Protocol):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from `state_dict`'s value."""
+        ...
+
+
+@runtime_checkable
+class ReferencedPolicy(TrainablePolicy, Protocol):
+    """A trainable policy that remembers what it was before training."""
+
+    def keep_reference(self) -> None:
+        """Take the weights as they are now for the reference."""
+        ...
+
+    def reference_log_probs(
+        self, prompt: str, completions: Sequence[Completion]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """`log_probs` under the reference, without a gradient."""
+        ...
+
+
+class Engine(Protocol):
+    """What several policies sample with, such as one model with an adapter for each of them."""
+
+    def generate(
+        self, requests: Sequence[tuple[Policy, str]], num_samples: int = 1
+    ) -> list[list[Completion]]:
+        """Sample `num_samples` completions for each pair of a policy and its prompt, in one batch."""
+        ...
+
+
+@runtime_checkable
+class EnginePolicy(Policy, Protocol):
+    """A policy that is sampled in one batch with the other policies of its engine."""
+
+    @property
+    def engine(self) -> Engine:
+        """The engine; policies share a batch if they have the same object."""
+        ...
+
+
+@runtime_checkable
+class PrivilegedPolicy(Policy, Protocol):
+    """A policy that looks into the environment, such as an upper bound that knows the answers."""
+
+    def generate_in(
+        self, envs: Sequence[Any], agents: Sequence[str], num_samples: int = 1
+    ) -> list[list[Completion]]:
+        """`num_samples` completions for each pair of an environment and the agent that acts in it."""
         ...
 
 
