@@ -15,7 +15,7 @@ from llm_decpomdp.naming import unknown
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.learner import Algorithm
 
-NAMES = ("grpo", "magrpo")
+NAMES = ("grpo", "magrpo", "marloo", "maremax", "mareinforce")
 
 
 class _Algorithms(Mapping[str, "Algorithm"]):

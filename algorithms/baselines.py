@@ -1,4 +1,14 @@
-"""Group baselines: what a return is compared with. Pure functions of returns of shape (..., G)."""
+"""Group baselines: what a return is compared with. Pure functions of returns of shape (..., G).
+
+The four of them shift or scale the same returns, and how much of that reaches the weights depends on the
+rest of the update:
+
+- Under plain gradient descent all four take different steps.
+- Adam divides out the scale of the gradient: under it `mean` and `leave_one_out` take nearly the same step,
+  and so they do if the gradient's norm is clipped. `max` and `none` differ by a shift and stay different.
+- Z-scoring (centring again, then dividing by the standard deviation) after the baseline would make all four
+  the same algorithm. Nothing is centred again here: `normalize` divides, and no more.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +25,7 @@ SMALLEST_SPREAD = 1e-8
 
 
 def mean(returns: Returns) -> Returns:
-    """The group's mean return: b_g = (1/G) sum_h r_h.
+    """The group's mean return: b_g = (1/G) sum_h R_h.
 
     The baseline of GRPO (arXiv 2402.03300) and MAGRPO (arXiv 2508.04652). It contains the sample's
     own return, so the expected gradient is (G-1)/G times the one of an independent baseline: a
@@ -28,18 +38,68 @@ def mean(returns: Returns) -> Returns:
     return np.broadcast_to(average, returns.shape)
 
 
-BASELINES: Mapping[str, Baseline] = {"mean": mean}
+def leave_one_out(returns: Returns) -> Returns:
+    """The mean return of the others: b_g = (1/(G-1)) sum_{h != g} R_h.
+
+    The baseline of RLOO (Kool et al. 2019; arXiv 2402.14740). It does not contain the sample's own
+    return, so the gradient is unbiased; advantages are G/(G-1) times those of `mean`.
+
+    Degenerate case: equal returns give advantages of exactly 0.
+
+    Raises:
+        ValueError: If there is one sample, and so no other.
+    """
+    size = returns.shape[-1]
+    if size < 2:
+        raise ValueError(
+            f"leave_one_out compares a sample with the others of its group and needs at least 2, got {size}; "
+            "use the baseline 'none'"
+        )
+    low, high = returns.min(-1, keepdims=True), returns.max(-1, keepdims=True)
+    others: Returns = (returns.sum(-1, keepdims=True) - returns) / (size - 1)
+    return np.clip(others, low, high)
+
+
+def maximum(returns: Returns) -> Returns:
+    """The group's best return: b_g = max_h R_h, so that no advantage is above 0.
+
+    The baseline of ReMax (arXiv 2310.10505) with the best sample in place of a greedy one. It depends on
+    the samples it is subtracted from, so the gradient is biased: mistakes are made less likely, and the best
+    sample gains only what they lose.
+
+    Degenerate case: equal returns give advantages of exactly 0.
+    """
+    return np.broadcast_to(returns.max(-1, keepdims=True), returns.shape)
+
+
+def none(returns: Returns) -> Returns:
+    """No baseline: b_g = 0, the plain REINFORCE estimator (Williams 1992).
+
+    Unbiased, and noisier the further the returns lie from 0: with an offset of all returns every sample is
+    made likelier, and only the differences between their rates teach anything.
+
+    Degenerate case: equal returns still move the weights, unless they are 0.
+    """
+    return np.zeros_like(returns)
+
+
+BASELINES: Mapping[str, Baseline] = {
+    "mean": mean,
+    "leave_one_out": leave_one_out,
+    "max": maximum,
+    "none": none,
+}
 """Baseline by name."""
 
 
 def advantages(returns: Returns, baseline: Baseline, *, normalize: bool = False) -> Returns:
-    """A_g = r_g - b_g of returns (..., G), over the group's standard deviation if `normalize`.
+    """A_g = R_g - b_g of returns (..., G), over the group's standard deviation if `normalize`.
 
     The deviation is that of the returns and nothing is centred again, so baselines still differ by
     their shift; baselines that differ by a factor become equal for optimizers that ignore scale.
     Normalised groups without spread have advantages of 0.
     """
-    difference = returns - baseline(returns)
+    difference: Returns = returns - baseline(returns)
     if not normalize:
         return difference
     spread = returns.std(-1, keepdims=True)

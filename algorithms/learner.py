@@ -1,4 +1,4 @@
-"""The learner: groups of completions become one gradient step of every trainable policy."""
+"""The learner: groups of completions become gradient steps of every trainable policy."""
 
 from __future__ import annotations
 
@@ -8,13 +8,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
+from torch import Tensor
 
-from llm_decpomdp.algorithms.baselines import Baseline, Returns, advantages
-from llm_decpomdp.algorithms.losses import policy_gradient_loss
-from llm_decpomdp.algorithms.rollout import Chain, GroupTurn, distinct_policies
-from llm_decpomdp.policy import Team, TrainablePolicy
+from llm_decpomdp.algorithms import processes
+from llm_decpomdp.algorithms.baselines import Baseline
+from llm_decpomdp.algorithms.credit import Lesson, lessons
+from llm_decpomdp.algorithms.losses import (
+    REDUCTIONS,
+    clipped_surrogate,
+    kl_divergence,
+    kl_estimate,
+    policy_gradient,
+)
+from llm_decpomdp.algorithms.optimizer import PolicyOptimizer, learning_rate_factor
+from llm_decpomdp.algorithms.options import LearnerOptions
+from llm_decpomdp.algorithms.returns import reach
+from llm_decpomdp.algorithms.rollout import Rollout, distinct_policies
+from llm_decpomdp.algorithms.tally import Tally
+from llm_decpomdp.policy import ReferencedPolicy, Team, TrainablePolicy
 
 logger = logging.getLogger(__name__)
 
@@ -26,63 +38,8 @@ class Algorithm:
     name: str
     baseline: Baseline
     """What the returns of a group, of shape (..., G), are compared with."""
-    multi_agent: bool
+    multi_agent: bool = True
     """Whether it is meant for teams of more than one agent."""
-
-
-@dataclass(frozen=True)
-class LearnerOptions:
-    """How a policy steps along its gradient (AdamW).
-
-    The discount is not among them: each turn is credited with its own reward, as its samples are
-    the only ones that differ.
-    """
-
-    learning_rate: float
-    weight_decay: float = 0.0
-    max_grad_norm: float | None = None
-    """Largest norm of a policy's gradient; a longer one is shortened. `None` leaves all alone."""
-    turn_gradient_weights: tuple[float, ...] | None = None
-    """Factor of each turn's loss, one for each turn of the horizon; `None` means 1 everywhere."""
-    early_termination_weight: float = 1.0
-    """Further factor of the last turn of a chain that stopped early."""
-    normalize_advantages: bool = False
-    """Divide advantages by the standard deviation of their group's returns.
-
-    Tasks with small differences then weigh as much as those with large ones. Nothing is centred
-    again, so baselines still differ by their shift."""
-
-    def __post_init__(self) -> None:
-        for name in ("learning_rate", "weight_decay", "early_termination_weight"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}")
-        if self.max_grad_norm is not None and not self.max_grad_norm > 0:
-            raise ValueError(f"max_grad_norm must be above 0 or None, got {self.max_grad_norm!r}")
-        for weight in self.turn_gradient_weights or ():
-            if not (math.isfinite(weight) and weight >= 0):
-                raise ValueError(
-                    f"turn_gradient_weights must be finite numbers of at least 0, "
-                    f"got {self.turn_gradient_weights!r}"
-                )
-
-    def check_horizon(self, num_turns: int) -> None:
-        """Raise a `ValueError` unless there is a weight for each of `num_turns` turns."""
-        weights = self.turn_gradient_weights
-        if weights is not None and len(weights) != num_turns:
-            raise ValueError(
-                f"turn_gradient_weights needs one weight for each of {num_turns} turns, "
-                f"got {weights}"
-            )
-
-    def weight(self, chain: Chain, turn: int) -> float:
-        """The factor of the loss of `chain`'s turn `turn`, counted from 0."""
-        weights = self.turn_gradient_weights
-        if weights is not None and len(weights) < len(chain.turns):
-            self.check_horizon(len(chain.turns))
-        weight = 1.0 if weights is None else weights[turn]
-        stopped_here = chain.stopped_early and turn == len(chain.turns) - 1
-        return weight * (self.early_termination_weight if stopped_here else 1.0)
 
 
 def trainable_policies(team: Team) -> dict[str, TrainablePolicy]:
@@ -104,6 +61,7 @@ class Learner:
         options: How to step.
 
     Raises:
+        TypeError: If the divergence from a reference is wanted and a policy keeps none.
         ValueError: If a single-agent algorithm gets a team, or no policy can be trained.
     """
 
@@ -126,102 +84,149 @@ class Learner:
             for agent in team
             if team[agent] is policy
         }
-        self._optimizers = {name: self._optimizer(name) for name in self.policies}
+        self._optimizers = {
+            name: PolicyOptimizer(
+                [p for p in policy.parameters() if p.requires_grad],
+                options.learning_rate,
+                options.weight_decay,
+            )
+            for name, policy in self.policies.items()
+        }
+        if options.kl_coefficient:
+            for name, policy in self.policies.items():
+                _referenced(name, policy).keep_reference()
 
-    def _optimizer(self, name: str) -> torch.optim.AdamW:
-        parameters = [p for p in self.policies[name].parameters() if p.requires_grad]
-        if any(p.dtype in (torch.bfloat16, torch.float16) for p in parameters):
-            logger.warning("%s trains 16-bit weights, which lose small updates; use float32", name)
-        options = self.options
-        return torch.optim.AdamW(
-            parameters, lr=options.learning_rate, weight_decay=options.weight_decay
-        )
-
-    def update(self, chains: Sequence[Chain]) -> dict[str, float]:
-        """One gradient step of every trainable policy: `accumulate`, then `step`."""
-        metrics = self.accumulate(chains)
+    def update(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
+        """Learn from a batch: `accumulate`, then `step`."""
+        metrics = self.accumulate(rollouts)
         self.step()
         return metrics
 
-    def accumulate(self, chains: Sequence[Chain]) -> dict[str, float]:
-        """Compute the gradient: the mean over all groups of weight times loss. No weight changes.
+    def accumulate(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
+        """Compute the gradient: the mean loss of the groups, each weighted by its factor.
+
+        With n `updates_per_batch` the first n - 1 steps are taken here, and the gradient is that of the
+        last. No weight changes otherwise. Groups without signal are counted and skipped.
 
         Returns:
-            `loss/<agent>`, `grad_norm/<policy>` (before any shortening), `groups`,
-            `groups_without_signal` (all advantages 0; skipped) and `completion_tokens` (in the
-            loss).
+            See `Tally`, with `learning_rate` and `grad_norm/<policy>` (before any shortening).
 
         Raises:
-            FloatingPointError: If a reward, loss or gradient isn't finite; names the update and the
+            FloatingPointError: If a return, loss or gradient isn't finite; names the update and the
                 starts.
         """
         self._clear()
-        groups = sum(len(chain.turns) for chain in chains)
-        losses = dict.fromkeys(self._agents, 0.0)
-        silent = tokens = 0
-        for chain in chains:
-            for turn, group in enumerate(chain.turns):
-                weight = self.options.weight(chain, turn) / groups
-                signal = self._advantages(group, chain)
-                if not signal.any():
-                    silent += 1
-                if weight == 0 or not signal.any():
-                    continue
-                for agent in self._agents:
-                    losses[agent] += self._backward(agent, group, signal, weight, chain)
-                    tokens += sum(len(c.tokens) for c in group.completions[agent])
+        found = self._lessons(rollouts)
+        groups = processes.total(len(found))
+        # Silent groups count in the mean, so that their number does not change the others' weight.
+        episodes = processes.total(sum(sum(reach(rollout)) for rollout in rollouts))
+        loud = [lesson for lesson in found if lesson.weight and (self._pulled or not lesson.silent)]
+        anything = processes.total(len(loud)) > 0
+        old: dict[tuple[int, str], Tensor] = {}
+        for epoch in range(self.options.updates_per_batch):
+            if epoch:
+                self._step()
+            tally = Tally(self._agents)
+            for index, lesson in enumerate(loud):
+                for agent, advantages in lesson.advantages.items():
+                    if self._pulled or advantages.any():
+                        tally.add(agent, *self._backward(index, lesson, agent, episodes, old))
+            norms = dict(self._grad_norms(rollouts, anything))
+        silent = processes.total(sum(lesson.silent for lesson in found))
         return {
-            **{f"loss/{agent}": loss for agent, loss in losses.items()},
-            **{f"grad_norm/{name}": norm for name, norm in self._grad_norms(chains)},
+            **tally.metrics(),
+            **{f"grad_norm/{name}": norm for name, norm in norms.items()},
+            "learning_rate": self.options.learning_rate * self._factor(),
             "groups": groups,
             "groups_without_signal": silent,
-            "completion_tokens": tokens,
         }
 
-    def _advantages(self, group: GroupTurn, chain: Chain) -> Returns:
-        returns = np.asarray(group.rewards)
-        self._require_finite(float(returns.sum()), "sum of a group's rewards", [chain])
-        normalize = self.options.normalize_advantages
-        return advantages(returns, self.algorithm.baseline, normalize=normalize)
+    @property
+    def _pulled(self) -> bool:
+        """Whether the reference pulls on completions that teach nothing else."""
+        return self.options.kl_coefficient > 0
+
+    def _lessons(self, rollouts: Sequence[Rollout]) -> list[Lesson]:
+        try:
+            return list(lessons(rollouts, self._agents, self.algorithm.baseline, self.options))
+        except FloatingPointError as error:
+            raise FloatingPointError(f"update {self.updates + 1}: {error}") from None
 
     def _backward(
-        self, agent: str, group: GroupTurn, signal: Returns, weight: float, chain: Chain
-    ) -> float:
-        policy = self._agents[agent]
-        log_probs, mask = policy.log_probs(group.prompts[agent], group.completions[agent])
-        advantage = torch.as_tensor(signal, dtype=log_probs.dtype, device=log_probs.device)
-        loss = weight * policy_gradient_loss(log_probs, mask, advantage)
-        self._require_finite(float(loss.detach()), f"loss of {agent!r}", [chain])
-        loss.backward()  # type: ignore[no-untyped-call]
-        return float(loss.detach())
+        self,
+        index: int,
+        lesson: Lesson,
+        agent: str,
+        episodes: float,
+        old: dict[tuple[int, str], Tensor],
+    ) -> tuple[Tensor, ...]:
+        """Add the gradient of one agent's loss; the loss, mask, log-probabilities, and terms to report."""
+        options, policy = self.options, self._agents[agent]
+        prompt, completions = lesson.group.prompts[agent], lesson.group.completions[agent]
+        log_probs, mask = policy.log_probs(prompt, completions)  # (G, T)
+        if options.truncated == "mask":
+            kept = [float(not completion.truncated) for completion in completions]
+            mask = mask * torch.tensor(kept, dtype=mask.dtype, device=mask.device).unsqueeze(1)
+        advantages = torch.as_tensor(lesson.advantages[agent]).to(log_probs)
+        moved = torch.zeros_like(mask)
+        if options.updates_per_batch == 1:
+            terms = policy_gradient(log_probs, advantages)
+        else:
+            before = old.setdefault((index, agent), log_probs.detach())
+            terms = clipped_surrogate(log_probs, before, advantages, options.clip_range)
+            moved = ((log_probs.detach() - before).exp() - 1).abs() > options.clip_range
+        divergence = torch.zeros_like(mask)
+        if options.kl_coefficient:
+            assert isinstance(policy, ReferencedPolicy), policy
+            reference, _ = policy.reference_log_probs(prompt, completions)
+            terms = terms + options.kl_coefficient * kl_divergence(log_probs, reference, mask)
+            divergence = kl_estimate(log_probs, reference)
+        reduce = REDUCTIONS[options.loss]
+        loss = lesson.weight / episodes * reduce(terms, mask, options.fixed_length or 1)
+        self._require_finite(float(loss.detach()), f"loss of {agent!r}", str(lesson.start))
+        if loss.requires_grad:
+            loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach(), mask, log_probs.detach(), moved, divergence
 
-    def _grad_norms(self, chains: Sequence[Chain]) -> Iterator[tuple[str, float]]:
-        limit = self.options.max_grad_norm or math.inf
-        for name, policy in self.policies.items():
-            parameters = [p for p in policy.parameters() if p.requires_grad]
-            norm = float(torch.nn.utils.clip_grad_norm_(parameters, limit))
-            self._require_finite(norm, f"gradient of {name!r}", chains)
+    def _grad_norms(
+        self, rollouts: Sequence[Rollout], anything: bool
+    ) -> Iterator[tuple[str, float]]:
+        for name, optimizer in self._optimizers.items():
+            if anything:
+                processes.sum_gradients(optimizer.parameters)
+            norm = optimizer.clip(self.options.max_grad_norm)
+            starts = ", ".join(str(rollout.start) for rollout in rollouts)
+            self._require_finite(norm, f"gradient of {name!r}", starts)
             yield name, norm
 
-    def _require_finite(self, value: float, what: str, chains: Sequence[Chain]) -> None:
+    def _require_finite(self, value: float, what: str, starts: str) -> None:
         if not math.isfinite(value):
             self._clear()
-            starts = ", ".join(str(chain.start) for chain in chains)
+            changed = self.options.updates_per_batch > 1
             raise FloatingPointError(
-                f"update {self.updates + 1}: the {what} is {value} for {starts}; no weight was "
-                "changed. If the rewards are finite, lower learning_rate or set max_grad_norm"
+                f"update {self.updates + 1}: the {what} is {value} for {starts}; "
+                f"{'weights may have changed' if changed else 'no weight was changed'}. "
+                "If the rewards are finite, lower learning_rate or set max_grad_norm"
             )
 
     def step(self) -> None:
         """Step along the accumulated gradient; policies without one stay as they are."""
-        for optimizer in self._optimizers.values():
-            optimizer.step()
-        self._clear()
+        self._step()
         self.updates += 1
+
+    def _step(self) -> None:
+        for optimizer in self._optimizers.values():
+            optimizer.step(self._factor())
+
+    def _factor(self) -> float:
+        options = self.options
+        return learning_rate_factor(
+            self.updates, options.lr_schedule, options.warmup_updates, options.total_updates
+        )
 
     def _clear(self) -> None:
         for optimizer in self._optimizers.values():
-            optimizer.zero_grad()
+            optimizer.clear()
 
     def state_dict(self) -> dict[str, Any]:
         """The optimizers' state and the number of updates; the policies keep their own."""
@@ -242,3 +247,12 @@ class Learner:
         for name, optimizer in self._optimizers.items():
             optimizer.load_state_dict(state["optimizers"][name])
         self.updates = state["updates"]
+
+
+def _referenced(name: str, policy: TrainablePolicy) -> ReferencedPolicy:
+    if not isinstance(policy, ReferencedPolicy):
+        raise TypeError(
+            f"kl_coefficient needs policies that keep a reference, and {name!r} is a "
+            f"{type(policy).__name__}; set kl_coefficient=0"
+        )
+    return policy

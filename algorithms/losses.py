@@ -1,26 +1,120 @@
-"""Losses of one group. Letters: G completions of one prompt, T tokens of the longest one."""
+"""Losses of one group's completions. Letters: G completions of one prompt, T tokens of the longest one.
+
+Terms of shape (G, T) become a scalar by a reduction. Masks: 1 where a token counts, 0 on padding, whose
+log-probabilities may have any value.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import torch
+from torch import Tensor
+
+Reduction = Callable[[Tensor, Tensor, int], Tensor]
+"""From terms (G, T), mask (G, T) and a number of tokens to a scalar."""
 
 
-def policy_gradient_loss(
-    log_probs: torch.Tensor, mask: torch.Tensor, advantages: torch.Tensor
-) -> torch.Tensor:
-    """L = -(1/G) sum_g A_g sum_t m_gt log pi_gt.
+def policy_gradient(log_probs: Tensor, advantages: Tensor) -> Tensor:
+    """-A_g log pi_gt: its gradient is the negative policy gradient (REINFORCE, Williams 1992).
 
-    Its gradient is the negative policy gradient (REINFORCE). Tokens are summed, not averaged over a
-    completion's length, which would favour long wrong answers (Dr. GRPO, arXiv 2503.20783).
+    Assumption: the completions come from the policy that is updated.
 
     Args:
         log_probs: (G, T), log-probabilities of the sampled tokens, in nats.
-        mask: (G, T), 1 where a token was sampled, the end-of-sequence token included; 0 on padding,
-            whose log-probabilities may have any value.
         advantages: (G,), constants.
 
     Returns:
-        A scalar.
+        (G, T).
     """
-    totals = log_probs.masked_fill(mask == 0, 0.0).sum(-1)  # (G,)
-    return -(advantages.detach() * totals).mean()
+    return -advantages.detach().unsqueeze(-1) * log_probs
+
+
+def clipped_surrogate(
+    log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, clip_range: float
+) -> Tensor:
+    """-min(q_gt A_g, clip(q_gt, 1 - e, 1 + e) A_g) with q = pi / pi_old (PPO, arXiv 1707.06347, eq. 7).
+
+    For a policy that has moved since the completions were sampled. At pi = pi_old its gradient is that of
+    `policy_gradient`. The ratio is the one of a token, as in GRPO (arXiv 2402.03300, eq. 3).
+
+    Args:
+        log_probs: (G, T).
+        old_log_probs: (G, T), of the policy that sampled; constants.
+        advantages: (G,), constants.
+        clip_range: e, above 0.
+
+    Returns:
+        (G, T).
+    """
+    ratio = (log_probs - old_log_probs.detach()).exp()
+    gain = advantages.detach().unsqueeze(-1)
+    return -torch.minimum(ratio * gain, ratio.clamp(1 - clip_range, 1 + clip_range) * gain)
+
+
+def kl_divergence(log_probs: Tensor, reference: Tensor, mask: Tensor) -> Tensor:
+    """Terms whose gradient is that of KL(pi || reference) over whole completions.
+
+    With d_t = log pi_t - log reference_t of the sampled tokens the divergence is E[sum_t d_t], and
+
+        grad KL = E[sum_t (sum_{s >= t} d_s) grad log pi_t]
+
+    since a token also decides which tokens follow. Backpropagating through an estimate such as
+    exp(-d) - 1 + d instead gives the gradient of another divergence (arXiv 2506.09477).
+
+    Args:
+        log_probs: (G, T).
+        reference: (G, T), constants.
+        mask: (G, T).
+
+    Returns:
+        (G, T); only the gradient means something.
+    """
+    difference = ((log_probs - reference) * mask).detach()
+    to_come = difference.flip(-1).cumsum(-1).flip(-1)
+    return to_come * log_probs
+
+
+def kl_estimate(log_probs: Tensor, reference: Tensor) -> Tensor:
+    """exp(-d) - 1 + d with d = log pi - log reference: never below 0, with the divergence for its mean.
+
+    (Schulman 2020, "Approximating KL divergence", k3.) For metrics: see `kl_divergence` for the gradient.
+
+    Returns:
+        (G, T), in nats, without a gradient.
+    """
+    difference = (log_probs - reference).detach()
+    return torch.expm1(-difference) + difference
+
+
+def sequence_sum(terms: Tensor, mask: Tensor, fixed_length: int) -> Tensor:
+    """(1/G) sum_g sum_t m_gt x_gt: every token of every completion weighs the same."""
+    return _masked(terms, mask).sum() / len(terms)
+
+
+def token_mean(terms: Tensor, mask: Tensor, fixed_length: int) -> Tensor:
+    """sum_gt m_gt x_gt / sum_gt m_gt: a group with long completions weighs as much as one with short ones.
+
+    (DAPO, arXiv 2503.14476, eq. 8, for a single group.)
+    """
+    return _masked(terms, mask).sum() / mask.sum().clamp(min=1)
+
+
+def fixed_length(terms: Tensor, mask: Tensor, fixed_length: int) -> Tensor:
+    """(1/(G L)) sum_g sum_t m_gt x_gt with a constant L (Dr. GRPO, arXiv 2503.20783).
+
+    `sequence_sum` on the scale of a token, so that the learning rate does not depend on the longest completion.
+    """
+    return _masked(terms, mask).sum() / (len(terms) * fixed_length)
+
+
+REDUCTIONS: Mapping[str, Reduction] = {
+    "sequence_sum": sequence_sum,
+    "token_mean": token_mean,
+    "fixed_length": fixed_length,
+}
+"""Reduction by the name of its loss."""
+
+
+def _masked(terms: Tensor, mask: Tensor) -> Tensor:
+    return terms.masked_fill(mask == 0, 0.0)

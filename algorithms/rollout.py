@@ -1,10 +1,9 @@
-"""Chains of groups: the rollout plan of the learners.
+"""Rollouts: groups of joint samples, and how they are sampled and played.
 
-At each turn every agent samples G completions for its prompt. The g-th completions of all agents
-form the g-th joint sample; each is played in its own branch of the environment. One branch is
-handed on to the next turn, so that a chain of T turns costs G * T joint samples. Works with any
-PettingZoo parallel environment whose observations and actions are texts and whose agents share one
-reward.
+A group is one decision of the team: every agent samples G completions for its prompt, and joint samples
+are made of them, each played in a branch of the environment of its own. Which joint samples go on is the
+business of a plan: `chain` or `tree`. Works with any PettingZoo parallel environment whose observations
+and actions are texts and whose agents share one reward.
 """
 
 from __future__ import annotations
@@ -19,14 +18,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from llm_decpomdp.algorithms.text_env import Forkable, Recorded, TextEnv, branch
+from llm_decpomdp.algorithms.text_env import Forkable, TextEnv, branch
 from llm_decpomdp.naming import unknown
-from llm_decpomdp.policy import Completion, Policy, Team
-
-HANDOFFS = ("random", "best")
+from llm_decpomdp.policy import Completion, EnginePolicy, Policy, PrivilegedPolicy, Team
 
 MAX_STEP_THREADS = 16
 """More than there are workers in the sandbox: while some of them run programs, others are read and judged."""
+
+Joint = tuple[tuple[int, ...], ...]
+"""For each joint sample the index of each agent's completion, in the order of the agents."""
 
 
 @dataclass(frozen=True)
@@ -39,32 +39,65 @@ class Start:
     """The option `task_id` of `reset`."""
 
 
-@dataclass(frozen=True)
-class GroupTurn:
-    """One decision, sampled G times from the same state."""
+class Parent(NamedTuple):
+    """What led to a group."""
 
+    group: int
+    """Position in the rollout of the group before."""
+    sample: int
+    """The joint sample of that group which was played."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """One decision: G completions of each agent, and the J joint samples that were made of them."""
+
+    turn: int
+    """Counted from 0."""
+    parent: Parent | None
+    """`None` at the start of an episode."""
     prompts: dict[str, str]
     """What each agent saw."""
     completions: dict[str, tuple[Completion, ...]]
-    """G completions of each agent; those with the same index form one joint sample."""
+    """G completions of each agent."""
+    joint: Joint
+    """The J joint samples."""
     rewards: tuple[float, ...]
-    """The team's reward of each of the G joint samples."""
+    """The team's reward of each joint sample."""
     infos: tuple[dict[str, float], ...]
     """The numbers in the first agent's infos of each joint sample."""
-    chosen: int
-    """Index of the joint sample that goes on or, after the last turn, stands for the group."""
+    chosen: int | None = None
+    """The joint sample that alone goes on or, after the last turn, stands for the group; `None` in a tree."""
+    stopped_early: bool = False
+    """Whether the mean reward reached the threshold while the episode could go on."""
 
 
 @dataclass(frozen=True)
-class Chain:
-    """The groups of one episode, turn by turn."""
+class Rollout:
+    """All groups that were grown from one start."""
 
     start: Start
-    turns: tuple[GroupTurn, ...]
-    stopped_early: bool
-    """Whether the mean reward reached the threshold while the episode could go on."""
-    final: Mapping[str, Any] | None
-    """The episode along the chosen samples, where the environment records it."""
+    groups: tuple[Group, ...]
+    """Turn by turn, each after its parent."""
+    final: Mapping[str, Any] | None = None
+    """The episode along the chosen samples, where there are such and the environment records it."""
+
+    @property
+    def turns(self) -> list[list[Group]]:
+        """The groups of each turn."""
+        count = 1 + self.groups[-1].turn
+        return [[group for group in self.groups if group.turn == turn] for turn in range(count)]
+
+    @property
+    def last(self) -> list[Group]:
+        """The groups that led to no other."""
+        parents = {group.parent.group for group in self.groups if group.parent is not None}
+        return [group for index, group in enumerate(self.groups) if index not in parents]
+
+    @property
+    def stopped_early(self) -> float:
+        """The share of the last groups that stopped early."""
+        return float(np.mean([group.stopped_early for group in self.last]))
 
 
 @dataclass
@@ -92,92 +125,25 @@ def distinct_policies(team: Team) -> dict[str, Policy]:
     return {"+".join(names): team[names[0]] for names in agents.values()}
 
 
-def rollout_chains(
-    env: TextEnv,
-    team: Team,
-    starts: Sequence[Start],
-    *,
-    group_size: int,
-    handoff: str = "random",
-    early_termination_threshold: float | None = None,
-    rng: np.random.Generator,
-    stopwatch: Stopwatch | None = None,
-) -> list[Chain]:
-    """Play one chain for each start, all of them in step.
+class Outcome(NamedTuple):
+    """Where a joint sample has led."""
 
-    Args:
-        env: Any text environment; it is reset, and played in branches of it.
-        team: A policy for each agent. Agents with the same policy object are sampled in one batch.
-        starts: How the chains begin.
-        group_size: Joint samples of a turn (G), at least 1.
-        handoff: Which joint sample goes on, among those whose episode isn't over: `best` takes the
-            first of the highest reward, `random` draws one. All agents go on with the same one.
-        early_termination_threshold: A chain stops where its group's mean reward reaches this value;
-            `None` never stops one.
-        rng: Draws the random handoffs.
-        stopwatch: Where to add the seconds spent `sampling` (policies) and `stepping`
-            (environment).
-
-    Raises:
-        KeyError: If an agent has no policy, or `handoff` is unknown.
-        TypeError: If a prompt isn't a text.
-        ValueError: If the agents' rewards differ, or some agents leave before the others.
-    """
-    _check(env, team, group_size, handoff)
-    clock = stopwatch if stopwatch is not None else Stopwatch()
-    with clock("stepping"):
-        chains = [_begin(env, start) for start in starts]
-    while live := [chain for chain in chains if chain.prompts]:
-        with clock("sampling"):
-            samples = _sample(team, [chain.prompts for chain in live], group_size)
-        with clock("stepping"):
-            groups = _step_groups([chain.env for chain in live], samples)
-        for chain, completions, group in zip(live, samples, groups, strict=True):
-            rewards = [outcome.reward for outcome in group]
-            chosen = _choose(rewards, [bool(o.prompts) for o in group], handoff, rng)
-            chain.advance(completions, group, chosen, early_termination_threshold)
-    return [chain.record() for chain in chains]
-
-
-class _Outcome(NamedTuple):
     env: TextEnv
-    prompts: dict[str, str]  # empty once the episode is over
+    prompts: dict[str, str]
+    """Empty once the episode is over."""
     reward: float
     info: dict[str, float]
 
 
-@dataclass
-class _OpenChain:
-    start: Start
-    env: TextEnv
-    prompts: dict[str, str]  # empty once the chain is over
-    turns: list[GroupTurn] = field(default_factory=list)
-    stopped_early: bool = False
+def check_team(env: TextEnv, team: Team, group_size: int) -> None:
+    """Raise an error unless there is a policy for each agent, and something to sample.
 
-    def advance(
-        self,
-        completions: dict[str, tuple[Completion, ...]],
-        group: Sequence[_Outcome],
-        chosen: int,
-        threshold: float | None,
-    ) -> None:
-        rewards = tuple(outcome.reward for outcome in group)
-        infos = tuple(outcome.info for outcome in group)
-        self.turns.append(GroupTurn(self.prompts, completions, rewards, infos, chosen))
-        self.env, self.prompts = group[chosen].env, group[chosen].prompts
-        if self.prompts and threshold is not None and float(np.mean(rewards)) >= threshold:
-            self.stopped_early, self.prompts = True, {}
-
-    def record(self) -> Chain:
-        final = self.env.snapshot().get("episode") if isinstance(self.env, Recorded) else None
-        return Chain(self.start, tuple(self.turns), self.stopped_early, final)
-
-
-def _check(env: TextEnv, team: Team, group_size: int, handoff: str) -> None:
+    Raises:
+        KeyError: If an agent has no policy, or a policy no agent.
+        ValueError: If `group_size` is below 1.
+    """
     if group_size < 1:
         raise ValueError(f"group_size must be at least 1, got {group_size}")
-    if handoff not in HANDOFFS:
-        raise KeyError(unknown("handoff", handoff, HANDOFFS))
     for agent in team:
         if agent not in env.possible_agents:
             raise KeyError(unknown("agent", agent, env.possible_agents))
@@ -186,73 +152,111 @@ def _check(env: TextEnv, team: Team, group_size: int, handoff: str) -> None:
             raise KeyError(f"the team has no policy for agent {agent!r}; it has {sorted(team)}")
 
 
-def _begin(env: TextEnv, start: Start) -> _OpenChain:
+def begin(env: TextEnv, start: Start) -> tuple[TextEnv, dict[str, str]]:
+    """A branch of the environment at a start, and the first prompts."""
     options = None if start.task_id is None else {"task_id": start.task_id}
     prompts, _ = env.reset(seed=start.seed, options=options)
-    return _OpenChain(start, branch(env), _prompts(prompts, env.agents))
+    return branch(env), _prompts(prompts, env.agents)
 
 
-def _prompts(observations: Mapping[str, Any], agents: Sequence[str]) -> dict[str, str]:
-    for agent in agents:
-        if not isinstance(observations[agent], str):
-            kind = type(observations[agent]).__name__
-            raise TypeError(f"the observation of {agent!r} must be a str (a prompt), got {kind}")
-    return {agent: observations[agent] for agent in agents}
-
-
-def _sample(
-    team: Team, prompts: Sequence[Mapping[str, str]], group_size: int
+def sample(
+    team: Team,
+    envs: Sequence[TextEnv],
+    prompts: Sequence[Mapping[str, str]],
+    group_size: int,
 ) -> list[dict[str, tuple[Completion, ...]]]:
-    """G completions for each chain and agent; one `generate` for each distinct policy."""
+    """G completions for each state and agent; one batch for each distinct policy or engine.
+
+    Args:
+        team: A policy for each agent.
+        envs: The environment in each of the states.
+        prompts: What the agents see there.
+        group_size: G.
+
+    Raises:
+        ValueError: If a policy returns another number of completions.
+    """
     found: list[dict[str, tuple[Completion, ...]]] = [{} for _ in prompts]
-    for policy in distinct_policies(team).values():
+    for policies in _batches(team):
         rows = [
-            (chain, agent)
-            for chain, texts in enumerate(prompts)
+            (state, agent)
+            for state, texts in enumerate(prompts)
             for agent in texts
-            if team[agent] is policy
+            if any(team[agent] is policy for policy in policies)
         ]
-        groups = policy.generate([prompts[chain][agent] for chain, agent in rows], group_size)
-        for (chain, agent), completions in zip(rows, groups, strict=True):
+        groups = _generate(team, envs, prompts, rows, group_size)
+        for (state, agent), completions in zip(rows, groups, strict=True):
             if len(completions) != group_size:
                 raise ValueError(
                     f"the policy of {agent!r} returned {len(completions)} completions of a prompt "
                     f"where {group_size} were asked for"
                 )
-            found[chain][agent] = tuple(completions)
+            found[state][agent] = tuple(completions)
     return [
         {agent: completions[agent] for agent in texts}
         for texts, completions in zip(prompts, found, strict=True)
     ]
 
 
-def _step_groups(
-    envs: Sequence[TextEnv], samples: Sequence[Mapping[str, tuple[Completion, ...]]]
-) -> list[list[_Outcome]]:
-    """Play every joint sample in a branch of its own.
+def _batches(team: Team) -> list[list[Policy]]:
+    """The distinct policies; those of one engine stand together."""
+    batches: dict[int, list[Policy]] = {}
+    for policy in distinct_policies(team).values():
+        key = policy.engine if isinstance(policy, EnginePolicy) else policy
+        batches.setdefault(id(key), []).append(policy)
+    return list(batches.values())
+
+
+def _generate(
+    team: Team,
+    envs: Sequence[TextEnv],
+    prompts: Sequence[Mapping[str, str]],
+    rows: Sequence[tuple[int, str]],
+    group_size: int,
+) -> list[list[Completion]]:
+    if not rows:
+        return []
+    policy, texts = team[rows[0][1]], [prompts[state][agent] for state, agent in rows]
+    if isinstance(policy, PrivilegedPolicy):
+        agents = [agent for _, agent in rows]
+        return policy.generate_in([envs[state] for state, _ in rows], agents, group_size)
+    if isinstance(policy, EnginePolicy):
+        requests = [(team[agent], text) for (_, agent), text in zip(rows, texts, strict=True)]
+        return policy.engine.generate(requests, group_size)
+    return policy.generate(texts, group_size)
+
+
+def step(
+    envs: Sequence[TextEnv],
+    samples: Sequence[Mapping[str, tuple[Completion, ...]]],
+    joints: Sequence[Joint],
+) -> list[list[Outcome]]:
+    """Play every joint sample of every state in a branch of its own.
 
     Forks step in threads, since a step may wait for other processes; nothing promises that of deep
     copies.
+
+    Raises:
+        TypeError: If a prompt isn't a text.
+        ValueError: If the agents' rewards differ, or some agents leave before the others.
     """
     steps: list[tuple[TextEnv, dict[str, str]]] = []
-    sizes = []
-    for env, completions in zip(envs, samples, strict=True):
-        joint = list(zip(*completions.values(), strict=True))
-        for sample in joint:
-            texts = [completion.text for completion in sample]
-            steps.append((branch(env), dict(zip(completions, texts, strict=True))))
-        sizes.append(len(joint))
+    for env, completions, joint in zip(envs, samples, joints, strict=True):
+        for indices in joint:
+            pairs = zip(completions.items(), indices, strict=True)
+            steps.append((branch(env), {agent: group[g].text for (agent, group), g in pairs}))
     threads = min(MAX_STEP_THREADS, len(steps))
     if threads > 1 and all(isinstance(env, Forkable) for env in envs):
         with ThreadPoolExecutor(threads) as pool:
             outcomes = list(pool.map(_step, *zip(*steps, strict=True)))
     else:
         outcomes = [_step(env, actions) for env, actions in steps]
+    sizes = [len(joint) for joint in joints]
     ends = np.cumsum(sizes)
     return [outcomes[end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
 
-def _step(env: TextEnv, actions: dict[str, str]) -> _Outcome:
+def _step(env: TextEnv, actions: dict[str, str]) -> Outcome:
     observations, rewards, _, _, infos = env.step(actions)
     if env.agents and set(env.agents) != set(actions):
         raise ValueError(
@@ -263,13 +267,12 @@ def _step(env: TextEnv, actions: dict[str, str]) -> _Outcome:
         raise ValueError(f"the agents of a team must earn the same finite reward, got {rewards}")
     numbers = {k: v for k, v in infos[first].items() if isinstance(v, (Real, np.bool_))}
     info = {key: float(value) for key, value in numbers.items()}
-    return _Outcome(env, _prompts(observations, env.agents), float(rewards[first]), info)
+    return Outcome(env, _prompts(observations, env.agents), float(rewards[first]), info)
 
 
-def _choose(
-    rewards: Sequence[float], goes_on: Sequence[bool], handoff: str, rng: np.random.Generator
-) -> int:
-    candidates = [g for g, on in enumerate(goes_on) if on] or list(range(len(rewards)))
-    if handoff == "best":
-        return max(candidates, key=lambda g: rewards[g])
-    return candidates[int(rng.integers(len(candidates)))]
+def _prompts(observations: Mapping[str, Any], agents: Sequence[str]) -> dict[str, str]:
+    for agent in agents:
+        if not isinstance(observations[agent], str):
+            kind = type(observations[agent]).__name__
+            raise TypeError(f"the observation of {agent!r} must be a str (a prompt), got {kind}")
+    return {agent: observations[agent] for agent in agents}

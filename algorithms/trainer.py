@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from llm_decpomdp.algorithms import checkpoint
+from llm_decpomdp.algorithms.chain import HANDOFFS, rollout_chains
 from llm_decpomdp.algorithms.interruption import Interrupted, uninterrupted
-from llm_decpomdp.algorithms.learner import Algorithm, Learner, LearnerOptions
+from llm_decpomdp.algorithms.learner import Algorithm, Learner
+from llm_decpomdp.algorithms.options import LearnerOptions
 from llm_decpomdp.algorithms.progress import ProgressBar
 from llm_decpomdp.algorithms.records import (
     count_tokens,
@@ -19,14 +21,7 @@ from llm_decpomdp.algorithms.records import (
     evaluation_metrics,
     reward_metrics,
 )
-from llm_decpomdp.algorithms.rollout import (
-    HANDOFFS,
-    Chain,
-    Start,
-    Stopwatch,
-    distinct_policies,
-    rollout_chains,
-)
+from llm_decpomdp.algorithms.rollout import Rollout, Start, Stopwatch, distinct_policies
 from llm_decpomdp.algorithms.text_env import TextEnv
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.naming import unknown
@@ -242,7 +237,7 @@ class Trainer:
         self._seed_policies("evaluation")
         # As many episodes at a time as an update samples, so that they fit the same memory.
         size = self.options.group_size * max(len(batch) for batch in self.batches)
-        chains: list[Chain] = []
+        chains: list[Rollout] = []
         for first in range(0, len(self.eval_starts), size):
             chains += rollout_chains(
                 self.env,
@@ -284,7 +279,7 @@ class Trainer:
                 policy.seed(int(stream(self.options.seed, *names, name).integers(2**32)))
 
     def _write(
-        self, update: int, kind: str, row: Mapping[str, Any], chains: Sequence[Chain]
+        self, update: int, kind: str, row: Mapping[str, Any], chains: Sequence[Rollout]
     ) -> None:
         append_json_line(self.folder.metrics, {"update": update, "kind": kind, **row})
         for chain in chains:

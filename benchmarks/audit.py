@@ -158,7 +158,7 @@ def _of_episodes(path: Path, data: TaskSet) -> Iterator[Subject]:
 
 
 def _samples(row: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, str]]]:
-    for number, turn in enumerate(row["turns"], 1):
+    for number, turn in enumerate(row["groups"], 1):
         texts: dict[str, list[str]] = turn["completions"]
         if set(texts) not in TEAMS:
             raise ValueError(f"expected aux_0 and main_0, or main_0 alone, got {sorted(texts)}")

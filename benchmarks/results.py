@@ -79,7 +79,7 @@ def task_name(episode: Row) -> str:
 
 def episode_reward(episode: Row) -> float:
     """Mean reward over the turns of an episode, and over the joint samples of each turn."""
-    return fmean(fmean(turn["rewards"]) for turn in episode["turns"])
+    return fmean(fmean(turn["rewards"]) for turn in episode["groups"])
 
 
 @dataclass(frozen=True)

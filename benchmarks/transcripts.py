@@ -16,7 +16,7 @@ LONG = 40
 
 def first_prompts(episode: Row) -> str:
     """What each agent was asked on the first turn."""
-    prompts: dict[str, str] = episode["turns"][0]["prompts"]
+    prompts: dict[str, str] = episode["groups"][0]["prompts"]
     blocks = [
         folded(f"{agent} is asked", listing(prompt, prose=True), note=_lines(prompt), unfolded=True)
         for agent, prompt in prompts.items()
@@ -27,8 +27,8 @@ def first_prompts(episode: Row) -> str:
 def episode_column(title: str, episode: Row) -> str:
     """An episode along the joint samples that were chosen, under its title."""
     reward = episode_reward(episode)
-    mean = f": {number(reward)}" + (", mean of turns" if len(episode["turns"]) > 1 else "")
-    turns = [_turn(episode, index) for index in range(len(episode["turns"]))]
+    mean = f": {number(reward)}" + (", mean of turns" if len(episode["groups"]) > 1 else "")
+    turns = [_turn(episode, index) for index in range(len(episode["groups"]))]
     early = [tag("p", "The chain stopped early: its group was good enough.", "small")]
     return box(
         "section",
@@ -37,7 +37,7 @@ def episode_column(title: str, episode: Row) -> str:
 
 
 def _turn(episode: Row, index: int) -> str:
-    turn = episode["turns"][index]
+    turn = episode["groups"][index]
     chosen = turn["chosen"]
     reward = f"reward {number(turn['rewards'][chosen])}"
     blocks = [

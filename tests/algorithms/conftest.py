@@ -11,7 +11,8 @@ import pytest
 import torch
 from pettingzoo import ParallelEnv
 
-from llm_decpomdp.algorithms.rollout import Chain, GroupTurn, Start
+from llm_decpomdp.algorithms.joint import aligned
+from llm_decpomdp.algorithms.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.policy import Completion
 
 END = 0  # the end-of-sequence token; token i > 0 is the i-th letter of the alphabet
@@ -172,7 +173,7 @@ def make_env() -> Callable[..., EchoEnv]:
 
 
 @pytest.fixture
-def make_chain() -> Callable[..., Chain]:
+def make_chain() -> Callable[..., Rollout]:
     """Build a chain of groups from token rows: `turns` holds (rewards, {agent: rows}) pairs."""
 
     def build(
@@ -181,20 +182,24 @@ def make_chain() -> Callable[..., Chain]:
         *,
         stopped_early: bool = False,
         start: Start = Start(task_id="task/7"),  # noqa: B008
-    ) -> Chain:
+    ) -> Rollout:
         groups = [
-            GroupTurn(
+            Group(
+                turn=turn,
+                parent=Parent(turn - 1, 0) if turn else None,
                 prompts=dict.fromkeys(rows, "a"),
                 completions={
                     agent: tuple(policy.completion(row) for row in group)
                     for agent, group in rows.items()
                 },
+                joint=aligned(len(rewards), len(rows)),
                 rewards=tuple(rewards),
                 infos=tuple({} for _ in rewards),
                 chosen=0,
+                stopped_early=stopped_early and turn == len(turns) - 1,
             )
-            for rewards, rows in turns
+            for turn, (rewards, rows) in enumerate(turns)
         ]
-        return Chain(start, tuple(groups), stopped_early, None)
+        return Rollout(start, tuple(groups), None)
 
     return build

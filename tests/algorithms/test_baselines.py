@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from llm_decpomdp.algorithms import ALGORITHMS
+from llm_decpomdp.algorithms import ALGORITHMS, NAMES
 from llm_decpomdp.algorithms.baselines import BASELINES, advantages, mean
 
 
@@ -41,7 +41,7 @@ def test_normalising_keeps_the_shift_between_baselines() -> None:
 
 def test_algorithms_are_found_by_name_and_unknown_names_get_a_hint() -> None:
     assert ALGORITHMS["grpo"].baseline is BASELINES["mean"]
-    assert [ALGORITHMS[name].name for name in ALGORITHMS] == ["grpo", "magrpo"]
+    assert [ALGORITHMS[name].name for name in ALGORITHMS] == list(NAMES)
     assert "magrpo" in ALGORITHMS and "ppo" not in ALGORITHMS
     with pytest.raises(KeyError, match="did you mean 'magrpo'"):
         ALGORITHMS["magrp"]

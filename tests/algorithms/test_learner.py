@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.learner import Learner, LearnerOptions
+from llm_decpomdp.algorithms.learner import Learner
+from llm_decpomdp.algorithms.options import LearnerOptions
 
 A, B, END = 1, 2, 0
 ROWS = [[A, B, END], [END], [B, B, B]]

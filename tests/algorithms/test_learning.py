@@ -12,8 +12,9 @@ import pytest
 from pettingzoo import ParallelEnv
 
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.learner import LearnerOptions
-from llm_decpomdp.algorithms.rollout import Start, rollout_chains
+from llm_decpomdp.algorithms.chain import rollout_chains
+from llm_decpomdp.algorithms.options import LearnerOptions
+from llm_decpomdp.algorithms.rollout import Start
 from llm_decpomdp.algorithms.trainer import Trainer, TrainerOptions
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.storage import RunFolder
@@ -87,7 +88,7 @@ KEYS = [Start(task_id=key) for key in WORDS]
 def test_the_optimum_of_the_toy_is_one() -> None:
     team = {"left": Knowing(slice(0, 1)), "right": Knowing(slice(1, 2))}
     chains = rollout_chains(ReciteEnv(), team, KEYS, group_size=1, rng=np.random.default_rng(0))
-    assert [chain.turns[0].rewards[0] for chain in chains] == pytest.approx([1.0] * 4)
+    assert [chain.groups[0].rewards[0] for chain in chains] == pytest.approx([1.0] * 4)
 
 
 def test_magrpo_takes_a_random_team_from_the_random_level_to_near_the_optimum(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from llm_decpomdp.algorithms.losses import policy_gradient_loss
+from llm_decpomdp.algorithms.losses import policy_gradient, sequence_sum
 
 A, B, END = 1, 2, 0
 
@@ -23,7 +23,7 @@ def test_loss_and_gradient_equal_the_closed_form_with_the_end_token_and_without_
     advantages = [2.0, -1.0, 0.5]
 
     log_probs, mask = policy.log_probs("a", completions)
-    loss = policy_gradient_loss(log_probs, mask, torch.tensor(advantages))
+    loss = sequence_sum(policy_gradient(log_probs, torch.tensor(advantages)), mask, 1)
     loss.backward()
 
     counts = [(1, 1, 1), (1, 0, 0), (0, 3, 0)]  # of END, A, B in each completion
@@ -44,7 +44,7 @@ def test_loss_and_gradient_equal_the_closed_form_with_the_end_token_and_without_
 def test_padding_has_no_influence_even_if_it_is_impossible() -> None:
     log_probs = torch.tensor([[-1.0, -math.inf], [-2.0, -3.0]], requires_grad=True)
     mask = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
-    loss = policy_gradient_loss(log_probs, mask, torch.tensor([1.0, -1.0]))
+    loss = sequence_sum(policy_gradient(log_probs, torch.tensor([1.0, -1.0])), mask, 1)
     loss.backward()
     assert loss.item() == pytest.approx(-0.5 * (-1.0 + 5.0))
     assert log_probs.grad is not None

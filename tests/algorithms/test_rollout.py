@@ -6,14 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llm_decpomdp.algorithms.rollout import (
-    Chain,
-    Start,
-    Stopwatch,
-    branch,
-    distinct_policies,
-    rollout_chains,
-)
+from llm_decpomdp.algorithms.chain import rollout_chains
+from llm_decpomdp.algorithms.rollout import Rollout, Start, Stopwatch, distinct_policies
+from llm_decpomdp.algorithms.text_env import branch
 from llm_decpomdp.policy import Completion
 
 
@@ -32,7 +27,9 @@ class Script:
         return self.texts[0]
 
 
-def play(env: Any, team: Any, starts: Sequence[Start] = (Start(),), **options: Any) -> list[Chain]:
+def play(
+    env: Any, team: Any, starts: Sequence[Start] = (Start(),), **options: Any
+) -> list[Rollout]:
     arguments: dict[str, Any] = {"group_size": 4, "rng": np.random.default_rng(0), **options}
     return rollout_chains(env, team, starts, **arguments)
 
@@ -46,14 +43,14 @@ def scripts() -> dict[str, Script]:
 
 def test_the_gth_completions_of_all_agents_are_one_joint_sample(make_env: Any) -> None:
     (chain,) = play(make_env(1), scripts())
-    assert chain.turns[0].rewards == (1.0, 2.0, 2.0, 2.0)
-    assert chain.turns[0].infos[1] == {"reward/letters": 2.0, "solved": 0.0}
+    assert chain.groups[0].rewards == (1.0, 2.0, 2.0, 2.0)
+    assert chain.groups[0].infos[1] == {"reward/letters": 2.0, "solved": 0.0}
 
 
 def test_best_hands_on_the_first_best_joint_sample_of_all_agents(make_env: Any) -> None:
     team = scripts()
     (chain,) = play(make_env(2), team, handoff="best")
-    assert chain.turns[0].chosen == 1
+    assert chain.groups[0].chosen == 1
     assert team["x"].prompts == team["y"].prompts == ["a", "aba"]
 
 
@@ -62,8 +59,8 @@ def test_random_hands_on_one_index_for_all_agents_and_every_index_in_time(make_e
     chains = play(make_env(2), team, [Start(seed=0)] * 40, handoff="random")
     joint = [x + y for x, y in zip(TEAM["x"], TEAM["y"], strict=True)]
     for chain in chains:
-        assert chain.turns[1].prompts["x"] == joint[chain.turns[0].chosen]
-    assert {chain.turns[0].chosen for chain in chains} == {0, 1, 2, 3}
+        assert chain.groups[1].prompts["x"] == joint[chain.groups[0].chosen]
+    assert {chain.groups[0].chosen for chain in chains} == {0, 1, 2, 3}
 
 
 def test_a_branch_that_ended_is_not_handed_on(make_env: Any) -> None:
@@ -71,12 +68,12 @@ def test_a_branch_that_ended_is_not_handed_on(make_env: Any) -> None:
     for seed in range(10):
         rng = np.random.default_rng(seed)
         (chain,) = play(make_env(2), team, group_size=2, rng=rng)
-        assert chain.turns[0].chosen == 1 and len(chain.turns) == 2
+        assert chain.groups[0].chosen == 1 and len(chain.groups) == 2
 
 
 def test_a_chain_ends_when_all_its_branches_ended(make_env: Any) -> None:
     (chain,) = play(make_env(3), {"x": Script("", ""), "y": Script("", "")}, group_size=2)
-    assert len(chain.turns) == 1 and not chain.stopped_early
+    assert len(chain.groups) == 1 and not chain.stopped_early
 
 
 @pytest.mark.parametrize(("threshold", "turns"), [(1.75, 1), (1.76, 2), (None, 2)])
@@ -84,7 +81,7 @@ def test_a_chain_stops_where_the_mean_reward_reaches_the_threshold(
     make_env: Any, threshold: float | None, turns: int
 ) -> None:
     (chain,) = play(make_env(2), scripts(), early_termination_threshold=threshold)
-    assert len(chain.turns) == turns
+    assert len(chain.groups) == turns
     assert chain.stopped_early == (turns == 1)
 
 
@@ -105,7 +102,7 @@ def test_one_policy_object_gets_one_batch_for_all_agents_and_chains(
 
 def test_starts_choose_the_seed_and_the_task(make_env: Any) -> None:
     chains = play(make_env(1), scripts(), [Start(seed=1), Start(seed=1, task_id="aa")])
-    assert [chain.turns[0].prompts["x"] for chain in chains] == ["b", "aa"]
+    assert [chain.groups[0].prompts["x"] for chain in chains] == ["b", "aa"]
 
 
 def test_equal_generators_give_equal_chains(make_env: Any, make_policy: Callable[..., Any]) -> None:

@@ -134,7 +134,7 @@ def episodes(tmp_path: Path, completions: dict[str, list[str]], task_id: str = "
     row = {
         "start": {"task_id": task_id, "seed": None},
         "final": None,
-        "turns": [{"completions": completions}],
+        "groups": [{"completions": completions}],
     }
     path.write_text(2 * (json.dumps(row) + "\n"))
     return path

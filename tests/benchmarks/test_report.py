@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.algorithms.records import episode_row, evaluation_metrics, reward_metrics
-from llm_decpomdp.algorithms.rollout import Chain, GroupTurn, Start
+from llm_decpomdp.algorithms.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.benchmarks.report import write_report
 from llm_decpomdp.benchmarks.results import Change, change, pairs, read_results
 from llm_decpomdp.episode import Episode, Outcome, Turn, Verdict
@@ -46,7 +46,7 @@ def chain(
     rewards: list[list[float]],
     agents: tuple[str, ...] = ("aux_0", "main_0"),
     components: Mapping[str, float] | None = None,
-) -> Chain:
+) -> Rollout:
     """A chain with a list of rewards for each turn, split into components by their shares."""
     shares = {"tests": 0.75, "syntax": 0.25} if components is None else components
     turns, record = [], []
@@ -61,7 +61,20 @@ def chain(
             for agent in agents
         }
         completions = {a: tuple(Completion(t, (1, 2)) for t in texts[a]) for a in agents}
-        turns.append(GroupTurn(prompts, completions, tuple(group), tuple(infos), len(group) - 1))
+        joint = tuple((g, g) for g in range(len(group)))
+        parent = Parent(number - 2, len(group) - 1) if turns else None
+        turns.append(
+            Group(
+                number - 1,
+                parent,
+                prompts,
+                completions,
+                joint,
+                tuple(group),
+                tuple(infos),
+                chosen=len(group) - 1,
+            )
+        )
         tests = (
             Outcome("assert f(1) == 2", True),
             Outcome("assert f('<i>') == 3", False, "error", "NameError: x", "main_0", 2),
@@ -70,10 +83,10 @@ def chain(
         last = {agent: texts[agent][-1] for agent in agents}
         record.append(Turn(prompts, last, Verdict(points, False, tests)))
     final = Episode(task, tuple(record)).to_json()
-    return Chain(Start(task_id=task), tuple(turns), False, final)
+    return Rollout(Start(task_id=task), tuple(turns), final)
 
 
-def write(folder: RunFolder, update: int, kind: str, chains: list[Chain]) -> None:
+def write(folder: RunFolder, update: int, kind: str, chains: list[Rollout]) -> None:
     times = {"sampling_seconds": 6.0, "stepping_seconds": 1.0, "learning_seconds": 3.0}
     if kind == "eval":
         row: dict[str, Any] = evaluation_metrics(chains)

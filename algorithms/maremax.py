@@ -1,0 +1,22 @@
+"""MAReMax: a team against the best sample of its group (after ReMax, arXiv 2310.10505).
+
+As MAGRPO (`magrpo.py`), with the group's best return for a baseline:
+
+    A_g = R_g - max_h R_h  <=  0
+
+ReMax compares with a greedy sample, which costs a further episode; here the best of the group stands in for
+it. Nothing is ever made likelier by its own advantage, only by what the others lose.
+
+Assumption: the softmax shares out what is taken away. The baseline depends on the samples, so the gradient is
+biased; a policy that is certain of a bad answer is moved off it slowly, and with a learning rate that is too high
+probability leaks to completions that were never tried.
+
+Degenerate case: equal returns teach nothing; such a group is counted and skipped.
+"""
+
+from __future__ import annotations
+
+from llm_decpomdp.algorithms.baselines import maximum
+from llm_decpomdp.algorithms.learner import Algorithm
+
+MAREMAX = Algorithm("maremax", baseline=maximum)

@@ -1,0 +1,101 @@
+"""The optimizer of one policy: AdamW with full-precision weights, decay where it belongs, and a schedule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+
+def learning_rate_factor(update: int, schedule: str, warmup: int, total: int | None) -> float:
+    """The share of the learning rate that an update steps with.
+
+    It rises linearly over the first `warmup` updates, then stays (`constant`), falls linearly to 0
+    (`linear`), or falls along half a cosine (`cosine`, arXiv 1608.03983) by the end of the run.
+
+    Args:
+        update: Complete updates before this one.
+        schedule: `constant`, `linear` or `cosine`.
+        warmup: Updates of the rise; the first steps with 1/(warmup + 1).
+        total: All updates of the run; needed unless the schedule is `constant`.
+    """
+    if update < warmup:
+        return (update + 1) / (warmup + 1)
+    if schedule == "constant":
+        return 1.0
+    assert total is not None, schedule
+    done = min((update - warmup) / max(total - warmup, 1), 1.0)
+    return 1.0 - done if schedule == "linear" else 0.5 * (1.0 + math.cos(math.pi * done))
+
+
+class PolicyOptimizer:
+    """Steps the parameters of a policy.
+
+    16-bit parameters get a float32 copy that the steps are added to: most steps are too small to change a
+    16-bit number at all, and would be lost.
+
+    Args:
+        parameters: Those to train.
+        learning_rate: Before the schedule.
+        weight_decay: Of matrices; vectors (biases, norms) never decay.
+    """
+
+    def __init__(
+        self, parameters: Sequence[torch.nn.Parameter], learning_rate: float, weight_decay: float
+    ) -> None:
+        self.parameters = list(parameters)
+        self.masters = [_master(parameter) for parameter in self.parameters]
+        self.learning_rate = learning_rate
+        matrices = [master for master in self.masters if master.dim() > 1]
+        vectors = [master for master in self.masters if master.dim() <= 1]
+        groups = [
+            {"params": matrices, "weight_decay": weight_decay},
+            {"params": vectors, "weight_decay": 0.0},
+        ]
+        self._adamw = torch.optim.AdamW([g for g in groups if g["params"]], lr=learning_rate)
+
+    def clip(self, limit: float | None) -> float:
+        """Shorten the gradient to the norm `limit`; the norm before, in the units of the loss."""
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, limit or math.inf)
+        return float(norm)
+
+    def step(self, factor: float = 1.0) -> None:
+        """Step with `factor` times the learning rate; nothing moves where there is no gradient."""
+        for group in self._adamw.param_groups:
+            group["lr"] = self.learning_rate * factor
+        for parameter, master in self._copied():
+            master.grad = None if parameter.grad is None else parameter.grad.float()
+        self._adamw.step()
+        with torch.no_grad():
+            for parameter, master in self._copied():
+                parameter.copy_(master)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the gradient."""
+        for tensor in (*self.parameters, *self.masters):
+            tensor.grad = None
+
+    def _copied(self) -> Iterator[tuple[torch.nn.Parameter, torch.nn.Parameter]]:
+        pairs = zip(self.parameters, self.masters, strict=True)
+        return ((parameter, master) for parameter, master in pairs if parameter is not master)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Moments, and the float32 copies."""
+        masters = [master.detach() for _, master in self._copied()]
+        return {"adamw": self._adamw.state_dict(), "masters": masters}
+
+    @torch.no_grad()
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state_dict`'s value."""
+        self._adamw.load_state_dict(state["adamw"])
+        for (_, master), saved in zip(self._copied(), state["masters"], strict=True):
+            master.copy_(saved)
+
+
+def _master(parameter: torch.nn.Parameter) -> torch.nn.Parameter:
+    if parameter.dtype in (torch.bfloat16, torch.float16):
+        return torch.nn.Parameter(parameter.detach().float())
+    return parameter
