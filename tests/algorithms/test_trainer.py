@@ -60,7 +60,10 @@ def require_equal_runs(one: Trainer, other: Trainer) -> None:
         assert rows[0] == rows[1]
     for a, b in zip(weights(one), weights(other), strict=True):
         assert torch.equal(a, b)
-    states = [trainer.learner.state_dict()["optimizers"]["x"]["adamw"]["state"] for trainer in (one, other)]
+    states = [
+        trainer.learner.state_dict()["optimizers"]["x"]["adamw"]["state"]
+        for trainer in (one, other)
+    ]
     for a, b in zip(states[0].values(), states[1].values(), strict=True):
         assert all(torch.equal(a[key], b[key]) for key in a)
 
