@@ -1,4 +1,8 @@
-"""Checkpoints: what a run continues from, written so that there is always a whole one."""
+"""Checkpoints: what a run continues from, and its best policies, written so that there is always a whole one.
+
+A checkpoint is a folder with `counters.json` and `state.pt`. It gets its name once both are on the disk, so
+that whatever has the name of a checkpoint is one.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,17 @@ import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 
-NAME = re.compile(r"update-(\d{6,})")
+NAME = re.compile(r"(update|best)-(\d{6,})")
 
 
 def save(
     folder: Path, counters: Mapping[str, Any], state: Mapping[str, Any], keep: int = 2
 ) -> Path:
-    """Write `folder/update-<n>/`, then remove all but the `keep` newest checkpoints.
+    """Write `folder/update-<n>/`, then remove all but the `keep` newest of them.
 
     A checkpoint of the same update that is already there stays as it is: a run's state after an
     update is a function of the run.
@@ -32,35 +36,91 @@ def save(
     Returns:
         The checkpoint's folder.
     """
-    target = folder / f"update-{counters['update']:06d}"
+    target = _path(folder, "update", counters)
     if not target.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary = folder / f".{target.name}.{os.getpid()}"
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir()
-        torch.save(dict(state), temporary / "state.pt")
-        text = json.dumps(counters, indent=2, sort_keys=True) + "\n"
-        (temporary / "counters.json").write_text(text, encoding="utf-8")
-        temporary.rename(target)
-    for old in _all(folder)[:-keep]:
-        shutil.rmtree(old)
+        _write(target, counters, state)
+    for old in _all(folder, "update")[:-keep]:
+        _remove(old)
+    return target
+
+
+def save_best(folder: Path, counters: Mapping[str, Any], state: Mapping[str, Any]) -> Path:
+    """Write `folder/best-<n>/` in place of any other that is best so far; arguments as in `save`.
+
+    `counters["reward_mean"]` says how good it is.
+    """
+    target = _path(folder, "best", counters)
+    if target.exists():
+        _remove(target)
+    _write(target, counters, state)
+    for other in _all(folder, "best"):
+        if other != target:
+            _remove(other)
     return target
 
 
 def load(checkpoint: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The counters and the state of a checkpoint; tensors are on the CPU."""
-    counters: dict[str, Any] = json.loads((checkpoint / "counters.json").read_text("utf-8"))
     state = torch.load(checkpoint / "state.pt", map_location="cpu", weights_only=True)
-    return counters, state
+    return read_counters(checkpoint), state
+
+
+def read_counters(checkpoint: Path) -> dict[str, Any]:
+    """The counters alone."""
+    counters: dict[str, Any] = json.loads((checkpoint / "counters.json").read_text("utf-8"))
+    return counters
 
 
 def latest(folder: Path) -> Path | None:
-    """The newest checkpoint in `folder`, or `None`."""
-    found = _all(folder)
+    """The newest checkpoint of `save` in `folder`, or `None`."""
+    found = _all(folder, "update")
     return found[-1] if found else None
 
 
-def _all(folder: Path) -> list[Path]:
-    """The checkpoints, oldest first."""
-    found = [(int(m[1]), path) for path in folder.glob("*") if (m := NAME.fullmatch(path.name))]
-    return [path for _, path in sorted(found)]
+def best(folder: Path) -> Path | None:
+    """The checkpoint of `save_best` in `folder`, or `None`."""
+    found = _all(folder, "best")  # more than one where a process was killed between two lines above
+    return max(found, key=lambda path: read_counters(path)["reward_mean"], default=None)
+
+
+def _path(folder: Path, kind: str, counters: Mapping[str, Any]) -> Path:
+    return folder / f"{kind}-{counters['update']:06d}"
+
+
+def _all(folder: Path, kind: str) -> list[Path]:
+    """The checkpoints of a kind, oldest first."""
+    names = ((NAME.fullmatch(path.name), path) for path in folder.glob("*"))
+    return [
+        path
+        for _, path in sorted(
+            (int(name[2]), path) for name, path in names if name and name[1] == kind
+        )
+    ]
+
+
+def _write(target: Path, counters: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+    folder = target.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    for unfinished in folder.glob(".*"):  # of a process that was killed
+        shutil.rmtree(unfinished)
+    temporary = folder / f".{target.name}"
+    temporary.mkdir()
+    with (temporary / "state.pt").open("wb") as file:
+        torch.save(dict(state), file)
+        _to_disk(file)
+    with (temporary / "counters.json").open("w", encoding="utf-8") as text:
+        text.write(json.dumps(counters, indent=2, sort_keys=True) + "\n")
+        _to_disk(text)
+    temporary.rename(target)
+
+
+def _to_disk(file: IO[Any]) -> None:
+    """Wait until a file is on the disk, and not in memory that a power cut would empty."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _remove(checkpoint: Path) -> None:
+    """Remove a checkpoint; half of one never has the name of a whole one."""
+    hidden = checkpoint.rename(checkpoint.with_name(f".old-{checkpoint.name}"))
+    shutil.rmtree(hidden)

@@ -1,4 +1,4 @@
-"""Ctrl-C: where it may strike, and what it leaves behind."""
+"""Ctrl-C and SIGTERM: where they may strike, and what they leave behind."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(Exception):
-    """A run was stopped by Ctrl-C and left a checkpoint.
+    """A run was stopped by Ctrl-C or SIGTERM and left a checkpoint.
 
     Args:
         folder: The run's folder.
@@ -28,16 +31,36 @@ class Interrupted(Exception):
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Hold Ctrl-C back until the end of a `with` block that must not be left half done."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals only reach the main thread
+def terminable() -> Iterator[None]:
+    """Let SIGTERM do what Ctrl-C does, as batch systems send it to jobs whose time is up."""
+    if not _receives_signals():
+        yield
         return
-    held: list[int] = []
-    previous = signal.signal(signal.SIGINT, lambda number, frame: held.append(number))
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, previous)
+        signal.signal(signal.SIGTERM, previous)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold Ctrl-C and SIGTERM back until the end of a `with` block that must not be left half done."""
+    if not _receives_signals():
+        yield
+        return
+    held: list[int] = []
+    previous: dict[signal.Signals, Any] = {}
+    try:
+        for number in SIGNALS:
+            previous[number] = signal.signal(number, lambda number, frame: held.append(number))
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
         if held:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(held[0])
+
+
+def _receives_signals() -> bool:
+    return threading.current_thread() is threading.main_thread()

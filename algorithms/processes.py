@@ -1,17 +1,50 @@
 """Several processes that train one team, each on its share of the starts.
 
-The functions do nothing in a process that is alone. `accelerate launch` starts the others.
+`accelerate launch` and `torchrun` start them, `join` makes them one run. In a process that is alone all
+functions do the obvious thing, and nothing is sent.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from typing import TypeVar
 
 import torch
 from torch import distributed
 
 T = TypeVar("T")
+
+PATIENCE = timedelta(hours=12)
+"""How long a process waits for the others: one may have a much longer share of an update than another."""
+
+
+def join() -> None:
+    """Meet the other processes of this launch; nothing happens in one that is alone or has met them.
+
+    Each process on a machine with GPUs gets one of its own.
+
+    Raises:
+        RuntimeError: If the machine has fewer GPUs than processes.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) < 2 or _together():
+        return
+    if torch.cuda.is_available():
+        place, gpus = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+        if place >= gpus:
+            raise RuntimeError(
+                f"each process needs a GPU of its own, and the machine has {gpus}: launch at most "
+                f"{gpus} on it"
+            )
+        torch.cuda.set_device(place)
+    distributed.init_process_group(timeout=PATIENCE)
+
+
+def leave() -> None:
+    """Part from the other processes, at the end of the program."""
+    if _together():
+        distributed.destroy_process_group()
 
 
 def count() -> int:
@@ -20,7 +53,7 @@ def count() -> int:
 
 
 def rank() -> int:
-    """The place of this process, from 0."""
+    """The place of this process, from 0. The first process writes what the run leaves."""
     return distributed.get_rank() if _together() else 0
 
 
@@ -44,6 +77,14 @@ def total(value: float) -> float:
     return sum(gather([value]))
 
 
+def of_first(value: T) -> T:
+    """The value that the first process has, in all of them; none goes on before it got there."""
+    values = [value]
+    if _together():
+        distributed.broadcast_object_list(values, src=0)
+    return values[0]
+
+
 def sum_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
     """Add up the gradients of all processes; a missing one counts as 0."""
     if not _together():
@@ -52,6 +93,14 @@ def sum_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
         distributed.all_reduce(parameter.grad)
+
+
+@torch.no_grad()
+def copy_first(parameters: Iterable[torch.nn.Parameter]) -> None:
+    """Give all processes the weights of the first, so that they begin alike."""
+    if _together():
+        for parameter in parameters:
+            distributed.broadcast(parameter.data, src=0)
 
 
 def _together() -> bool:

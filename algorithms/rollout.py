@@ -22,6 +22,9 @@ from llm_decpomdp.algorithms.text_env import Forkable, TextEnv, branch
 from llm_decpomdp.naming import unknown
 from llm_decpomdp.policy import Completion, EnginePolicy, Policy, PrivilegedPolicy, Team
 
+MAX_ROWS = 256
+"""Completions that are sampled in one batch, unless a single prompt asks for more: a bound for its memory."""
+
 MAX_STEP_THREADS = 16
 """More than there are workers in the sandbox: while some of them run programs, others are read and judged."""
 
@@ -165,7 +168,7 @@ def sample(
     prompts: Sequence[Mapping[str, str]],
     group_size: int,
 ) -> list[dict[str, tuple[Completion, ...]]]:
-    """G completions for each state and agent; one batch for each distinct policy or engine.
+    """G completions for each state and agent; one batch for each distinct policy or engine, if not too large.
 
     Args:
         team: A policy for each agent.
@@ -184,7 +187,9 @@ def sample(
             for agent in texts
             if any(team[agent] is policy for policy in policies)
         ]
-        groups = _generate(team, envs, prompts, rows, group_size)
+        size = max(1, MAX_ROWS // group_size)
+        parts = [rows[first : first + size] for first in range(0, len(rows), size)]
+        groups = [g for part in parts for g in _generate(team, envs, prompts, part, group_size)]
         for (state, agent), completions in zip(rows, groups, strict=True):
             if len(completions) != group_size:
                 raise ValueError(
@@ -214,8 +219,6 @@ def _generate(
     rows: Sequence[tuple[int, str]],
     group_size: int,
 ) -> list[list[Completion]]:
-    if not rows:
-        return []
     policy, texts = team[rows[0][1]], [prompts[state][agent] for state, agent in rows]
     if isinstance(policy, PrivilegedPolicy):
         agents = [agent for _, agent in rows]

@@ -4,72 +4,39 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from typing import Any, NoReturn
 
-from llm_decpomdp.algorithms import checkpoint
-from llm_decpomdp.algorithms.chain import HANDOFFS, rollout_chains
-from llm_decpomdp.algorithms.interruption import Interrupted, uninterrupted
-from llm_decpomdp.algorithms.learner import Algorithm, Learner
+from llm_decpomdp.algorithms import memory, processes
+from llm_decpomdp.algorithms.interruption import Interrupted, terminable, uninterrupted
+from llm_decpomdp.algorithms.journal import Journal
+from llm_decpomdp.algorithms.learner import Algorithm, Learner, trainable_policies
 from llm_decpomdp.algorithms.options import LearnerOptions
-from llm_decpomdp.algorithms.progress import ProgressBar
-from llm_decpomdp.algorithms.records import (
-    count_tokens,
-    episode_row,
-    evaluation_metrics,
-    reward_metrics,
-)
+from llm_decpomdp.algorithms.plans import Bounded, announce, evaluated, play, roll_out, run_cost
+from llm_decpomdp.algorithms.records import count_tokens, evaluation_metrics, reward_metrics
 from llm_decpomdp.algorithms.rollout import Rollout, Start, Stopwatch, distinct_policies
+from llm_decpomdp.algorithms.saver import Saver
 from llm_decpomdp.algorithms.text_env import TextEnv
-from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.naming import unknown
+from llm_decpomdp.algorithms.trainer_options import TrainerOptions
 from llm_decpomdp.policy import Seedable, Team
 from llm_decpomdp.seeding import stream
-from llm_decpomdp.storage import RunFolder, append_json_line, keep_json_lines, read_json_lines
+from llm_decpomdp.storage import RunFolder
+
+__all__ = ["Trainer", "TrainerOptions"]
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class TrainerOptions:
-    """How a run samples and when it evaluates and saves."""
-
-    group_size: int = 4
-    """Joint samples of a turn (G), at least 2."""
-    handoff: str = "random"
-    """Which joint sample goes on to the next turn: `random` or `best`."""
-    early_termination_threshold: float | None = None
-    """Mean reward of a group at which its chain stops; `None` never stops one."""
-    eval_every: int = 0
-    """Updates between evaluations; 0 leaves those before the first and after the last update."""
-    checkpoint_every: int = 0
-    """Updates between checkpoints, and one after the last update; 0 saves on Ctrl-C alone."""
-    keep_checkpoints: int = 2
-    """How many of the newest checkpoints to keep."""
-    seed: int = 0
-    """Decides all that is drawn at random, beside the starts."""
-
-    def __post_init__(self) -> None:
-        if self.group_size < 2:
-            raise ValueError(
-                f"group_size must be at least 2, as samples are compared, got {self.group_size}"
-            )
-        if self.handoff not in HANDOFFS:
-            raise ValueError(unknown("handoff", self.handoff, HANDOFFS))
-        bounds = {"eval_every": 0, "checkpoint_every": 0, "keep_checkpoints": 1, "seed": 0}
-        for name, least in bounds.items():
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
 
 
 class Trainer:
     """Trains a team on an environment, and writes the run down.
 
     Everything random is drawn from streams that are named by the update, so a run that is resumed
-    equals one that never stopped, bit for bit, if every start names a seed or a task and every
-    policy that samples has `seed` (remote models have none).
+    equals one that never stopped, bit for bit on a CPU, if every start names a seed or a task and
+    every policy that samples has `seed` (remote models have none).
+
+    Several processes (see `processes`) each work on a share of every update's starts and step alike;
+    the first of them writes.
 
     Args:
         env: Any text environment with one team reward.
@@ -77,14 +44,14 @@ class Trainer:
         algorithm: Which algorithm learns.
         learner_options: How the policies step.
         trainer_options: How to sample, evaluate and save.
-        batches: How the chains of each update begin, one batch for each update, in order.
+        batches: How the rollouts of each update begin, one batch for each update, in order.
         eval_starts: How the episodes of an evaluation begin; empty for no evaluations.
         folder: Where the run is written down.
         progress: Whether to show a progress bar on stderr; `None` shows it on a terminal.
 
     Raises:
-        ValueError: If there is no batch or an empty one, or the options do not fit the environment
-            or team.
+        ValueError: If there is no batch or an empty one, the options do not fit the environment or
+            team, or the rollouts would be absurdly large.
     """
 
     def __init__(
@@ -104,18 +71,25 @@ class Trainer:
                 f"each update needs a batch of at least one start, got {len(batches)} batches "
                 f"with {[len(batch) for batch in batches][:10]} starts"
             )
-        if isinstance(env, DecPOMDPEnv):
+        if trainer_options.keep_best and not eval_starts:
+            raise ValueError("keep_best compares evaluations, and there are no eval_starts")
+        if isinstance(env, Bounded):
             learner_options.check_horizon(env.num_turns)
+        self.cost = run_cost(env, trainer_options, batches, len(eval_starts))
+        """What the run costs at most; `None` where the environment does not tell its horizon."""
         self.env = env
         self.team = team
         self.options = trainer_options
         self.batches = batches
         self.eval_starts = eval_starts
         self.folder = folder
+        for policy in trainable_policies(team).values():
+            processes.copy_first(policy.parameters())
         self.learner = Learner(team, algorithm, learner_options)
         self._policies = distinct_policies(team)
-        self._resumed = False
-        self._bar = ProgressBar(len(batches), progress)
+        self._journal = Journal(folder, len(batches), progress)
+        self._saver = Saver(folder.checkpoints, self.learner, trainer_options, list(self._policies))
+        self._torn = False  # whether weights or rows are those of no complete update
 
     def resume(self) -> int:
         """Continue from the folder's newest checkpoint, and drop the rows written after it.
@@ -125,28 +99,16 @@ class Trainer:
 
         Raises:
             FileNotFoundError: If there is no checkpoint.
-            ValueError: If the checkpoint is of a run with another algorithm, seed or team.
+            ValueError: If it is of a run with another algorithm, plan, seed or team.
         """
-        found = checkpoint.latest(self.folder.checkpoints)
-        if found is None:
-            raise FileNotFoundError(
-                f"no checkpoint to resume from in {self.folder.checkpoints}; "
-                "start the run again in another folder"
-            )
-        counters, state = checkpoint.load(found)
-        expected = self._counters() | {"update": counters["update"]}
-        if counters != expected:
-            raise ValueError(f"{found} is of another run: it has {counters}, not {expected}")
-        for name, policy in self.learner.policies.items():
-            policy.load_state_dict(state["policies"][name])
-        self.learner.load_state_dict(state["learner"])
-        update = self.learner.updates
-        # An evaluation after this update is repeated: it may not have been written in full.
-        keep_json_lines(self.folder.metrics, lambda row: _precedes(row, row["kind"], update))
-        keep_json_lines(self.folder.episodes, lambda row: _precedes(row, row["phase"], update))
-        self._bar.resume(update)
-        self._resumed = True
+        update = self._saver.resume()
+        self._journal.rewind(update)
         return update
+
+    @property
+    def saved(self) -> int | None:
+        """The newest update that is saved in a checkpoint, if any is."""
+        return self._saver.newest
 
     def train(self) -> dict[str, Any]:
         """Run the remaining updates.
@@ -158,36 +120,58 @@ class Trainer:
         Raises:
             FileExistsError: If the folder holds a run that was not resumed.
             FloatingPointError: If a loss or gradient isn't finite.
-            Interrupted: On Ctrl-C. This and any other failure saves the last complete update first.
+            Interrupted: On Ctrl-C and SIGTERM. This and any other failure saves the last complete
+                update first.
+            OSError: If the disk has no room for checkpoints.
+            OutOfMemory: If memory runs out; says what to change.
         """
-        if self.folder.metrics.exists() and not self._resumed:
-            raise FileExistsError(
-                f"{self.folder.path} already holds a run: resume it or choose another folder"
-            )
+        if self.saved is None:
+            if self._journal.begun:
+                raise FileExistsError(
+                    f"{self.folder.path} already holds a run: resume it or choose another folder"
+                )
+            self._saver.require_room()
+        announce(self.cost, self.options, len(self.batches))
+        failure: BaseException | None = None
+        with terminable():
+            try:
+                try:
+                    with self._journal.bar:
+                        self._run()
+                except Exception as error:  # such as another process that was interrupted first
+                    failure = error
+            except KeyboardInterrupt as interrupt:
+                failure = interrupt
+            if failure is not None:
+                self._leave(failure)
+        return {"updates": self.learner.updates, **self._journal.summary()}
+
+    def _leave(self, failure: BaseException) -> NoReturn:
+        """Save what is complete, and raise what ended the run."""
+        interrupted = isinstance(failure, KeyboardInterrupt)
         try:
-            with self._bar:
-                self._run()
-        except KeyboardInterrupt as interrupt:
-            self._save_all_the_same()
+            with suppress(KeyboardInterrupt), uninterrupted():  # once is enough
+                if interrupted or self.learner.updates:
+                    self.save()
+        except Exception as error:  # the first failure is the one to tell
+            if interrupted:
+                raise
+            logger.error("nothing more is saved: %s", error)
+        if interrupted:
             raise Interrupted(
                 self.folder.path, self.learner.updates, len(self.batches)
-            ) from interrupt
-        except Exception:  # whatever failed, complete updates are not lost with it
-            if self.learner.updates:
-                self._save_all_the_same()
-            raise
-        return self._summary()
-
-    def _save_all_the_same(self) -> None:
-        """Save a run that ends too soon; a further Ctrl-C asks for nothing that isn't under way."""
-        with suppress(KeyboardInterrupt), uninterrupted():
-            self.save()
+            ) from failure
+        if memory.ran_out(failure):
+            prompts = max(map(len, self.batches))
+            activity = f"update {self.learner.updates + 1} or an evaluation"
+            raise memory.explain(failure, activity, self.options.group_size, prompts) from failure
+        raise failure
 
     def _run(self) -> None:
         options, total = self.options, len(self.batches)
         while True:
             update = self.learner.updates
-            if update in (0, total) or (options.eval_every and update % options.eval_every == 0):
+            if evaluated(update, total, options):
                 self.evaluate()
             if update >= total:
                 return
@@ -197,33 +181,36 @@ class Trainer:
                 self.save()
 
     def _train_update(self) -> None:
-        update, options, clock = self.learner.updates + 1, self.options, Stopwatch()
-        begin = time.perf_counter()
+        update, clock, begin = self.learner.updates + 1, Stopwatch(), time.perf_counter()
         self._seed_policies("update", update)
-        chains = rollout_chains(
+        own = roll_out(
             self.env,
             self.team,
-            self.batches[update - 1],
-            group_size=options.group_size,
-            handoff=options.handoff,
-            early_termination_threshold=options.early_termination_threshold,
-            rng=stream(options.seed, "handoff", update),
+            processes.share(self.batches[update - 1]),
+            self.options,
+            rng=stream(self.options.seed, "handoff", update, processes.rank()),
             stopwatch=clock,
         )
-        with clock("learning"):
-            learned = self.learner.accumulate(chains)
-        with uninterrupted():
+        rollouts = processes.gather(own)
+        row, tokens = reward_metrics(rollouts), count_tokens(rollouts)
+        with ExitStack() as stack:
+            if self.learner.options.updates_per_batch > 1:
+                stack.enter_context(uninterrupted())  # the first steps are taken while accumulating
+                self._torn = True
+            with clock("learning"):
+                learned = self.learner.accumulate(own)
+            stack.enter_context(uninterrupted())
+            self._torn = True
             with clock("learning"):
                 self.learner.step()
-            tokens, seconds = count_tokens(chains), time.perf_counter() - begin
-            row = {
-                **reward_metrics(chains),
+            row |= {
                 "tokens": tokens,
-                "tokens_per_second": tokens / seconds,
+                "tokens_per_second": tokens / (time.perf_counter() - begin),
                 **{f"{activity}_seconds": spent for activity, spent in clock.seconds.items()},
                 **learned,
             }
-            self._write(update, "train", row, chains)
+            self._journal.write(update, "train", row, rollouts)
+            self._torn = False
 
     def evaluate(self) -> dict[str, Any]:
         """Play one episode from each evaluation start, write it down, and return the metrics.
@@ -236,68 +223,51 @@ class Trainer:
         clock = Stopwatch()
         self._seed_policies("evaluation")
         # As many episodes at a time as an update samples, so that they fit the same memory.
-        size = self.options.group_size * max(len(batch) for batch in self.batches)
-        chains: list[Rollout] = []
-        for first in range(0, len(self.eval_starts), size):
-            chains += rollout_chains(
-                self.env,
-                self.team,
-                self.eval_starts[first : first + size],
-                group_size=1,
-                rng=stream(self.options.seed, "evaluation"),
-                stopwatch=clock,
-            )
+        largest = -(-max(map(len, self.batches)) // processes.count())
+        own = play(
+            self.env,
+            self.team,
+            processes.share(self.eval_starts),
+            at_a_time=self.options.group_size * largest,
+            rng=stream(self.options.seed, "evaluation"),
+            stopwatch=clock,
+        )
+        episodes: list[Rollout] = processes.gather(own)
         row = {
-            **evaluation_metrics(chains),
-            "tokens": count_tokens(chains),
+            **evaluation_metrics(episodes),
+            "tokens": count_tokens(episodes),
             **{f"{activity}_seconds": spent for activity, spent in clock.seconds.items()},
         }
         with uninterrupted():
-            self._write(self.learner.updates, "eval", row, chains)
+            self._journal.write(self.learner.updates, "eval", row, episodes)
+            if self.options.keep_best:
+                self._saver.keep_if_best(row["reward_mean"])
         return row
 
     def save(self) -> None:
-        """Write a checkpoint of the last complete update."""
-        policies = {name: policy.state_dict() for name, policy in self.learner.policies.items()}
-        state = {"policies": policies, "learner": self.learner.state_dict()}
-        path = checkpoint.save(
-            self.folder.checkpoints, self._counters(), state, self.options.keep_checkpoints
-        )
-        logger.info("saved %s", path)
+        """Write a checkpoint of the last complete update, unless there is one.
 
-    def _counters(self) -> dict[str, Any]:
-        return {
-            "update": self.learner.updates,
-            "algorithm": self.learner.algorithm.name,
-            "seed": self.options.seed,
-            "policies": sorted(self._policies),
-        }
+        Raises:
+            OSError: If the disk has no room for it.
+            RuntimeError: If an update failed half way.
+        """
+        if self._torn:
+            raise RuntimeError("an update failed half way, and the weights are those of no update")
+        self._saver.save()
+
+    def load_best(self) -> dict[str, Any]:
+        """Give the policies the weights of the best evaluation; training does not go on from them.
+
+        Returns:
+            `update` and `reward_mean` of that evaluation.
+
+        Raises:
+            FileNotFoundError: If none was kept; the option `keep_best` does.
+        """
+        return self._saver.load_best()
 
     def _seed_policies(self, *names: str | int) -> None:
         for name, policy in self._policies.items():
             if isinstance(policy, Seedable):
-                policy.seed(int(stream(self.options.seed, *names, name).integers(2**32)))
-
-    def _write(
-        self, update: int, kind: str, row: Mapping[str, Any], chains: Sequence[Rollout]
-    ) -> None:
-        append_json_line(self.folder.metrics, {"update": update, "kind": kind, **row})
-        for chain in chains:
-            append_json_line(self.folder.episodes, episode_row(chain, update, kind))
-        logger.info("update %d, %s: mean reward %.3f", update, kind, row["reward_mean"])
-        if kind == "train":
-            self._bar.advance(row["reward_mean"], row["tokens_per_second"])
-
-    def _summary(self) -> dict[str, Any]:
-        rows = list(read_json_lines(self.folder.metrics))
-        summary: dict[str, Any] = {"updates": self.learner.updates}
-        for kind in ("train", "eval"):
-            of_kind = [row for row in rows if row["kind"] == kind]
-            summary[f"first_{kind}"] = of_kind[0] if of_kind else None
-            summary[f"last_{kind}"] = of_kind[-1] if of_kind else None
-        return summary
-
-
-def _precedes(row: Mapping[str, Any], kind: str, update: int) -> bool:
-    """Whether a row was written in full before the checkpoint of `update`."""
-    return bool(row["update"] < update or (row["update"] == update and kind == "train"))
+                source = stream(self.options.seed, *names, name, processes.rank())
+                policy.seed(int(source.integers(2**32)))

@@ -47,3 +47,43 @@ def test_a_save_that_failed_leaves_no_checkpoint(tmp_path: Path) -> None:
 def test_there_is_no_latest_in_an_empty_or_missing_folder(tmp_path: Path) -> None:
     assert checkpoint.latest(tmp_path) is None
     assert checkpoint.latest(tmp_path / "none") is None
+
+
+def test_what_a_killed_process_left_is_cleared_away_and_never_taken_for_a_checkpoint(
+    tmp_path: Path,
+) -> None:
+    for name in (".update-000007", ".old-update-000005"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "state.pt").write_bytes(b"PK")
+    assert checkpoint.latest(tmp_path) is None
+    save(tmp_path, 8)
+    assert [path.name for path in tmp_path.iterdir()] == ["update-000008"]
+
+
+def save_best(folder: Path, update: int, reward: float) -> Path:
+    return checkpoint.save_best(
+        folder, {"update": update, "reward_mean": reward}, {"w": torch.zeros(1)}
+    )
+
+
+def test_there_is_one_best_checkpoint_and_it_outlives_the_others(tmp_path: Path) -> None:
+    assert checkpoint.best(tmp_path) is None
+    save_best(tmp_path, 0, 0.1)
+    for update in (1, 2, 3):
+        save(tmp_path, update, keep=1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["best-000000", "update-000003"]
+    save_best(tmp_path, 3, 0.5)
+    save_best(tmp_path, 2, 0.6)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["best-000002", "update-000003"]
+    assert checkpoint.best(tmp_path) == tmp_path / "best-000002"
+    save_best(tmp_path, 2, 0.7)
+    best = checkpoint.best(tmp_path)
+    assert best is not None and checkpoint.read_counters(best)["reward_mean"] == 0.7
+
+
+def test_of_two_that_a_killed_process_left_the_better_is_the_best(tmp_path: Path) -> None:
+    better = save_best(tmp_path, 4, 0.9)
+    better.rename(tmp_path / "aside")
+    save_best(tmp_path, 8, 0.8)
+    (tmp_path / "aside").rename(better)
+    assert checkpoint.best(tmp_path) == better

@@ -1,0 +1,71 @@
+"""The journal of a run: its rows as they are written, dropped again and summed up."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from llm_decpomdp.algorithms import processes
+from llm_decpomdp.algorithms.progress import ProgressBar
+from llm_decpomdp.algorithms.records import episode_row
+from llm_decpomdp.algorithms.rollout import Rollout
+from llm_decpomdp.storage import RunFolder, append_json_line, keep_json_lines, read_json_lines
+
+logger = logging.getLogger(__name__)
+
+
+class Journal:
+    """Writes `metrics.jsonl` and `episodes.jsonl`, in the first of several processes alone.
+
+    Args:
+        folder: Where the run is written down.
+        updates: All updates of the run.
+        progress: Whether to show a progress bar on stderr; `None` shows it on a terminal.
+    """
+
+    def __init__(self, folder: RunFolder, updates: int, progress: bool | None) -> None:
+        self.folder = folder
+        self.bar = ProgressBar(updates, progress if processes.rank() == 0 else False)
+
+    @property
+    def begun(self) -> bool:
+        """Whether there are rows already."""
+        return processes.of_first(self.folder.metrics.exists())
+
+    def write(
+        self, update: int, kind: str, row: Mapping[str, Any], rollouts: Sequence[Rollout]
+    ) -> None:
+        """Add what happened in an update or an evaluation, `kind` being `train` or `eval`."""
+        if processes.rank() > 0:
+            return
+        append_json_line(self.folder.metrics, {"update": update, "kind": kind, **row})
+        for rollout in rollouts:
+            append_json_line(self.folder.episodes, episode_row(rollout, update, kind))
+        logger.info("update %d, %s: mean reward %.3f", update, kind, row["reward_mean"])
+        if kind == "train":
+            self.bar.advance(row["reward_mean"], row["tokens_per_second"])
+
+    def rewind(self, update: int) -> None:
+        """Drop what was written after the checkpoint of an update.
+
+        An evaluation after the update is dropped with it: it may not have been written in full.
+        """
+        self.bar.resume(update)
+        if processes.rank() == 0:
+            keep_json_lines(self.folder.metrics, lambda row: _precedes(row, row["kind"], update))
+            keep_json_lines(self.folder.episodes, lambda row: _precedes(row, row["phase"], update))
+
+    def summary(self) -> dict[str, Any]:
+        """The first and the last row of each kind: `first_train`, `last_train`, `first_eval`, `last_eval`."""
+        rows, found = list(read_json_lines(self.folder.metrics)), {}
+        for kind in ("train", "eval"):
+            of_kind = [row for row in rows if row["kind"] == kind]
+            found[f"first_{kind}"] = of_kind[0] if of_kind else None
+            found[f"last_{kind}"] = of_kind[-1] if of_kind else None
+        return processes.of_first(found)
+
+
+def _precedes(row: Mapping[str, Any], kind: str, update: int) -> bool:
+    """Whether a row was written in full before the checkpoint of `update`."""
+    return bool(row["update"] < update or (row["update"] == update and kind == "train"))

@@ -1,0 +1,41 @@
+"""Memory that ran out, and what to do about it."""
+
+from __future__ import annotations
+
+import torch
+
+SIGNS = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+"""What torch says of memory that ran out, where it raises nothing better than a RuntimeError."""
+
+ADVICE = (
+    "To need less, best first: lower group_size (num_generations) or prompts_per_update; lower "
+    "max_new_tokens; turn on gradient_checkpointing; train adapters (lora) in place of all weights, or "
+    "share one model between the agents; take a smaller model"
+)
+
+
+class OutOfMemory(MemoryError):
+    """Memory ran out; the text says where and what to change."""
+
+
+def ran_out(error: BaseException) -> bool:
+    """Whether an error means that there was not enough memory, of the machine or of a GPU."""
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in SIGNS)
+
+
+def explain(error: BaseException, activity: str, group_size: int, prompts: int) -> OutOfMemory:
+    """An error that says what to change.
+
+    Args:
+        error: What was raised.
+        activity: What was being done, such as `update 3`.
+        group_size: Completions of each prompt.
+        prompts: Starts of an update.
+    """
+    first = next(iter(str(error).splitlines()), "") or type(error).__name__
+    return OutOfMemory(
+        f"memory ran out in {activity}, with group_size={group_size} and {prompts} prompts an update "
+        f"({first}). {ADVICE}"
+    )

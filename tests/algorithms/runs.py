@@ -1,0 +1,239 @@
+"""Small runs for tests: in this process, in processes that kill themselves, and in two that work together.
+
+python -m tests.algorithms.runs kill FOLDER MOMENT...
+python -m tests.algorithms.runs pair FOLDER
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from llm_decpomdp.algorithms import ALGORITHMS, checkpoint, journal, processes
+from llm_decpomdp.algorithms.chain import rollout_chains
+from llm_decpomdp.algorithms.learner import Learner
+from llm_decpomdp.algorithms.options import LearnerOptions
+from llm_decpomdp.algorithms.rollout import Rollout, Start
+from llm_decpomdp.algorithms.trainer import Trainer, TrainerOptions
+from llm_decpomdp.storage import RunFolder, read_json_lines
+from tests.algorithms.conftest import EchoEnv, Recurrent, TinyPolicy
+
+ROOT = Path(__file__).parents[2]
+BATCHES = [[Start(seed=n), Start(seed=n + 1)] for n in range(4)]
+EVAL_STARTS = [Start(seed=n) for n in range(20)]
+
+
+def make_team() -> dict[str, TinyPolicy]:
+    """Two policies with weights of their own, the same ones each time."""
+    models = {"x": Recurrent(3, 8, seed=1), "y": Recurrent(3, 8, seed=2)}
+    return {agent: TinyPolicy(model, "ab", 3) for agent, model in models.items()}
+
+
+def build(folder: Path, batches: Sequence[Sequence[Start]] = BATCHES, **options: Any) -> Trainer:
+    """A trainer; `options` are those of the trainer, and any of the other arguments."""
+    return Trainer(
+        options.pop("env", None) or EchoEnv(2),
+        options.pop("team", None) or make_team(),
+        ALGORITHMS["magrpo"],
+        LearnerOptions(**{"learning_rate": 0.05, **options.pop("learner", {})}),
+        eval_starts=options.pop("eval_starts", EVAL_STARTS),
+        trainer_options=TrainerOptions(**{"group_size": 3, **options}),
+        batches=batches,
+        folder=RunFolder(folder),
+    )
+
+
+def weights(trainer: Trainer) -> list[torch.Tensor]:
+    policies = trainer.learner.policies.values()
+    return [weight.detach() for policy in policies for weight in policy.parameters()]
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file, without those entries that a clock decides."""
+    timed = ("_seconds", "_per_second")
+    return [{k: v for k, v in r.items() if not k.endswith(timed)} for r in read_json_lines(path)]
+
+
+def require_equal(one: Trainer, other: Trainer) -> None:
+    """Check that two runs wrote the same, and left the same weights and optimizers."""
+    for name in ("metrics", "episodes"):
+        assert rows(getattr(one.folder, name)) == rows(getattr(other.folder, name))
+    for a, b in zip(weights(one), weights(other), strict=True):
+        assert torch.equal(a, b)
+    optimizers = [trainer.learner.state_dict()["optimizers"] for trainer in (one, other)]
+    for name in optimizers[0]:
+        moments = [of_one[name]["adamw"]["state"] for of_one in optimizers]
+        for a, b in zip(moments[0].values(), moments[1].values(), strict=True):
+            assert all(torch.equal(a[key], b[key]) for key in a)
+
+
+# ------------------------------------------------------------------- processes that kill themselves
+
+KILLED: dict[str, Any] = {
+    "checkpoint_every": 1,
+    "eval_every": 1,
+    "eval_starts": EVAL_STARTS[:4],
+    "keep_best": True,
+    "learner": {"updates_per_batch": 2},
+}
+"""Options of the runs that are killed."""
+MOMENTS = ("sampling", "between policies", "between steps", "writing", "saving", "pruning")
+"""When a run is killed."""
+
+
+def die(*_: Any, **__: Any) -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def on_call(number: int, function: Callable[..., Any], then: Callable[..., Any] = die) -> Any:
+    """`function`, but `then` in its place on a call, counted from 0."""
+    calls = iter(range(10**6))
+    return lambda *a, **k: (then if next(calls) == number else function)(*a, **k)
+
+
+def run_and_die(folder: Path, moment: str) -> None:
+    """Train, and be killed in the third update or soon after it."""
+    trainer = build(folder, **KILLED)
+    optimizers = trainer.learner._optimizers
+    if moment == "sampling":  # an update asks twice, and so does an evaluation in one or two parts
+        trainer._train_update = on_call(2, trainer._train_update, lambda: sample_and_die(trainer))
+    elif moment == "between policies":
+        optimizers["y"].step = on_call(5, optimizers["y"].step)
+    elif moment == "between steps":
+        optimizers["x"].step = on_call(5, optimizers["x"].step)
+    elif moment == "writing":
+        half = lambda path, row: (path.open("a").write('{"update": 3, "ki'), die())  # noqa: E731
+        journal.append_json_line = on_call(22, journal.append_json_line, half)
+    elif moment == "saving":
+        part = lambda state, file: (file.write(b"PK"), file.flush(), die())  # noqa: E731
+        checkpoint.torch.save = on_call(4, torch.save, part)
+    elif moment == "pruning":
+        clear = lambda path, **_: (next(path.iterdir()).unlink(), die())  # noqa: E731
+        checkpoint.shutil.rmtree = on_call(1, shutil.rmtree, clear)
+    trainer.train()
+
+
+def sample_and_die(trainer: Trainer) -> None:
+    trainer.team["y"].generate = die
+    Trainer._train_update(trainer)
+
+
+def fork(work: Callable[[], None]) -> int:
+    """Do some work in a process of its own; its id."""
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        work()
+        code = 0
+    finally:
+        os._exit(code)
+
+
+# --------------------------------------------------------------------- two processes that work together
+
+UNEVEN = [BATCHES[0], BATCHES[1][:1], [*BATCHES[2], Start(seed=8)], BATCHES[3]]
+"""Batches of two processes, one of which has nothing to do in the second update."""
+
+
+def sampled() -> list[Rollout]:
+    """Eight rollouts, the same ones each time."""
+    starts, rng = [Start(seed=n) for n in range(8)], np.random.default_rng(0)
+    return rollout_chains(EchoEnv(2), make_team(), starts, group_size=4, rng=rng)
+
+
+def learned(
+    rollouts: Sequence[Rollout], **options: Any
+) -> tuple[list[torch.Tensor], dict[str, float]]:
+    """The weights after two updates with the same rollouts, and the metrics of the second."""
+    team = make_team()
+    learner = Learner(team, ALGORITHMS["magrpo"], LearnerOptions(learning_rate=0.01, **options))
+    learner.update(rollouts)
+    metrics = learner.update(rollouts)
+    return [weight.detach() for policy in team.values() for weight in policy.parameters()], metrics
+
+
+LEARNERS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "clipped": {"updates_per_batch": 2, "max_grad_norm": 0.1},
+}
+
+
+def work_together(folder: Path) -> None:
+    """What each of the two processes does."""
+    processes.join()
+    here = folder / f"process_{processes.rank()}"
+    here.mkdir()
+    for name, options in LEARNERS.items():
+        torch.save(learned(processes.share(sampled()), **options), here / f"{name}.pt")
+    team = make_team()
+    if processes.rank() == 1:  # begins elsewhere, and is given the weights of the first
+        team["x"].model = Recurrent(3, 8, seed=7)
+    straight = build(
+        folder / "run", UNEVEN, team=team, checkpoint_every=4, keep_best=True, eval_every=1
+    )
+    summary = straight.train()
+    torch.save({"weights": weights(straight), "summary": summary}, here / "run.pt")
+    build(folder / "parts", UNEVEN[:2], checkpoint_every=2).train()
+    parts = build(folder / "parts", UNEVEN, checkpoint_every=2)
+    parts.resume()
+    parts.train()
+    torch.save(weights(parts), here / "parts.pt")
+    broken = build(folder / "broken", UNEVEN)
+    if processes.rank() == 1:
+        broken._train_update = on_call(2, broken._train_update, interrupt)
+    try:
+        broken.train()
+    except Exception as error:
+        (here / "broken.txt").write_text(type(error).__name__)
+
+
+def interrupt() -> None:
+    signal.raise_signal(signal.SIGTERM)
+
+
+def together(folder: Path) -> None:
+    """Start both processes, as a launcher does."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    os.environ |= {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    children = []
+    for rank in range(2):
+        os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+        children.append(fork(lambda: work_together(folder)))
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
+
+
+def start(*arguments: str | Path) -> None:
+    """Run this file in a process of its own, which fails if it is not done within two minutes."""
+    command = [sys.executable, "-m", "tests.algorithms.runs", *map(str, arguments)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=120)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    torch.optim.AdamW(
+        [torch.nn.Parameter(torch.zeros(1))]
+    ).step()  # imports much, once for all forks
+    task, target = sys.argv[1], Path(sys.argv[2])
+    if task == "kill":
+        for when in sys.argv[3:]:
+            _, status = os.waitpid(fork(lambda when=when: run_and_die(target / when, when)), 0)
+            assert os.WTERMSIG(status) == signal.SIGKILL, f"{when}: {status}"
+    elif task == "pair":
+        together(target)
+    elif task == "work":
+        work_together(target)
