@@ -1,6 +1,6 @@
 """A local transformers model as a policy: one set of weights samples and learns.
 
-Letters: G completions of a prompt, P prompt tokens, T completion tokens, V vocabulary. Masks: 1 = counts.
+Letters: G completions of a prompt, T completion tokens. Masks: 1 = counts.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from llm_decpomdp.agents.precision import resolve_compute_dtype, weights_in
-from llm_decpomdp.agents.sampling import SampledRow, Sampling, sample, token_log_probs
+from llm_decpomdp.agents.engine import ModelEngine
+from llm_decpomdp.agents.precision import weights_as
+from llm_decpomdp.agents.pretrained import load_model, save_adapter
+from llm_decpomdp.agents.sampler import Prompt
+from llm_decpomdp.agents.sampling import Sampling
 from llm_decpomdp.policy import Completion
 
 
@@ -31,10 +34,12 @@ class CausalLM:
         tokenizer: Its tokenizer.
         sampling: How completions are drawn.
         compute_dtype: `float32`, `bfloat16`, or `auto`: bfloat16 where the device is fast with it.
+        gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
         seed: Seed of the sampler.
 
     Raises:
-        ValueError: If `compute_dtype` is unknown, or nothing ends a completion.
+        ValueError: If `compute_dtype` is unknown, nothing ends a completion, or the model's activations
+            cannot be computed twice.
     """
 
     def __init__(
@@ -44,14 +49,45 @@ class CausalLM:
         sampling: Sampling | None = None,
         *,
         compute_dtype: str = "auto",
+        gradient_checkpointing: bool = False,
         seed: int = 0,
     ) -> None:
-        self.model = model.eval()
-        self.tokenizer = tokenizer
+        engine = ModelEngine(
+            model,
+            tokenizer,
+            compute_dtype=compute_dtype,
+            gradient_checkpointing=gradient_checkpointing,
+        )
+        self._begin(engine, engine.adapter, sampling, seed)
+
+    @classmethod
+    def on(
+        cls, engine: ModelEngine, adapter: str, sampling: Sampling | None = None, *, seed: int = 0
+    ) -> CausalLM:
+        """The policy that one adapter of an engine's model is.
+
+        Args:
+            engine: The model with its adapters.
+            adapter: The name of the adapter in the model.
+            sampling: How completions are drawn.
+            seed: Seed of the sampler.
+        """
+        policy = cls.__new__(cls)
+        policy._begin(engine, adapter, sampling, seed)
+        return policy
+
+    def _begin(
+        self, engine: ModelEngine, adapter: str | None, sampling: Sampling | None, seed: int
+    ) -> None:
+        self.engine = engine
+        """What the policy samples with, in one batch with the other policies of the engine."""
+        self.adapter = adapter
+        """The name of the policy's adapter in the model, or none if it has weights of its own."""
+        self.model, self.tokenizer = engine.model, engine.tokenizer
+        self.compute_dtype = engine.compute_dtype
         self.sampling = sampling or Sampling()
-        self.compute_dtype = resolve_compute_dtype(compute_dtype, model.device)
         self._generator = torch.Generator()
-        self._end_ids = end_ids(model, tokenizer)
+        self._reference: dict[str, Tensor] | None = None
         self.seed(seed)
 
     @classmethod
@@ -63,6 +99,8 @@ class CausalLM:
         compute_dtype: str = "auto",
         lora: Mapping[str, Any] | None = None,
         device: str = "auto",
+        attn_implementation: str | None = None,
+        gradient_checkpointing: bool = False,
         seed: int = 0,
     ) -> CausalLM:
         """Load a model by its transformers name or folder; a folder with a peft adapter will do too.
@@ -73,20 +111,26 @@ class CausalLM:
             compute_dtype: `auto`, `float32` or `bfloat16`.
             lora: Arguments of `peft.LoraConfig`: train an adapter, and freeze the model.
             device: `auto` (a GPU where there is one), or a torch device.
+            attn_implementation: How transformers computes attention, such as `sdpa`; `None` leaves it the
+                choice. Prompts are shared in learning with `sdpa` and `eager`.
+            gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
             seed: Seed of the sampler, and of a new adapter's weights.
 
         Raises:
             OSError: If there is no such model.
             ValueError: If `lora` is given for a folder that holds an adapter already.
         """
-        from transformers import AutoTokenizer
-
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        dtype = resolve_compute_dtype(compute_dtype, torch.device(device))
-        model = load_model(name_or_path, dtype, lora, seed)
-        tokenizer = AutoTokenizer.from_pretrained(name_or_path)
-        return cls(model.to(device), tokenizer, sampling, compute_dtype=compute_dtype, seed=seed)
+        model, tokenizer = load_model(
+            name_or_path, compute_dtype, device, lora, seed, attn_implementation
+        )
+        return cls(
+            model,
+            tokenizer,
+            sampling,
+            compute_dtype=compute_dtype,
+            gradient_checkpointing=gradient_checkpointing,
+            seed=seed,
+        )
 
     def seed(self, seed: int) -> None:
         """Restart the sampler's random stream."""
@@ -102,18 +146,12 @@ class CausalLM:
         Raises:
             ValueError: If `num_samples` is below 1, or a prompt is empty or too long for the model.
         """
-        if num_samples < 1:
-            raise ValueError(f"num_samples must be at least 1, got {num_samples}")
-        if not prompts:
-            return []
-        ids = [self.encode(prompt) for prompt in prompts]
-        with weights_in(self.model, self.compute_dtype):
-            rows = sample(
-                self.model, ids, num_samples, self._end_ids, self.sampling, self._generator
-            )
-        completions = [self._completion(row) for row in rows]
-        starts = range(0, len(rows), num_samples)
-        return [completions[start : start + num_samples] for start in starts]
+        return self.engine.generate([(self, prompt) for prompt in prompts], num_samples)
+
+    def request(self, prompt: str, *, with_adapter: bool) -> Prompt:
+        """What the sampler needs to know for `prompt`; the adapter where rows have different ones."""
+        adapter = self.adapter if with_adapter else None
+        return Prompt(self.encode(prompt), self.sampling, self._generator, adapter)
 
     def encode(self, prompt: str) -> list[int]:
         """The token ids of `prompt` as the model sees it.
@@ -139,17 +177,11 @@ class CausalLM:
             )
         return ids
 
-    def _completion(self, row: SampledRow) -> Completion:
-        body = row.tokens[:-1] if row.stopped else row.tokens
-        text = self.tokenizer.decode(
-            body, skip_special_tokens=True, clean_up_tokenization_spaces=False
-        )
-        return Completion(text, row.tokens, row.log_probs, "stop" if row.stopped else "length")
-
     def log_probs(self, prompt: str, completions: Sequence[Completion]) -> tuple[Tensor, Tensor]:
         """Differentiable log-probabilities of the sampled tokens, at the sampling temperature.
 
-        The prompt goes through the model once, and its keys and values serve all completions.
+        The prompt goes through the model once for all completions, unless the model refuses: sliding windows
+        that are too short for it, recurrent layers and the like are found on the first use, and logged.
 
         Args:
             prompt: The prompt, as it was given to `generate`.
@@ -166,34 +198,59 @@ class CausalLM:
             raise ValueError(
                 "log_probs needs completions with their sampled tokens; some have none"
             )
-        device = self.model.device
-        tokens, mask = pad_right([c.tokens for c in completions], device)  # (G, T)
-        prompt_ids = torch.tensor([self.encode(prompt)], device=device)  # (1, P)
-        autocast = self.compute_dtype == torch.bfloat16
-        with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
-            first = self.model(input_ids=prompt_ids, use_cache=True, logits_to_keep=1)
-            logits = [first.logits.expand(len(tokens), 1, -1)]  # (G, 1, V)
-            if tokens.shape[1] > 1:
-                cache = first.past_key_values
-                cache.batch_repeat_interleave(len(tokens))
-                rest = self.model(input_ids=tokens[:, :-1], past_key_values=cache, use_cache=True)
-                logits.append(rest.logits)  # (G, T - 1, V)
-        targets = [tokens[:, :1], tokens[:, 1:]]
-        parts = [
-            token_log_probs(*pair, self.sampling) for pair in zip(logits, targets, strict=False)
-        ]
-        return torch.cat(parts, 1) * mask, mask
+        self.engine.activate(self.adapter)
+        rows = [completion.tokens for completion in completions]
+        found = self.engine.log_probs(self.encode(prompt), rows, self.sampling.divisor)
+        lengths = torch.tensor([len(row) for row in rows], device=found.device)
+        places = torch.arange(int(lengths.max()), device=found.device)
+        mask = places < lengths.unsqueeze(1)  # (G, T)
+        return torch.zeros_like(mask, dtype=found.dtype).masked_scatter(mask, found), mask.float()
+
+    def keep_reference(self) -> None:
+        """Take the weights as they are now for the reference: a copy in the format of computing.
+
+        An adapter keeps none: its reference is the model without adapters.
+        """
+        if self.adapter is None:
+            self._reference = {
+                name: weight.detach().to(self.compute_dtype, copy=True)
+                for name, weight in self._trainable()
+            }
+
+    @torch.no_grad()
+    def reference_log_probs(
+        self, prompt: str, completions: Sequence[Completion]
+    ) -> tuple[Tensor, Tensor]:
+        """`log_probs` under the reference, without a gradient.
+
+        Raises:
+            RuntimeError: If there is no reference.
+        """
+        if self.adapter is not None:
+            self.engine.activate(self.adapter)
+            with self.engine.without_adapters():
+                return self.log_probs(prompt, completions)
+        if self._reference is None:
+            raise RuntimeError("there is no reference; call keep_reference() before training")
+        reference = self._reference
+        with weights_as(self.model, lambda name, weight: reference.get(name, weight)):
+            return self.log_probs(prompt, completions)
 
     def parameters(self) -> Iterator[torch.nn.Parameter]:
         """The parameters to train: the adapter's where there is one."""
         return (weight for _, weight in self._trainable())
 
     def _trainable(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
-        return ((n, p) for n, p in self.model.named_parameters() if p.requires_grad)
+        for name, weight in self.model.named_parameters():
+            if weight.requires_grad and (self.adapter is None or self.adapter in name.split(".")):
+                yield name, weight
 
     def save(self, folder: Path) -> None:
         """Write model (or adapter) and tokenizer, for transformers and peft to load by themselves."""
-        self.model.save_pretrained(folder)
+        if self.adapter is None:
+            self.model.save_pretrained(folder)
+        else:
+            save_adapter(self.model, self.adapter, folder)
         self.tokenizer.save_pretrained(folder)
 
     def state_dict(self) -> dict[str, Any]:
@@ -220,52 +277,3 @@ class CausalLM:
         for name, weight in trainable.items():
             weight.copy_(state["weights"][name])
         self._generator.set_state(state["generator"])
-
-
-def load_model(
-    name_or_path: str | Path, dtype: torch.dtype, lora: Mapping[str, Any] | None, seed: int
-) -> Any:
-    """A model with trainable float32 weights: all of its own, or those of an adapter.
-
-    What an adapter freezes is kept in `dtype`.
-    """
-    from transformers import AutoModelForCausalLM
-
-    if (Path(name_or_path) / "adapter_config.json").is_file():
-        from peft import AutoPeftModelForCausalLM
-
-        if lora is not None:
-            raise ValueError(f"{str(name_or_path)!r} holds an adapter already; leave out lora")
-        return AutoPeftModelForCausalLM.from_pretrained(
-            name_or_path, dtype=dtype, is_trainable=True
-        )
-    if lora is None:
-        return AutoModelForCausalLM.from_pretrained(name_or_path, dtype=torch.float32)
-    from peft import LoraConfig, get_peft_model
-
-    model = AutoModelForCausalLM.from_pretrained(name_or_path, dtype=dtype)
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **lora))
-
-
-def end_ids(model: Any, tokenizer: Any) -> list[int]:
-    """All tokens that end a completion, by the model's generation settings and by the tokenizer.
-
-    Raises:
-        ValueError: If there is none.
-    """
-    configured = model.generation_config.eos_token_id
-    found = set(configured if isinstance(configured, list) else [configured])
-    found = found.union([tokenizer.eos_token_id]) - {None}
-    if not found:
-        raise ValueError("no token ends a completion: set tokenizer.eos_token")
-    return sorted(found)
-
-
-def pad_right(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Token ids, and a float mask; both (G, T). Masked places hold 0."""
-    width = max(map(len, rows))
-    ids = [[*row, *[0] * (width - len(row))] for row in rows]
-    mask = [[1.0] * len(row) + [0.0] * (width - len(row)) for row in rows]
-    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)

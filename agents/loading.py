@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ def load_policy(
     compute_dtype: str = "auto",
     lora: Mapping[str, Any] | None = None,
     device: str = "auto",
+    attn_implementation: str | None = None,
+    gradient_checkpointing: bool = False,
     seed: int = 0,
 ) -> CausalLM:
     """Load a local model as a policy.
@@ -31,24 +34,50 @@ def load_policy(
         compute_dtype: `auto`, `float32` or `bfloat16`.
         lora: Arguments of `peft.LoraConfig`: train an adapter, and freeze the model.
         device: `auto` (a GPU where there is one), or a torch device.
+        attn_implementation: How transformers computes attention, such as `sdpa`; `None` leaves it the choice.
+        gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
         seed: Seed of the sampler, and of a new adapter's weights.
 
     Raises:
         ImportError: If torch, transformers or the offline model's package is missing.
         OSError: If there is no such model, or the hub cannot be reached.
     """
-    try:
+    with explained(name):
         from llm_decpomdp.agents.causal_lm import CausalLM
-    except ImportError as error:
+
+        return CausalLM.from_pretrained(
+            model_source(name),
+            sampling,
+            compute_dtype=compute_dtype,
+            lora=lora,
+            device=device,
+            attn_implementation=attn_implementation,
+            gradient_checkpointing=gradient_checkpointing,
+            seed=seed,
+        )
+
+
+def model_source(name: str | Path) -> str | Path:
+    """What transformers loads for a name: the offline model's folder, or the name itself.
+
+    Adapters on the offline model remember its folder, which another machine has elsewhere.
+    """
+    moved = Path(name).name.startswith(f"{OFFLINE_MODEL}-") and not Path(name).is_dir()
+    return offline_model() if moved or str(name).lower() == OFFLINE_MODEL else name
+
+
+@contextmanager
+def explained(name: str | Path) -> Iterator[None]:
+    """Let errors while a model is loaded name it, and say what to do."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "transformers", "peft"):
+            raise
         raise ImportError(
-            f"a language model needs torch and transformers ({error}): "
+            f"a language model needs torch, transformers and peft ({error}): "
             "pip install 'llm-decpomdp[train]'"
         ) from error
-    source = offline_model() if str(name).lower() == OFFLINE_MODEL else name
-    try:
-        return CausalLM.from_pretrained(
-            source, sampling, compute_dtype=compute_dtype, lora=lora, device=device, seed=seed
-        )
     except OSError as error:
         raise OSError(
             f"cannot load the model {str(name)!r}: it is no folder with a model, and the hub does not "

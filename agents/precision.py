@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 
@@ -35,14 +35,26 @@ def _fast_with_bfloat16(device: torch.device) -> bool:
     )
 
 
-@contextmanager
-def weights_in(model: torch.nn.Module, dtype: torch.dtype) -> Iterator[None]:
+def weights_in(model: torch.nn.Module, dtype: torch.dtype) -> AbstractContextManager[None]:
     """Let the model compute with its weights rounded to `dtype`; the originals are back afterwards."""
-    originals = [(weight, weight.data) for weight in model.parameters()]
+    return weights_as(model, lambda _, data: data.to(dtype))
+
+
+@contextmanager
+def weights_as(
+    model: torch.nn.Module, other: Callable[[str, torch.Tensor], torch.Tensor]
+) -> Iterator[None]:
+    """Let the model compute with other weights; the originals are back afterwards.
+
+    Args:
+        model: The model.
+        other: Gives the weight to compute with, from the name and the value of the model's own.
+    """
+    originals = [(name, weight, weight.data) for name, weight in model.named_parameters()]
     try:
-        for weight, data in originals:
-            weight.data = data.to(dtype)
+        for name, weight, data in originals:
+            weight.data = other(name, data)
         yield
     finally:
-        for weight, data in originals:
+        for _, weight, data in originals:
             weight.data = data

@@ -1,15 +1,13 @@
-"""Sampling: from the prompts' token ids to sampled ids and their log-probabilities.
+"""How tokens are drawn from logits.
 
-Letters: B prompts, S samples of each, N = B * S rows, P prompt tokens, T new tokens, V vocabulary.
-Masks: 1 = counts.
+Letters: N rows, V vocabulary.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -53,18 +51,47 @@ class Sampling:
 
 
 @dataclass(frozen=True)
-class SampledRow:
-    """The tokens of one completion."""
+class RowOptions:
+    """The sampling options of each row, as tensors on the device of the logits."""
 
-    tokens: tuple[int, ...]
-    """With the end-of-sequence token where one was sampled."""
-    log_probs: tuple[float, ...]
-    """See `token_log_probs`."""
-    stopped: bool
-    """Whether the last token ends the sequence."""
+    divisor: Tensor  # (N, 1)
+    greedy: Tensor  # (N,)
+    top_p: Tensor  # (N, 1), infinite where nothing is cut
+    top_k: Tensor  # (N, 1), V or more where nothing is cut
+    most: int
+    """The largest `top_k`; 0 if a row has none."""
+    cuts: bool
+    """Whether any row has a `top_p` or `top_k`."""
+
+    @classmethod
+    def of(cls, samplings: Sequence[Sampling], device: torch.device) -> RowOptions:
+        """The options of one `Sampling` for each row."""
+
+        def column(values: list[float]) -> Tensor:
+            return torch.tensor(values, device=device).unsqueeze(1)
+
+        top_k = [s.top_k or math.inf for s in samplings]
+        return cls(
+            column([s.divisor for s in samplings]),
+            torch.tensor([s.temperature == 0 for s in samplings], device=device),
+            column([s.top_p if s.top_p < 1 else math.inf for s in samplings]),
+            column(top_k),
+            int(max(top_k)) if math.isfinite(max(top_k)) else 0,
+            any(s.top_p < 1 or s.top_k for s in samplings),
+        )
+
+    def select(self, rows: Tensor) -> RowOptions:
+        """The options of the rows with these indices."""
+        return replace(
+            self,
+            divisor=self.divisor[rows],
+            greedy=self.greedy[rows],
+            top_p=self.top_p[rows],
+            top_k=self.top_k[rows],
+        )
 
 
-def token_log_probs(logits: Tensor, tokens: Tensor, sampling: Sampling) -> Tensor:
+def token_log_probs(logits: Tensor, tokens: Tensor, divisor: float | Tensor) -> Tensor:
     """Log-probabilities of `tokens` under the softmax of the tempered logits, in nats and float32.
 
     The softmax is over the whole vocabulary: what `top_p` and `top_k` cut off isn't renormalised away, so
@@ -73,155 +100,49 @@ def token_log_probs(logits: Tensor, tokens: Tensor, sampling: Sampling) -> Tenso
     Args:
         logits: (..., V).
         tokens: (...).
-        sampling: Options, of which the temperature matters.
+        divisor: The temperature, or 1 for greedy decoding; a number, or (..., 1).
     """
-    tempered = logits.float() / sampling.divisor
+    tempered = logits.float() / divisor
     chosen = tempered.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
     return chosen - tempered.logsumexp(-1)
 
 
-def draw(logits: Tensor, sampling: Sampling, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def draw(logits: Tensor, options: RowOptions, uniform: Tensor) -> tuple[Tensor, Tensor]:
     """One token for each row, by inverting the cumulative distribution.
 
     Args:
         logits: (N, V).
-        sampling: Options.
-        generator: Lives on the CPU, so that every device gets the same random numbers.
+        options: The rows' options.
+        uniform: Random numbers in [0, 1), (N,).
 
     Returns:
         Token ids and their log-probabilities (see `token_log_probs`), both (N,).
     """
-    if sampling.temperature == 0:
-        tokens = logits.argmax(-1)
-    else:
-        kept = truncate(logits.float() / sampling.divisor, sampling)
-        cumulative = kept.softmax(-1).cumsum(-1)
-        total = cumulative[:, -1:]
-        uniform = torch.rand(len(logits), 1, generator=generator).to(logits.device)
-        # Strictly below the total: the first entry above the target then has a probability above 0.
-        target = torch.minimum(uniform * total, torch.nextafter(total, torch.zeros_like(total)))
-        tokens = torch.searchsorted(cumulative, target, right=True).squeeze(-1)
-        # A parallel sum may not rise everywhere: what was cut off must not be drawn all the same.
-        cut = kept.gather(1, tokens.unsqueeze(-1)).squeeze(-1).isinf()
-        if cut.any():
-            tokens = torch.where(cut, kept.argmax(-1), tokens)
-    return tokens, token_log_probs(logits, tokens, sampling)
+    weights = logits.float() / options.divisor
+    if options.cuts:
+        weights = truncate(weights, options)
+    cumulative = weights.softmax(-1).cumsum(-1)
+    total = cumulative[:, -1:]
+    # Strictly below the total: the first entry above the target then has a probability above 0.
+    below = torch.nextafter(total, torch.zeros_like(total))
+    target = torch.minimum(uniform.unsqueeze(1) * total, below)
+    tokens = torch.searchsorted(cumulative, target, right=True)
+    # A parallel sum may not rise everywhere: what was cut off must not be drawn all the same.
+    cut = weights.gather(1, tokens).isinf()
+    if cut.any():
+        tokens = torch.where(cut, weights.argmax(-1, keepdim=True), tokens)
+    if options.greedy.any():
+        tokens = torch.where(options.greedy.unsqueeze(1), logits.argmax(-1, keepdim=True), tokens)
+    return tokens.squeeze(1), token_log_probs(logits, tokens.squeeze(1), options.divisor)
 
 
-def truncate(logits: Tensor, sampling: Sampling) -> Tensor:
-    """The logits (N, V) with those that `top_k`, and then `top_p`, leave out at minus infinity."""
-    if 0 < sampling.top_k < logits.shape[-1]:
-        highest, tokens = logits.topk(sampling.top_k)
-        logits = torch.full_like(logits, -math.inf).scatter(-1, tokens, highest)
-    if sampling.top_p < 1:
-        ordered, tokens = logits.sort(descending=True)
-        probabilities = ordered.softmax(-1)
-        before = probabilities.cumsum(-1) - probabilities
-        kept = ordered.masked_fill(before >= sampling.top_p, -math.inf)
-        logits = logits.scatter(-1, tokens, kept)
-    return logits
-
-
-def pad_left(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Token ids and mask, both (B, P); masked places hold 0 and are never read."""
-    width = max(map(len, prompts))
-    ids = [[0] * (width - len(prompt)) + list(prompt) for prompt in prompts]
-    mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]
-    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
-
-
-@torch.no_grad()
-def sample(
-    model: Any,
-    prompts: Sequence[Sequence[int]],
-    num_samples: int,
-    end_ids: Sequence[int],
-    sampling: Sampling,
-    generator: torch.Generator,
-) -> list[SampledRow]:
-    """Draw completions of all prompts together.
-
-    Each prompt goes through the model once; its keys and values are repeated for its samples. Rows leave
-    the batch when they end.
-
-    Args:
-        model: A transformers model with a head for the next token.
-        prompts: B lists of token ids, none empty.
-        num_samples: S, at least 1.
-        end_ids: The tokens that end a sequence.
-        sampling: Options.
-        generator: Lives on the CPU.
-
-    Returns:
-        N rows: the samples of the first prompt, then those of the second, and so on.
-    """
-    ids, mask = pad_left(prompts, model.device)  # (B, P)
-    positions = (mask.cumsum(1) - 1).clamp(min=0)  # (B, P)
-    output = model(
-        input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1
-    )
-    cache = output.past_key_values
-    cache.batch_repeat_interleave(num_samples)
-    logits, mask, positions = (
-        tensor.repeat_interleave(num_samples, 0)
-        for tensor in (output.logits[:, -1], mask, positions[:, -1:])
-    )  # (N, V), (N, P), (N, 1)
-    rows = _Rows(len(logits), sampling.max_new_tokens, torch.tensor(end_ids, device=ids.device))
-    while True:
-        tokens, log_probs = draw(logits, sampling, generator)  # (N,)
-        going = rows.add(tokens, log_probs)
-        if not len(going):
-            return rows.finish()
-        if len(going) < len(tokens):
-            cache.batch_select_indices(going)
-            tokens, mask, positions = tokens[going], mask[going], positions[going]
-        mask = torch.cat([mask, torch.ones_like(mask[:, :1])], 1)
-        positions = positions + 1
-        logits = model(
-            input_ids=tokens.unsqueeze(1),
-            attention_mask=mask,
-            position_ids=positions,
-            past_key_values=cache,
-            use_cache=True,
-        ).logits[:, -1]
-
-
-class _Rows:
-    """What was sampled so far, and which rows go on."""
-
-    def __init__(self, count: int, limit: int, end_ids: Tensor) -> None:
-        device = end_ids.device
-        self._length = 0
-        self._alive = torch.arange(count, device=device)  # indices of rows in the batch
-        self._limit = limit
-        self._end_ids = end_ids.long()
-        self._tokens = torch.zeros(count, limit, dtype=torch.long, device=device)
-        self._log_probs = torch.zeros(count, limit, device=device)
-        self._lengths = torch.zeros(count, dtype=torch.long, device=device)
-        self._stopped = torch.zeros(count, dtype=torch.bool, device=device)
-
-    def add(self, tokens: Tensor, log_probs: Tensor) -> Tensor:
-        """Record one token of each live row.
-
-        Returns:
-            Which of the live rows go on, as indices into `tokens`.
-        """
-        self._tokens[self._alive, self._length] = tokens
-        self._log_probs[self._alive, self._length] = log_probs
-        self._length += 1
-        self._lengths[self._alive] = self._length
-        ended = torch.isin(tokens, self._end_ids)
-        self._stopped[self._alive] = ended
-        going = (~ended).nonzero().squeeze(1)
-        if self._length == self._limit:
-            going = going[:0]
-        self._alive = self._alive[going]
-        return going
-
-    def finish(self) -> list[SampledRow]:
-        """All rows, without what lies behind their ends."""
-        columns = (self._tokens, self._log_probs, self._lengths, self._stopped)
-        return [
-            SampledRow(tuple(tokens[:length]), tuple(log_probs[:length]), stopped)
-            for tokens, log_probs, length, stopped in zip(*map(Tensor.tolist, columns), strict=True)
-        ]
+def truncate(logits: Tensor, options: RowOptions) -> Tensor:
+    """The tempered logits (N, V) with those that `top_k`, and then `top_p`, leave out at minus infinity."""
+    size = logits.shape[-1]
+    ordered, tokens = logits.topk(min(options.most or size, size))
+    rank = torch.arange(ordered.shape[-1], device=logits.device)
+    ordered = ordered.masked_fill(rank >= options.top_k, -math.inf)
+    probabilities = ordered.softmax(-1)
+    before = probabilities.cumsum(-1) - probabilities
+    kept = ordered.masked_fill(before >= options.top_p, -math.inf)
+    return torch.full_like(logits, -math.inf).scatter(-1, tokens, kept)

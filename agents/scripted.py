@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
 
-from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.seeding import stream
 
@@ -82,14 +82,27 @@ class RandomText(Scripted):
         return "".join(self._rng.choice(list(CHARACTERS), size=self.length))
 
 
+@runtime_checkable
+class Answered(Protocol):
+    """An environment that knows correct completions."""
+
+    def reference(self, agent: str) -> str:
+        """The correct completion of `agent` in the current state; a `LookupError` if there is none."""
+        ...
+
+
 class Gold(Scripted):
     """Gives the data's own correct completion: an upper bound.
 
-    It answers for the task that `env` is in when it is asked: step that environment itself, one episode
-    after the other, and no forks of it as group rollouts do.
+    Group rollouts ask with `generate_in`, for any environment and agent. To be asked with a prompt alone it
+    must be told where the prompt comes from.
+
+    Args:
+        env: The environment that `act` answers for, in the state that it is in when asked.
+        agent: The agent that `act` answers for.
     """
 
-    def __init__(self, env: DecPOMDPEnv, agent: str) -> None:
+    def __init__(self, env: Answered | None = None, agent: str | None = None) -> None:
         self.env = env
         self.agent = agent
 
@@ -97,6 +110,30 @@ class Gold(Scripted):
         """The reference for the agent in the environment's current task.
 
         Raises:
+            ValueError: If it was not told the environment and the agent.
             LookupError: If the data has none.
         """
+        if self.env is None or self.agent is None:
+            raise ValueError(
+                "a prompt does not tell which correct completion is asked for: write "
+                "Gold(env, agent), or sample with generate_in"
+            )
         return self.env.reference(self.agent)
+
+    def generate_in(
+        self, envs: Sequence[Any], agents: Sequence[str], num_samples: int = 1
+    ) -> list[list[Completion]]:
+        """The reference of each pair of an environment and an agent, `num_samples` times.
+
+        Raises:
+            TypeError: If an environment knows no correct completions.
+            LookupError: If the data has none.
+        """
+        for env in envs:
+            if not isinstance(env, Answered):
+                raise TypeError(
+                    f"{type(env).__name__} has no reference(agent), which a gold policy asks; take "
+                    "another policy"
+                )
+        answers = [env.reference(agent) for env, agent in zip(envs, agents, strict=True)]
+        return [[Completion(answer)] * num_samples for answer in answers]

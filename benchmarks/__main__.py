@@ -55,6 +55,24 @@ def demo(override: Overrides = None) -> None:
 
 
 @app.command()
+def seeds(
+    config: Annotated[str, typer.Option(help="Name or path of a configuration.")],
+    count: Annotated[int, typer.Option(min=1, help="How many seeds, from 0 on.")] = 3,
+    override: Overrides = None,
+) -> None:
+    """Train with several seeds, and draw what all of them learn on held-out problems."""
+    from llm_decpomdp.benchmarks.config import load_config
+    from llm_decpomdp.benchmarks.console import exit_codes, prepare_process
+    from llm_decpomdp.benchmarks.seeds import run_seeds
+    from llm_decpomdp.benchmarks.shipped import find_config
+
+    prepare_process()
+    with exit_codes():
+        path = find_config(config)
+        print(run_seeds(load_config(path, override or ()), path.stem, range(count)) / "curve.png")
+
+
+@app.command()
 def play(
     env_id: Annotated[str, typer.Argument(help="An environment; `list` shows them.")],
     agent: Annotated[str, typer.Option(help="The agent that you are.")] = "main_0",
@@ -171,7 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: The command line; by default that of the process, which may be started anew.
     """
-    if arguments is None and sys.argv[1:2] in (["train"], ["demo"]):
+    if arguments is None and sys.argv[1:2] in (["train"], ["demo"], ["seeds"]):
         from llm_decpomdp.benchmarks.process import restart_with_settings
 
         restart_with_settings()

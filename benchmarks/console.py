@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -19,9 +20,15 @@ def prepare_process() -> None:
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     logging.captureWarnings(True)
     warnings.formatwarning = _one_line
-    logging.getLogger("llm_decpomdp").setLevel(logging.INFO)
+    logging.getLogger("llm_decpomdp").setLevel(logging.INFO if first_process() else logging.WARNING)
     if sys.stderr.isatty():  # the progress bar says the same
-        logging.getLogger("llm_decpomdp.algorithms.trainer").setLevel(logging.WARNING)
+        for name in ("journal", "saver"):
+            logging.getLogger(f"llm_decpomdp.algorithms.{name}").setLevel(logging.WARNING)
+
+
+def first_process() -> bool:
+    """Whether this process speaks for all that a launcher has started together."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def _one_line(message: Warning | str, *_: Any, **__: Any) -> str:
@@ -54,7 +61,8 @@ def _leave(text: str, code: int) -> NoReturn:
 
 def tell(result: Result) -> None:
     """Print the first and last mean rewards, and where everything is."""
-    print("\n".join(outcome(result)))
+    if first_process():
+        print("\n".join(outcome(result)))
 
 
 def outcome(result: Result) -> list[str]:

@@ -49,9 +49,15 @@ def machine() -> Iterator[Finding]:
         if found is not None:
             yield Finding(True, f"{name} {found}")
     yield Finding(True, f"{os.cpu_count()} cores, {_memory():.1f} GiB of memory")
-    if installed("torch") is None:
-        return
+    if installed("torch") is not None and installed("transformers") is not None:
+        yield from computing()
+
+
+def computing() -> Iterator[Finding]:
+    """Where models run, with how many threads and in which number format, and why."""
     import torch
+
+    from llm_decpomdp.agents.precision import resolve_compute_dtype
 
     if torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):
@@ -61,6 +67,15 @@ def machine() -> Iterator[Finding]:
         yield Finding(
             True, f"no GPU for torch: models run on the CPU ({torch.get_num_threads()} threads)"
         )
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    fast = resolve_compute_dtype("auto", device) == torch.bfloat16
+    why = "the hardware has units for it" if fast else "there are no fast units for bfloat16"
+    yield Finding(True, f"models compute in {'bfloat16' if fast else 'float32'}: {why}")
+    yield Finding(
+        True,
+        "programs run while no model computes: on a few cores either would stall the other, and with many "
+        "it would save about a hundredth of an update (benchmarks/performance)",
+    )
 
 
 def _memory() -> float:

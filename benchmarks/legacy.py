@@ -3,7 +3,9 @@
 | older                                    | here                                         |
 |------------------------------------------|----------------------------------------------|
 | section `magrpo` or `mt_magrpo`          | `algorithm`, with `name: magrpo`             |
+| section `marloo`, `maremax` or `mareinforce` | `algorithm`, with this name              |
 | section `grpo`                           | `algorithm`, with `name: grpo` and one agent |
+| in any of them `joint_mode`              | the same, with `plan: tree`                  |
 | in them the keys of `SECTION_KEYS`       | other sections, as listed there              |
 | the keys of `ROOT_KEYS`                  | as listed there                              |
 | `dataset.type`, or else `dataset.name`   | `env.id`, as `ENVIRONMENTS` says             |
@@ -20,7 +22,15 @@ from llm_decpomdp.benchmarks.errors import ConfigError
 from llm_decpomdp.naming import unknown
 from llm_decpomdp.registry import registered
 
-ALGORITHM_SECTIONS = {"magrpo": "magrpo", "mt_magrpo": "magrpo", "grpo": "grpo"}
+ALGORITHM_SECTIONS = {
+    "magrpo": "magrpo",
+    "mt_magrpo": "magrpo",
+    "grpo": "grpo",
+    "marloo": "marloo",
+    "maremax": "maremax",
+    "mareinforce": "mareinforce",
+}
+"""Sections that are named after an algorithm, and the algorithm."""
 
 SECTION_KEYS = {
     "num_turns": "env.num_turns",
@@ -34,13 +44,21 @@ SECTION_KEYS = {
     "external_previous_response": "external.previous_response",
     "expert_model": "external.expert_model",
     "per_device_train_batch_size": "algorithm.prompts_per_update",
+    "discount": "env.discount",
 }
 
 ROOT_KEYS = {
     "model_name": "model.name",
     "agents.num_agents": "env.num_agents",
+    "algorithm.discount": "env.discount",
     "external.expert_edits_model": "external.expert_model",
 }
+
+VALUES = {
+    ("algorithm.joint_mode", "align"): "aligned",
+    ("algorithm.joint_mode", "crossed"): "cross",
+}
+"""Older values of a key, and what they are called here."""
 
 DATASET_KEYS = ("dataset.type", "dataset.name")
 """The first that is given names the data."""
@@ -60,9 +78,7 @@ GONE = {
     "model.special_tokens": "the tokenizer's own tokens are used; drop it",
     "algorithm.logging_steps": "every update is logged; drop it",
     "algorithm.save_steps": "use output.checkpoint_every instead, or drop it",
-    "algorithm.discount": "each turn is credited with its own reward; drop it",
-    "env.discount": "each turn is credited with its own reward; drop it",
-    "algorithm.beta": "nothing ever read it; drop it",
+    "algorithm.beta": "nothing ever read it; use algorithm.kl_coefficient, or drop it",
     "output.verbose": "every episode is written to episodes.jsonl; drop it",
 }
 """Keys of older files that have no meaning here, and what to do about them."""
@@ -87,7 +103,7 @@ def canonical(
     for spelled in sorted(flat, key=_is_algorithm_key):
         key = _rename(spelled)
         if key in keys:
-            found[key] = flat[spelled]
+            found[key] = _value(key, flat[spelled])
         elif key not in DATASET_KEYS and not (key in ALGORITHM_SECTIONS and flat[key] is None):
             raise ConfigError(_unknown_key(spelled, key, keys))
     datasets = [flat[key] for key in DATASET_KEYS if flat.get(key) is not None]
@@ -140,6 +156,10 @@ def _rename(spelled: str) -> str:
     return ROOT_KEYS.get(spelled, spelled)
 
 
+def _value(key: str, value: Any) -> Any:
+    return VALUES.get((key, value), value) if isinstance(value, str) else value
+
+
 def _algorithm(
     flat: Mapping[str, Any], found: Mapping[str, Any], current: str | None
 ) -> dict[str, Any]:
@@ -155,7 +175,9 @@ def _algorithm(
             f"{wanted!r}; write algorithm.<key>, or set algorithm.name"
         )
     alone = {"env.num_agents": 1} if wanted == "grpo" else {}
-    return {"algorithm.name": wanted, **alone}
+    grown = any(f"{section}.joint_mode" in flat for section in sections)  # where trees were grown
+    plan = {"algorithm.plan": "tree"} if grown else {}
+    return {"algorithm.name": wanted, **alone, **plan}
 
 
 def _unknown_key(spelled: str, key: str, keys: Sequence[str]) -> str:

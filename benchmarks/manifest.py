@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import llm_decpomdp
-from llm_decpomdp.benchmarks.config import Config
+from llm_decpomdp.benchmarks.schema import Config
+from llm_decpomdp.benchmarks.teams import agents_of, policies_of
 from llm_decpomdp.env import DecPOMDPEnv
 
 PACKAGES = (
@@ -43,7 +45,7 @@ def manifest(
         "config": name,
         "environment": config.env.id,
         "algorithm": config.algorithm.name,
-        "model": config.model.name,
+        "model": models(config, train.possible_agents),
         "seed": config.seed,
         "data": {"train": train.metadata["data"], "eval": held_out.metadata["data"]},
         "packages": versions(),
@@ -51,6 +53,12 @@ def manifest(
         "platform": platform.platform(),
         "git": commit(Path(llm_decpomdp.__file__).resolve().parents[1]),
     }
+
+
+def models(config: Config, agents: Sequence[str]) -> str:
+    """The names of the team's models, or the kinds of policies that have none."""
+    specs = policies_of(config, agents_of(config, agents)).values()
+    return ", ".join(dict.fromkeys(spec.name or spec.kind for spec in specs))
 
 
 def versions() -> dict[str, str | None]:

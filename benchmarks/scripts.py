@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.benchmarks.config import Config, load_config
+from llm_decpomdp.benchmarks.config import load_config
 from llm_decpomdp.benchmarks.console import exit_codes, prepare_process, tell
 from llm_decpomdp.benchmarks.errors import ALONE, ConfigError
 from llm_decpomdp.benchmarks.process import restart_with_settings
 from llm_decpomdp.benchmarks.run import resume, train
+from llm_decpomdp.benchmarks.schema import Config
 from llm_decpomdp.benchmarks.shipped import find_config
 
 FLAGS = {

@@ -18,6 +18,7 @@ class TwoSplits:
 
     def __init__(self, train: DecPOMDPEnv, held_out: DecPOMDPEnv) -> None:
         self.possible_agents = list(train.possible_agents)
+        self.num_turns = train.num_turns
         self.agents: list[str] = []
         self._envs = {t.task_id: env for env in (train, held_out) for t in env.tasks.tasks}
         self._playing = train

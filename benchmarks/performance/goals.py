@@ -1,4 +1,4 @@
-"""What the sandbox is to reach, and whether it does."""
+"""Goals, and whether they are reached; those of the sandbox are here, others beside their commands."""
 
 from __future__ import annotations
 

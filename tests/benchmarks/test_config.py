@@ -6,8 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.benchmarks.config import KEYS, Config, load_config
+from llm_decpomdp.agents.precision import COMPUTE_DTYPES as PRECISIONS
+from llm_decpomdp.agents.specs import KINDS
+from llm_decpomdp.algorithms import NAMES
+from llm_decpomdp.benchmarks.config import COMPUTE_DTYPES, load_config
 from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.options import learner_options, start_cost, trainer_options
+from llm_decpomdp.benchmarks.schema import KEYS, AlgorithmConfig, Config
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
@@ -28,7 +33,9 @@ def test_something_reads_every_key() -> None:
     arguments = Config().make_env("test").spec_kwargs  # the env and external sections, as a whole
     for key in KEYS:
         section, _, name = key.rpartition(".")
-        if section in ("env", "external"):
+        if section == "model":  # policies inherit it as a whole
+            assert name in KINDS["model"] or name in read, key
+        elif section in ("env", "external"):
             known = {"env.id", "external.mode"}
             assert name in arguments or (key in known and name in read | {"mode"}), key
         else:
@@ -37,6 +44,7 @@ def test_something_reads_every_key() -> None:
 
 def test_a_configuration_survives_its_file(write: Callable[[str], Path]) -> None:
     overrides = ["model.lora={r: 4}", "env.num_turns=2", "algorithm.turn_gradient_weights=[1,2]"]
+    overrides += ["team={aux_0: a, main_0: b}", "policies={a: {lora: null}, b: {kind: gold}}"]
     config = load_config(None, [*overrides, "external.sandbox_slice=all", "output.name=x"])
     assert load_config(write(config.to_yaml())) == config
 
@@ -75,8 +83,8 @@ def test_null_clears_an_optional_value(write: Callable[[str], Path]) -> None:
         ("seed=-1", "seed must be at least 0"),
         ("env.num_turns=two", "env.num_turns: .*'two'"),
         ("env.num_turns=0", "env.num_turns must be at least 1"),
-        ("env.num_agents=3", "num_agents must be"),
-        ("env.discount=0.9", "credited with its own reward"),
+        ("env.num_agents=0", "num_agents must be"),
+        ("env.discount=1.1", r"discount must lie in \[0, 1\]"),
         ("env.id=coop-v0", "did you mean 'coophumaneval-v0'"),
         ("external.mode=pased", "did you mean 'passed'"),
         ("external.sandbox_slice=1.5", "sandbox_slice must be a whole number"),
@@ -93,9 +101,23 @@ def test_null_clears_an_optional_value(write: Callable[[str], Path]) -> None:
         ("algorithm.num_generations=1", "algorithm.num_generations must be at least 2, got 1"),
         ("algorithm.learning_rate=nan", "algorithm.learning_rate must be at least 0"),
         ("algorithm.handoff=worst", "unknown algorithm.handoff 'worst'"),
+        ("algorithm.plan=trees", "unknown algorithm.plan 'trees'; did you mean 'tree'"),
+        ("algorithm.joint_mode=cros", "joint_mode 'cros'; did you mean 'cross'"),
+        ("algorithm.joint_mode=cross", "joint_mode=cross means nothing in a chain: .*plan=tree"),
+        ("algorithm.loss=mean", "unknown algorithm.loss 'mean'"),
+        ("algorithm.lr_schedule=cosin", "did you mean 'cosine'"),
+        ("algorithm.truncated=drop", "unknown algorithm.truncated 'drop'"),
+        ("algorithm.truncation_penalty=1", "algorithm: truncated='penalise' and"),
+        ("algorithm.truncated=penalise", "algorithm: truncated='penalise' and"),
+        ("algorithm.updates_per_batch=0", "algorithm.updates_per_batch must be at least 1"),
+        ("algorithm.clip_range=0", "algorithm.clip_range must be above 0"),
+        ("algorithm.clip_range=1", "algorithm: clip_range must lie between 0 and 1"),
+        ("algorithm.kl_coefficient=-1", "algorithm.kl_coefficient must be at least 0"),
+        ("algorithm.warmup_updates=-1", "algorithm.warmup_updates must be at least 0"),
         ("algorithm.turn_gradient_weights=[-1]", "must be at least 0"),
         ("evaluation.num_tasks=-1", "evaluation.num_tasks must be at least 0"),
         ("output.save_final_model=[1]", "output.save_final_model"),
+        ("output.keep_checkpoints=0", "output.keep_checkpoints must be at least 1"),
     ],
 )
 def test_a_bad_value_is_refused_by_its_key(override: str, expected: str) -> None:
@@ -122,3 +144,92 @@ def test_an_environment_that_is_named_wins_over_a_data_sets_name() -> None:
     named = ["env.id=coophumaneval-v0", "dataset.name=openai/openai_humaneval"]
     assert load_config(None, named).env.id == "coophumaneval-v0"
     assert load_config(None, named[1:]).env.id == "humaneval-v0"
+
+
+def test_what_means_nothing_in_a_tree_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"handoff=best means nothing in a tree: .*plan=chain"):
+        load_config(None, ["algorithm.plan=tree", "algorithm.handoff=best"])
+
+
+def test_a_tree_that_nobody_can_grow_is_refused_with_its_number() -> None:
+    tree = ["algorithm.plan=tree", "algorithm.joint_mode=cross", "env.num_turns=3"]
+    assert (
+        start_cost(load_config(None, [*tree, "algorithm.num_generations=4"])).joint_samples == 4368
+    )
+    with pytest.raises(ConfigError, match="16,843,008 steps"):
+        load_config(None, [*tree, "algorithm.num_generations=16"])
+
+
+def test_the_best_team_needs_evaluations() -> None:
+    with pytest.raises(ConfigError, match="keep_best needs evaluations"):
+        load_config(None, ["output.keep_best=true", "evaluation.num_tasks=0"])
+
+
+def test_one_word_swaps_the_algorithm() -> None:
+    assert len(NAMES) == 5
+    for name in NAMES:
+        agents = 1 if name == "grpo" else 2
+        config = load_config(None, [f"algorithm.name={name}", f"env.num_agents={agents}"])
+        assert config.algorithm.name == name
+    for name in set(NAMES) - {"grpo"}:
+        load_config(None, [f"algorithm.name={name}", "env.num_agents=1"])
+
+
+def test_the_names_of_number_formats_are_those_of_the_policies() -> None:
+    assert COMPUTE_DTYPES == PRECISIONS
+
+
+# Another value than the default for each key, and where it must arrive.
+LEARNER = {
+    "learning_rate": 0.5,
+    "lr_schedule": "cosine",
+    "warmup_updates": 3,
+    "weight_decay": 0.25,
+    "max_grad_norm": 2.0,
+    "loss": "fixed_length",
+    "normalize_advantages": True,
+    "updates_per_batch": 2,
+    "clip_range": 0.1,
+    "kl_coefficient": 0.05,
+    "truncated": "penalise",
+    "truncation_penalty": 0.5,
+    "turn_gradient_weights": [1.5, 0.5],
+    "early_termination_weight": 3.0,
+}
+TRAINER = {
+    "plan": "tree",
+    "joint_mode": "cross",
+    "num_generations": 3,
+    "early_termination_threshold": 1.5,
+    "handoff": "best",
+}
+SCHEDULE = {"name", "num_train_epochs", "max_updates", "prompts_per_update"}
+"""Keys that other tests follow: to the learner's declaration, and to the batches."""
+
+
+def test_every_key_of_the_algorithm_reaches_its_destination() -> None:
+    assert {*LEARNER, *TRAINER, *SCHEDULE} == set(AlgorithmConfig.__dataclass_fields__)
+    agents = ["aux_0", "main_0"]
+    items = [f"algorithm.{key}={value}" for key, value in LEARNER.items()]
+    config = load_config(None, [*items, "env.num_turns=2", "env.discount=0.5"])
+    found = learner_options(config, 7, agents)
+    for key, value in LEARNER.items():
+        assert getattr(found, key) == (tuple(value) if isinstance(value, list) else value), key
+    assert (found.discount, found.total_updates, found.fixed_length) == (0.5, 7, 256)
+    assert config.make_env("test").discount == 0.5
+    tree = {key: value for key, value in TRAINER.items() if key != "handoff"}
+    for group in (tree, {"handoff": "best"}):
+        options = trainer_options(
+            load_config(None, [f"algorithm.{k}={v}" for k, v in group.items()])
+        )
+        for key, value in group.items():
+            name = {"num_generations": "group_size"}.get(key, key)
+            assert getattr(options, name) == value, key
+
+
+def test_the_fixed_length_is_that_of_the_longest_completion_that_is_trained() -> None:
+    team = ["team={aux_0: a, main_0: b}", "model.max_new_tokens=40", "policies.a.max_new_tokens=60"]
+    config = load_config(None, team)
+    assert learner_options(config, 1, ["aux_0", "main_0"]).fixed_length == 60
+    frozen = load_config(None, [*team, "policies.a.trainable=false"])
+    assert learner_options(frozen, 1, ["aux_0", "main_0"]).fixed_length == 40

@@ -4,9 +4,15 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.benchmarks.config import KEYS
 from llm_decpomdp.benchmarks.errors import ConfigError
-from llm_decpomdp.benchmarks.legacy import GONE, ROOT_KEYS, SECTION_KEYS, canonical
+from llm_decpomdp.benchmarks.legacy import (
+    ALGORITHM_SECTIONS,
+    GONE,
+    ROOT_KEYS,
+    SECTION_KEYS,
+    canonical,
+)
+from llm_decpomdp.benchmarks.schema import KEYS
 
 
 def nested(key: str, value: Any = 1) -> dict[str, Any]:
@@ -24,13 +30,13 @@ def test_no_key_is_both_gone_and_valid() -> None:
     assert not set(GONE) & set(KEYS)
 
 
-@pytest.mark.parametrize("section", ["magrpo", "mt_magrpo", "grpo"])
+@pytest.mark.parametrize("section", ALGORITHM_SECTIONS)
 @pytest.mark.parametrize(("old", "new"), SECTION_KEYS.items())
 def test_an_algorithm_section_scatters_its_keys(section: str, old: str, new: str) -> None:
     assert canonical({section: {old: 7}}, KEYS)[new] == 7
 
 
-@pytest.mark.parametrize(("section", "name"), [("mt_magrpo", "magrpo"), ("grpo", "grpo")])
+@pytest.mark.parametrize(("section", "name"), ALGORITHM_SECTIONS.items())
 def test_an_algorithm_section_names_the_algorithm(section: str, name: str) -> None:
     found = canonical({section: {"learning_rate": 1e-5}}, KEYS)
     assert found["algorithm.name"] == name
@@ -114,3 +120,26 @@ def test_a_key_without_a_meaning_here_is_refused_with_advice(gone: str) -> None:
 def test_an_unknown_key_is_refused_with_the_nearest(tree: dict[str, Any], expected: str) -> None:
     with pytest.raises(ConfigError, match=expected):
         canonical(tree, KEYS)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("align", "aligned"), ("crossed", "cross"), ("cross", "cross")]
+)
+def test_older_joint_modes_are_translated_with_the_plan_that_they_are_of(
+    old: str, new: str
+) -> None:
+    found = canonical({"magrpo": {"joint_mode": old, "discount": 0.9}}, KEYS)
+    assert found == {
+        "algorithm.name": "magrpo",
+        "algorithm.plan": "tree",
+        "algorithm.joint_mode": new,
+        "env.discount": 0.9,
+    }
+    kept = {"algorithm": {"plan": "chain"}, "magrpo": {"joint_mode": old}}
+    assert canonical(kept, KEYS)["algorithm.plan"] == "chain"
+    assert canonical({"algorithm": {"joint_mode": old}}, KEYS) == {"algorithm.joint_mode": new}
+
+
+def test_a_team_and_its_policies_are_values() -> None:
+    tree = {"team": {"aux_0": "a"}, "policies": {"a": {"kind": "gold"}}}
+    assert canonical(tree, KEYS) == tree

@@ -12,18 +12,14 @@ from typing import Any
 
 import pytest
 
+from llm_decpomdp.agents import Gold, load_saved_team
 from llm_decpomdp.benchmarks.config import load_config
-from llm_decpomdp.benchmarks.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.run import (
-    check_lora,
-    load_envs,
-    load_team,
-    resume,
-    schedule,
-    train,
-)
+from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.options import schedule
+from llm_decpomdp.benchmarks.run import load_envs, resume, train
 from llm_decpomdp.benchmarks.scripts import main as script
 from llm_decpomdp.benchmarks.shipped import find_config
+from llm_decpomdp.policy import TrainablePolicy
 from llm_decpomdp.storage import read_json_lines
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,8 +42,8 @@ def test_the_magrpo_script_trains_a_team_and_leaves_a_run_folder(
     assert load_config(folder / "config.yaml").seed == 3
     rows = episodes(folder)
     assert {row["phase"] for row in rows} == {"train", "eval"}
-    assert all(len(row["turns"]) == 2 for row in rows)
-    assert set(rows[0]["turns"][0]["prompts"]) == {"aux_0", "main_0"}
+    assert all(len(row["groups"]) == 2 for row in rows)
+    assert set(rows[0]["groups"][0]["prompts"]) == {"aux_0", "main_0"}
 
 
 def test_the_manifest_tells_the_data_the_versions_and_the_seed(
@@ -74,9 +70,9 @@ def test_the_grpo_script_trains_one_agent_with_an_adapter_and_saves_it(
     more = ["model.lora={r: 2}", "output.save_final_model=true", f"output.save_path={saved}"]
     overrides = [*quick, *more, "algorithm.max_updates=1", "output.report=false"]
     script("grpo", "grpo_he_config", ["--override", *overrides])
-    assert (saved / "agent_0" / "adapter_config.json").is_file()
-    assert (saved / "agent_0" / "tokenizer.json").is_file()
-    assert not (saved / "agent_1").exists()
+    assert {path.name for path in saved.iterdir()} == {"team.json", "main_0"}
+    assert (saved / "main_0" / "adapter_config.json").is_file()
+    assert (saved / "main_0" / "tokenizer.json").is_file()
 
 
 def test_a_run_stopped_by_ctrl_c_continues_as_if_it_had_not(
@@ -154,19 +150,61 @@ def test_both_splits_come_from_where_the_first_was_found(tmp_path: Path) -> None
     assert len(train_env.tasks) + len(eval_env.tasks) == 164
 
 
-def test_agents_have_weights_of_their_own_unless_shared(quick: list[str]) -> None:
-    apart = load_team(load_config(None, quick), ["aux_0", "main_0"])
-    assert apart["aux_0"] is not apart["main_0"]
-    together = load_team(load_config(None, [*quick, "model.shared=true"]), ["aux_0", "main_0"])
-    assert together["aux_0"] is together["main_0"]
+@pytest.mark.parametrize("name", ["marloo", "maremax", "mareinforce"])
+def test_one_word_trains_with_another_algorithm(
+    quick: list[str], tmp_path: Path, name: str
+) -> None:
+    from llm_decpomdp.benchmarks.__main__ import main as command
+
+    more = [f"algorithm.name={name}", "algorithm.max_updates=1", "output.report=false"]
+    more += ["evaluation.num_tasks=0"]
+    with pytest.raises(SystemExit) as end:
+        command(["train", "--config", "demo", "--override", *quick, *more])
+    assert end.value.code == 0
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert manifest["algorithm"] == name
+    assert len(list(read_json_lines(tmp_path / "run" / "metrics.jsonl"))) == 1
 
 
-def test_a_missing_model_is_told_by_name(quick: list[str], tmp_path: Path) -> None:
-    config = load_config(None, [*quick, f"model.name={tmp_path / 'none'}"])
-    with pytest.raises(RunError, match="none"):
-        load_team(config, ["main_0"])
+def test_a_declared_team_learns_in_trees_and_is_saved_by_its_names(
+    quick: list[str], tmp_path: Path
+) -> None:
+    overrides = [
+        *quick,
+        "team={aux_0: helper, main_0: partner}",
+        "policies={helper: {lora: {r: 2}}, partner: {kind: gold}}",
+        *("env.num_turns=2", "env.discount=0.5", "env.stop_when_solved=false"),
+        *("algorithm.name=marloo", "algorithm.plan=tree", "algorithm.joint_mode=cross"),
+        *("algorithm.updates_per_batch=2", "algorithm.kl_coefficient=0.1"),
+        *("algorithm.lr_schedule=cosine", "algorithm.max_updates=1"),
+        *("output.save_final_model=true", "output.keep_best=true", "output.report=false"),
+    ]
+    train(load_config(find_config("demo"), overrides), "demo")
+    rows = [row for row in episodes(tmp_path / "run") if row["phase"] == "train"]
+    assert rows
+    saved = tmp_path / "run" / "final_model"
+    described = json.loads((saved / "team.json").read_text())
+    assert described["agents"] == {"aux_0": "helper", "main_0": "partner"}
+    assert described["policies"]["partner"] == {"kind": "gold"}
+    team = load_saved_team(saved)
+    assert isinstance(team["aux_0"], TrainablePolicy) and isinstance(team["main_0"], Gold)
 
 
-def test_an_unknown_key_of_the_adapter_is_refused_with_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="did you mean 'lora_alpha'"):
-        check_lora({"r": 8, "lora_alfa": 16})
+def test_a_place_for_the_team_that_holds_something_else_is_refused_before_training(
+    quick: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "text").write_text("years of work")
+    overrides = [*quick, "output.save_final_model=true", f"output.save_path={tmp_path / 'thesis'}"]
+    with pytest.raises(ConfigError, match=r"output\.save_path: .*thesis holds something else"):
+        train(load_config(find_config("demo"), overrides), "demo")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_discount_without_effect_is_told(
+    quick: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    more = ["env.discount=0.5", "env.num_turns=2", "algorithm.max_updates=1"]
+    more += ["evaluation.num_tasks=0", "output.report=false"]
+    train(load_config(find_config("demo"), [*quick, *more]), "demo")
+    assert "env.discount=0.5 has no effect" in caplog.text

@@ -1,0 +1,117 @@
+"""Models and adapters on disk, in the formats of transformers and peft."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from llm_decpomdp.agents.precision import resolve_compute_dtype
+
+
+def load_model(
+    name_or_path: str | Path,
+    compute_dtype: str,
+    device: str,
+    lora: Mapping[str, Any] | None,
+    seed: int,
+    attn_implementation: str | None,
+) -> tuple[Any, Any]:
+    """A model with trainable float32 weights, all of its own or those of an adapter; and its tokenizer.
+
+    What an adapter freezes is kept in the format of computing. See `CausalLM.from_pretrained`.
+    """
+    from transformers import AutoModelForCausalLM
+
+    adapted = (Path(name_or_path) / "adapter_config.json").is_file()
+    if adapted and lora is not None:
+        raise ValueError(f"{str(name_or_path)!r} holds an adapter already; leave out lora")
+    if adapted or lora is not None:
+        base, tokenizer = load_base(name_or_path, compute_dtype, device, attn_implementation)
+        adapters = {"default": name_or_path if lora is None else lora}
+        return with_adapters(base, adapters, {"default": seed}), tokenizer
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        name_or_path, dtype=torch.float32, attn_implementation=attn_implementation
+    )
+    return model.to(_device(device)), _tokenizer(name_or_path)
+
+
+def load_base(
+    name_or_path: str | Path, compute_dtype: str, device: str, attn_implementation: str | None
+) -> tuple[Any, Any]:
+    """A model in the format of computing, frozen, and its tokenizer; of an adapter, what lies below it."""
+    from transformers import AutoModelForCausalLM
+
+    source = name_or_path
+    if (Path(name_or_path) / "adapter_config.json").is_file():
+        from peft import PeftConfig
+
+        source = PeftConfig.from_pretrained(str(name_or_path)).base_model_name_or_path
+    place = _device(device)
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        source,
+        dtype=resolve_compute_dtype(compute_dtype, place),
+        attn_implementation=attn_implementation,
+    )
+    return model.requires_grad_(False).to(place), _tokenizer(name_or_path)
+
+
+def with_adapters(
+    model: Any,
+    adapters: Mapping[str, Mapping[str, Any] | str | Path],
+    seeds: Mapping[str, int],
+) -> Any:
+    """A peft model with trainable float32 adapters on a frozen model; the first one is on.
+
+    Args:
+        model: The transformers model.
+        adapters: For each name the arguments of `peft.LoraConfig`, or the folder of a saved adapter.
+        seeds: Decide the first weights of new adapters, by name.
+    """
+    from peft import LoraConfig, PeftConfig, get_peft_model
+
+    adapted: Any = None
+    for name, source in adapters.items():
+        if isinstance(source, str | Path):
+            config = PeftConfig.from_pretrained(str(source))
+            config.inference_mode = False
+        else:
+            config = LoraConfig(task_type="CAUSAL_LM", **source)
+        config.base_model_name_or_path = model.name_or_path
+        with torch.random.fork_rng():
+            torch.manual_seed(seeds[name])
+            if adapted is None:
+                adapted = get_peft_model(model, config, adapter_name=name)
+            else:
+                adapted.add_adapter(name, config)
+        if isinstance(source, str | Path):
+            adapted.load_adapter(source, name, is_trainable=True)
+    adapted.set_requires_grad(list(adapters))
+    return adapted
+
+
+def save_adapter(model: Any, adapter: str, folder: Path) -> None:
+    """Write one adapter of a peft model as a folder that peft loads by itself."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder) as scratch:
+        model.save_pretrained(scratch, selected_adapters=[adapter])
+        # peft writes into a folder below, unless the name is the default.
+        below = Path(scratch, adapter)
+        for path in (below if below.is_dir() else Path(scratch)).iterdir():
+            path.replace(folder / path.name)
+
+
+def _device(name: str) -> torch.device:
+    """The device that a name means: `auto` is a GPU where there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+def _tokenizer(name_or_path: str | Path) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(name_or_path)

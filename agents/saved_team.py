@@ -1,0 +1,220 @@
+"""A team as a folder: one checkpoint for each policy in the formats of transformers and peft, and a manifest.
+
+```
+team.json          who plays what, and how it samples
+<policy>/          a transformers model or a peft adapter, and its tokenizer
+```
+
+Nothing but transformers and peft is needed to load a checkpoint. Policies without weights stand in the manifest
+alone.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import llm_decpomdp
+from llm_decpomdp.agents.endpoint import Endpoint
+from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
+from llm_decpomdp.agents.specs import PolicySpec
+from llm_decpomdp.agents.team import check_declaration, load_team
+from llm_decpomdp.policy import Policy, Team, TrainablePolicy
+
+FORMAT = 1
+"""Version of the folder's format."""
+
+MANIFEST = "team.json"
+
+logger = logging.getLogger(__name__)
+
+
+def save_team(team: Team, folder: Path | str, names: Mapping[str, str] | None = None) -> None:
+    """Write a team to a folder, which is replaced as a whole if it holds a team already.
+
+    Args:
+        team: A policy for each agent.
+        folder: Where to.
+        names: The name of each agent's policy, by agent id; otherwise the names of the agents that share it.
+
+    Raises:
+        FileExistsError: If the folder holds something else than a team.
+        TypeError: If a policy is of a kind that cannot be loaded again.
+        ValueError: If names do not fit the policies.
+    """
+    folder = Path(folder)
+    check_target(folder)
+    agents = _names(team) if names is None else {agent: names[agent] for agent in team}
+    policies = _by_name(team, agents)
+    specs = {name: spec_of(policy) for name, policy in policies.items()}
+    check_declaration(agents, specs)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
+        written = Path(scratch, "new")
+        written.mkdir()
+        entries = {name: _write(policies[name], specs[name], written, name) for name in policies}
+        manifest = {
+            "format": FORMAT,
+            "agents": agents,
+            "policies": entries,
+            "versions": _versions(),
+        }
+        text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
+        (written / MANIFEST).write_text(text, encoding="utf-8")
+        if folder.exists():
+            folder.rename(Path(scratch, "old"))
+        written.rename(folder)
+    logger.info("saved %d policies to %s", len(policies), folder)
+
+
+def check_target(folder: Path) -> None:
+    """Raise a `FileExistsError` unless a team may be written to `folder`: a new, an empty or a team's one."""
+    if folder.is_dir() and ((folder / MANIFEST).is_file() or not any(folder.iterdir())):
+        return
+    if folder.exists():
+        raise FileExistsError(
+            f"{folder} holds something else than a team, which would be lost: choose another folder"
+        )
+
+
+def load_saved_team(
+    folder: Path | str, *, device: str = "auto", seed: int = 0
+) -> dict[str, Policy]:
+    """Load a team that `save_team` has written; policies share what they shared.
+
+    Args:
+        folder: The team's folder.
+        device: Where its models go: `auto` (a GPU where there is one), or a torch device.
+        seed: Decides all that is sampled.
+
+    Raises:
+        FileNotFoundError: If there is no team, or a part of it is missing.
+        ValueError: If the manifest cannot be read, or is of a newer format.
+    """
+    folder = Path(folder)
+    manifest = read_manifest(folder)
+    policies: dict[str, PolicySpec] = {}
+    for name, entry in manifest["policies"].items():
+        known = {field.name for field in fields(PolicySpec)}
+        options = {key: value for key, value in entry.items() if key in known}
+        if entry["kind"] == "model":
+            checkpoint = folder / entry["folder"]
+            if not checkpoint.is_dir():
+                raise FileNotFoundError(
+                    f"the team in {folder} lacks the folder {entry['folder']!r}"
+                )
+            options |= {"name": str(checkpoint), "device": device}
+        policies[name] = PolicySpec(**options)
+    return load_team(manifest["agents"], policies, seed=seed)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The content of a team's `team.json`.
+
+    Raises:
+        FileNotFoundError: If there is none.
+        ValueError: If it cannot be read, or is of a newer format.
+    """
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise FileNotFoundError(f"{folder} holds no team: there is no {MANIFEST} in it")
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        written = manifest["format"]
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is no manifest of a team: {error!r}") from None
+    if written != FORMAT:
+        raise ValueError(
+            f"{path} has the format {written!r}, and this version reads {FORMAT}: "
+            "load it with the version of llm-decpomdp that it names"
+        )
+    return manifest
+
+
+def _names(team: Team) -> dict[str, str]:
+    """The agents that share a policy, joined, with '_' for what a folder's name should not have."""
+    sharing = {
+        agent: [other for other in team if team[other] is policy] for agent, policy in team.items()
+    }
+    return {agent: re.sub(r"[^A-Za-z0-9_+-]", "_", "+".join(sharing[agent])) for agent in team}
+
+
+def _by_name(team: Team, agents: Mapping[str, str]) -> dict[str, Policy]:
+    policies: dict[str, Policy] = {}
+    for agent, policy in team.items():
+        if policies.setdefault(agents[agent], policy) is not policy:
+            raise ValueError(f"two policies have the name {agents[agent]!r}; give each its own")
+    if len(policies) > len({id(policy) for policy in policies.values()}):
+        raise ValueError(f"agents that share a policy need one name for it, got {dict(agents)}")
+    return policies
+
+
+def spec_of(policy: Policy) -> PolicySpec:
+    """The declaration of a policy; `device` and how attention is computed belong to the machine.
+
+    Raises:
+        TypeError: If it is of another kind than `PolicySpec` knows.
+    """
+    if isinstance(policy, TrainablePolicy):
+        from llm_decpomdp.agents.causal_lm import CausalLM
+
+        if isinstance(policy, CausalLM):
+            return _spec_of_model(policy)
+    if isinstance(policy, Endpoint):
+        names = ("base_url", "temperature", "top_p", "top_k", "max_new_tokens")
+        options = {name: vars(policy)[name] for name in (*names, "key_variable", "max_parallel")}
+        return PolicySpec("endpoint", policy.model, **options)
+    if isinstance(policy, Gold):
+        return PolicySpec("gold")
+    if isinstance(policy, RandomText):
+        return PolicySpec("random", length=policy.length)
+    if isinstance(policy, Constant):
+        return PolicySpec("constant", text=policy.text)
+    if isinstance(policy, Replay):
+        return PolicySpec("replay", texts=list(policy.texts))
+    raise TypeError(
+        f"a {type(policy).__name__} cannot be saved with its team, as nothing could load it again; "
+        "save it on its own"
+    )
+
+
+def _spec_of_model(policy: Any) -> PolicySpec:
+    sampling = policy.sampling
+    return PolicySpec(
+        name=policy.model.config.name_or_path,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k,
+        max_new_tokens=sampling.max_new_tokens,
+        trainable=any(parameter.requires_grad for parameter in policy.parameters()),
+        compute_dtype=str(policy.compute_dtype).removeprefix("torch."),
+    )
+
+
+def _write(policy: Policy, spec: PolicySpec, folder: Path, name: str) -> dict[str, Any]:
+    """Write a policy's checkpoint, if it has one; what the manifest says about it."""
+    machine = ("device", "attn_implementation", "gradient_checkpointing", "lora", "name")
+    entry = {"kind": spec.kind, **spec.options()}
+    if isinstance(policy, TrainablePolicy):
+        policy.save(folder / name)
+        entry = {key: value for key, value in entry.items() if key not in machine}
+        adapter = (folder / name / "adapter_config.json").is_file()
+        entry |= {"folder": name, "base_model": spec.name or None, "adapter": adapter}
+    return entry
+
+
+def _versions() -> dict[str, str]:
+    found = {"llm-decpomdp": llm_decpomdp.__version__}
+    for package in ("torch", "transformers", "peft"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,186 @@
+"""Teams by declaration: which agent plays which policy, and what each policy is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from llm_decpomdp.agents.endpoint import Endpoint
+from llm_decpomdp.agents.loading import explained, load_policy, model_source
+from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
+from llm_decpomdp.agents.specs import PolicySpec
+from llm_decpomdp.naming import unknown
+from llm_decpomdp.policy import Policy
+from llm_decpomdp.seeding import stream
+
+if TYPE_CHECKING:
+    from llm_decpomdp.agents.causal_lm import CausalLM
+    from llm_decpomdp.agents.sampling import Sampling
+
+POLICY_NAME = re.compile(r"[A-Za-z0-9_+-]+")
+"""Names of policies are those of adapters and folders too."""
+
+
+def load_team(
+    agents: Mapping[str, str], policies: Mapping[str, PolicySpec], *, seed: int = 0
+) -> dict[str, Policy]:
+    """Load the policies of a team.
+
+    Agents with one policy share its object, and so its weights. Policies with an adapter on the same base
+    share one copy of the base, which is frozen, and are sampled in one batch.
+
+    Args:
+        agents: The name of each agent's policy, by agent id.
+        policies: What each policy is, by name.
+        seed: Decides the first weights of new adapters, and all that is sampled, for each policy apart.
+
+    Returns:
+        A policy for each agent.
+
+    Raises:
+        KeyError: If an agent's policy is not declared.
+        ValueError: If nobody plays a policy, or a policy's name or options are unfit.
+        ImportError: If a package is missing.
+        OSError: If a model cannot be loaded.
+    """
+    check_declaration(agents, policies)
+    seeds = {name: int(stream(seed, "policy", name).integers(2**32)) for name in policies}
+    loaded: dict[str, Policy] = {}
+    for group in _on_one_base(policies):
+        loaded |= _adapters(group, seeds)
+    for name, spec in policies.items():
+        if name not in loaded:
+            loaded[name] = _load(spec, seeds[name])
+        if spec.kind == "model" and not spec.trainable:
+            _freeze(cast("CausalLM", loaded[name]))
+    return {agent: loaded[name] for agent, name in agents.items()}
+
+
+def check_declaration(agents: Mapping[str, str], policies: Mapping[str, PolicySpec]) -> None:
+    """Raise an error unless every agent has a policy, and every policy an agent.
+
+    Raises:
+        KeyError: If an agent's policy is not declared.
+        ValueError: If nobody plays a policy, or a name is unfit for a folder.
+    """
+    for agent, name in agents.items():
+        if name not in policies:
+            raise KeyError(f"agent {agent!r}: {unknown('policy', name, policies)}")
+    for name in policies:
+        if not POLICY_NAME.fullmatch(name):
+            raise ValueError(
+                f"a policy's name must be made of letters, digits, '_', '+' and '-', got {name!r}"
+            )
+        if name not in agents.values():
+            played = ", ".join(sorted(set(agents.values())))
+            raise ValueError(
+                f"no agent plays the policy {name!r}; policies that are played: {played}"
+            )
+
+
+def _on_one_base(policies: Mapping[str, PolicySpec]) -> list[dict[str, PolicySpec]]:
+    """The policies with adapters that share a base: at least two with equal settings of it."""
+    groups: dict[tuple[Any, ...], dict[str, PolicySpec]] = {}
+    for name, spec in policies.items():
+        base = _base(spec)
+        if base is not None:
+            settings = (spec.compute_dtype, spec.device, *_computing(spec).values())
+            groups.setdefault((base, *settings), {})[name] = spec
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _base(spec: PolicySpec) -> str | None:
+    """What transformers loads the model below a policy's adapter from; `None` where there is no adapter."""
+    if spec.kind != "model" or spec.name is None:
+        return None
+    saved = saved_adapter(spec.name)
+    if saved is not None and spec.lora is not None:
+        raise ValueError(f"{spec.name!r} holds an adapter already; leave out lora")
+    if saved is None and spec.lora is None:
+        return None
+    name = spec.name if saved is None else saved["base_model_name_or_path"]
+    with explained(name):
+        return str(model_source(name))
+
+
+def saved_adapter(folder: str | Path) -> dict[str, Any] | None:
+    """What `adapter_config.json` in a folder says, if there is one."""
+    path = Path(folder, "adapter_config.json")
+    if not path.is_file():
+        return None
+    config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return config
+
+
+def _adapters(group: Mapping[str, PolicySpec], seeds: Mapping[str, int]) -> dict[str, CausalLM]:
+    base = next(iter(group.values()))
+    name = _base(base)
+    assert name is not None, base
+    with explained(name):
+        from llm_decpomdp.agents.adapters import adapter_policies
+
+        return adapter_policies(
+            name,
+            {policy: spec.lora or str(spec.name) for policy, spec in group.items()},
+            {policy: _sampling(spec) for policy, spec in group.items()},
+            compute_dtype=base.compute_dtype,
+            device=base.device,
+            **_computing(base),
+            seeds={policy: seeds[policy] for policy in group},
+        )
+
+
+def _computing(spec: PolicySpec) -> dict[str, Any]:
+    return {
+        "attn_implementation": spec.attn_implementation,
+        "gradient_checkpointing": spec.gradient_checkpointing,
+    }
+
+
+def _load(spec: PolicySpec, seed: int) -> Policy:
+    options = spec.options()
+    match spec.kind:
+        case "model":
+            return _model(spec, seed)
+        case "endpoint":
+            endpoint = Endpoint(options.pop("name"), **options)
+            endpoint.seed(seed)
+            return endpoint
+        case "gold":
+            return Gold()
+        case "random":
+            return RandomText(seed, **options)
+        case "constant":
+            return Constant(**options)
+    assert spec.kind == "replay", spec
+    return Replay(**options)
+
+
+def _model(spec: PolicySpec, seed: int) -> CausalLM:
+    assert spec.name is not None, spec
+    return load_policy(
+        spec.name,
+        _sampling(spec),
+        compute_dtype=spec.compute_dtype,
+        lora=spec.lora,
+        device=spec.device,
+        **_computing(spec),
+        seed=seed,
+    )
+
+
+def _freeze(policy: CausalLM) -> None:
+    for parameter in list(policy.parameters()):
+        parameter.requires_grad_(False)
+        if policy.adapter is None:
+            # Steps would need float32; without them the numbers that it computes with are enough.
+            parameter.data = parameter.data.to(policy.compute_dtype)
+
+
+def _sampling(spec: PolicySpec) -> Sampling:
+    from llm_decpomdp.agents.sampling import Sampling
+
+    return Sampling(spec.temperature, spec.top_p, spec.top_k, spec.max_new_tokens)

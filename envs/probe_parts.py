@@ -1,0 +1,79 @@
+"""The four parts of the probes: tasks of single letters, players, points and cues."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from llm_decpomdp.episode import Turn, Verdict
+from llm_decpomdp.parts import Info
+from llm_decpomdp.tasks import Task
+
+Words = Sequence[str]
+"""What the agents said, in their order."""
+
+
+@dataclass(frozen=True)
+class ProbeTask(Task):
+    """A task of single letters; all tuples are in the order of the agents."""
+
+    cues: tuple[str, ...] = field(kw_only=True)
+    """What each agent sees first."""
+    later_cues: tuple[str, ...] = field(kw_only=True)
+    """What each agent sees on later turns."""
+    letters: tuple[str, ...] = field(kw_only=True)
+    """What each agent should say in the end."""
+
+
+@dataclass(frozen=True)
+class Player:
+    """A role: an agent that is shown its cue."""
+
+    position: int
+
+    @property
+    def agent(self) -> str:
+        """The agent's id."""
+        return f"player_{self.position}"
+
+    def first_prompt(self, task: ProbeTask) -> str:
+        """The first cue."""
+        return task.cues[self.position]
+
+    def reference(self, task: ProbeTask) -> str | None:
+        """The letter that it should say."""
+        return task.letters[self.position]
+
+
+@dataclass(frozen=True)
+class Points:
+    """A reward: what a rule gives for the words, and the offset."""
+
+    rule: Callable[[ProbeTask, Words], float]
+    offset: float
+    components: Sequence[str] = ("points", "offset")
+
+    def __call__(self, task: ProbeTask, completions: Mapping[str, str]) -> Verdict:
+        """Judge a joint completion; one point is full marks."""
+        points = self.rule(task, list(completions.values()))
+        return Verdict({"points": points, "offset": self.offset}, math.isclose(points, 1.0))
+
+
+@dataclass(frozen=True)
+class Cues:
+    """A mode: the later cues, or the first ones again where there is a password and it wasn't said."""
+
+    password: str = ""
+    """How the first agent's answer must begin."""
+    info_keys: Sequence[str] = ("opened",)
+
+    def __call__(self, task: ProbeTask, turn: Turn) -> tuple[dict[str, str], Info]:
+        """The next prompt of each agent, and whether these are the later cues."""
+        opened = next(iter(turn.completions.values())).startswith(self.password)
+        cues = task.later_cues if opened else task.cues
+        return dict(zip(turn.completions, cues, strict=True)), {"opened": float(opened)}
+
+    def secrets(self, task: ProbeTask) -> Sequence[str]:
+        """None."""
+        return ()
