@@ -50,7 +50,8 @@ def decoding_attention(
     by_head = attention_mask is not None and attention_mask.shape[1] > 1
     special = any(options.get(name) is not None for name in ("position_bias", "softcap", "cache"))
     if new > 1 or by_head or special:
-        sdpa = AttentionInterface()["sdpa"]
+        interface: Any = AttentionInterface  # whose constructor has no types
+        sdpa = interface()["sdpa"]
         found: tuple[Tensor, None] = sdpa(
             module, query, key, value, attention_mask, scaling=scaling, **options
         )

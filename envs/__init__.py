@@ -4,5 +4,9 @@ from llm_decpomdp.registry import register
 
 register("humaneval-v0", "llm_decpomdp.envs.coding:humaneval")
 register("coophumaneval-v0", "llm_decpomdp.envs.coding:coophumaneval")
+register("mbpp-v0", "llm_decpomdp.envs.coding:mbpp")
+register("classeval-v0", "llm_decpomdp.envs.classeval:classeval")
+register("bugfix-v0", "llm_decpomdp.envs.bugfix:bugfix")
+register("humanevalfix-v0", "llm_decpomdp.envs.bugfix:humanevalfix")
 for _probe in ("rendezvous", "halves", "turns", "lazy", "delayed"):
     register(f"probe-{_probe}-v0", f"llm_decpomdp.envs.probes:{_probe}")

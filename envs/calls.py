@@ -14,9 +14,9 @@ _CALLERS = _LAZY | {"sorted", "min", "max", "reduce", "groupby", "sort"}
 
 
 class Calls:
-    """The calls of the helper in the code that runs."""
+    """The calls of helpers, one or several, in the code that runs."""
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: Flow, helpers: tuple[str, ...]) -> None:
         self.flow = flow
         self.direct: set[ast.expr] = set()
         """Calls of the helper by any name."""
@@ -25,7 +25,8 @@ class Calls:
         self.aliases: set[ast.AST] = set()
         """Expressions that only give the helper another name."""
         seen: set[ast.AST] = set()
-        pending = list(flow.code.reads((flow.code.scopes.module, flow.helper)))
+        module = flow.code.scopes.module
+        pending = [name for helper in helpers for name in flow.code.reads((module, helper))]
         while pending:
             name = pending.pop()
             if name not in seen:

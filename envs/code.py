@@ -75,12 +75,12 @@ def read(completion: str, function: str) -> Reading:
     """
     valid: list[tuple[bool, int, Reading]] = []
     broken: list[Reading] = []
-    for text in _candidates(completion):
+    for text in candidates(completion):
         for code in _parts_that_parse(text):
             node = find_function(code, function)
             reading = Reading(code, None, node is not None, node is not None and returns(node))
             valid.append((reading.defined, len(code), reading))
-        if text.strip() and not isinstance(_parse(text), ast.Module):
+        if text.strip() and not isinstance(syntax_tree(text), ast.Module):
             broken.append(_read_text(text, function))
     defining = [entry for entry in valid if entry[0]]
     attempts = [reading for reading in broken if reading.defined]
@@ -95,7 +95,7 @@ def read(completion: str, function: str) -> Reading:
 
 def parsed(code: str) -> ast.Module | None:
     """The module that `code` is, shared by all callers; None where it does not parse."""
-    tree = _parse(code)
+    tree = syntax_tree(code)
     return tree if isinstance(tree, ast.Module) else None
 
 
@@ -161,7 +161,7 @@ def signature(code: str, name: str) -> str:
     return f"{keyword} {name}({ast.unparse(node.args)}){result}"
 
 
-def _candidates(completion: str) -> Iterator[str]:
+def candidates(completion: str) -> Iterator[str]:
     """The texts that may be the code: the whole, without special tokens, and each fenced block."""
     yield completion
     clean = _SPECIAL_TOKEN.sub("", completion)
@@ -178,7 +178,7 @@ def _parts_that_parse(text: str) -> Iterator[str]:
     A part begins like code and ends at a top-level line, so that no block is cut inside.
     """
     text = textwrap.dedent(text)
-    if isinstance(_parse(text), ast.Module):
+    if isinstance(syntax_tree(text), ast.Module):
         if text.strip():
             yield text
         return
@@ -187,7 +187,7 @@ def _parts_that_parse(text: str) -> Iterator[str]:
     largest = max(range(len(parts)), key=lambda index: len(parts[index]), default=0)
     with_imports = "\n".join(parts[: largest + 1])
     fenced = _FENCE.search(text) is not None  # then the blocks are alternatives
-    if largest and not fenced and isinstance(_parse(with_imports), ast.Module):
+    if largest and not fenced and isinstance(syntax_tree(with_imports), ast.Module):
         yield with_imports
 
 
@@ -203,7 +203,7 @@ def _longest_parts(lines: list[str]) -> list[str]:
         end = len(lines)
         while end > start and tries > 0:
             tries -= 1
-            tree = _parse("\n".join(lines[start:end]))
+            tree = syntax_tree("\n".join(lines[start:end]))
             if isinstance(tree, ast.Module):
                 parts.append("\n".join(lines[start:end]))
                 break
@@ -224,7 +224,7 @@ def _last_boundary(lines: list[str], start: int, end: int) -> int:
 def _read_text(text: str, function: str) -> Reading:
     """Read code that does not parse."""
     code = textwrap.dedent(_SPECIAL_TOKEN.sub("", text)).strip("\n")
-    problem = _parse(code)
+    problem = syntax_tree(code)
     header = re.compile(
         rf"^([ \t]*)(?:async[ \t]+)?def[ \t]+{re.escape(function)}[ \t]*\(", re.MULTILINE
     )
@@ -256,7 +256,7 @@ def _returns_in_text(code: str, indent: int) -> bool:
 
 
 @lru_cache(maxsize=64)  # enough for one turn; the tree of a long completion takes tens of megabytes
-def _parse(code: str) -> ast.Module | SyntaxProblem:
+def syntax_tree(code: str) -> ast.Module | SyntaxProblem:
     """The module, or why it cannot be compiled. Nothing is run."""
     try:
         with warnings.catch_warnings():

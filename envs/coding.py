@@ -5,10 +5,12 @@ A family of your own is a function like `coding_env` that names its four parts, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.humaneval import COOPHUMANEVAL, HUMANEVAL
+from llm_decpomdp.envs.mbpp import MBPP
 from llm_decpomdp.envs.modes import code_mode
 from llm_decpomdp.envs.reward import CodeReward
 from llm_decpomdp.envs.roles import coding_team
@@ -31,17 +33,21 @@ def coding_env(
     on_expert_failure: str = "raise",
     split: str = "test",
     source: str = "auto",
+    exclude_known_issues: bool = False,
+    roles: Mapping[str, Mapping[str, str]] | None = None,
     stop_when_solved: bool = True,
     discount: float = 1.0,
     isolation: str = "best_effort",
     render_mode: str | None = None,
 ) -> DecPOMDPEnv:
-    """Write one Python function as a team: `humaneval-v0` and `coophumaneval-v0`.
+    """Write one Python function as a team: `humaneval-v0`, `coophumaneval-v0` and `mbpp-v0`.
 
     ## Description
     Two agents write one program at the same time: `aux_0` a helper function `aux`, `main_0` the entry
-    function. Neither sees what the other writes. With `num_agents=1`, `main_0` writes alone. HumanEval has 164
-    problems (Chen et al. 2021, arXiv 2107.03374), CoopHumanEval 82 that divide well (arXiv 2508.04652).
+    function. Neither sees what the other writes. With `num_agents=1`, `main_0` writes alone; with more than
+    two, `aux_0`, `aux_1`, ... each write a helper function that bears the agent's name. HumanEval has 164
+    problems (Chen et al. 2021, arXiv 2107.03374), CoopHumanEval 82 that divide well (arXiv 2508.04652), the
+    sanitized MBPP 427 (Austin et al. 2021, arXiv 2108.07732), in splits of its own.
 
     ## Observation Space
     `UnicodeText`: the problem, worded for the role, on the first turn; then what the external mode says.
@@ -62,7 +68,7 @@ def coding_env(
     Args:
         dataset: Where the problems come from.
         name: Name of the environment.
-        num_agents: 2, or 1 for `main_0` alone.
+        num_agents: N for `aux_0` to `aux_{N-2}` and `main_0`; 1 for `main_0` alone.
         num_turns: Horizon, at least 1.
         external_mode: What comes after each turn: `level_feedback`, `level_passed`, `passed`, `plain` or
             `expert_edits`.
@@ -76,8 +82,12 @@ def coding_env(
         expert_base_url: Address of an OpenAI-compatible endpoint of your own for it, with the key
             `OPENAI_API_KEY`.
         on_expert_failure: `raise`, or `continue` without edits and count it in the infos.
-        split: Such as `test`, `test[16:]` or `test[:50%]`.
+        split: Such as `test`, `test[16:]` or `test[:50%]`; for MBPP see `llm_decpomdp.envs.mbpp`.
         source: `auto`, `hub`, `bundled`, or the path of a JSONL, JSON or Parquet file with the hub's columns.
+        exclude_known_issues: Whether to leave out the tasks of the split that are known to be wrong; `metadata`
+            names them with the reasons.
+        roles: Agents that are to have another name or first prompt, such as `{"aux_0": {"name": "helper_0",
+            "template": "helper.txt"}}`; `llm_decpomdp.envs.templates` lists the fields of a template.
         stop_when_solved: Whether full marks end the episode.
         discount: Discount factor of the model, in [0, 1].
         isolation: What to do if this system lacks a layer of the sandbox: `best_effort` warns once, `require`
@@ -90,11 +100,15 @@ def coding_env(
     ## Version History
     - v0: first version.
     """
-    parse_split(split, dataset.splits)
-    roles = coding_team(num_agents)
+    parse_split(split, dataset.split_names)
+    if not isinstance(exclude_known_issues, bool):
+        raise ValueError(
+            f"exclude_known_issues must be True or False, got {exclude_known_issues!r}"
+        )
+    team = coding_team(num_agents, roles)
     mode = code_mode(
         external_mode,
-        roles,
+        team,
         sandbox_slice=sandbox_slice,
         original_prompt=original_prompt,
         previous_response=previous_response,
@@ -104,9 +118,9 @@ def coding_env(
     )
     return DecPOMDPEnv(
         name,
-        tasks=partial(load, dataset, split, source),
-        roles=roles,
-        reward=CodeReward(roles, Sandbox(isolation=isolation)),
+        tasks=partial(load, dataset, split, source, exclude_known_issues),
+        roles=team,
+        reward=CodeReward(team, Sandbox(isolation=isolation)),
         mode=mode,
         num_turns=num_turns,
         stop_when_solved=stop_when_solved,
@@ -117,3 +131,4 @@ def coding_env(
 
 humaneval = partial(coding_env, HUMANEVAL, "humaneval_v0")
 coophumaneval = partial(coding_env, COOPHUMANEVAL, "coophumaneval_v0")
+mbpp = partial(coding_env, MBPP, "mbpp_v0")

@@ -35,7 +35,7 @@ class Flow:
 
     code: Listing
     entry: FunctionNode
-    helper: str
+    helpers: tuple[str, ...]
 
     def matters(self, node: ast.AST) -> bool:
         """Whether an expression's value, or the running of a statement, may reach the caller."""
@@ -170,7 +170,7 @@ class Flow:
         variable = scopes.variables[callee]
         bound = scopes.bindings.get(variable, [])
         if not bound:
-            return () if name in _BUILTINS or name == self.helper else (self.entry,)
+            return () if name in _BUILTINS or name in self.helpers else (self.entry,)
         harmless = all(isinstance(node, ast.ImportFrom | ast.ClassDef) for node in bound)
         return () if harmless else (self.entry,)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping
 
 NOTHING_TO_CHANGE = "No changes needed."
@@ -14,9 +15,18 @@ _TEAM = """\
 Two agents solved a Python programming problem together. `aux` wrote a helper function named \
 `aux`; `main` wrote the function that the problem asks for, and should call `aux` if that helps."""
 
+_LARGER_TEAM = """\
+{number} agents solved a Python programming problem together. {others} each wrote a helper \
+function that bears the agent's name; `main` wrote the function that the problem asks for, and should \
+call the helpers if that helps."""
+
 _ALONE = """\
 An agent, `main`, solved a Python programming problem: it wrote the function that \
 the problem asks for."""
+
+_CLASS = """\
+{who} completed a Python class: each agent wrote some of the methods that the skeleton leaves open, and no \
+method was asked of two."""
 
 _INSTRUCTION = """\
 You are an experienced Python programmer who reviews other people's code. {who}
@@ -48,12 +58,30 @@ def expert_prompt(task_prompt: str, code: Mapping[str, str]) -> str:
         code: Each agent's code by the key that the expert shall use, such as `aux` and `main`.
     """
     return _INSTRUCTION.format(
-        who=_TEAM if "aux" in code else _ALONE,
+        who=_who(list(code)),
         problem=task_prompt.strip(),
         code="\n".join(f"<{key}>\n{text.strip()}\n</{key}>" for key, text in code.items()),
         nothing=NOTHING_TO_CHANGE,
         keys=" and ".join(f'"{key}"' for key in code),
     )
+
+
+def _who(keys: list[str]) -> str:
+    if "main" not in keys:
+        return _CLASS.format(who="An agent" if len(keys) == 1 else f"{len(keys)} agents")
+    if keys == ["main"]:
+        return _ALONE
+    if set(keys) == {"aux", "main"}:
+        return _TEAM
+    others = " and ".join(f"`{key}`" for key in keys if key != "main")
+    return _LARGER_TEAM.format(number=len(keys), others=others)
+
+
+def short_names(agents: Collection[str]) -> dict[str, str]:
+    """What the expert calls each agent: by its role where no other agent has the same, else by its id."""
+    roles = Counter(agent.rpartition("_")[0] for agent in agents)
+    names = {agent: agent.rpartition("_")[0] for agent in agents}
+    return {agent: name if roles[name] == 1 else agent for agent, name in names.items()}
 
 
 def message_text(body: str) -> str:

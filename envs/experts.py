@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
 
-from llm_decpomdp.envs.expert_reply import expert_prompt, message_text, read_reply
+from llm_decpomdp.envs.expert_reply import expert_prompt, message_text, read_reply, short_names
 
 TEMPERATURE = 0.3
 """Sampling temperature of OpenAI-compatible models. Current Claude models refuse the parameter."""
@@ -172,7 +172,7 @@ class RemoteExpert:
 
     def edits(self, task_prompt: str, completions: Mapping[str, str]) -> dict[str, str]:
         """One text for each agent, by agent id; see `Expert.edits`."""
-        keys = {agent: agent.removesuffix("_0") for agent in completions}
+        keys = short_names(completions)
         prompt = expert_prompt(
             task_prompt, {key: completions[agent] for agent, key in keys.items()}
         )

@@ -1,4 +1,4 @@
-"""The external modes of the code tasks: what each agent sees after a turn.
+"""The external modes: what each agent sees after a turn, for all families in which agents write code.
 
 A later prompt is put together from, in this order: the first prompt again (`original_prompt`), the agent's own
 last code (`previous_response`), the mode's signals, and a request to revise. No template is put around it.
@@ -13,47 +13,80 @@ last code (`previous_response`), the mode's signals, and a request to revise. No
 
 Line numbers count in the agent's own code. A team-mate's code is never quoted; what leaves it is the outcome of
 the tests that `sandbox_slice` shows, with the text of an exception that the joint program raised.
+
+A family with other signals gives `code_mode` a table of them and says what they look at (`look`).
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from llm_decpomdp.envs.experts import Expert, ExpertError, make_expert
-from llm_decpomdp.envs.humaneval import CodeTask
-from llm_decpomdp.envs.roles import Role
 from llm_decpomdp.envs.signals import SIGNALS, View
 from llm_decpomdp.episode import Turn
 from llm_decpomdp.naming import unknown
+from llm_decpomdp.parts import Role
 
 logger = logging.getLogger(__name__)
 
 NO_CODE = "<no implementation found>"
 
-
 MODES = (*SIGNALS, "expert_edits")
+
+
+class Writer(Role, Protocol):
+    """A role whose agent is shown its own code again and asked to revise it."""
+
+    @property
+    def seat(self) -> str:
+        """The agent's id before any user renamed it: what an expert calls it."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """Whose implementation it is, such as `main `, with a space at the end; empty for an agent alone."""
+        ...
+
+    def request(self, task: Any) -> str:
+        """What it is asked to revise, such as `aux(...)`."""
+        ...
+
+
+class Sight(Protocol):
+    """What signals are made of."""
+
+    def code(self, agent: str) -> str:
+        """The code in an agent's completion; empty where it holds none of what was asked for."""
+        ...
+
+
+Look = Callable[..., Any]
+"""Makes a `Sight` of a task, the roles, their completions, and the outcomes that may be shown."""
+
+Signals = Mapping[str, Callable[[Any, Any], list[str]]]
+"""For each mode the lines that a role is told, given what `Look` made."""
 
 
 @dataclass(frozen=True)
 class Composition:
     """Which parts later prompts have, and which tests they may speak of."""
 
-    roles: tuple[Role, ...]
+    roles: Sequence[Writer]
     sandbox_slice: int = 1
     """n > 0 the first n tests, n < 0 the last -n, 0 all."""
     original_prompt: bool = False
     previous_response: bool = True
+    look: Look = View.of
+    wanted: str = "the function code"
+    """What an answer shall consist of."""
 
-    def view(self, task: CodeTask, turn: Turn) -> View:
+    def view(self, task: Any, turn: Turn) -> Any:
         """What the signals are made of."""
-        readings = {
-            role.agent: role.read(task, turn.completions[role.agent]) for role in self.roles
-        }
-        return View(task, self.roles, readings, self.shown(turn.verdict.tests))
+        return self.look(task, self.roles, turn.completions, self.shown(turn.verdict.tests))
 
     def shown(self, tests: Sequence[Any]) -> tuple[Any, ...]:
         """The part of the tests that may be shown."""
@@ -61,25 +94,28 @@ class Composition:
             return tuple(tests[self.sandbox_slice :])
         return tuple(tests[: self.sandbox_slice or None])
 
-    def secrets(self, task: CodeTask) -> list[str]:
+    def secrets(self, task: Any) -> list[str]:
         """Texts of the tests that no prompt may contain."""
         public = (task.prompt, *self.shown(task.tests.cases))
         return [case for case in task.tests.cases if not any(case in text for text in public)]
 
-    def prompt(self, view: View, role: Role, signals: Sequence[str], closing: str) -> str:
-        """Put a later prompt together."""
+    def prompt(
+        self, task: Any, view: Sight, role: Writer, signals: Sequence[str], closing: str
+    ) -> str:
+        """Put a later prompt together; `closing` follows what the role is asked to revise."""
         parts = []
         if self.original_prompt:
-            parts.append(f"Original problem and instructions:\n{role.first_prompt(view.task)}")
+            parts.append(f"Original problem and instructions:\n{role.first_prompt(task)}")
         if self.previous_response:
-            reading = view.readings[role.agent]
-            name = (
-                {"aux_0": "aux(...) ", "main_0": "main "}[role.agent] if len(self.roles) > 1 else ""
-            )
-            code = reading.code if reading.defined else NO_CODE
-            parts.append(f"Your previous {name}implementation:\n{code}")
-        request = f"Revise your {role.function(view.task)}(...) {closing}"
+            code = view.code(role.agent) or NO_CODE
+            parts.append(f"Your previous {role.title}implementation:\n{code}")
+        request = f"Revise your {role.request(task)} {closing}"
         return "\n\n".join([*parts, "\n".join([*signals, request])])
+
+    def closing(self, condition: str = "accordingly", strict: bool = False) -> str:
+        """The end of a request: under which condition to revise, and what to answer with."""
+        extra = " with no extra text" if strict else ""
+        return f"{condition}. Output ONLY {self.wanted}{extra}."
 
 
 @dataclass(frozen=True)
@@ -88,22 +124,24 @@ class SignalMode:
 
     name: str
     composition: Composition
+    signals: Signals = field(default_factory=lambda: SIGNALS)
     info_keys: tuple[str, ...] = ()
 
-    def __call__(self, task: CodeTask, turn: Turn) -> tuple[dict[str, str], dict[str, float]]:
+    def __call__(self, task: Any, turn: Turn) -> tuple[dict[str, str], dict[str, float]]:
         """The next prompt of each agent."""
-        view = self.composition.view(task, turn)
-        condition = "if needed" if self.name == "passed" else "accordingly"
-        closing = f"{condition}. Output ONLY the function code."
-        if self.name == "level_feedback":
-            closing = "accordingly. Output ONLY the function code with no extra text."
-        signals = SIGNALS[self.name]
+        parts = self.composition
+        view = parts.view(task, turn)
+        closing = parts.closing(
+            "if needed" if self.name == "passed" else "accordingly",
+            strict=self.name.endswith("feedback"),
+        )
+        tell = self.signals[self.name]
         return {
-            role.agent: self.composition.prompt(view, role, signals(view, role), closing)
-            for role in self.composition.roles
+            role.agent: parts.prompt(task, view, role, tell(view, role), closing)
+            for role in parts.roles
         }, {}
 
-    def secrets(self, task: CodeTask) -> list[str]:
+    def secrets(self, task: Any) -> list[str]:
         """Texts that no prompt may contain."""
         return self.composition.secrets(task)
 
@@ -119,40 +157,41 @@ class ExpertMode:
     composition: Composition
     expert: Expert
     on_failure: str = "raise"
-    info_keys: tuple[str, ...] = field(default=("expert_failed",))
+    info_keys: tuple[str, ...] = ("expert_failed",)
 
-    def __call__(self, task: CodeTask, turn: Turn) -> tuple[dict[str, str], dict[str, float]]:
+    def __call__(self, task: Any, turn: Turn) -> tuple[dict[str, str], dict[str, float]]:
         """The next prompt of each agent, and whether the expert failed.
 
         Raises:
             ExpertError: If the expert fails and `on_failure` is `raise`.
         """
-        view = self.composition.view(task, turn)
-        code = {a: r.code if r.defined else NO_CODE for a, r in view.readings.items()}
+        parts = self.composition
+        view = parts.view(task, turn)
         edits: dict[str, str] = {}
         try:
+            code = {role.seat: view.code(role.agent) or NO_CODE for role in parts.roles}
             edits = self.expert.edits(task.prompt, code)
         except ExpertError as error:
             if self.on_failure == "raise":
                 raise
             logger.warning("no edits for %s: %s", task.task_id, error)
-        article = "an " if len(self.composition.roles) == 1 else ""
-        closing = "accordingly. Output ONLY the function code with no extra text."
+        article = "an " if len(parts.roles) == 1 else ""
+        closing = parts.closing(strict=True)
         prompts = {}
-        for role in self.composition.roles:
+        for role in parts.roles:
             title = f"Here is {article}edited snippet from an expert model:"
-            signals = [title, edits[role.agent]] if edits else []
-            prompts[role.agent] = self.composition.prompt(view, role, signals, closing)
+            signals = [title, edits[role.seat]] if edits else []
+            prompts[role.agent] = parts.prompt(task, view, role, signals, closing)
         return prompts, {"expert_failed": float(not edits)}
 
-    def secrets(self, task: CodeTask) -> list[str]:
+    def secrets(self, task: Any) -> list[str]:
         """Texts that no prompt may contain: the expert sees no test."""
         return list(task.tests.cases)
 
 
 def code_mode(
     name: str,
-    roles: tuple[Role, ...],
+    roles: Sequence[Writer],
     *,
     sandbox_slice: int | str | None = 1,
     original_prompt: bool = False,
@@ -160,14 +199,30 @@ def code_mode(
     expert_model: str | None = None,
     expert_base_url: str | None = None,
     on_expert_failure: str = "raise",
+    signals: Signals = SIGNALS,
+    look: Look = View.of,
+    wanted: str = "the function code",
 ) -> SignalMode | ExpertMode:
     """The external mode of this name.
+
+    Args:
+        name: One of `signals`, or `expert_edits`.
+        roles: The team.
+        sandbox_slice: See `parse_slice`.
+        original_prompt: Whether later prompts repeat the first one.
+        previous_response: Whether later prompts show the agent's own last code.
+        expert_model: Name of the model that `expert_edits` asks.
+        expert_base_url: Address of an endpoint of the user's own for it.
+        on_expert_failure: `raise`, or `continue` without edits.
+        signals: What each mode tells.
+        look: What the signals are made of.
+        wanted: What an answer shall consist of.
 
     Raises:
         ValueError: If a name or value is wrong, or `expert_edits` has no `expert_model`.
     """
-    if name not in MODES:
-        raise ValueError(unknown("external_mode", name, MODES))
+    if name not in (*signals, "expert_edits"):
+        raise ValueError(unknown("external_mode", name, (*signals, "expert_edits")))
     for flag, value in (
         ("original_prompt", original_prompt),
         ("previous_response", previous_response),
@@ -176,9 +231,10 @@ def code_mode(
             raise ValueError(f"{flag} must be True or False, got {value!r}")
     if on_expert_failure not in ("raise", "continue"):
         raise ValueError(unknown("on_expert_failure", on_expert_failure, ("raise", "continue")))
-    composition = Composition(roles, parse_slice(sandbox_slice), original_prompt, previous_response)
-    if name in SIGNALS:
-        return SignalMode(name, composition)
+    shown = parse_slice(sandbox_slice)
+    composition = Composition(roles, shown, original_prompt, previous_response, look, wanted)
+    if name in signals:
+        return SignalMode(name, composition, signals)
     if not expert_model:
         raise ValueError(
             "external_mode='expert_edits' needs expert_model, such as 'deepseek-coder'"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from llm_decpomdp.envs.code import Reading
 from llm_decpomdp.envs.humaneval import CodeTask
-from llm_decpomdp.envs.roles import HELPER, Role
-from llm_decpomdp.envs.teamwork import HelperUse, helper_use
+from llm_decpomdp.envs.roles import MainRole, Role
+from llm_decpomdp.envs.teamwork import HelperUse, helper_uses
 from llm_decpomdp.episode import Outcome
 
 
@@ -22,6 +22,28 @@ class View:
     tests: tuple[Outcome, ...]
     """The outcomes that `sandbox_slice` lets through."""
 
+    @classmethod
+    def of(
+        cls,
+        task: CodeTask,
+        roles: tuple[Role, ...],
+        completions: Mapping[str, str],
+        tests: tuple[Outcome, ...],
+    ) -> View:
+        """The view of a turn."""
+        readings = {role.agent: role.read(task, completions[role.agent]) for role in roles}
+        return cls(task, roles, readings, tests)
+
+    def code(self, agent: str) -> str:
+        """The code of an agent that defines its function; empty where it does not."""
+        reading = self.readings[agent]
+        return reading.code if reading.defined else ""
+
+    @property
+    def main(self) -> Reading:
+        """What the author of the entry function wrote."""
+        return self.readings[self.roles[-1].agent]
+
     @property
     def parses(self) -> bool:
         """Whether the joint program parses."""
@@ -31,12 +53,16 @@ class View:
     def passed(self) -> bool:
         """Whether main is there, all parses and every shown test passes."""
         tests = bool(self.tests) and all(test.passed for test in self.tests)
-        return self.readings["main_0"].complete and self.parses and tests
+        return self.main.complete and self.parses and tests
 
     @property
-    def use(self) -> HelperUse:
-        """How main uses the helper."""
-        return helper_use(self.readings["main_0"].code, self.task.entry_point, HELPER)
+    def uses(self) -> Mapping[str, HelperUse]:
+        """How main uses each helper, by the helper's name."""
+        main = self.roles[-1]
+        assert isinstance(main, MainRole), main
+        helpers = main.helpers
+        uses = helper_uses(self.main.code, self.task.entry_point, helpers)
+        return dict(zip(helpers, uses, strict=True))
 
 
 Signals = Callable[[View, Role], list[str]]
@@ -53,18 +79,15 @@ def level_feedback(view: View, role: Role) -> list[str]:
     else:
         lines.append(f"- Tests: {sum(t.passed for t in view.tests)}/{len(view.tests)} passed")
         lines += [_failure(test, role) for test in view.tests if not test.passed]
-    if role.agent == "main_0" and len(view.roles) > 1 and view.readings["main_0"].defined:
-        lines += _usage(view.use)
+    if isinstance(role, MainRole) and role.helpers and view.main.defined:
+        for helper, use in view.uses.items():
+            lines += _usage(helper, use)
     return lines
-
-
-def _name(role: Role) -> str:
-    return role.agent.rpartition("_")[0]
 
 
 def _definition(view: View, role: Role) -> str:
     reading, function = view.readings[role.agent], role.function(view.task)
-    title = f"- {_name(role).capitalize()} definition"
+    title = f"- {role.label.capitalize()} definition"
     if reading.complete:
         return f"{title}: FOUND"
     why = f"`{function}` never returns" if reading.defined else f"no function named `{function}`"
@@ -76,7 +99,8 @@ def _syntax(view: View, role: Role) -> str:
     if own.defined and own.problem is not None:
         place = f"SyntaxError at line {own.problem.line}, col {own.problem.column}"
         return f"- Syntax: ERROR ({place} of your code: {own.problem.message})"
-    return "- Syntax: OK" if view.parses else "- Syntax: ERROR (in your team-mate's code)"
+    whose = "your" if len(view.roles) == 2 else "a"
+    return "- Syntax: OK" if view.parses else f"- Syntax: ERROR (in {whose} team-mate's code)"
 
 
 def _failure(test: Outcome, role: Role) -> str:
@@ -84,14 +108,17 @@ def _failure(test: Outcome, role: Role) -> str:
     return f"  Failed case: {test.case} -> {test.message}{place}"
 
 
-def _usage(use: HelperUse) -> list[str]:
+def _usage(helper: str, use: HelperUse) -> list[str]:
+    title = f"- {helper.capitalize()} usage"
     if not use.called:
-        return ["- Aux usage: main does NOT call aux"]
+        return [f"{title}: main does NOT call {helper}"]
     if use.ignored:
-        return [f"- Aux usage: called but misused ({'; '.join(use.reasons[:2])})"]
-    lines = ["- Aux usage: main calls aux and uses its result"]
+        return [f"{title}: called but misused ({'; '.join(use.reasons[:2])})"]
+    lines = [f"{title}: main calls {helper} and uses its result"]
     if use.wrapper:
-        lines.append("- Warning: main is a thin wrapper around aux; do more than return its result")
+        lines.append(
+            f"- Warning: main is a thin wrapper around {helper}; do more than return its result"
+        )
     return lines
 
 
@@ -110,19 +137,20 @@ def level_passed(view: View, role: Role) -> list[str]:
         f"- {'Syntax correct' if view.parses else 'Syntax not correct'}",
         f"- {summary}",
     ]
-    if role.agent == "main_0" and len(view.roles) > 1:
-        lines.append(f"- Aux usage: {_usage_signal(view)}")
+    if isinstance(role, MainRole):
+        for helper, use in view.uses.items():
+            lines.append(f"- {helper.capitalize()} usage: {_usage_signal(view, helper, use)}")
     return lines
 
 
-def _usage_signal(view: View) -> str:
-    if not view.readings["main_0"].defined:
+def _usage_signal(view: View, helper: str, use: HelperUse) -> str:
+    if not view.main.defined:
         return "main missing, cannot check"
-    if not view.use.called:
-        return "main does not call aux"
-    if view.use.ignored:
-        return "aux is called but its result is not used properly"
-    return "aux call present and used"
+    if not use.called:
+        return f"main does not call {helper}"
+    if use.ignored:
+        return f"{helper} is called but its result is not used properly"
+    return f"{helper} call present and used"
 
 
 def passed(view: View, role: Role) -> list[str]:

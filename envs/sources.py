@@ -30,6 +30,8 @@ SOURCES = ("auto", "hub", "bundled")
 logger = logging.getLogger(__name__)
 
 Row = Mapping[str, Any]
+Numbered = list[tuple[int, Row]]
+"""Rows with the lines of the file that they stand in, from 1."""
 
 
 class BadRow(ValueError):
@@ -53,28 +55,48 @@ class Dataset:
     """Whether the bundled rows are ours, in place of the real ones."""
     splits: tuple[str, ...] = ("test",)
     revision: str = "main"
+    config: str | None = None
+    """Which of the repository's configurations."""
+    split_of: Callable[[Row], str | None] | None = None
+    """The split that a row of a file with all of them belongs to, None for all; needed for several splits."""
+
+    @property
+    def split_names(self) -> tuple[str, ...]:
+        """The splits, and `all` where there are several."""
+        return (*self.splits, "all") if len(self.splits) > 1 else self.splits
 
 
-def load(dataset: Dataset, split: str, source: str | os.PathLike[str]) -> TaskSet:
+def load(
+    dataset: Dataset,
+    split: str,
+    source: str | os.PathLike[str],
+    exclude_known_issues: bool = False,
+) -> TaskSet:
     """Load one split, sliced.
 
     Args:
         dataset: What to load.
         split: A split's name, with a slice if wanted: `test`, `test[16:]`, `test[:50%]`.
         source: `auto`, `hub`, `bundled`, or the path of a JSONL, JSON or Parquet file.
+        exclude_known_issues: Whether to leave out tasks that are known to be wrong, after slicing.
 
     Raises:
-        ValueError: If the split, the source or a row is wrong; a bad row is named by line and field.
+        ValueError: If the split, the source or a row is wrong, or no task is left; a bad row is named by line
+            and field.
         ConnectionError: If `source` is `hub` and the hub cannot be reached.
     """
-    name, begin, end = parse_split(split, dataset.splits)
+    name, begin, end = parse_split(split, dataset.split_names)
     rows, found, stand_in = _rows(dataset, name, source)
     tasks = _tasks(dataset, rows, found)
     chosen = tasks[slice(_position(begin, len(tasks)), _position(end, len(tasks)))]
     if not chosen:
         raise ValueError(f"split {split!r} of {found} is empty: it has {len(tasks)} rows")
+    excluded = {t.task_id: t.known_issue for t in chosen if t.known_issue and exclude_known_issues}
+    left = tuple(task for task in chosen if task.task_id not in excluded)
+    if not left:
+        raise ValueError(f"split {split!r} of {found} holds nothing but tasks with known issues")
     revision = dataset.revision if found == "hub" else ""
-    return TaskSet(chosen, dataset.name, found, split, revision, stand_in)
+    return TaskSet(left, dataset.name, found, split, revision, stand_in, excluded)
 
 
 def parse_split(split: str, valid: Iterable[str]) -> tuple[str, str | None, str | None]:
@@ -99,33 +121,51 @@ def _position(bound: str | None, length: int) -> int | None:
 
 def _rows(
     dataset: Dataset, split: str, source: str | os.PathLike[str]
-) -> tuple[list[Row], str, bool]:
-    """The rows, where they were found, and whether they stand in for others."""
+) -> tuple[Numbered, str, bool]:
+    """The rows of a split, where they were found, and whether they stand in for others."""
     if source == "hub":
         return _hub_rows(dataset, split), "hub", False
     if source == "bundled":
-        return dataset.bundled(), "bundled" if dataset.stand_in else "package", dataset.stand_in
+        return _bundled_rows(dataset, split)
     if source != "auto":
         path = Path(source)
         if not path.is_file():
             hint = unknown("source", str(source), SOURCES)
             raise ValueError(f"{hint}, or the path of an existing JSONL, JSON or Parquet file")
-        return read_rows(path), str(path), False
+        return _of_split(dataset, split, read_rows(path)), str(path), False
     folder = os.environ.get(DATA_FOLDER)
     if folder:
         local = Path(folder) / dataset.filename
         if local.is_file():
-            return read_rows(local), str(local), False
+            return _of_split(dataset, split, read_rows(local)), str(local), False
         logger.warning("%s=%s has no %s", DATA_FOLDER, folder, dataset.filename)
     if not dataset.stand_in:
-        return dataset.bundled(), "package", False
+        return _bundled_rows(dataset, split)
     if hub_has(dataset):
         try:
             return _hub_rows(dataset, split), "hub", False
         except (OSError, ValueError) as error:  # it answered, and then gave no data
             logger.warning("the hub does not give %s: %s", dataset.hub, error)
     _warn_of_stand_in(dataset.name)
-    return dataset.bundled(), "bundled", True
+    return _bundled_rows(dataset, split)
+
+
+def _bundled_rows(dataset: Dataset, split: str) -> tuple[Numbered, str, bool]:
+    found = "bundled" if dataset.stand_in else "package"
+    return _of_split(dataset, split, dataset.bundled()), found, dataset.stand_in
+
+
+def _of_split(dataset: Dataset, split: str, rows: Iterable[Row]) -> Numbered:
+    """The rows of a split among those of all; what is no row is left for `_tasks` to refuse."""
+    numbered = list(enumerate(rows, 1))
+    if dataset.split_of is None or split == "all":
+        return numbered
+    belongs = (None, split)
+    return [
+        (line, row)
+        for line, row in numbered
+        if not isinstance(row, Mapping) or dataset.split_of(row) in belongs
+    ]
 
 
 _warned: set[str] = set()
@@ -188,10 +228,10 @@ def text_field(row: Row, name: str) -> str:
     return value
 
 
-def _tasks(dataset: Dataset, rows: Iterable[Row], found: str) -> tuple[Task, ...]:
+def _tasks(dataset: Dataset, rows: Numbered, found: str) -> tuple[Task, ...]:
     tasks: list[Task] = []
     seen: set[str] = set()
-    for index, row in enumerate(rows):
+    for index, (line, row) in enumerate(rows):
         try:
             if not isinstance(row, Mapping):
                 raise BadRow(f"a row must be an object, got {type(row).__name__}")
@@ -199,7 +239,7 @@ def _tasks(dataset: Dataset, rows: Iterable[Row], found: str) -> tuple[Task, ...
             if task.task_id in seen:
                 raise BadRow(f"field 'task_id' repeats {task.task_id!r}")
         except BadRow as error:
-            raise ValueError(f"{found}, line {index + 1}: {error}") from None
+            raise ValueError(f"{found}, line {line}: {error}") from None
         seen.add(task.task_id)
         tasks.append(task)
     return tuple(tasks)
@@ -239,7 +279,7 @@ def hub_reachable(path: str = "") -> bool:
     return answered.is_set()
 
 
-def _hub_rows(dataset: Dataset, split: str) -> list[Row]:
+def _hub_rows(dataset: Dataset, split: str) -> Numbered:
     if not hub_has(dataset):
         raise ConnectionError(
             f"source='hub': the Hugging Face hub cannot be reached, so {dataset.hub!r} cannot be loaded; "
@@ -249,4 +289,6 @@ def _hub_rows(dataset: Dataset, split: str) -> list[Row]:
 
     local = Path(dataset.hub).is_dir()
     revision = None if local else dataset.revision
-    return list(load_dataset(dataset.hub, split=split, revision=revision))
+    split = "+".join(dataset.splits) if split == "all" else split
+    rows = load_dataset(dataset.hub, dataset.config, split=split, revision=revision)
+    return list(enumerate(rows, 1))

@@ -31,54 +31,71 @@ class HelperUse:
     ignored: bool
     """It is called, but no call's result is ever used."""
     wrapper: bool
-    """The function does nothing but return the helper's result."""
+    """The function does nothing but return results of helpers, this one or others."""
     reasons: tuple[str, ...] = ()
     """For each call whose result is lost: "Line N: why"."""
     loading: bool = False
     """A result that is used comes from a call outside all functions, made once when the code is loaded."""
 
 
-@lru_cache(maxsize=1024)
-def helper_use(code: str, function: str, helper: str = "aux") -> HelperUse:
-    """How `function`, defined in `code`, uses `helper`, which is defined elsewhere.
+NOTHING = HelperUse(False, False, False)
 
-    Functions of `code` that `function` mentions count as parts of it. Code nested too deeply to be looked
-    through uses nothing.
+
+def helper_use(code: str, function: str, helper: str = "aux") -> HelperUse:
+    """How `function`, defined in `code`, uses the only helper; see `helper_uses`."""
+    return helper_uses(code, function, (helper,))[0]
+
+
+@lru_cache(maxsize=1024)
+def helper_uses(code: str, function: str, helpers: tuple[str, ...]) -> tuple[HelperUse, ...]:
+    """How `function`, defined in `code`, uses each of the helpers, which are defined elsewhere.
+
+    Functions of `code` that `function` mentions count as parts of it; helpers that only other helpers call are
+    not used by it. Code nested too deeply to be looked through uses nothing.
     """
     try:
-        return _helper_use(code, function, helper)
+        return _helper_uses(code, function, helpers)
     except RecursionError:
-        return HelperUse(False, False, False)
+        return (NOTHING,) * len(helpers)
 
 
-def _helper_use(code: str, function: str, helper: str) -> HelperUse:
-    nothing = HelperUse(False, False, False)
-    if parsed(code) is None or find_function(code, function) is None:
+def _helper_uses(code: str, function: str, helpers: tuple[str, ...]) -> tuple[HelperUse, ...]:
+    nothing = (NOTHING,) * len(helpers)
+    if not helpers or parsed(code) is None or find_function(code, function) is None:
         return nothing
     module = parse(code)  # a tree of our own, to be pruned
     scopes = Scopes.of(module)  # before pruning: even a dead assignment makes a name local
-    if (module, helper) in scopes.bindings:
-        return nothing
+    theirs = tuple(helper for helper in helpers if (module, helper) not in scopes.bindings)
     prune(module)
-    entry = _entry(module, function, helper)
+    entry = _entry(module, function, theirs)
     if entry is None:
         return nothing
     if isinstance(entry, ast.Name):
-        return HelperUse(True, False, True)
-    flow = Flow(Listing.of(scopes), entry, helper)
+        return tuple(HelperUse(True, False, True) if h == entry.id else NOTHING for h in helpers)
+    flow = Flow(Listing.of(scopes), entry, theirs)
     flow.code.restrict(_live(flow))
-    calls = Calls(flow)
-    uses = calls.uses()
+    wrapper = is_wrapper(Calls(flow, theirs), entry, {})
+    return tuple(_use(flow, h, wrapper) if h in theirs else NOTHING for h in helpers)
+
+
+def _use(flow: Flow, helper: str, wrapper: bool) -> HelperUse:
+    uses = Calls(flow, (helper,)).uses()
     if not uses:
-        return nothing
+        return NOTHING
     reasons = tuple(f"Line {value.lineno}: {why}" for value, why in uses if why)
     loading = any(not why and flow.code.is_loading(value) for value, why in uses)
-    return HelperUse(
-        True, len(reasons) == len(uses), is_wrapper(calls, entry, {}), reasons, loading
-    )
+    return HelperUse(True, len(reasons) == len(uses), wrapper, reasons, loading)
 
 
-def _entry(module: ast.Module, name: str, helper: str) -> FunctionNode | ast.Name | None:
+def binds(code: str, name: str) -> bool:
+    """Whether code gives a name a meaning at its top level."""
+    module = parsed(code)
+    return module is not None and (module, name) in Scopes.of(module).bindings
+
+
+def _entry(
+    module: ast.Module, name: str, helpers: tuple[str, ...]
+) -> FunctionNode | ast.Name | None:
     """The last function of that name, or the helper itself where the name is only another one for it."""
     functions: dict[str, FunctionNode | ast.Name] = {}
     for statement in module.body:
@@ -89,7 +106,7 @@ def _entry(module: ast.Module, name: str, helper: str) -> FunctionNode | ast.Nam
             if isinstance(value, ast.Name):
                 value = functions.get(value.id, value)
             known = isinstance(value, (*DEFINITIONS, ast.Lambda))
-            if known or (isinstance(value, ast.Name) and value.id == helper):
+            if known or (isinstance(value, ast.Name) and value.id in helpers):
                 targets = [t.id for t in statement.targets if isinstance(t, ast.Name)]
                 functions.update(dict.fromkeys(targets, value))  # type: ignore[arg-type]
     return functions.get(name)

@@ -38,6 +38,13 @@ class TaskSet:
     revision: str = ""
     stand_in: bool = False
     """True where these are our own problems in place of the benchmark's."""
+    excluded: Mapping[str, str] = field(default_factory=dict)
+    """Ids of the tasks that were left out, with the reasons."""
+
+    @property
+    def known_issues(self) -> dict[str, str]:
+        """Ids of the tasks that are known to be wrong, with the reasons."""
+        return {t.task_id: t.known_issue for t in self.tasks if t.known_issue is not None}
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -73,6 +80,8 @@ class TaskSet:
             "revision": self.revision,
             "rows": len(self),
             "stand_in": self.stand_in,
+            "known_issues": self.known_issues,
+            "excluded": dict(self.excluded),
             "fingerprint": self.fingerprint,
         }
 

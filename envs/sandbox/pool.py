@@ -33,6 +33,7 @@ RETIRE_AFTER = 10_000
 
 Job = dict[str, Any]
 Result = dict[str, Any]
+Names = tuple[str, ...]
 
 
 class Pool:
@@ -43,13 +44,15 @@ class Pool:
         without: Layers of protection to leave off.
         require: Layers without which no worker may start.
         seed: Of the hashes of strings, and of `random` in the programs.
+        packages: Files and folders of the installed packages that programs may import.
     """
 
     def __init__(
-        self, size: int, without: tuple[str, ...], require: tuple[str, ...], seed: int
+        self, size: int, without: Names, require: Names, seed: int, packages: Names = ()
     ) -> None:
         self.size = size
         self.seed = seed
+        self.packages = packages
         self.without = without
         self.require = require
         self._free: list[Worker] = []
@@ -121,7 +124,7 @@ class Pool:
         fresh: list[Worker] = []
         try:
             while len(fresh) < number - len(taken):
-                fresh.append(Worker(self.without, self.require, self.seed))
+                fresh.append(Worker(self.without, self.require, self.seed, self.packages))
                 self._all.add(fresh[-1])
             for worker in fresh:
                 worker.greet()
@@ -251,7 +254,7 @@ def _endless(job: Job, by_clock: bool) -> Result:
         "tests": [[False, "timeout", text, "", 0]] * len(job["stages"]),
         "error": None,
         "output": "",
-        "helper_calls": 0,
+        "helper_calls": [0] * len(job["helpers"]),
         "reached": [0] * len(job["stages"]),
         "wall_decided": by_clock,
         "seconds": job["limits"]["test_seconds"],
@@ -264,12 +267,12 @@ POOLS: dict[tuple[Any, ...], Pool] = {}
 _lock = threading.Lock()
 
 
-def shared_pool(size: int, without: tuple[str, ...], require: tuple[str, ...], seed: int) -> Pool:
+def shared_pool(size: int, without: Names, require: Names, seed: int, packages: Names = ()) -> Pool:
     """The pool for these settings."""
-    key = (size, without, require, seed, sys.executable)
+    key = (size, without, require, seed, packages, sys.executable)
     with _lock:
         if key not in POOLS:
-            POOLS[key] = Pool(size, without, require, seed)
+            POOLS[key] = Pool(size, without, require, seed, packages)
         return POOLS[key]
 
 

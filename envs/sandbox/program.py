@@ -22,8 +22,8 @@ class Program:
     """The function under test."""
     preamble: str = ""
     """Trusted code that comes first, such as a prompt's imports and helpers; tests may use its names too."""
-    helper: str = ""
-    """Name of a function whose calls are counted; empty for none."""
+    helpers: tuple[tuple[str, str], ...] = ()
+    """(origin, name) of functions whose calls are counted: each as its own part defines it."""
 
 
 LARGEST = (10**6, 2**50)
@@ -77,8 +77,9 @@ class Execution:
     """The beginning of what the program printed."""
     seconds: float
     """Time on the clock that the grading took; that of the first time, where the verdict was remembered."""
-    helper_calls: int = 0
-    """How often `Program.helper` ran, as far as the program tells the truth."""
+    helper_calls: tuple[int, ...] = ()
+    """How often the code outside all other helpers' parts called each of `Program.helpers`, as far as the
+    program tells the truth."""
     reached: tuple[int, ...] = ()
     """How often each test was reached."""
     wall_decided: bool = False

@@ -13,6 +13,7 @@ from typing import Any
 
 from llm_decpomdp.envs.sandbox.cache import CACHE
 from llm_decpomdp.envs.sandbox.instrument import Tests
+from llm_decpomdp.envs.sandbox.packages import package_paths
 from llm_decpomdp.envs.sandbox.pool import Pool, close_all, shared_pool
 from llm_decpomdp.envs.sandbox.program import Execution, Limits, Program
 from llm_decpomdp.episode import Outcome
@@ -44,6 +45,8 @@ class Sandbox:
         cache_size: Verdicts that are remembered; 0 to run equal programs each time.
         seed: Of the hashes of strings and of `random` in the programs: another one shows which verdicts depend
             on chance.
+        packages: Top-level modules beside the standard library that programs may import, such as `numpy`, with
+            all that their packages require; they must be installed. Code in them is trusted.
 
     Raises:
         ValueError: If an argument has a bad value.
@@ -57,6 +60,7 @@ class Sandbox:
         without: Collection[str] = (),
         cache_size: int = 4096,
         seed: int = 0,
+        packages: Collection[str] = (),
     ) -> None:
         if workers is not None and workers < 1:
             raise ValueError(f"workers must be at least 1, got {workers}")
@@ -70,6 +74,20 @@ class Sandbox:
         self.without = tuple(sorted(set(without)))
         self.cache_size = cache_size
         self.seed = seed
+        self.packages = tuple(sorted(set(packages)))
+        package_paths(self.packages)
+
+    def offering(self, packages: Collection[str]) -> Sandbox:
+        """A sandbox with the same settings whose programs may import these packages."""
+        return Sandbox(
+            self.limits,
+            self.workers,
+            self.isolation,
+            self.without,
+            self.cache_size,
+            self.seed,
+            packages,
+        )
 
     def run(self, program: Program, tests: Tests, limits: Limits | None = None) -> Execution:
         """Run a program against its tests; see `run_batch`."""
@@ -112,7 +130,8 @@ class Sandbox:
 
     def _shared_pool(self) -> Pool:
         require = REQUIRED if self.isolation == "require" else ()
-        return shared_pool(self.workers, self.without, require, self.seed)
+        paths = package_paths(self.packages)
+        return shared_pool(self.workers, self.without, require, self.seed, paths)
 
     def _pool(self) -> Pool:
         pool = self._shared_pool()
@@ -121,7 +140,7 @@ class Sandbox:
         return pool
 
     def _key(self, job: dict[str, Any]) -> str:
-        place = [VERSION, list(self.without), self.isolation, self.seed]
+        place = [VERSION, list(self.without), self.isolation, self.seed, list(self.packages)]
         return hashlib.sha256(marshal.dumps([place, job], 0)).hexdigest()
 
 
@@ -138,7 +157,7 @@ def _job(program: Program, tests: Tests, limits: Limits) -> dict[str, Any]:
         "segments": [*segments, *map(list, program.segments)],
         "preamble": program.preamble,
         "entry_point": program.entry_point,
-        "helper": program.helper,
+        "helpers": [list(helper) for helper in program.helpers],
         "tests": tests.source,
         "split": tests.split,
         "ahead": tests.ahead,
@@ -161,7 +180,7 @@ def _execution(result: dict[str, Any], tests: Tests) -> Execution:
         error=Outcome("", *error) if error is not None else None,
         output=result["output"],
         seconds=result["seconds"],
-        helper_calls=result["helper_calls"],
+        helper_calls=tuple(result["helper_calls"]),
         reached=tuple(result["reached"]),
         wall_decided=result["wall_decided"],
     )

@@ -45,13 +45,21 @@ class Worker:
         without: Layers of protection to leave off.
         require: Layers without which it may not serve.
         seed: Of the hashes of strings, and of `random` in the programs.
+        packages: Files and folders of the installed packages that programs may import.
 
     Raises:
         SandboxError: If it cannot be started.
     """
 
-    def __init__(self, without: tuple[str, ...], require: tuple[str, ...], seed: int) -> None:
+    def __init__(
+        self,
+        without: tuple[str, ...],
+        require: tuple[str, ...],
+        seed: int,
+        packages: tuple[str, ...] = (),
+    ) -> None:
         self.without = without
+        self.packages = packages
         self.require = require
         self.seed = seed
         self.layers: dict[str, str] = {}
@@ -82,7 +90,8 @@ class Worker:
 
     def _popen(self, descriptor: int) -> subprocess.Popen[bytes]:
         """A worker's process, in a session of its own, that talks over `descriptor`."""
-        options = (str(descriptor), json.dumps(self.without), str(self.seed))
+        packages = json.dumps(self.packages)
+        options = (str(descriptor), json.dumps(self.without), str(self.seed), packages)
         return subprocess.Popen(
             [sys.executable, "-S", "-s", "-B", str(SCRIPT), *options],
             stdin=subprocess.DEVNULL,

@@ -202,7 +202,9 @@ def test_attention_without_masks_of_pairs_is_refused(
     torch.testing.assert_close(found, expected)
 
 
-def test_activations_computed_twice_give_the_same_gradient(make_policy: Callable[..., CausalLM]) -> None:
+def test_activations_computed_twice_give_the_same_gradient(
+    make_policy: Callable[..., CausalLM],
+) -> None:
     policy = make_policy()
     expected = gradients(policy.model, policy.engine.log_probs(PROMPT, ROWS, 1.0))
     passes = []

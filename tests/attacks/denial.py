@@ -297,7 +297,7 @@ def sq(x):
         CHANNELS
         + r"""
 import json
-CALL = json.dumps(["callback", [0, [[1], []]], None, 0, ""]).encode()
+CALL = json.dumps(["callback", [0, [[1], []]], None, [], ""]).encode()
 CALL = len(CALL).to_bytes(4, "big") + CALL
 (SOCKET,) = [number for number in channels() if stat.S_ISSOCK(os.fstat(number).st_mode)]
 

@@ -761,11 +761,11 @@ def sq(x):
         + r"""
 import json
 FRAMES = [
-    ["loaded", None, None, 0, ""], ["value", True, None, 99, "passed"], ["test", [0, None], None, 0, ""],
-    ["value", {"handle": ["function", -1, "4"]}, None, 0, ""], ["done", [[0, 1], [1, 1]], None, 0, ""],
-    ["value", {"handle": ["object", -1, "4"]}, [[4], []], 0, ""], ["items", [[], None], None, 0, ""],
-    ["callback", [0, [[], []]], None, 0, ""], ["error", None, None, 0, ""],
-    ["value", {"tuple": 4, "int": "4"}, None, -1, {}], ["value", 0, [[[]], [["x", 4]]], 0, ""],
+    ["loaded", None, None, [], ""], ["value", True, None, 99, "passed"], ["test", [0, None], None, [], ""],
+    ["value", {"handle": ["function", -1, "4"]}, None, [], ""], ["done", [[0, 1], [1, 1]], None, [], ""],
+    ["value", {"handle": ["object", -1, "4"]}, [[4], []], [], ""], ["items", [[], None], None, [], ""],
+    ["callback", [0, [[], []]], None, [], ""], ["error", None, None, [], ""],
+    ["value", {"tuple": 4, "int": "4"}, None, -1, {}], ["value", 0, [[[]], [["x", 4]]], [], ""],
 ]
 
 def sq(x):
@@ -797,9 +797,9 @@ def sq(x):
             "fail",
         )
         for place, frame in (
-            ("count_of_calls", '["value", 4, None, HUGE, ""]'),
-            ("line", '["error", ["E", "t", "main_0", HUGE, "", "ValueError", []], None, 0, ""]'),
-            ("handle", '["value", {"handle": ["function", HUGE, "4"]}, None, 0, ""]'),
+            ("count_of_calls", '["value", 4, None, [HUGE], ""]'),
+            ("line", '["error", ["E", "t", "main_0", HUGE, "", "ValueError", []], None, [], ""]'),
+            ("handle", '["value", {"handle": ["function", HUGE, "4"]}, None, [], ""]'),
         )
     ),
     Attack(

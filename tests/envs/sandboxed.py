@@ -24,8 +24,8 @@ def check(*lines: str) -> str:
     return "def check(candidate):\n" + "".join(f"    {line}\n" for line in lines)
 
 
-def program(code: str, entry_point: str = "sq", helper: str = "") -> Program:
-    return Program((("main_0", code),), entry_point, helper=helper)
+def program(code: str, entry_point: str = "sq") -> Program:
+    return Program((("main_0", code),), entry_point)
 
 
 def run(

@@ -1,4 +1,7 @@
-"""Every registered environment in every mode: our own strict check, and PettingZoo's tests."""
+"""Every registered code environment in every mode: our own strict check, and PettingZoo's tests.
+
+The probes have no modes; `test_probes.py` checks them.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ MODES = ("level_feedback", "level_passed", "passed", "plain", "expert_edits")
 CYCLES = 6
 
 
-@pytest.fixture(params=registry.registered())
+CODING = [env_id for env_id in registry.registered() if not env_id.startswith("probe-")]
+
+
+@pytest.fixture(params=CODING)
 def env_id(request):
     return request.param
 

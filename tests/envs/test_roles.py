@@ -73,12 +73,12 @@ def sq(x: int) -> int:
 
 def test_first_prompts_are_word_for_word():
     assert AuxRole().first_prompt(TASK) == AUX_PROMPT
-    assert MainRole(helped=True).first_prompt(TASK) == MAIN_PROMPT
-    assert MainRole(helped=False).first_prompt(TASK) == SINGLE_PROMPT
+    assert MainRole(("aux",)).first_prompt(TASK) == MAIN_PROMPT
+    assert MainRole().first_prompt(TASK) == SINGLE_PROMPT
 
 
 def test_an_agent_alone_hears_of_no_helper():
-    assert "aux" not in MainRole(helped=False).first_prompt(TASK)
+    assert "aux" not in MainRole().first_prompt(TASK)
 
 
 @pytest.mark.parametrize(
@@ -97,15 +97,15 @@ def test_an_agent_alone_hears_of_no_helper():
     ],
 )
 def test_the_format_shows_the_entry_points_own_signature(prompt, header):
-    for helped in (True, False):
-        text = MainRole(helped=helped).first_prompt(make_task(prompt))
+    for helpers in (("aux",), ()):
+        text = MainRole(helpers).first_prompt(make_task(prompt))
         stub = text.rpartition("Format:\n")[2]
         assert stub.splitlines()[0] == header
         compile(stub, "stub", "exec")
 
 
 def test_a_problem_in_prose_is_asked_too():
-    text = MainRole(helped=True).first_prompt(make_task("Tell the time."))
+    text = MainRole(("aux",)).first_prompt(make_task("Tell the time."))
     assert "Tell the time." in text and "def now(...):" in text
 
 
@@ -114,9 +114,58 @@ def test_no_first_prompt_holds_a_test():
         assert "25" not in role.first_prompt(make_task('def now(x):\n    """x"""\n'))
 
 
-def test_a_team_is_one_agent_or_two():
-    assert [role.agent for role in coding_team(2)] == ["aux_0", "main_0"]
-    assert [role.agent for role in coding_team(1)] == ["main_0"]
-    for number in (0, 3, -1):
-        with pytest.raises(ValueError, match=f"num_agents must be 1 .* or 2 .*, got {number}"):
-            coding_team(number)
+@pytest.mark.parametrize(
+    ("number", "helpers"),
+    [(1, ()), (2, ("aux",)), (3, ("aux_0", "aux_1")), (5, ("aux_0", "aux_1", "aux_2", "aux_3"))],
+)
+def test_a_team_has_any_number_of_helpers_and_one_main(number, helpers):
+    team = coding_team(number)
+    agents = [f"aux_{index}" for index in range(number - 1)]
+    assert [role.agent for role in team] == [*agents, "main_0"]
+    assert [role.function(TASK) for role in team] == [*helpers, "sq"]
+    assert team[-1].helpers == helpers
+
+
+@pytest.mark.parametrize("number", [0, -1, True, 2.0, "2", None])
+def test_a_number_of_agents_that_is_none_is_refused(number):
+    with pytest.raises(ValueError, match="num_agents must be a whole number of at least 1"):
+        coding_team(number)
+
+
+AUX_OF_THREE = '''\
+Write a helper function named `aux_1` for the coding problem below. Team-mates write `sq`, which may call your \
+helper, and the helpers `aux_0` and `aux_2` at the same time.
+
+Problem:
+def sq(x: int) -> int:
+    """square"""
+
+Rules:
+- Name the function `aux_1` and choose the parameters that serve the problem.
+- Return data from which `sq` can build its answer.
+- Take a part of the problem that is of use by itself; define no other helper.
+- Answer with Python code only: no explanations, no examples, no tests, no Markdown fences.
+
+Format:
+def aux_1(...):
+    # your code here
+    return result'''
+
+RULES_OF_THREE = """\
+- Define `sq` with exactly the signature shown.
+- Team-mates write the helper functions `aux_0(...)`, `aux_1(...)`, `aux_2(...)` for this problem at the same \
+time. You may call each of them and assign its result to a variable; do not define them yourself.
+- Do work of your own beside the calls: `sq` must not only return what the helpers return.
+"""
+
+
+def test_first_prompts_of_a_larger_team_are_word_for_word():
+    team = coding_team(4)
+    assert team[1].first_prompt(TASK) == AUX_OF_THREE
+    main = team[-1].first_prompt(TASK)
+    assert RULES_OF_THREE in main
+    assert main.partition("Rules:")[0] == MAIN_PROMPT.partition("Rules:")[0]
+
+
+def test_of_two_helpers_each_hears_of_the_other():
+    assert "the helper `aux_1` at" in coding_team(3)[0].first_prompt(TASK)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.envs.sandbox import Execution, Limits
+from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, instrument
 from tests.envs.sandboxed import SHORT, SQUARES, check, run
 
 WRITE = """
@@ -29,31 +29,28 @@ MESSAGES: dict[str, Any] = {
     "no list": 5,
     "empty": [],
     "too short": ["value", 4],
-    "too long": ["value", 4, None, 0, "", 0],
-    "unknown kind": ["verdict", "passed", None, 0, ""],
-    "kind of another type": [[1], 4, None, 0, ""],
+    "too long": ["value", 4, None, [], "", 0],
+    "unknown kind": ["verdict", "passed", None, [], ""],
+    "kind of another type": [[1], 4, None, [], ""],
     "object": {"kind": "value"},
-    "unknown tag": ["value", {"code": "x"}, None, 0, ""],
-    "items": ["items", [[1], None], None, 0, ""],
-    "callback": ["callback", [0, [[1], []]], None, 0, ""],
-    "callback nonsense": ["callback", 7, None, 0, ""],
-    "error of no form": ["error", 7, None, 0, ""],
-    "error of wrong types": ["error", [1, 2, 3, "x", 5, {}, 0], None, 0, ""],
-    "error with a long text": ["error", ["E", "x" * 10**5, "", 0, ""], None, 0, ""],
-    "error with a huge line": ["error", [*ERROR[:3], HUGE, *ERROR[4:]], None, 0, ""],
-    "error with a verdict": ["error", [*ERROR[:4], "passed", *ERROR[5:]], None, 0, ""],
-    "error with a bad class": ["error", [*ERROR[:5], "__import__", ERROR[6]], None, 0, ""],
-    "error that ends loops": ["error", ["StopIteration", "", "", 0, "", "StopIteration", []], None, 0, ""],
-    "error with bad arguments": ["error", [*ERROR[:5], "ExceptionGroup", ["a", []]], None, 0, ""],
-    "huge count of helper calls": ["value", 0, None, HUGE, ""],
-    "infinite count of helper calls": ["value", 0, None, float("inf"), ""],
-    "count of helper calls that is none": ["value", 0, None, "x", ""],
-    "output that is a number": ["value", 0, None, 0, HUGE],
-    "changed arguments of no form": ["value", 0, 7, 0, ""],
-    "changed arguments of another type": ["value", 0, [[{"set": [1]}], [["x", 1]]], 0, ""],
-    "function": ["value", {"handle": ["function", 10**9, "f"]}, None, 0, ""],
-    "handle of no form": ["value", {"handle": [1]}, None, 0, ""],
-    "tuple of an iterator": ["value", {"tuple": {"handle": ["iterator", 0, "f"]}}, None, 0, ""],
+    "unknown tag": ["value", {"code": "x"}, None, [], ""],
+    "items": ["items", [[1], None], None, [], ""],
+    "callback": ["callback", [0, [[1], []]], None, [], ""],
+    "callback nonsense": ["callback", 7, None, [], ""],
+    "error of no form": ["error", 7, None, [], ""],
+    "error of wrong types": ["error", [1, 2, 3, "x", 5, {}, 0], None, [], ""],
+    "error with a long text": ["error", ["E", "x" * 10**5, "", 0, ""], None, [], ""],
+    "error with a huge line": ["error", [*ERROR[:3], HUGE, *ERROR[4:]], None, [], ""],
+    "error with a verdict": ["error", [*ERROR[:4], "passed", *ERROR[5:]], None, [], ""],
+    "error with a bad class": ["error", [*ERROR[:5], "__import__", ERROR[6]], None, [], ""],
+    "error that ends loops": ["error", ["StopIteration", "", "", 0, "", "StopIteration", []], None, [], ""],
+    "error with bad arguments": ["error", [*ERROR[:5], "ExceptionGroup", ["a", []]], None, [], ""],
+    "output that is a number": ["value", 0, None, [], HUGE],
+    "changed arguments of no form": ["value", 0, 7, [], ""],
+    "changed arguments of another type": ["value", 0, [[{"set": [1]}], [["x", 1]]], [], ""],
+    "function": ["value", {"handle": ["function", 10**9, "f"]}, None, [], ""],
+    "handle of no form": ["value", {"handle": [1]}, None, [], ""],
+    "tuple of an iterator": ["value", {"tuple": {"handle": ["iterator", 0, "f"]}}, None, [], ""],
 }  # fmt: skip
 RAW = [b"", b"garbage", b"\xff\xfe", b"[" * 5000, b"x" * 2**20, b'{"a": ' * 5000, b"1" * 5000]
 
@@ -86,6 +83,30 @@ def test_messages_that_are_no_answers_neither_raise_nor_hang(message, at_load):
     assert is_bad_but_sound(forged(json.dumps(message).encode(), at_load=at_load))
 
 
+COUNTS: dict[str, Any] = {
+    "huge": [HUGE],
+    "infinite": [float("inf")],
+    "negative": [-1],
+    "no number": ["x"],
+    "of more helpers than there are": [0, 0],
+    "no list": 0,
+}
+
+
+def with_count(count: Any) -> Execution:
+    """A program that answers 4 with this count of calls of its helper `f`."""
+    text = json.dumps(["value", 4, None, count, ""]).encode()
+    code = f"{WRITE}def f():\n    return 0\ndef sq(x):\n    forge({text!r})\n    return f()"
+    program = Program((("main_0", code),), "sq", helpers=(("main_0", "f"),))
+    return Sandbox(SHORT, cache_size=0).run(program, instrument(SQUARES, "sq"))
+
+
+def test_a_count_of_helper_calls_that_is_none_is_no_answer():
+    assert with_count([7]).tests[0].passed and with_count([7]).helper_calls[0] >= 7
+    for what, count in COUNTS.items():
+        assert is_bad_but_sound(with_count(count)), what
+
+
 @pytest.mark.parametrize("header", [b"\xff\xff\xff\xff", b"\x00\x90\x00\x00", b"\x00\x00\x01"])
 def test_a_message_that_is_too_long_or_never_ends_fails(header):
     code = f"{WRITE}def sq(x):\n    for n in range(3, 20):\n        try:\n            os.write(n, {header!r})\n"
@@ -94,21 +115,21 @@ def test_a_message_that_is_too_long_or_never_ends_fails(header):
 
 
 def test_messages_about_tests_mean_nothing():
-    passed = [json.dumps(["test", [test, None], None, 0, ""]).encode() for test in (0, 1)]
-    done = json.dumps(["done", [[0, 1], [1, 1]], None, 0, ""]).encode()
+    passed = [json.dumps(["test", [test, None], None, [], ""]).encode() for test in (0, 1)]
+    done = json.dumps(["done", [[0, 1], [1, 1]], None, [], ""]).encode()
     assert is_bad_but_sound(forged(*passed, done, at_load=False))
 
 
 REPORTS: dict[str, Any] = {
-    "unknown test": ["test", [9, None], None, 0, ""],
-    "negative test": ["test", [-1, None], None, 0, ""],
-    "test of no form": ["test", 5, None, 0, ""],
-    "failure of no form": ["test", [0, "bad"], None, 0, ""],
-    "stage that is over": ["stage", [0, None], None, 0, ""],
-    "huge stage": ["stage", [10**30, None], None, 0, ""],
-    "done with nonsense": ["done", [[1], "x", [None, None]], None, 0, ""],
-    "done with a huge count": ["done", [[0, HUGE]], None, 0, ""],
-    "done with no list": ["done", 7, None, 0, ""],
+    "unknown test": ["test", [9, None], None, [], ""],
+    "negative test": ["test", [-1, None], None, [], ""],
+    "test of no form": ["test", 5, None, [], ""],
+    "failure of no form": ["test", [0, "bad"], None, [], ""],
+    "stage that is over": ["stage", [0, None], None, [], ""],
+    "huge stage": ["stage", [10**30, None], None, [], ""],
+    "done with nonsense": ["done", [[1], "x", [None, None]], None, [], ""],
+    "done with a huge count": ["done", [[0, HUGE]], None, [], ""],
+    "done with no list": ["done", 7, None, [], ""],
 }
 
 
@@ -122,15 +143,15 @@ def test_nonsense_instead_of_reports_neither_raises_nor_hangs(message):
 
 
 def test_a_program_cannot_buy_time_with_answers_that_nobody_asked_for():
-    callback = json.dumps(["callback", [0, [[1], []]], None, 0, ""]).encode()
+    callback = json.dumps(["callback", [0, [[1], []]], None, [], ""]).encode()
     code = f"{WRITE}import time\ndef sq(x):\n    while True:\n        time.sleep(0.2)\n        forge({callback!r})"
     begin = time.monotonic()
     assert is_bad_but_sound(run(code, limits=replace(SHORT, program_seconds=4)))
     assert time.monotonic() - begin < 9
 
 
-CALLBACK = json.dumps(["callback", [0, [[1], []]], None, 0, ""]).encode()
-ANSWER = json.dumps(["value", 4, None, 0, ""]).encode()
+CALLBACK = json.dumps(["callback", [0, [[1], []]], None, [], ""]).encode()
+ANSWER = json.dumps(["value", 4, None, [], ""]).encode()
 DEAF = {
     "to replies": ("assert candidate(2) == 5", f"while True:\n        forge({CALLBACK!r})"),
     "to arguments": (

@@ -196,9 +196,45 @@ def test_calls_of_the_helper_are_counted_but_not_those_while_loading():
         ("main_0", "aux(1)\ndef sq(x):\n    return aux(x) * aux(x)"),
     )
     tests = instrument(check("assert candidate(2) == 4", "assert candidate(3) == 9"), "sq")
-    execution = Sandbox(SHORT).run(Program(segments, "sq", helper="aux"), tests)
-    assert execution.helper_calls == 4 and all(o.passed for o in execution.tests)
-    assert Sandbox(SHORT).run(Program(segments, "sq"), tests).helper_calls == 0
+    helpers = (("aux_0", "aux"),)
+    execution = Sandbox(SHORT).run(Program(segments, "sq", helpers=helpers), tests)
+    assert execution.helper_calls == (4,) and all(o.passed for o in execution.tests)
+    assert Sandbox(SHORT).run(Program(segments, "sq"), tests).helper_calls == ()
+
+
+def calls_of(*segments: tuple[str, str]) -> tuple[int, ...]:
+    """How often one call of `sq` calls the helpers `aux_0` and `aux_1` of agents of these names."""
+    helpers = (("aux_0", "aux_0"), ("aux_1", "aux_1"))
+    tests = instrument(check("assert candidate(2) == 4"), "sq")
+    return Sandbox(SHORT).run(Program(segments, "sq", helpers=helpers), tests).helper_calls
+
+
+def test_calls_of_several_helpers_are_counted_one_by_one():
+    first, second = (
+        ("aux_0", "def aux_0(x):\n    return x"),
+        ("aux_1", "def aux_1(x):\n    return x"),
+    )
+    main = "def sq(x):\n    return aux_1(x) * len(list(map(aux_0, 'ab')))"
+    assert calls_of(first, second, ("main_0", main)) == (2, 1)
+    assert calls_of(first, ("main_0", "def sq(x):\n    return aux_0(x)")) == (1, 0)
+
+
+def test_what_helpers_call_among_themselves_is_not_counted_but_their_callbacks_are():
+    first = ("aux_0", "def aux_0(x):\n    return x * 2")
+    second = ("aux_1", "def aux_1(f, x):\n    return f(aux_0(x))")
+    assert calls_of(first, second, ("main_0", "def sq(x):\n    return aux_1(int, x)")) == (0, 1)
+    main = "def sq(x):\n    return aux_1(lambda y: aux_0(y), x)"
+    assert calls_of(first, second, ("main_0", main)) == (1, 1)
+
+
+def test_a_helper_counts_as_its_own_author_defines_it():
+    first = ("aux_0", "def aux_0(x):\n    return x\ndef aux_1(x):\n    return 0")
+    second = ("aux_1", "def aux_1(x):\n    return x")
+    main = ("main_0", "def sq(x):\n    return aux_0(x) * aux_1(x)")
+    assert calls_of(first, second, main) == (1, 1)
+    assert calls_of(first, main) == (1, 0)
+    later = ("aux_1", "def aux_0(x):\n    return x\ndef aux_1(x):\n    return x")
+    assert calls_of(first, later, main) == (0, 1)
 
 
 # Tests that do not end

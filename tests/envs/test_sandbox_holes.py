@@ -284,16 +284,16 @@ def test_no_harm_to_the_bell_outlives_its_program(own, harm):
 @pytest.mark.parametrize("origin", ["aux_0", "x" * 150, "\ud800\nmain_0"], ids=ascii)
 def test_no_program_blames_what_is_no_part_of_it(origin):
     failure = ["KeyError", "text", origin, 1, "", "KeyError", []]
-    code = f"{CHANNEL}send('loaded', {failure!r}, None, 0, '')\ntime.sleep(9)"
+    code = f"{CHANNEL}send('loaded', {failure!r}, None, [], '')\ntime.sleep(9)"
     assert {(o.passed, o.origin) for o in run(code).tests} == {(False, "")}
-    code = f"{CHANNEL}def sq(x):\n    send('error', {failure!r}, None, 0, '')\n    time.sleep(9)"
+    code = f"{CHANNEL}def sq(x):\n    send('error', {failure!r}, None, [], '')\n    time.sleep(9)"
     assert {(o.passed, o.origin) for o in run(code).tests} == {(False, "")}
 
 
 @pytest.mark.parametrize("status", ["passed", "weird", "not_run", "\ud800"])
 def test_no_program_makes_up_a_status(status):
     failure = f"['KeyError', 'text', '', 1, {status!r}]"
-    code = f"{CHANNEL}send('loaded', None, None, 0, '')\nsend('stage', [0, None], None, 0, '')\n"
-    code += f"send('test', [0, {failure}], None, 0, '')\nsend('done', [[0, 1]], None, 0, '')\ntime.sleep(9)\n"
+    code = f"{CHANNEL}send('loaded', None, None, [], '')\nsend('stage', [0, None], None, [], '')\n"
+    code += f"send('test', [0, {failure}], None, [], '')\nsend('done', [[0, 1]], None, [], '')\ntime.sleep(9)\n"
     (outcome,) = run(code, check("assert candidate(2) == 4"), split=False).tests
     assert outcome.status == "error" and outcome.message == "KeyError: text"

@@ -16,6 +16,8 @@ import pytest
 import llm_decpomdp
 from llm_decpomdp.envs import sources
 from llm_decpomdp.envs.humaneval import COOPHUMANEVAL, HUMANEVAL
+from llm_decpomdp.envs.known_issues import KNOWN_ISSUES
+from llm_decpomdp.envs.mbpp import MBPP
 from llm_decpomdp.envs.sources import load, parse_split
 
 
@@ -210,6 +212,49 @@ def test_an_unknown_split_is_refused_with_the_nearest_one():
     assert parse_split("train[1:]", ("test", "train")) == ("train", "1", None)
 
 
+# Tasks that are known to be wrong
+
+
+@pytest.fixture
+def faulty(tmp_path) -> Path:
+    """Four rows, the second and third of which bear the ids of tasks that are known to be wrong."""
+    rows = make_rows()
+    rows[1]["task_id"], rows[2]["task_id"] = "CoopHumanEval/2", "CoopHumanEval/12"
+    return write_lines(tmp_path / "faulty.jsonl", rows)
+
+
+def test_known_issues_stand_in_the_metadata(faulty, own):
+    data = llm_decpomdp.make("coophumaneval-v0", source=str(faulty)).metadata["data"]
+    wrong = {f"CoopHumanEval/{number}" for number in (2, 12)}
+    assert data["known_issues"] == {task_id: KNOWN_ISSUES[task_id] for task_id in wrong}
+    assert data["excluded"] == {} and data["rows"] == 4
+    json.dumps(data)
+    assert llm_decpomdp.make("humaneval-v0", source=str(own)).metadata["data"]["known_issues"] == {}
+
+
+def test_known_issues_can_be_excluded_and_the_other_tasks_keep_their_places(faulty):
+    env = llm_decpomdp.make("coophumaneval-v0", source=str(faulty), exclude_known_issues=True)
+    assert [(t.task_id, t.index) for t in env.tasks.tasks] == [("own/0", 0), ("own/3", 3)]
+    data = env.metadata["data"]
+    assert data["excluded"] == {key: KNOWN_ISSUES[key] for key in data["excluded"]}
+    assert set(data["excluded"]) == {"CoopHumanEval/2", "CoopHumanEval/12"}
+    assert data["known_issues"] == {} and data["rows"] == 2
+    assert data["fingerprint"] != load(COOPHUMANEVAL, "test", faulty).fingerprint
+
+
+def test_a_slice_is_taken_before_known_issues_are_excluded(faulty):
+    tasks = load(COOPHUMANEVAL, "test[1:4]", faulty, exclude_known_issues=True)
+    assert [task.task_id for task in tasks.tasks] == ["own/3"]
+    assert set(load(COOPHUMANEVAL, "test[:2]", faulty, True).excluded) == {"CoopHumanEval/2"}
+    with pytest.raises(ValueError, match="holds nothing but tasks with known issues"):
+        load(COOPHUMANEVAL, "test[1:3]", faulty, exclude_known_issues=True)
+
+
+def test_a_wrong_flag_is_refused():
+    with pytest.raises(ValueError, match="exclude_known_issues must be True or False, got 'yes'"):
+        llm_decpomdp.make("humaneval-v0", exclude_known_issues="yes")
+
+
 # Bundled data and folders of local copies
 
 
@@ -338,6 +383,33 @@ def test_the_hubs_own_format_is_loaded_and_sliced(hub_folder, source):
     assert [task.task_id for task in tasks.tasks] == ["own/1", "own/2", "own/3"]
     assert (tasks.source, tasks.stand_in) == ("hub", False)
     assert tasks.fingerprint == load(dataset, "test[1:]", source).fingerprint
+
+
+def test_a_configuration_of_the_hub_has_the_splits_of_a_local_file(tmp_path, monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    tests = {"test_imports": ["import math"], "test_list": ["assert sq(2) == 4"]}
+    row = {"prompt": "Square it.", "code": "def sq(x):\n    return x * x", **tests}
+    ids = {"prompt": [2, 3], "test": [11, 12, 510], "validation": [511], "train": [601, 602]}
+    folder = tmp_path / "mbpp"
+    entries = "".join(f"  - {{split: {split}, path: small/{split}.parquet}}\n" for split in ids)
+    other = "- config_name: full\n  data_files: full.parquet\n"
+    (folder / "small").mkdir(parents=True)
+    (folder / "README.md").write_text(
+        f"---\nconfigs:\n{other}- config_name: sanitized\n  data_files:\n{entries}---\n"
+    )
+    for split, numbers in ids.items():
+        rows = [{"task_id": number, **row} for number in numbers]
+        write_parquet(folder / "small" / f"{split}.parquet", rows)
+    write_parquet(folder / "full.parquet", [{"task_id": 1, **row}])
+    every = [{"task_id": number, **row} for numbers in ids.values() for number in numbers]
+    local = write_lines(tmp_path / "mbpp.jsonl", every)
+    dataset = dataclasses.replace(MBPP, hub=str(folder))
+    for split in ("train", "test[1:]", "all", "all[2:5]"):
+        from_hub, from_file = load(dataset, split, "hub"), load(dataset, split, local)
+        assert from_hub.tasks == from_file.tasks
+        assert from_hub.fingerprint == from_file.fingerprint
+    assert len(load(dataset, "all", "hub")) == 8
 
 
 def test_a_hub_that_answers_with_an_error_is_a_hub_out_of_reach(monkeypatch):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-READY = pack(["ready", None, None, 0, ""])
+READY = pack(["ready", None, None, [], ""])
 """What a process says before it knows its program."""
 
 NO_ARGUMENTS = pack_call([], {}, id)
@@ -102,7 +102,7 @@ class Candidate:
         self.reader = Reader(-1, 2**32, CHUNK)
         self.handles: list[Any] = []
         self.function: Any = None
-        self.helper_calls = 0
+        self.helper_calls: list[int] = []
         self.unread = 0
         self.decode = Decoder({"callback": self._callback}).decode
 
@@ -148,19 +148,26 @@ class Candidate:
         module = type(sys)("__program__")
         sys.modules[module.__name__] = module  # dataclasses and pickle look their class's module up
         program = module.__dict__
-        helper = request["helper"]
+        helpers = request["helpers"]
+        self.helper_calls = [0] * len(helpers)
         for origin, code in request["segments"]:
             exec(compile(code, f"<{origin}>", "exec", dont_inherit=True), program)
-            if helper in program and callable(program[helper]):
-                program[helper], helper = self._counted(program[helper]), ""
-        self.helper_calls = 0  # what calls it while loading is for those to find who read the code
+            for index, (author, name) in enumerate(helpers):
+                if author == origin and callable(program.get(name)):
+                    others = {f"<{other}>" for other, _ in helpers if other != author}
+                    program[name] = self._counted(index, program[name], others)
+        # What calls them while loading is for those to find who read the code.
+        self.helper_calls = [0] * len(helpers)
         return program
 
-    def _counted(self, helper: Callable[..., Any]) -> Callable[..., Any]:
-        """The helper, with its calls counted; all code after its own sees this one."""
+    def _counted(
+        self, index: int, helper: Callable[..., Any], others: set[str]
+    ) -> Callable[..., Any]:
+        """A helper, with its calls counted but for other helpers' own; all code after its own sees this one."""
 
         def counted(*args: Any, **kwargs: Any) -> Any:
-            self.helper_calls += 1
+            if not others or sys._getframe(1).f_code.co_filename not in others:
+                self.helper_calls[index] += 1
             return helper(*args, **kwargs)
 
         return functools.update_wrapper(counted, helper)

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import os
 import resource
+import sys
+from importlib.machinery import PathFinder
 
 from llm_decpomdp.envs.sandbox.inside import kernel, landlock, namespaces, seccomp
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from importlib.machinery import ModuleSpec
 
 FOLDER_BYTES = 16 * 2**20
 """Size of a program's private folder."""
@@ -32,8 +35,30 @@ MAX_DESCRIPTORS = 64
 MAX_THREADS = 128
 """Processes and threads of the user inside the worker's user namespace."""
 
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+"""Settings without which a numerical library maps memory for each core of the machine."""
+
 EVALUATOR_BYTES = 2**31
 """Memory that the evaluator may map."""
+
+
+class PackageFinder:
+    """Finds top-level modules in some folders, but only those that programs may read.
+
+    Any other would be found too, and then raise PermissionError where a package expects ImportError.
+
+    Args:
+        packages: Files and folders of installed packages.
+    """
+
+    def __init__(self, packages: list[str]) -> None:
+        self.names = {os.path.basename(path).partition(".")[0] for path in packages}
+        self.folders = sorted({os.path.dirname(path) for path in packages})
+        PathFinder.find_spec("no module has this name", self.folders)  # lists them while it may
+
+    def find_spec(self, name: str, path: object, target: object = None) -> ModuleSpec | None:
+        """Where a module lies; None if it is none of the packages'."""
+        return PathFinder.find_spec(name, self.folders) if name in self.names else None
 
 
 class Confinement:
@@ -41,10 +66,12 @@ class Confinement:
 
     Args:
         without: Names of layers to leave off: `namespaces`, `landlock`, `seccomp`.
+        packages: Files and folders of installed packages that programs may import.
     """
 
-    def __init__(self, without: list[str]) -> None:
+    def __init__(self, without: list[str], packages: list[str]) -> None:
         self.without = without
+        self.packages = packages
         self.layers: dict[str, str] = {}
         """For each layer, in the order of their effect, why it is not on; empty if it is."""
         self.folders: list[str] = []
@@ -69,13 +96,16 @@ class Confinement:
             kernel.lower_limit(resource.RLIMIT_NPROC, MAX_THREADS)
 
     def _make_folder(self) -> None:
-        needed = [*self.readable, os.path.dirname(__file__)]
+        needed = [*self.readable, *self.packages, os.path.dirname(__file__)]
         folder = namespaces.private_folder(FOLDER_BYTES, FOLDER_FILES, needed)
         self.folders = namespaces.secret_folders(folder, CHILDREN, FOLDER_BYTES, FOLDER_FILES)
 
     def of_zygote(self) -> None:
         """What the zygote hands on to every program."""
         os.chdir(NOWHERE)
+        if self.packages:
+            sys.meta_path.append(PackageFinder(self.packages))
+            self.readable += self.packages
         self._harden(self.folders)
         self._try("seccomp", self._build_filter)
         for limit, value in (
@@ -97,6 +127,8 @@ class Confinement:
         if folder is not None:
             os.chdir(folder)
         os.dup2(1, 2)  # what the zygote says there is for the trainer
+        if self.packages:
+            os.environ.update(ONE_THREAD, HOME=os.getcwd())
         kernel.close_descriptors(keep)
         kernel.lower_limit(resource.RLIMIT_NOFILE, MAX_DESCRIPTORS)
         if kernel.LINUX:

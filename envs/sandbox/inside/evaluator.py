@@ -69,7 +69,7 @@ class Evaluator:
         """Run a program against its tests.
 
         Args:
-            job: `segments`, `preamble`, `entry_point`, `helper`, `tests` (an instrumented module), `split`,
+            job: `segments`, `preamble`, `entry_point`, `helpers`, `tests` (an instrumented module), `split`,
                 `ahead`, `stages`, `guards`, `minimum`, and `limits`.
 
         Returns:
@@ -216,7 +216,7 @@ def _request(job: dict[str, Any], seed: int) -> dict[str, Any]:
     return {
         "segments": job["segments"],
         "entry_point": job["entry_point"],
-        "helper": job["helper"],
+        "helpers": job["helpers"],
         "tests": not job["split"],
         "seed": seed if any("random" in code for _, code in job["segments"]) else None,
         "cpu_seconds": int(limits["program_seconds"]) + 1,

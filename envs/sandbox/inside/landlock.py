@@ -37,6 +37,7 @@ SCOPES = 0b11  # abstract sockets, signals; from ABI 6
 SYSTEM_FILES = (
     "/etc/ld.so.cache",
     "/etc/localtime",
+    "/etc/mime.types",
     "/usr/share/zoneinfo",
     "/usr/lib/locale",
     "/dev/null",

@@ -24,7 +24,7 @@ def rehearse(candidate: Candidate) -> None:
     request = {
         "segments": [["rehearsal", REHEARSAL]],
         "entry_point": "f",
-        "helper": "f",
+        "helpers": [["rehearsal", "f"]],
         "tests": False,
         "seed": 0,
         "output_bytes": 0,
@@ -38,5 +38,5 @@ def rehearse(candidate: Candidate) -> None:
             pass  # nobody asks for more
     for descriptor in (unread, candidate.descriptor, candidate.reader.descriptor):
         os.close(descriptor)
-    candidate.helper_calls = candidate.unread = 0
+    candidate.helper_calls, candidate.unread = [], 0
     del sys.modules["__program__"]

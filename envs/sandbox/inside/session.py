@@ -55,8 +55,8 @@ class Session:
         self.received = 0
         """Bytes of its messages."""
         self.output = ""
-        self.finished_calls = 0
-        self.current_calls = 0
+        self.finished_calls = [0] * len(request["helpers"])
+        self.current_calls = [0] * len(request["helpers"])
         self.wall_decided = False
         """Whether a time-out came from the clock on the wall, which depends on the machine's load."""
         self.answer_callback: Callable[[Any], Any] | None = None
@@ -66,9 +66,10 @@ class Session:
         self.begin_again()
 
     @property
-    def helper_calls(self) -> int:
-        """How often the helper has run, as far as the program says the truth."""
-        return self.finished_calls + self.current_calls
+    def helper_calls(self) -> list[int]:
+        """How often each helper has run, as far as the program says the truth."""
+        pairs = zip(self.finished_calls, self.current_calls, strict=True)
+        return [finished + current for finished, current in pairs]
 
     def start(self, calls: list[bytes]) -> Any:
         """Start a process and have it make calls; the failure to load, or None.
@@ -96,15 +97,15 @@ class Session:
         if self.reader is not None:
             self.children.discard()
             self.reader = None
-            self.finished_calls += self.current_calls
-            self.current_calls = 0
+            self.finished_calls = self.helper_calls
+            self.current_calls = [0] * len(self.finished_calls)
 
     def begin_again(self) -> None:
         """Forget a run of the program: what it used up is not held against the next one."""
         self.stop()
         self.failures = self.received = 0
         self.operations = 0.0
-        self.finished_calls = 0
+        self.finished_calls = [0] * len(self.finished_calls)
         self.output = ""
         self.deadline = (
             time.monotonic() + self.limits["program_seconds"] * self.limits["wall_factor"]
@@ -159,8 +160,10 @@ class Session:
                 kind, content, changed, helper_calls, output = self.decode(message.decode())
             except DECODE_ERRORS:
                 self.expect(False)
-            self.expect(is_count(helper_calls) and type(output) is str)
-            self.current_calls = max(self.current_calls, helper_calls)
+            self.expect(type(helper_calls) is list and all(map(is_count, helper_calls)))
+            self.expect(len(helper_calls) <= len(self.current_calls) and type(output) is str)
+            for helper, calls in enumerate(helper_calls):  # none before the program is known
+                self.current_calls[helper] = max(self.current_calls[helper], calls)
             room = self.limits["output_bytes"] - len(self.output)
             self.output += output[: max(room, 0)]
             if kind != "callback":

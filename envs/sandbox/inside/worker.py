@@ -3,7 +3,8 @@
 The process that is started becomes the evaluator; it forks the zygote first, while it knows nothing. Jobs come
 over the socket whose descriptor is the first argument, as messages of `channel`; so do results, one for each
 job, in the same order. The second argument is a JSON list of the layers of protection to leave off, the third a
-seed for the programs' random numbers. The first message from here tells which layers are on.
+seed for the programs' random numbers, the fourth a JSON list of the paths of packages that programs may import.
+The first message from here tells which layers are on.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ PRELOADED = (
 """What programs import most; a module that is loaded here need not be loaded in each child."""
 
 
-def main(descriptor: int, without: list[str], seed: int) -> None:
+def main(descriptor: int, without: list[str], seed: int, packages: list[str]) -> None:
     """Start the zygote, then serve as the evaluator."""
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     del sys.path[0]  # the folder of this script
@@ -49,7 +50,7 @@ def main(descriptor: int, without: list[str], seed: int) -> None:
     from llm_decpomdp.envs.sandbox.inside import kernel
     from llm_decpomdp.envs.sandbox.inside.confinement import Confinement
 
-    confinement = Confinement(without)
+    confinement = Confinement(without, packages)
     control, theirs = _socket.socketpair()
     if kernel.LINUX:
         kernel.adopt_orphans()
@@ -123,4 +124,4 @@ def _be_evaluator(descriptor: int, control: _socket.socket, confinement: object,
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), json.loads(sys.argv[2]), int(sys.argv[3]))
+    main(int(sys.argv[1]), json.loads(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4]))

@@ -1,0 +1,149 @@
+"""The text of a program by its top-level functions: which lines are whose, and how large a change is."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections.abc import Collection, Iterator, Sequence
+from difflib import SequenceMatcher
+from functools import lru_cache
+
+from llm_decpomdp.envs.code import find_function, parsed
+from llm_decpomdp.envs.located import FUNCTIONS, has_docstring
+
+MAX_GROWTH = 4
+MAX_MORE = 200
+"""A text of more than `MAX_GROWTH` times another's tokens and `MAX_MORE` counts as a whole, uncompared."""
+
+UNSEEN = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER}
+
+Span = tuple[int, int]
+"""The first line of something, counted from 0, and the one after its last."""
+
+
+@lru_cache(maxsize=4096)
+def functions(code: str) -> dict[str, tuple[Span, ...]]:
+    """The lines of each top-level function, in order; of a name that is defined again, all of them.
+
+    Empty where `code` does not parse.
+    """
+    tree = parsed(code)
+    found: dict[str, tuple[Span, ...]] = {}
+    for statement in tree.body if tree is not None else []:
+        if isinstance(statement, FUNCTIONS):
+            found[statement.name] = (*found.get(statement.name, ()), _span(statement))
+    return found
+
+
+def _span(statement: ast.stmt) -> Span:
+    first = statement.lineno
+    if isinstance(statement, FUNCTIONS):
+        first = min([first, *(decorator.lineno for decorator in statement.decorator_list)])
+    assert statement.end_lineno is not None
+    return first - 1, statement.end_lineno
+
+
+def excerpt(code: str, names: Collection[str], rest: bool) -> str:
+    """The functions of these names, and the rest of the code or not; all other lines are left empty.
+
+    What is kept stays on its line.
+    """
+    lines = _lines(code)
+    kept = [rest] * len(lines)
+    for name, spans in functions(code).items():
+        for first, end in spans:
+            kept[first:end] = [name in names] * (end - first)
+    text = "\n".join(line if keep else "" for line, keep in zip(lines, kept, strict=True))
+    return text.rstrip("\n") + "\n" if text.strip() else ""
+
+
+def function_text(code: str, name: str) -> str:
+    """The text of a function; empty where there is none of this name."""
+    lines = _lines(code)
+    spans = functions(code).get(name, ())
+    return "\n".join("\n".join(lines[first:end]) for first, end in spans)
+
+
+def _lines(code: str) -> list[str]:
+    return code.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
+@lru_cache(maxsize=4096)
+def statement_of(code: str, name: str) -> str:
+    """The header and the docstring of a function: what it shall do, as its author said it."""
+    node = find_function(code, name)
+    if not isinstance(node, FUNCTIONS):
+        return ""
+    end = node.body[0].end_lineno if has_docstring(node) else node.body[0].lineno - 1
+    return "\n".join(_lines(code)[node.lineno - 1 : end])
+
+
+@lru_cache(maxsize=4096)
+def without_docstring(code: str, name: str) -> str:
+    """The code without the docstring of one function that has more to it."""
+    node = find_function(code, name)
+    if not isinstance(node, FUNCTIONS) or not has_docstring(node) or len(node.body) == 1:
+        return code
+    lines = _lines(code)
+    first, end = _span(node.body[0])
+    return "\n".join(lines[:first] + lines[end:])
+
+
+# How large a change is
+
+
+def distance(one: str, other: str) -> int:
+    """How many tokens are put in, taken out or replaced between two texts of code.
+
+    Comments, line ends and docstrings do not count.
+    """
+    first, second = tokens(one), tokens(other)
+    if first == second:
+        return 0
+    if not first or len(second) > MAX_GROWTH * len(first) + MAX_MORE:
+        return len(second)
+    changes = SequenceMatcher(None, first, second, autojunk=False).get_opcodes()
+    return sum(max(i2 - i1, j2 - j1) for kind, i1, i2, j1, j2 in changes if kind != "equal")
+
+
+@lru_cache(maxsize=1024)
+def tokens(code: str) -> tuple[str, ...]:
+    """The tokens of a text of code that decide what it does."""
+    try:
+        found = list(tokenize.generate_tokens(io.StringIO(code).readline))
+    except (tokenize.TokenError, SyntaxError):  # stricter than the parser in rare cases
+        return tuple(code.split())
+    return tuple(_meaningful(found))
+
+
+def _meaningful(found: Sequence[tokenize.TokenInfo]) -> Iterator[str]:
+    begins = True
+    for token, following in zip(found, [*found[1:], None], strict=True):
+        ends = following is None or following.type in (tokenize.NEWLINE, tokenize.COMMENT)
+        alone = begins and ends and token.type == tokenize.STRING
+        if token.type not in UNSEEN and not alone:
+            yield tokenize.tok_name[token.type] if not token.string.strip() else token.string
+        begins = token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT) or (
+            begins and token.type in UNSEEN
+        )
+
+
+def added(code: str, known: str, names: Collection[str]) -> int:
+    """How many tokens of a text are neither in functions of these names nor statements of `known`."""
+    lines = _lines(code)
+    tree, old = parsed(code), parsed(known)
+    if tree is None or old is None:
+        return 0
+    there = {_statement(_lines(known), statement) for statement in old.body}
+    count = 0
+    for statement in tree.body:
+        if not (isinstance(statement, FUNCTIONS) and statement.name in names):
+            text = _statement(lines, statement)
+            count += 0 if text in there else len(text)
+    return count
+
+
+def _statement(lines: Sequence[str], statement: ast.stmt) -> tuple[str, ...]:
+    first, end = _span(statement)
+    return tokens("\n".join(lines[first:end]) + "\n")

@@ -1,0 +1,167 @@
+"""What a team earns for completing a class."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from llm_decpomdp import make
+from llm_decpomdp.envs.class_reward import ClassReward
+from llm_decpomdp.envs.class_roles import class_team
+from llm_decpomdp.envs.class_tasks import load_classes
+from llm_decpomdp.envs.sandbox import Sandbox
+from tests.envs.class_examples import SKELETON, SOLUTION, TEST, judge, shape_task
+
+AREA = "def area(self):\n    return self.width * self.height"
+SCALED = "def scaled(self, factor, *, twice=False):\n    return self.area() * factor * (2 if twice else 1)"
+REST = (
+    "@property\ndef name(self):\n    return getattr(self, '_name', 'shape')\n\n"
+    "@name.setter\ndef name(self, text):\n    self._name = text\n\n"
+    "@staticmethod\ndef unit(size=1):\n    return Shape(size, size)"
+)
+
+
+def points(*completions, **options):
+    return dict(judge(list(completions), **options).components)
+
+
+def test_all_methods_and_tests_are_full_marks():
+    verdict = judge([f"{AREA}\n\n{REST}", SCALED])
+    assert verdict.reward == 6.0 and verdict.solved
+    assert [test.passed for test in verdict.tests] == [True] * 4
+
+
+@pytest.mark.parametrize(
+    "completions",
+    [
+        ("", ""),
+        ("no code", "def"),
+        (SKELETON, SKELETON),
+        ("def area(self):\n    pass", ""),
+        ("import os", "x = 1"),
+    ],
+    ids=["empty", "prose", "skeleton", "stub", "no method"],
+)
+def test_a_team_that_wrote_no_method_earns_nothing(completions):
+    verdict = judge(list(completions))
+    assert verdict.reward == 0.0 and not verdict.solved
+    assert {test.status for test in verdict.tests} == {"not_run"}
+
+
+def test_a_team_that_wrote_nothing_earns_nothing_even_where_stubs_pass():
+    test = "import unittest\n\nclass T(unittest.TestCase):\n    def test(self):\n        Shape(1, 1).area()\n"
+    assert judge(["", ""], test=test).reward == 0.0
+
+
+def test_syntax_is_the_share_of_the_methods_and_tests_the_share_that_passes():
+    assert points(AREA, "") == {"syntax": 0.5, "tests": 1.0, "overlap": 0.0}
+    assert points(f"{AREA}\n\n{REST}", "") == {"syntax": 1.5, "tests": 3.0, "overlap": 0.0}
+
+
+def test_a_broken_method_is_not_written():
+    broken = "def scaled(self, factor:\n    return 1"
+    assert points(f"{AREA}\n\n{REST}", broken) == {"syntax": 1.5, "tests": 3.0, "overlap": 0.0}
+
+
+def test_a_method_of_a_team_mate_earns_no_syntax_points_but_runs():
+    assert points(f"{AREA}\n\n{REST}\n\n{SCALED}", "") == {
+        "syntax": 1.5,
+        "tests": 4.0,
+        "overlap": 0.0,
+    }
+
+
+def test_methods_that_several_wrote_cost_their_share():
+    everything = f"{AREA}\n\n{REST}\n\n{SCALED}"
+    verdict = judge([everything, everything])
+    assert dict(verdict.components) == {"syntax": 2.0, "tests": 4.0, "overlap": -1.0}
+    assert verdict.reward == 5.0 and not verdict.solved
+    assert points(f"{AREA}\n\n{REST}", f"{SCALED}\n\n{AREA}")["overlap"] == -0.25
+
+
+def test_a_class_that_does_not_load_fails_every_test():
+    verdict = judge([f"{AREA}\n\n{REST}", "@missing\n" + SCALED])
+    assert verdict.reward == 2.0
+    assert verdict.error is not None and verdict.error.message.startswith("NameError")
+    assert (verdict.error.origin, verdict.error.line) == ("coder_1", 1)
+
+
+def test_an_exception_is_traced_to_the_agent_and_its_own_line():
+    bad = "import math\n\ndef scaled(self, factor, *, twice=False):\n    x = 1\n    return math.nothing"
+    failed = next(test for test in judge([f"{AREA}\n\n{REST}", bad]).tests if not test.passed)
+    assert (failed.origin, failed.line) == ("coder_1", 5)
+
+
+def test_equal_answers_get_equal_verdicts():
+    team = [f"{AREA}\n\n{REST}", f"{SCALED}\n\n{AREA}"]
+    assert judge(team) == judge(team)
+
+
+def test_an_async_method_is_written_and_run():
+    skeleton = "class Shape:\n    async def area(self):\n        pass\n"
+    test = (
+        "import unittest\n\n\nclass T(unittest.TestCase):\n    def test(self):\n"
+        "        with self.assertRaises(StopIteration) as caught:\n            Shape().area().send(None)\n"
+        "        self.assertEqual(caught.exception.value, 4)\n"
+    )
+    changes = {"skeleton": skeleton, "test": test}
+    solution = "class Shape:\n    async def area(self):\n        return 4\n"
+    assert (
+        judge(["async def area(self):\n    return 4"], solution_code=solution, **changes).reward
+        == 6.0
+    )
+
+
+def test_tests_that_need_files_run_inside_and_the_others_apart():
+    team = class_team(2, "balanced")
+    reward = ClassReward(team, Sandbox())
+    assert reward.is_split(shape_task())
+    test = TEST.replace("def setUp(self):", "def setUp(self):\n        open('x.txt', 'w').close()")
+    if not reward.sandbox.layers()["private folder"]:
+        assert not reward.is_split(shape_task(task_id="Shape/1", test=test))
+
+
+@pytest.mark.parametrize("by", ["balanced", "parameters", "dependency"])
+@pytest.mark.parametrize("num_agents", [1, 2, 3, 5])
+def test_every_bundled_class_has_full_marks_for_its_own_solution(by, num_agents):
+    env = make("classeval-v0", source="bundled", num_agents=num_agents, by=by)
+    for task in env.tasks.tasks:
+        env.reset(options={"task_id": task.task_id})
+        verdict = env.reward(task, {agent: env.reference(agent) for agent in env.agents})
+        assert verdict.reward == 6.0 and env.reward.is_split(task), task.task_id
+
+
+def test_a_solution_with_a_helper_method_that_the_skeleton_lacks_has_full_marks():
+    solution = SOLUTION.replace("self.width * self.height\n", "self._product()\n").replace(
+        "    def done",
+        "    def _product(self):\n        return self.width * self.height\n\n    def done",
+    )
+    task = shape_task(solution_code=solution)
+    team = class_team(3, "balanced")
+    verdict = ClassReward(team, Sandbox())(
+        task, {role.agent: role.reference(task) for role in team}
+    )
+    assert verdict.reward == 6.0
+
+
+REAL = Path(os.environ.get("LLM_DECPOMDP_DATA", "/nowhere")) / "classeval.jsonl"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not REAL.is_file(), reason="needs LLM_DECPOMDP_DATA with classeval.jsonl")
+@pytest.mark.parametrize(
+    ("num_agents", "by"), [(2, "balanced"), (1, "parameters"), (3, "dependency")]
+)
+def test_the_real_solutions_have_full_marks_but_for_the_known_issues(num_agents, by):
+    tasks = load_classes("test", str(REAL))
+    assert len(tasks) + len(tasks.excluded) == 100
+    team = class_team(num_agents, by)
+    reward = ClassReward(team, Sandbox())
+    missed = {
+        task.task_id
+        for task in tasks.tasks
+        if not reward(task, {role.agent: role.reference(task) for role in team}).solved
+    }
+    assert missed <= set(tasks.known_issues)

@@ -1,0 +1,104 @@
+"""Programs are taken apart by lines, and changes are measured in tokens."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from llm_decpomdp.envs.program_text import (
+    added,
+    distance,
+    excerpt,
+    function_text,
+    functions,
+    statement_of,
+    without_docstring,
+)
+
+PROGRAM = '''import math
+
+
+@staticmethod
+def one(x):
+    """Double."""
+    return 2 * x  # why
+
+
+LIMIT = 3
+
+
+def two(x):
+    return one(x) + LIMIT
+'''
+
+
+def test_functions_are_found_with_their_decorators():
+    assert list(functions(PROGRAM)) == ["one", "two"]
+    assert function_text(PROGRAM, "one").startswith("@staticmethod\ndef one(x):")
+
+
+def test_what_is_kept_of_a_program_stays_on_its_line():
+    lines = excerpt(PROGRAM, ["two"], rest=False).split("\n")
+    assert lines[12] == "def two(x):" and not any(lines[:12])
+    rest = excerpt(PROGRAM, [], rest=True).split("\n")
+    assert rest[0] == "import math" and rest[9] == "LIMIT = 3" and "def" not in "".join(rest)
+
+
+def test_all_definitions_of_a_name_are_its_text():
+    code = "def f():\n    return 1\n\n\ndef f():\n    return 2\n"
+    assert function_text(code, "f").count("def f") == 2
+    assert excerpt(code, [], rest=True) == ""
+
+
+def test_all_line_ends_are_understood():
+    code = "def f():\r\n    return 1\r\n\r\n\r\ndef g():\r\n    return 2\r\n"
+    assert function_text(code, "g") == "def g():\n    return 2"
+
+
+def test_a_docstring_is_the_statement_and_can_be_cut_out():
+    code = 'def f(\n    x,\n):\n    """Do.\n\n    >>> f(1)\n    """\n    return x\n'
+    assert statement_of(code, "f").endswith('>>> f(1)\n    """')
+    assert without_docstring(code, "f") == "def f(\n    x,\n):\n    return x\n"
+    assert without_docstring('def f():\n    """Do."""\n', "f") == 'def f():\n    """Do."""\n'
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "size"),
+    [
+        ("return a < b", "return a <= b", 1),
+        ("return a", "a", 1),
+        ("x = 1\ny = 2", "y = 2", 3),
+        ("return a  # why", "return a", 0),
+        ('"""Say."""\nreturn a', "return a", 0),
+        ("return (a +\n        b)", "return (a + b)", 0),
+        ("return f(a, b)", "return f(b, a)", 4),
+    ],
+)
+def test_the_size_of_a_change_counts_tokens(one, other, size):
+    before, after = (
+        "def f(a, b):\n" + "".join(f"    {line}\n" for line in text.splitlines())
+        for text in (one, other)
+    )
+    assert distance(before, after) == size
+
+
+def test_indentation_counts():
+    inside = "def f(a):\n    for b in a:\n        c = b\n        d = c\n"
+    outside = "def f(a):\n    for b in a:\n        c = b\n    d = c\n"
+    assert distance(inside, outside) > 0
+
+
+def test_a_huge_change_is_measured_quickly():
+    begun = time.process_time()
+    assert (
+        distance("def f(a):\n    return a + 1\n", "def f(a):\n    return a" + " + 1" * 20_000)
+        > 20_000
+    )
+    assert time.process_time() - begun < 5
+
+
+def test_what_is_written_beside_the_functions_counts_unless_the_program_has_it():
+    assert added(PROGRAM, PROGRAM, ["one", "two"]) == 0
+    assert added("LIMIT = 4\n" + PROGRAM, PROGRAM, ["one", "two"]) == 3
+    assert added("def help():\n    return 1\n", PROGRAM, ["one", "two"]) > 5
