@@ -123,7 +123,7 @@ def turns(
     """
     tasks = [
         _task(f"turns/{one}{two}", i, [one, LETTERS], [one, two], [LETTERS, two])
-        for i, (one, two) in enumerate(("ab", "bc", "ca"))
+        for i, (one, two) in enumerate((("a", "b"), ("b", "c"), ("c", "a")))
     ]
     return _env("turns", tasks, Points(_one_speaks, offset), Cues(), 2, discount, render_mode)
 
