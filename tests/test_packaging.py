@@ -62,7 +62,8 @@ def test_every_data_file_is_packaged() -> None:
         path
         for folder in FOLDERS
         for path in (ROOT / folder).rglob("*")
-        if path.is_file() and path.suffix not in (".py", ".pyc", ".md")  # a folder's README is no data
+        if path.is_file()
+        and path.suffix not in (".py", ".pyc", ".md")  # a folder's README is no data
     }
     assert data == packaged
 
