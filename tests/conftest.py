@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.episode import Outcome, Turn, Verdict
 from llm_decpomdp.tasks import Task, TaskSet
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a test that needs the hub fails at once, and not after its retries
 
 WORDS = ("apple", "brook", "cedar", "delta", "ember", "fjord")
 

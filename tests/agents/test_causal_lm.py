@@ -66,7 +66,8 @@ def test_log_probs_equal_a_plain_forward_and_so_do_the_gradients(make_policy: Ma
     (weights * plain).sum().backward()
     torch.testing.assert_close((learned * mask).sum(1), plain)
     for ours, theirs in zip(gradients, policy.parameters(), strict=True):
-        torch.testing.assert_close(ours, theirs.grad, atol=1e-5, rtol=1e-4)
+        assert theirs.grad is not None
+        assert (ours - theirs.grad).norm() <= 1e-4 * theirs.grad.norm()
 
 
 def test_the_mask_counts_the_end_token_and_no_padding(make_policy: Make) -> None:

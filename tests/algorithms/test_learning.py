@@ -91,6 +91,7 @@ def test_the_optimum_of_the_toy_is_one() -> None:
     assert [chain.groups[0].rewards[0] for chain in chains] == pytest.approx([1.0] * 4)
 
 
+@pytest.mark.slow
 def test_magrpo_takes_a_random_team_from_the_random_level_to_near_the_optimum(
     make_policy: Any, tmp_path: Path
 ) -> None:
