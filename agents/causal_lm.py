@@ -148,10 +148,9 @@ class CausalLM:
         """
         return self.engine.generate([(self, prompt) for prompt in prompts], num_samples)
 
-    def request(self, prompt: str, *, with_adapter: bool) -> Prompt:
-        """What the sampler needs to know for `prompt`; the adapter where rows have different ones."""
-        adapter = self.adapter if with_adapter else None
-        return Prompt(self.encode(prompt), self.sampling, self._generator, adapter)
+    def request(self, prompt: str) -> Prompt:
+        """What the sampler needs to know for `prompt`."""
+        return Prompt(self.encode(prompt), self.sampling, self._generator, self.adapter)
 
     def encode(self, prompt: str) -> list[int]:
         """The token ids of `prompt` as the model sees it.

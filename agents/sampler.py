@@ -17,6 +17,7 @@ from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
 from llm_decpomdp.agents.cache import growing_cache
+from llm_decpomdp.agents.mixing import Mix, unmixed
 from llm_decpomdp.agents.packed import without_peft
 from llm_decpomdp.agents.sampling import RowOptions, Sampling, draw
 
@@ -33,7 +34,7 @@ class Prompt:
     generator: torch.Generator
     """Where random numbers come from; on the CPU, so that every device gets the same ones."""
     adapter: str | None = None
-    """The adapter that continues it, where the prompts of a batch have different ones."""
+    """The adapter that continues it."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,11 @@ class SampledRow:
 
 @torch.no_grad()
 def sample(
-    model: Any, prompts: Sequence[Prompt], num_samples: int, end_ids: Sequence[int]
+    model: Any,
+    prompts: Sequence[Prompt],
+    num_samples: int,
+    end_ids: Sequence[int],
+    mix: Mix = unmixed,
 ) -> list[SampledRow]:
     """Draw completions of all prompts together.
 
@@ -62,6 +67,7 @@ def sample(
         prompts: B prompts.
         num_samples: S, at least 1.
         end_ids: The tokens that end a sequence.
+        mix: Is told the adapter of each row before each pass.
 
     Returns:
         N rows: the samples of the first prompt, then those of the second, and so on.
@@ -71,8 +77,10 @@ def sample(
     cache = growing_cache(model)
     if cache is None:
         _say_once(model.config.model_type)
+        mix(rows.adapters())
         return _generate(model, ids, mask, num_samples, rows)
     positions = (mask.cumsum(1) - 1).clamp(min=0)  # (B, P)
+    mix([prompt.adapter for prompt in prompts])
     logits = model(
         input_ids=ids,
         attention_mask=mask,
@@ -80,7 +88,6 @@ def sample(
         past_key_values=cache,
         use_cache=True,
         logits_to_keep=1,
-        **_adapters([prompt.adapter for prompt in prompts]),
     ).logits[:, -1]
     cache.batch_repeat_interleave(num_samples)
     logits, mask, positions = (
@@ -96,13 +103,13 @@ def sample(
             tokens, mask, positions = tokens[going], mask[going], positions[going]
         mask = torch.cat([mask, torch.ones_like(mask[:, :1])], 1)
         positions = positions + 1
+        mix(rows.adapters())
         logits = model(
             input_ids=tokens.unsqueeze(1),
             attention_mask=mask,
             position_ids=positions,
             past_key_values=cache,
             use_cache=True,
-            **_adapters(rows.adapters()),
         ).logits[:, -1]
 
 
@@ -112,11 +119,6 @@ def pad_left(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Te
     ids = [[0] * (width - len(prompt)) + list(prompt) for prompt in prompts]
     mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]
     return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
-
-
-def _adapters(names: list[str | None]) -> dict[str, list[str | None]]:
-    """The argument by which peft gives each row its own adapter."""
-    return {"adapter_names": names} if any(names) else {}
 
 
 def _generate(
@@ -139,7 +141,6 @@ def _generate(
                 pad_token_id=int(rows.end_ids[0]),
             ),
             logits_processor=LogitsProcessorList([forcing]),
-            **_adapters(rows.adapters()),
         )
     finally:
         base.generation_config = defaults
@@ -200,7 +201,7 @@ class _Rows:
 
     def adapters(self) -> list[str | None]:
         """The adapter of each live row."""
-        return [self._names[row] for row in self._alive.tolist()] if any(self._names) else []
+        return [self._names[row] for row in self._alive.tolist()]
 
     def draw(self, logits: Tensor) -> Tensor:
         """Draw and record one token of each live row; the tokens."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -72,7 +73,11 @@ def test_each_trains_its_own_adapter_in_float32_and_the_base_is_frozen(base: Pat
         assert weight.dtype == (torch.float32 if trained else torch.bfloat16)
 
 
-def test_rows_of_one_batch_get_their_own_adapters(base: Path) -> None:
+@pytest.mark.parametrize("kind", [{}, {"use_dora": True}, {"modules_to_save": ["lm_head"]}])
+def test_rows_of_one_batch_get_their_own_adapters_of_every_kind(
+    base: Path, kind: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "LORA", {**LORA, **kind})
     requests = [("a", "hello"), ("b", "hello"), ("b", "another one"), ("a", "x")]
     pair = build(base)
     together = pair["a"].engine.generate([(pair[name], text) for name, text in requests], 6)
