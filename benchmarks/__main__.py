@@ -75,8 +75,16 @@ def seeds(
 @app.command()
 def play(
     env_id: Annotated[str, typer.Argument(help="An environment; `list` shows them.")],
-    agent: Annotated[str, typer.Option(help="The agent that you are.")] = "main_0",
-    partner: Annotated[str, typer.Option(help="Who the others are: gold, or a model.")] = "gold",
+    agent: Annotated[
+        str | None, typer.Option(help="The agent that you are; by default the last one.")
+    ] = None,
+    partner: Annotated[
+        str, typer.Option(help="Who the others are: gold, random, or a model.")
+    ] = "gold",
+    policy: Annotated[
+        str | None,
+        typer.Option(help="Who all agents are: gold, random, or a model. You only watch."),
+    ] = None,
     task_id: Annotated[str | None, typer.Option(help="The problem; drawn if not given.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Decides the drawn problem.")] = None,
     num_turns: Annotated[int, typer.Option(min=1, help="Turns of the episode.")] = 2,
@@ -87,7 +95,7 @@ def play(
         typer.Option(help="Read your answer from a file; one for each turn, then you type."),
     ] = None,
 ) -> None:
-    """Play an episode as one of the agents.
+    """Play an episode as one of the agents, or watch a policy play it.
 
     Type an answer, and end it with a line that is a single dot.
     """
@@ -100,6 +108,7 @@ def play(
             env_id,
             agent=agent,
             partner=partner,
+            policy=policy,
             task_id=task_id,
             seed=seed,
             num_turns=num_turns,
@@ -138,17 +147,22 @@ def doctor() -> None:
 def audit(
     env_id: Annotated[str, typer.Argument(help="An environment; `list` shows them.")],
     source: Annotated[str, typer.Option(help="Where the problems come from.")] = "auto",
-    split: Annotated[str, typer.Option(help="Which of them, such as test[16:].")] = "test",
+    split: Annotated[
+        str | None, typer.Option(help="Which of them, such as test[16:]; by default the usual.")
+    ] = None,
     episodes: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Grade the programs of a run's episodes.jsonl too."),
     ] = None,
     repeats: Annotated[int, typer.Option(help="How often each program is graded.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Save the result as JSON, too.")
+    ] = None,
 ) -> None:
-    """Check a data set's tests: chance, wrong references, tests that pass for nothing.
+    """Check a data set: references, tests, chance, and whether the examples agree with the tests.
 
-    The exit code is 1 if there are faults.
+    The exit code is 1 if there are faults that no known issue explains.
     """
     from llm_decpomdp.benchmarks import audit as auditing
     from llm_decpomdp.benchmarks.console import exit_codes, prepare_process
@@ -156,6 +170,8 @@ def audit(
     prepare_process()
     with exit_codes():
         result = auditing.audit(env_id, source, split, episodes, repeats)
+        if output is not None:
+            auditing.save(result, output)
         if as_json:
             print(auditing.as_json(result))
         else:

@@ -1,12 +1,12 @@
-"""An episode with a person in it."""
+"""An episode in the terminal, with a person in it or without."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from llm_decpomdp.agents.scripted import Gold
+from llm_decpomdp.agents.scripted import Gold, RandomText
 from llm_decpomdp.benchmarks.errors import ConfigError, RunError
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.naming import unknown
@@ -20,8 +20,9 @@ END = "."
 def play_episode(
     env_id: str,
     *,
-    agent: str,
+    agent: str | None,
     partner: str,
+    policy: str | None,
     task_id: str | None,
     seed: int | None,
     num_turns: int,
@@ -33,8 +34,9 @@ def play_episode(
 
     Args:
         env_id: The environment.
-        agent: The agent whose answers are typed, or read from `files`.
-        partner: Who the others are: `gold`, or a model as `load_policy` takes it.
+        agent: The agent whose answers are typed, or read from `files`; `None` for the last one.
+        partner: Who the others are: `gold`, `random`, or a model as `load_policy` takes it.
+        policy: Who all agents are, as `partner`; nothing is typed then. `None` for a person among partners.
         task_id: The problem; `None` draws one.
         seed: Decides the drawn problem.
         num_turns: Turns of the episode.
@@ -46,16 +48,18 @@ def play_episode(
         ConfigError: If an argument is wrong.
         RunError: If the data or the model cannot be loaded.
     """
+    if policy is not None and (agent is not None or files):
+        raise ConfigError("--policy plays all agents: leave out --agent and --file")
     try:
         team_size = {} if num_agents is None else {"num_agents": num_agents}
         env = make(env_id, num_turns=num_turns, source=source, **team_size)
     except (ValueError, TypeError, KeyError) as error:
         raise ConfigError(str(error.args[0])) from None
-    if agent not in env.possible_agents:
-        raise ConfigError(unknown("agent", agent, env.possible_agents))
-    others = [other for other in env.possible_agents if other != agent]
-    team = _partners(env, others, partner)
-    answers = _answers(agent, files)
+    typing = env.possible_agents[-1] if agent is None else agent
+    if typing not in env.possible_agents:
+        raise ConfigError(unknown("agent", typing, env.possible_agents))
+    others = [other for other in env.possible_agents if policy is not None or other != typing]
+    team = _policies(env, others, policy or partner, seed)
     try:
         options = None if task_id is None else {"task_id": task_id}
         observations, _ = env.reset(seed=seed, options=options)
@@ -63,38 +67,56 @@ def play_episode(
         raise ConfigError(str(error.args[0])) from None
     except OSError as error:
         raise RunError(f"cannot load the data of {env_id}: {error}") from error
-    if partner == "gold":
+    if "gold" == (policy or partner):
         _check_references(env, others)
+    answers = None if policy is not None else (typing, _answers(typing, files))
+    _play(env, observations, team, answers)
+
+
+def _play(
+    env: DecPOMDPEnv,
+    observations: Mapping[str, str],
+    team: Mapping[str, Policy],
+    typed: tuple[str, Iterator[str]] | None,
+) -> None:
+    """Play to the end, and print everything."""
     env.render_mode = "human"
     env.render()
     total = 0.0
     while env.agents:
-        actions = {other: team[other].act(observations[other]) for other in others}
-        actions[agent] = next(answers)
+        actions = {agent: policy.act(observations[agent]) for agent, policy in team.items()}
+        if typed is not None:
+            agent, answers = typed
+            actions[agent] = next(answers)
         observations, rewards, *_ = env.step(actions)
-        total += rewards[agent]
+        total += next(iter(rewards.values()))
     print(f"episode over: total reward {total:.2f} in {len(env.episode.turns)} turns")
 
 
-def _partners(env: DecPOMDPEnv, others: Sequence[str], partner: str) -> dict[str, Policy]:
-    if partner == "gold":
-        return {other: Gold(env, other) for other in others}
+def _policies(
+    env: DecPOMDPEnv, agents: Sequence[str], name: str, seed: int | None
+) -> dict[str, Policy]:
+    if name == "gold":
+        return {agent: Gold(env, agent) for agent in agents}
+    if name == "random":
+        return dict.fromkeys(agents, RandomText(seed or 0))
     from llm_decpomdp.agents.loading import load_policy
 
     try:
-        return dict.fromkeys(others, load_policy(partner))
+        return dict.fromkeys(agents, load_policy(name))
     except (OSError, ImportError, ValueError) as error:
-        raise RunError(f"cannot load the partner {partner!r}: {error}") from error
+        raise RunError(f"cannot load the policy {name!r}: {error}") from error
 
 
-def _check_references(env: DecPOMDPEnv, others: Sequence[str]) -> None:
+def _check_references(env: DecPOMDPEnv, agents: Sequence[str]) -> None:
     """Before anything is shown: gold can only play what the data has an answer to."""
     try:
-        for other in others:
-            env.reference(other)
+        for agent in agents:
+            env.reference(agent)
     except LookupError as error:
         raise ConfigError(
-            f"{error.args[0]}: take a model with --partner MODEL, or play alone with --num-agents 1"
+            f"{error.args[0]}: take a model with --partner MODEL or --policy MODEL, or play alone with "
+            "--num-agents 1"
         ) from None
 
 

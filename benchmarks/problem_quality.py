@@ -15,14 +15,17 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher, unified_diff
-from itertools import combinations
+from itertools import combinations, starmap
+from typing import Any
 
 from llm_decpomdp.benchmarks.equivalent_mutants import EQUIVALENT
-from llm_decpomdp.envs.bugfix_pool import Source, bundled_sources, run_all
-from llm_decpomdp.envs.code import find_function
+from llm_decpomdp.envs.bugfix_program import instrumented
+from llm_decpomdp.envs.bugfix_sources import Source, bundled_sources
+from llm_decpomdp.envs.mbpp import MBPP, mbpp_task
 from llm_decpomdp.envs.mutation import KINDS, Mutant, mutants
 from llm_decpomdp.envs.program_text import tokens
-from llm_decpomdp.envs.sandbox import Sandbox, instrument
+from llm_decpomdp.envs.sandbox import Sandbox
+from llm_decpomdp.envs.sources import Row
 
 GOAL = 0.9
 """The least mutation score of a problem."""
@@ -58,7 +61,14 @@ class Quality:
 
 def ours() -> list[Source]:
     """The problems that we wrote, not those of HumanEval that we only divided."""
-    return [source for source in bundled_sources() if not source.name.startswith("HumanEval/")]
+    bundled = [source for source in bundled_sources() if not source.name.startswith("HumanEval/")]
+    return [*bundled, *starmap(_of_mbpp, enumerate(MBPP.bundled()))]
+
+
+def _of_mbpp(index: int, row: Row) -> Source:
+    task = mbpp_task(index, row)
+    code = task.references["main_0"]
+    return Source(f"MBPP-like/{index}", task.prompt, code, task.entry_point, task.test)
 
 
 def quality(source: Source, sandbox: Sandbox) -> Quality:
@@ -68,7 +78,7 @@ def quality(source: Source, sandbox: Sandbox) -> Quality:
         ValueError: If the reference fails a test, or a mutant that is listed as equivalent does not exist or
             fails one.
     """
-    tests = instrument(source.test, source.entry_point)
+    tests = len(instrumented(source.code, source.test, source.entry_point).cases)
     if not _passes(source, sandbox, [source.code])[0]:
         raise ValueError(f"the reference of {source.name} fails its tests")
     made = mutants(source.code)
@@ -77,16 +87,12 @@ def quality(source: Source, sandbox: Sandbox) -> Quality:
     known = EQUIVALENT.get(source.name, {})
     if wrong := set(known) - {mutant.key for mutant in alive}:
         raise ValueError(f"{source.name}: no such mutants, or a test finds them: {sorted(wrong)}")
-    examples = list(_examples(source))
-    text = "\n".join(
-        ["def check(candidate):", *(f"    assert {one}" for one in examples), "    pass"]
-    )
-    fulfilled = sandbox.run(source.joint(source.code), instrument(text, source.entry_point))
+    examples, agreeing = _examples(source)
     return Quality(
         source,
-        len(tests.cases),
-        len(examples),
-        sum(test.passed for test in fulfilled.tests),
+        tests,
+        examples,
+        agreeing,
         tuple(m for m in made if m in alive and m.key not in known),
         tuple(m for m in made if m not in alive),
         tuple(m for m in made if m in alive and m.key in known),
@@ -96,23 +102,24 @@ def quality(source: Source, sandbox: Sandbox) -> Quality:
 def _passes(source: Source, sandbox: Sandbox, codes: Sequence[str]) -> list[bool]:
     return [
         execution.error is None and all(test.passed for test in execution.tests)
-        for execution in run_all(source, sandbox, codes)
+        for execution in source.run(sandbox, codes)
     ]
 
 
-def _examples(source: Source) -> Iterator[str]:
-    """The examples of a problem's text as conditions on `candidate`."""
-    name = re.compile(rf"\b{source.entry_point}\(")
-    node = find_function(f"{source.statement}\n    pass\n", source.entry_point)
-    assert isinstance(node, ast.FunctionDef)
-    for example in doctest.DocTestParser().get_examples(ast.get_docstring(node) or ""):
-        call = ast.parse(example.source.strip(), mode="eval").body
-        want = example.want.strip()
-        if isinstance(call, ast.Call) and ast.unparse(call.func) == "print":
-            condition = f"str({ast.unparse(call.args[0])}) == {want!r}"
-        else:
-            condition = f"({ast.unparse(call)}) == ({want or None})"
-        yield name.sub("candidate(", condition)
+def _examples(source: Source) -> tuple[int, int]:
+    """How many examples the texts of a problem hold, and how many of them its reference fulfils."""
+    names: dict[str, Any] = {}
+    exec(source.code, names)
+    texts = [
+        ast.get_docstring(node) or ""
+        for node in ast.walk(ast.parse(f"{source.statement}\n    pass\n"))
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    ]
+    runner = doctest.DocTestRunner(verbose=False)
+    for text in texts:
+        test = doctest.DocTestParser().get_doctest(text, dict(names), source.name, None, None)
+        runner.run(test, out=lambda _: None)
+    return runner.tries, runner.tries - runner.failures
 
 
 # Near-duplicates

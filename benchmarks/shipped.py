@@ -16,7 +16,7 @@ OTHER_NAMES = {
 }
 """Names that some documents use, and the files that they mean."""
 
-MISSING = ("tldr", "arxiv", "mbpp")
+MISSING = ("tldr", "arxiv")
 
 
 def shipped() -> dict[str, Path]:

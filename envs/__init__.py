@@ -8,5 +8,8 @@ register("mbpp-v0", "llm_decpomdp.envs.coding:mbpp")
 register("classeval-v0", "llm_decpomdp.envs.classeval:classeval")
 register("bugfix-v0", "llm_decpomdp.envs.bugfix:bugfix")
 register("humanevalfix-v0", "llm_decpomdp.envs.bugfix:humanevalfix")
+for _genre in ("tldr", "arxiv"):
+    for _version in ("v0", "v1"):
+        register(f"{_genre}-{_version}", f"llm_decpomdp.envs.writing:{_genre}_{_version}")
 for _probe in ("rendezvous", "halves", "turns", "lazy", "delayed"):
     register(f"probe-{_probe}-v0", f"llm_decpomdp.envs.probes:{_probe}")

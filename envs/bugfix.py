@@ -52,7 +52,8 @@ def bugfix(
     A program holds one to three bugs, made by changing a correct one by rule: an operator, a bound, a variable,
     a lost statement, and so on; see `llm_decpomdp.envs.mutation`. Every agent sees the whole program and what the
     mode tells of its tests, owns some of the functions, and submits these again; all do so at the same time.
-    The bugs may lie in anybody's functions. `llm_decpomdp.envs.bugfix_pool` says which programs there are.
+    The bugs may lie in anybody's functions. `llm_decpomdp.envs.bugfix_sources` says which programs there are.
+    Of a class, the methods are what is said here of functions.
 
     ## Observation Space
     `UnicodeText`: what the program shall do, the program, and its failing tests as the mode allows, on the first
@@ -60,8 +61,8 @@ def bugfix(
 
     ## Action Space
     `UnicodeText`: a completion. Any text is legal; code is found in fences and amid prose. Functions of team-mates
-    in it are left out; where two agents add helpers or variables of one name, that of the later agent counts for
-    both.
+    in it are left out, and so is what gives their names another meaning; where two agents add helpers or
+    variables of one name, that of the later agent counts for both (in classes, that of the earlier one).
 
     ## Rewards
     The components of `llm_decpomdp.envs.bugfix_reward`, each turn anew: at most 3.0. `solved` in the infos means
@@ -77,7 +78,7 @@ def bugfix(
 
     Args:
         num_agents: `fixer_0` to `fixer_{N-1}`. `fixer_i` owns function i, i + N, i + 2N, ... of the program; only
-            programs with at least N functions are used, and the longest has 6.
+            programs with at least N functions are used, and the longest has 8.
         bugs: How many bugs each program has: 1, 2 or 3.
         spread: Whether they lie in functions of one agent (`one`), of several (`across`) or anywhere (`any`).
         task_seed: Decides the order of the tasks.
@@ -94,7 +95,7 @@ def bugfix(
         split: `train`, `test` (other programs) or `all`, with a slice if wanted, such as `train[:50%]`.
         source: `bundled` (or `auto`), or the path of a JSONL, JSON or Parquet file with programs of your own,
             whose bugs are made and tried when it is loaded: columns `task_id`, `program`, `entry_point`,
-            `test`.
+            `test`, or those of ClassEval.
         stop_when_solved: Whether a repaired program ends the episode.
         discount: Discount factor of the model, in [0, 1].
         isolation: What to do if this system lacks a layer of the sandbox: `best_effort` warns once, `require`

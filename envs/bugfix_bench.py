@@ -1,16 +1,16 @@
-"""Puts a program together of the agents' functions and its own, and runs it."""
+"""Runs programs with the agents' functions or methods in them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from llm_decpomdp.envs.bugfix_tasks import BugTask
-from llm_decpomdp.envs.program_text import excerpt, functions
-from llm_decpomdp.envs.sandbox import Execution, Program, Sandbox, Tests
-
-PROGRAM = "program"
-"""The origin of functions that no agent submitted."""
+from llm_decpomdp.envs.bugfix_methods import merged, served
+from llm_decpomdp.envs.bugfix_program import PROGRAM, joint, strict, whole
+from llm_decpomdp.envs.bugfix_tasks import BugTask, Submission
+from llm_decpomdp.envs.class_merge import Merged
+from llm_decpomdp.envs.sandbox import Execution, Sandbox, Tests
+from llm_decpomdp.episode import Outcome
 
 
 @dataclass(frozen=True)
@@ -21,48 +21,36 @@ class Bench:
 
     def before(self, task: BugTask) -> Execution:
         """What becomes of the program as the agents get it."""
-        return self.run(task, {}, ())
+        program = whole(task.buggy, task.entry_point, task.functions)
+        return self.sandbox.run(program, self.tests(task))
 
-    def run(self, task: BugTask, parts: Mapping[str, str], submitted: Collection[str]) -> Execution:
-        """What becomes of the program with the agents' parts; functions that nobody submitted stay."""
-        kept = set(task.functions) - set(submitted)
-        program = joint(task.buggy, task.entry_point, task.functions, kept, parts)
+    def run(self, task: BugTask, work: Mapping[str, Submission]) -> Execution:
+        """What becomes of the program with what the agents submitted; what nobody submitted stays."""
+        submitted = {name for one in work.values() for name in one.submitted}
+        kept = set(task.functions) - submitted
+        parts = {agent: one for agent, one in work.items() if one.submitted}
+        if task.is_class:
+            texts = {agent: (one.code, list(one.submitted)) for agent, one in parts.items()}
+            one_class = merged(task.buggy, task.entry_point, kept, texts)
+            found = self.sandbox.run(served(PROGRAM, one_class.code), self.tests(task))
+            return _traced(found, one_class)
+        codes = {agent: one.code for agent, one in parts.items()}
+        program = joint(task.buggy, task.entry_point, task.functions, kept, codes)
         return self.sandbox.run(program, self.tests(task))
 
     def tests(self, task: BugTask) -> Tests:
         """The task's tests, each to be reached as often as by the program without bugs."""
-        program = joint(task.correct, task.entry_point, task.functions, task.functions)
-        return strict(self.sandbox, program, task.tests)
+        correct = whole(task.correct, task.entry_point, task.functions)
+        return strict(self.sandbox, correct, task.tests)
 
 
-def joint(
-    code: str,
-    entry_point: str,
-    repaired: Collection[str],
-    kept: Collection[str],
-    parts: Mapping[str, str] | None = None,
-) -> Program:
-    """What is nobody's comes first, then the functions that are kept, then the agents' parts.
+def _traced(found: Execution, one_class: Merged) -> Execution:
+    """An execution whose lines count in the code of the agents that wrote them."""
 
-    Args:
-        code: The program.
-        entry_point: The function that its tests call.
-        repaired: The functions that are somebody's.
-        kept: Those of them that nobody submitted.
-        parts: Code by agent.
-    """
-    segments = [(PROGRAM, excerpt(code, kept, rest=False)), *(parts or {}).items()]
-    preamble = excerpt(code, set(functions(code)) - set(repaired), rest=True)
-    return Program(tuple((who, part) for who, part in segments if part), entry_point, preamble)
+    def traced(outcome: Outcome) -> Outcome:
+        place = one_class.place(outcome.line) if outcome.origin == PROGRAM else None
+        agent, line = place or ("", 0)
+        return replace(outcome, origin=agent, line=line)
 
-
-def strict(sandbox: Sandbox, correct: Program, tests: Tests) -> Tests:
-    """The tests, each to be reached as often as by a correct program.
-
-    Otherwise a program that returns nothing would pass `for item in candidate(x): assert ...`.
-    """
-    if not tests.vary:
-        return tests
-    execution = sandbox.run(correct, tests)
-    pairs = zip(execution.reached, execution.tests, strict=True)
-    return tests.at_least([times if test.passed else 0 for times, test in pairs])
+    error = traced(found.error) if found.error is not None else None
+    return replace(found, tests=tuple(map(traced, found.tests)), error=error)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from llm_decpomdp.envs.bugfix_bench import PROGRAM, Bench
+from llm_decpomdp.envs.bugfix_bench import Bench
+from llm_decpomdp.envs.bugfix_program import PROGRAM
 from llm_decpomdp.envs.bugfix_tasks import BugTask
 from llm_decpomdp.envs.modes import Composition
 from llm_decpomdp.episode import Outcome, Turn
@@ -48,7 +49,9 @@ class Briefing:
 def failure(test: Outcome, origin: str, whose: str) -> str:
     """A line about a test that failed, with the line of code that raised if it is of `origin`."""
     place = f" (line {test.line} of {whose})" if test.origin == origin else ""
-    return f"  Failed case: {test.case} -> {test.message}{place}"
+    name, _, body = test.case.partition("\n")  # of unittest, a name and the code; else an assert
+    lines = "".join(f"\n    {line}" for line in body.splitlines())
+    return f"  Failed case: {name} -> {test.message}{place}{lines}"
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from llm_decpomdp.envs.bugfix_bench import Bench
-from llm_decpomdp.envs.bugfix_roles import FixerRole, Submission
-from llm_decpomdp.envs.bugfix_tasks import BugTask
-from llm_decpomdp.envs.program_text import added, distance, function_text
+from llm_decpomdp.envs.bugfix_methods import added_to_class
+from llm_decpomdp.envs.bugfix_roles import FixerRole
+from llm_decpomdp.envs.bugfix_tasks import BugTask, Submission
+from llm_decpomdp.envs.program_text import added, distance
 from llm_decpomdp.episode import Outcome, Verdict
 
 PARSES, FIXED, MINIMAL, REGRESSED = 0.5, 2.0, 0.5, 1.0
@@ -56,8 +57,7 @@ class RepairReward:
             tests = tuple(Outcome(case, False, "not_run", why) for case in task.tests.cases)
             return Verdict(points, False, tests)
         before = self.bench.before(task).tests
-        parts = {agent: one.code for agent, one in work.items() if one.submitted}
-        execution = self.bench.run(task, parts, submitted)
+        execution = self.bench.run(task, work)
         pairs = list(zip(before, execution.tests, strict=True))
         fixed = _share([new.passed for old, new in pairs if not old.passed])
         points["fixed"] = FIXED * fixed
@@ -77,8 +77,11 @@ def _share(outcomes: list[bool]) -> float:
 
 def change(task: BugTask, work: Mapping[str, Submission], submitted: Mapping[str, str]) -> int:
     """The size of what the agents changed, in tokens."""
-    inside = sum(
-        distance(function_text(task.buggy, name), text) for name, text in submitted.items()
-    )
-    beside = (added(one.code, task.buggy, task.functions) for one in work.values())
-    return inside + sum(beside)
+    inside = sum(distance(task.given[name], text) for name, text in submitted.items())
+    return inside + sum(_beside(task, one.code) for one in work.values())
+
+
+def _beside(task: BugTask, code: str) -> int:
+    if task.is_class:
+        return added_to_class(code, task.buggy, task.entry_point)
+    return added(code, task.buggy, task.functions)

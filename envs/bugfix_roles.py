@@ -7,25 +7,13 @@ stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from llm_decpomdp.envs.bugfix_briefing import Briefing
-from llm_decpomdp.envs.bugfix_tasks import BugTask
-from llm_decpomdp.envs.code import Reading, SyntaxProblem, read
-from llm_decpomdp.envs.program_text import excerpt, function_text, functions
-
-
-@dataclass(frozen=True)
-class Submission:
-    """What an agent's completion holds of its functions."""
-
-    code: str
-    """What is run: its functions, and what else it wrote but for the team-mates' functions."""
-    submitted: Mapping[str, str]
-    """The text of each of its functions that is there and parses."""
-    problem: SyntaxProblem | None
-    """Why its code does not parse, or None."""
+from llm_decpomdp.envs.bugfix_methods import read_methods
+from llm_decpomdp.envs.bugfix_tasks import BugTask, Submission
+from llm_decpomdp.envs.code import Reading, read
+from llm_decpomdp.envs.program_text import excerpt, function_text, functions, without_bindings
 
 
 def submission(completion: str, owned: tuple[str, ...], others: tuple[str, ...]) -> Submission:
@@ -41,7 +29,7 @@ def submission(completion: str, owned: tuple[str, ...], others: tuple[str, ...])
     for code in dict.fromkeys(whole.values()):
         mine = {name for name in whole if whole[name] == code}
         kept = set(functions(code)) - set(others) - (set(owned) - mine)
-        pieces.append(excerpt(code, kept, rest=True))
+        pieces.append(without_bindings(excerpt(code, kept, rest=True), others))
     return Submission("\n\n".join(pieces), submitted, None)
 
 
@@ -79,12 +67,14 @@ class FixerRole:
     def read(self, task: BugTask, completion: str) -> Submission:
         """What the agent's completion holds."""
         owned = self.owned(task)
+        if task.is_class:
+            return Submission(*read_methods(completion, task.buggy, task.entry_point, owned))
         others = tuple(name for name in task.functions if name not in owned)
         return submission(completion, owned, others)
 
     def reference(self, task: BugTask) -> str:
         """The agent's functions without bugs."""
-        return "\n\n\n".join(function_text(task.correct, name) for name in self.owned(task)) + "\n"
+        return "\n\n\n".join(task.wanted[name] for name in self.owned(task)) + "\n"
 
     def first_prompt(self, task: BugTask) -> str:
         """The program, what its entry function shall do, and what its tests say."""

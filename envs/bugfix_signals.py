@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from llm_decpomdp.envs.bugfix_briefing import failure
-from llm_decpomdp.envs.bugfix_roles import FixerRole, Submission
-from llm_decpomdp.envs.bugfix_tasks import BugTask
+from llm_decpomdp.envs.bugfix_roles import FixerRole
+from llm_decpomdp.envs.bugfix_tasks import BugTask, Submission
 from llm_decpomdp.episode import Outcome
 
 

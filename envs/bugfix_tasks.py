@@ -2,42 +2,57 @@
 
 from __future__ import annotations
 
-import ast
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
-from llm_decpomdp.envs.code import parsed
-from llm_decpomdp.envs.program_text import (
-    distance,
-    function_text,
-    functions,
-    tokens,
-)
-from llm_decpomdp.envs.sandbox import Tests, instrument
-from llm_decpomdp.envs.sandbox.analysis import names
-from llm_decpomdp.envs.sources import BadRow, Row
+from llm_decpomdp.envs.bugfix_methods import is_class
+from llm_decpomdp.envs.bugfix_program import instrumented, pieces, repairable
+from llm_decpomdp.envs.code import SyntaxProblem
+from llm_decpomdp.envs.program_text import distance, tokens
+from llm_decpomdp.envs.sandbox import Tests
+from llm_decpomdp.envs.sources import Row
 from llm_decpomdp.tasks import Task
 
 
 @dataclass(frozen=True)
+class Submission:
+    """What an agent's completion holds of its functions."""
+
+    code: str
+    """What is run: its functions, and what else it wrote but for the team-mates' functions."""
+    submitted: Mapping[str, str]
+    """The text of each of its functions that is there and parses."""
+    problem: SyntaxProblem | None
+    """Why its code does not parse, or None."""
+
+
+@dataclass(frozen=True)
 class BugTask(Task):
-    """A program to repair, and the tests that judge it; `prompt` says what its entry function shall do."""
+    """A program to repair, and the tests that judge it; `prompt` says what its entry point shall do.
+
+    Where that is a class, its methods are what `functions` and the other properties speak of.
+    """
 
     correct: str
     """The program without bugs."""
     buggy: str
     """The program as the agents get it."""
     test: str
-    """Text of a module with a function `check(candidate)`."""
+    """Text of a module with a function `check(candidate)`, or with unittest classes about a class."""
     entry_point: str
-    """The function that the tests call."""
+    """The function or class that the tests call."""
     bugs: tuple[str, ...]
     """What was done to the program: keys of `Mutation`, or the kind that the data names."""
 
     @property
+    def is_class(self) -> bool:
+        """Whether the entry point is a class."""
+        return is_class(self.buggy, self.entry_point)
+
+    @property
     def tests(self) -> Tests:
         """The instrumented test."""
-        return instrument(self.test, self.entry_point)
+        return instrumented(self.buggy, self.test, self.entry_point)
 
     @property
     def functions(self) -> tuple[str, ...]:
@@ -45,36 +60,29 @@ class BugTask(Task):
         return repairable(self.buggy, self.test, self.entry_point)
 
     @property
+    def given(self) -> Mapping[str, str]:
+        """The functions' text as the agents get it."""
+        return pieces(self.buggy, self.entry_point)
+
+    @property
+    def wanted(self) -> Mapping[str, str]:
+        """The functions' text without bugs."""
+        return pieces(self.correct, self.entry_point)
+
+    @property
     def faulty(self) -> tuple[str, ...]:
-        """Those of them that hold bugs."""
-        return tuple(
-            name
-            for name in self.functions
-            if function_text(self.buggy, name) != function_text(self.correct, name)
-        )
+        """The functions that hold bugs."""
+        return tuple(n for n in self.functions if self.given[n] != self.wanted[n])
 
     @property
     def need(self) -> int:
         """The size of the smallest known repair, in tokens: undoing what was done."""
-        texts = (
-            (function_text(self.buggy, n), function_text(self.correct, n)) for n in self.faulty
-        )
-        return sum(distance(buggy, correct) for buggy, correct in texts)
+        return sum(distance(self.given[name], self.wanted[name]) for name in self.faulty)
 
     @property
     def size(self) -> int:
         """The size of the functions that hold bugs, in tokens."""
-        return sum(len(tokens(function_text(self.buggy, name))) for name in self.faulty)
-
-
-@lru_cache(maxsize=4096)
-def repairable(code: str, test: str, entry_point: str) -> tuple[str, ...]:
-    """The top-level functions of a program, in order, but for those that its tests rely on.
-
-    The tests of HumanEval/32, for one, call the `poly` that the prompt gives.
-    """
-    named = names(parsed(test) or ast.Module([], [])) - {entry_point}
-    return tuple(name for name in functions(code) if name not in named)
+        return sum(len(tokens(self.given[name])) for name in self.faulty)
 
 
 def bug_task(index: int, row: Row) -> BugTask:
@@ -89,15 +97,3 @@ def bug_task(index: int, row: Row) -> BugTask:
         entry_point=row["entry_point"],
         bugs=tuple(row["bugs"]),
     )
-
-
-def instrumented(test: str, entry_point: str) -> Tests:
-    """The instrumented test of a row.
-
-    Raises:
-        BadRow: If it does not parse.
-    """
-    try:
-        return instrument(test, entry_point)
-    except ValueError as error:
-        raise BadRow(f"field 'test': {error}") from None

@@ -24,9 +24,13 @@ _ALONE = """\
 An agent, `main`, solved a Python programming problem: it wrote the function that \
 the problem asks for."""
 
-_CLASS = """\
-{who} completed a Python class: each agent wrote some of the methods that the skeleton leaves open, and no \
-method was asked of two."""
+_OTHER_TEAMS = {
+    "coder": "{who} completed a Python class: each agent wrote some of the methods that the skeleton leaves open, "
+    "and no method was asked of two.",
+    "fixer": "{who} repaired a Python program with one or more bugs: each agent submitted the functions that are "
+    "its own again, changed or not, and no function was asked of two.",
+}
+"""What a team did whose agents all have the same role, by that role."""
 
 _INSTRUCTION = """\
 You are an experienced Python programmer who reviews other people's code. {who}
@@ -40,7 +44,7 @@ The code as it was written:
 {code}
 
 For each agent, say what it should change so that the program is correct:
-- If its function is missing, give a minimal correct implementation.
+- If what it should have written is missing, give a minimal correct implementation.
 - If its code needs changes, give concise edits: only the lines that change, with enough \
 context to place them.
 - If nothing should change, answer "{nothing}"
@@ -67,8 +71,11 @@ def expert_prompt(task_prompt: str, code: Mapping[str, str]) -> str:
 
 
 def _who(keys: list[str]) -> str:
-    if "main" not in keys:
-        return _CLASS.format(who="An agent" if len(keys) == 1 else f"{len(keys)} agents")
+    role = keys[0].partition("_")[0]
+    if role in _OTHER_TEAMS:
+        return _OTHER_TEAMS[role].format(
+            who="An agent" if len(keys) == 1 else f"{len(keys)} agents"
+        )
     if keys == ["main"]:
         return _ALONE
     if set(keys) == {"aux", "main"}:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import ast
 from functools import lru_cache
 
-from llm_decpomdp.envs.bugfix_pool import bundled_faults, bundled_sources
-from llm_decpomdp.envs.bugfix_tasks import BugTask, bug_task, instrumented
+from llm_decpomdp.envs.bugfix_pool import bundled_faults
+from llm_decpomdp.envs.bugfix_program import instrumented
+from llm_decpomdp.envs.bugfix_sources import bundled_sources
+from llm_decpomdp.envs.bugfix_tasks import BugTask, bug_task
 from llm_decpomdp.envs.code import find_function
 from llm_decpomdp.envs.humaneval import MAX_PROMPT_LENGTH
 from llm_decpomdp.envs.program_text import functions, statement_of, without_docstring
@@ -37,7 +39,7 @@ def humanevalfix_task(index: int, row: Row) -> BugTask:
     for name, code in (("canonical_solution", correct), ("buggy_solution", buggy)):
         if entry_point not in functions(code):
             raise BadRow(f"fields 'declaration' and {name!r} do not define {entry_point!r}")
-    if not instrumented(test, entry_point).cases:
+    if not instrumented(correct, test, entry_point).cases:
         raise BadRow(f"field 'test' holds no assert about {entry_point!r}")
     stated = statement_of(f"{prompt.rstrip()}\n    pass\n", entry_point)
     fields = {

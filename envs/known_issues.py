@@ -1,5 +1,7 @@
-"""Rows of the data sets whose tests no program that follows the text can pass, with the reason.
+"""Rows of the data sets whose tests no program that follows the whole text can pass, with the reason.
 
+HumanEval: found by `llm-decpomdp audit`, which compares the examples in the texts with the asserts. The words
+agree with the asserts there, and only the examples do not.
 CoopHumanEval: found by writing a solution by the text for every row and looking at each assert that it fails.
 MBPP: every reference passes; these are the rows whose asserts were seen to contradict the text, or to want what it
 does not tell, when all rows were read. Asserts count from 1. `docs/data.md` says more.
@@ -24,6 +26,15 @@ KNOWN_ISSUES: dict[str, str] = {
     ),
     "CoopHumanEval/50": (
         "assert 5 expects True for ten angles of 140 degrees, which sum to 1400, not to 1440"
+    ),
+    "HumanEval/47": (
+        "the second example gives 15.0 for the median of -10, 4, 6, 1000, 10 and 20; it is 8.0, as the assert says"
+    ),
+    "HumanEval/116": (
+        "the examples sort by value and show negative numbers; words and asserts 1 to 3 sort by the number of ones"
+    ),
+    "HumanEval/148": (
+        "the second example gives the text 'Venus' in parentheses; the words and assert 2 want a tuple"
     ),
     "ClassEval_17": (
         "test_get_upcoming_events_5 of CalendarTestGetUpcomingEvents expects an event of 2 January 2024 to lie "

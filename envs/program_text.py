@@ -58,6 +58,29 @@ def excerpt(code: str, names: Collection[str], rest: bool) -> str:
     return text.rstrip("\n") + "\n" if text.strip() else ""
 
 
+def without_bindings(code: str, names: Collection[str]) -> str:
+    """The code without the statements beside its functions that give one of these names another meaning."""
+    tree, lines = parsed(code), _lines(code)
+    for statement in tree.body if tree is not None else []:
+        if not isinstance(statement, FUNCTIONS) and not _bound(statement).isdisjoint(names):
+            first, end = _span(statement)
+            lines[first:end] = [""] * (end - first)
+    return "\n".join(lines)
+
+
+def _bound(statement: ast.stmt) -> set[str]:
+    """The names that a statement may bind."""
+    found: set[str] = set()
+    for node in ast.walk(statement):
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            found.add(node.id)
+        elif isinstance(node, ast.alias):
+            found.add((node.asname or node.name).partition(".")[0])
+    return found
+
+
 def function_text(code: str, name: str) -> str:
     """The text of a function; empty where there is none of this name."""
     lines = _lines(code)

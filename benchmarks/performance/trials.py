@@ -39,6 +39,8 @@ class Variant:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     python: str = sys.executable
     """The interpreter, which may have packages of its own."""
+    tuned: bool = True
+    """Whether it gets the settings that the command line gives its own process, where the others do."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,8 @@ def run(variant: Variant, variables: Mapping[str, str]) -> Trial:
         "function": variant.function,
         "arguments": dict(variant.arguments),
     }
+    if not variant.tuned:
+        variables = {name: value for name, value in variables.items() if name not in SETTINGS}
     done = subprocess.run(
         [variant.python, str(FOLDER / "trial_host.py")],
         input=json.dumps(request),

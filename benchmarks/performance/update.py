@@ -5,6 +5,9 @@ want other versions of packages than this library, so they have an interpreter o
 
     python -m venv peers && peers/bin/pip install torch comlrl==1.4.3 'trl==1.16.*'
 
+Peers run as they come; ours run with the settings that our command line gives itself (`benchmarks/process.py`),
+which speed up peers too: `--tuned-peers` gives them to all.
+
 Rewards alternate within every group, whatever the texts are worth, since groups of equal rewards teach nothing
 and cost nothing. Ours are computed all the same, in the sandbox; peers are given theirs.
 """
@@ -63,7 +66,7 @@ def measure(
     *,
     peers: Path | None = None,
     device: str = "cpu",
-    tuned: bool = True,
+    tuned_peers: bool = False,
     threads: int | None = None,
 ) -> Report:
     """Run everything.
@@ -71,15 +74,16 @@ def measure(
     Args:
         contenders: Names of those to run; peers without an interpreter are left out.
         peers: The interpreter that has the peers' packages.
+        tuned_peers: Whether peers get our settings of threads and memory.
 
     Raises:
         BenchmarkError: If a trial fails.
     """
-    variables = environment(tuned, threads)
+    variables = environment(True, threads)
     versions = installed(peers)
     with workload.endless_copy(model) as folder:
         common = {"model": folder, "group_size": group_size, "new_tokens": new_tokens}
-        there = variants(common, device, peers, versions)
+        there = variants(common, device, peers, versions, tuned_peers)
         found = compare([there[name] for name in contenders if name in there], rounds, variables)
     settings = {
         "model": model,
@@ -87,6 +91,7 @@ def measure(
         "new tokens": new_tokens,
         "rounds": rounds,
         "device": device,
+        "peers": "with our settings, too" if tuned_peers else "as they come, without our settings",
         **{name: version or "not installed" for name, version in versions.items()},
     }
     title = "One update from end to end"
@@ -94,7 +99,11 @@ def measure(
 
 
 def variants(
-    common: Mapping[str, Any], device: str, peers: Path | None, versions: Mapping[str, str]
+    common: Mapping[str, Any],
+    device: str,
+    peers: Path | None,
+    versions: Mapping[str, str],
+    tuned_peers: bool,
 ) -> dict[str, Variant]:
     """All contenders that can run, by name."""
     env = workload.environment()
@@ -115,10 +124,12 @@ def variants(
     defaults = {"bf16": True, "gradient_checkpointing": True}
     python = str(peers)
     theirs = {
-        "comlrl": [Variant(COMLRL, "comlrl_update.py", "magrpo", given, python)],
+        "comlrl": [Variant(COMLRL, "comlrl_update.py", "magrpo", given, python, tuned_peers)],
         "trl": [
-            Variant(TRL, "trl_update.py", "grpo", {**given, **plain}, python),
-            Variant(TRL_DEFAULTS, "trl_update.py", "grpo", {**given, **defaults}, python),
+            Variant(TRL, "trl_update.py", "grpo", {**given, **plain}, python, tuned_peers),
+            Variant(
+                TRL_DEFAULTS, "trl_update.py", "grpo", {**given, **defaults}, python, tuned_peers
+            ),
         ],
     }
     able = [variant for name, each in theirs.items() if versions[name] for variant in each]
@@ -178,9 +189,9 @@ def main(
         typer.Option(help="Run contenders with this in their name; give it again."),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda, of ours.")] = "cpu",
-    tuned: Annotated[
-        bool, typer.Option(help="Whether with our memory and thread settings.")
-    ] = True,
+    tuned_peers: Annotated[
+        bool, typer.Option(help="Whether peers get our settings of threads and memory.")
+    ] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of torch.")] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write everything there, too.")
@@ -196,7 +207,7 @@ def main(
             *(model, group_size, new_tokens, rounds, run),
             peers=peers,
             device=device,
-            tuned=tuned,
+            tuned_peers=tuned_peers,
             threads=threads,
         )
     except BenchmarkError as error:

@@ -1,4 +1,4 @@
-"""The audit finds what was planted, and says nothing about sound data."""
+"""The audit finds what was planted in each kind of data, and says nothing about sound data."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.benchmarks.__main__ import main
-from llm_decpomdp.benchmarks.audit import Audit, audit
-from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.audit import Audit, audit, save
+from llm_decpomdp.benchmarks.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.remarks import Remark
+from llm_decpomdp.envs.known_issues import KNOWN_ISSUES
 from llm_decpomdp.envs.sandbox import Limits
 
 SQUARES = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 9\n"
@@ -112,7 +113,7 @@ def test_tests_that_pass_for_an_empty_function_are_vacuous(
         body = "    return 1 / x\n"
     test = f"def check(candidate):\n    {test}\n"
     remark = only(audited(tmp_path, f"def f(x):\n{body}", test), "vacuous")
-    assert (remark.program, remark.fault) == (f"a function that {stub}", fault)
+    assert (remark.program, remark.fault) == (f"code that {stub}", fault)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +158,7 @@ def test_the_programs_of_a_run_are_graded_once_each(tmp_path: Path) -> None:
     ("completions", "task_id", "message"),
     [
         ({"main_0": [SOUND]}, "two", "unknown task_id 'two'.*--source and --split of the run"),
-        ({"judge_0": [SOUND]}, "one", "expected aux_0 and main_0"),
+        ({"judge_0": [SOUND]}, "one", "expected main_0, got judge_0"),
     ],
 )
 def test_episodes_of_something_else_are_an_error(
@@ -185,7 +186,10 @@ def test_the_command_prints_a_table_and_fails_on_faults(
     assert call("humaneval-v0", "--source", source) == 1
     shown = capsys.readouterr().out
     assert "reference" in shown and "bad" in shown
-    assert "2 programs graded 3 times each: 1 faults, 0 notes" in " ".join(shown.split())
+    assert "2 rows, 2 checked, 0 left out with a reason; 2 references" in shown
+    assert (
+        "0 rows with known issues, which explain 0 faults; 1 faults unexplained, 0 notes" in shown
+    )
 
 
 def test_the_command_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,6 +197,7 @@ def test_the_command_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert call("humaneval-v0", "--source", source, "--repeats", "2", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["healthy"], found["remarks"], found["repeats"]) == (True, [], 2)
+    assert found["summary"].startswith("humaneval-v0, test of ")
     assert found["data"]["rows"] == 1
 
 
@@ -213,5 +218,207 @@ def test_a_mistake_is_one_line(
     assert told.startswith("error: ") and "\n" not in told and message in told
 
 
-def test_the_shipped_problems_are_sound() -> None:
-    assert audit("coophumaneval-v0", "bundled", "test[:16]", repeats=2).remarks == ()
+def test_the_result_is_saved_where_it_is_asked_for(tmp_path: Path) -> None:
+    source = rows(tmp_path, ("bad", "def f(x):\n    return 4", SQUARES))
+    path = tmp_path / "audit.json"
+    assert call("humaneval-v0", "--source", source, "--output", str(path)) == 1
+    found = json.loads(path.read_text())
+    assert not found["healthy"] and found["remarks"][0]["kind"] == "reference"
+    missing = tmp_path / "nowhere" / "audit.json"
+    with pytest.raises(RunError, match="nowhere"):
+        save(audit("humaneval-v0", source, repeats=2), missing)
+
+
+# Known issues
+
+
+def test_a_fault_on_a_row_with_a_known_issue_is_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = rows(tmp_path, ("HumanEval/47", "def f(x):\n    return 4\n", SQUARES))
+    result = audit("humaneval-v0", source, repeats=2)
+    remark = only(result, "reference")
+    assert remark.fault and remark.explained == KNOWN_ISSUES["HumanEval/47"]
+    assert (
+        result.healthy
+        and "1 rows with known issues, which explain 1 faults; 0 faults unexplained"
+        in result.summary
+    )
+    assert call("humaneval-v0", "--source", source) == 0
+    assert "known" in capsys.readouterr().out
+
+
+def test_unexplained_faults_come_first_and_then_explained_ones(tmp_path: Path) -> None:
+    wrong = "def f(x):\n    return 4\n"
+    note = (
+        "def check(candidate):\n    for n in range(1, 4):\n        assert candidate(n) == n * n\n"
+    )
+    tasks = (("a", SOUND, note), ("HumanEval/47", wrong, SQUARES), ("b", wrong, SQUARES))
+    result = audit("humaneval-v0", rows(tmp_path, *tasks), repeats=2)
+    assert [remark.task_id for remark in result.remarks] == ["b", "HumanEval/47", "a"]
+    assert [bool(remark.explained) for remark in result.remarks] == [False, True, False]
+
+
+# Examples
+
+
+@pytest.mark.parametrize(("value", "fault"), [("5", True), ("4", False)])
+def test_an_example_that_a_test_contradicts_is_a_fault(
+    tmp_path: Path, value: str, fault: bool
+) -> None:
+    prompt = f'def f(x):\n    """Square a number: f(2) -> {value}."""\n'
+    row = {"task_id": "a", "prompt": prompt, "entry_point": "f", "test": SQUARES}
+    path = tmp_path / "problems.jsonl"
+    path.write_text(json.dumps(row) + "\n")
+    result = audit("humaneval-v0", str(path), repeats=2)  # needs no reference
+    assert [(remark.kind, remark.fault) for remark in result.remarks] == [("example", True)] * fault
+    if fault:
+        assert (
+            "f(2) -> 5" in result.remarks[0].text and "candidate(2) == 4" in result.remarks[0].text
+        )
+
+
+@pytest.mark.parametrize(("value", "wrong"), [("26", True), ("25", False)])
+def test_an_example_that_the_reference_alone_breaks_is_a_note(
+    tmp_path: Path, value: str, wrong: bool
+) -> None:
+    prompt = f'def f(x):\n    """Square a number.\n\n    >>> f(5)\n    {value}\n    """\n'
+    row = {"task_id": "a", "prompt": prompt, "entry_point": "f", "test": SQUARES, "main": SOUND}
+    path = tmp_path / "problems.jsonl"
+    path.write_text(json.dumps(row) + "\n")
+    result = audit("humaneval-v0", str(path), repeats=2)
+    assert [(remark.kind, remark.fault) for remark in result.remarks] == [
+        ("example", False)
+    ] * wrong
+
+
+# Classes and programs to repair
+
+STACK = '''class Pile:
+    """A pile of things."""
+
+    def __init__(self):
+        """
+        Starts empty.
+        >>> Pile().size()
+        0
+        """
+        self.things = []
+
+    def push(self, thing):
+        """
+        Adds a thing.
+        >>> pile = Pile()
+        >>> pile.push(3)
+        >>> pile.size()
+        {size}
+        """
+
+    def size(self):
+        """How many things there are. >>> unknown.size()"""
+'''
+STACK_TEST = """import unittest
+class PileTest(unittest.TestCase):
+    def test_push(self):
+        pile = Pile()
+        pile.push(1)
+        self.assertEqual(pile.size(), 1)
+    def test_size(self):
+        self.assertEqual(Pile().size(), 0)
+"""
+STACK_CODE = """class Pile:
+    def __init__(self):
+        self.things = []
+    def push(self, thing):
+        self.things.append(thing)
+    def size(self):
+        return {size}
+"""
+
+
+def class_row(tmp_path: Path, size: str, example: str = "1", test: str = STACK_TEST) -> str:
+    path = tmp_path / "classes.jsonl"
+    row = {
+        "task_id": "Own_1",
+        "class_name": "Pile",
+        "skeleton": STACK.replace("{size}", example),
+        "test": test,
+        "solution_code": STACK_CODE.replace("{size}", size),
+    }
+    path.write_text(json.dumps(row) + "\n")
+    return str(path)
+
+
+def test_a_class_is_audited_with_the_reward_of_its_environment(tmp_path: Path) -> None:
+    sound = audit("classeval-v0", class_row(tmp_path, "len(self.things)"), repeats=2)
+    assert sound.remarks == () and (sound.references, sound.programs) == (1, 1)
+    wrong = audit("classeval-v0", class_row(tmp_path, "len(self.things) + 1"), repeats=2)
+    assert only(wrong, "reference").fault
+    assert "PileTest.test_push: AssertionError: 2 != 1" in only(wrong, "reference").text
+
+
+def test_a_class_whose_solution_depends_on_chance_is_flaky(tmp_path: Path) -> None:
+    size = "len(self.things) + (hash('a') % 2)"
+    result = audit("classeval-v0", class_row(tmp_path, size), repeats=8)
+    assert "PileTest.test_push" in only(result, "flaky").text and not result.healthy
+
+
+def test_a_class_whose_examples_its_solution_breaks_gets_a_note(tmp_path: Path) -> None:
+    result = audit("classeval-v0", class_row(tmp_path, "len(self.things)", "2"), repeats=2)
+    remark = only(result, "example")
+    assert not remark.fault and "pile.size() is not 2 but 1" in remark.text
+
+
+def test_a_class_whose_tests_share_its_process_gets_a_note(tmp_path: Path) -> None:
+    test = STACK_TEST.replace("pile.push(1)", "pile.things.append(1)")  # of a list of its own
+    result = audit("classeval-v0", class_row(tmp_path, "len(self.things)", test=test), repeats=2)
+    assert not only(result, "in-process").fault and result.healthy
+
+
+def test_tests_of_a_class_that_pass_for_empty_methods_are_vacuous(tmp_path: Path) -> None:
+    test = "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        Pile().push(1)\n"
+    result = audit("classeval-v0", class_row(tmp_path, "len(self.things)", test=test), repeats=2)
+    assert only(result, "vacuous").fault
+
+
+def test_a_bug_that_no_test_finds_is_a_fault(tmp_path: Path) -> None:
+    path = tmp_path / "fixes.jsonl"
+    row = {
+        "task_id": "Own/1",
+        "prompt": 'def f(x):\n    """Square a number."""\n',
+        "declaration": "def f(x):\n",
+        "canonical_solution": "    return x * x\n",
+        "buggy_solution": "    return x ** 2\n",
+        "bug_type": "operator misuse",
+        "entry_point": "f",
+        "test": SQUARES,
+    }
+    path.write_text(json.dumps(row) + "\n")
+    remark = only(audit("humanevalfix-v0", str(path), repeats=2), "vacuous")
+    assert remark.fault and remark.program == "the program with its bugs"
+
+
+# What is shipped
+
+
+@pytest.mark.parametrize(
+    ("env_id", "split", "references"),
+    [
+        ("humaneval-v0", "test[45:55]", 10),
+        ("coophumaneval-v0", "test[:16]", 16),
+        ("mbpp-v0", "all[:20]", 20),
+        ("bugfix-v0", "train[:8]", 8),
+        ("humanevalfix-v0", "test[:10]", 10),
+        ("classeval-v0", "test[:5]", 5),
+    ],
+)
+def test_the_shipped_problems_are_sound(env_id: str, split: str, references: int) -> None:
+    result = audit(env_id, "bundled", split, repeats=2)
+    assert result.healthy and result.references == references
+    found = {r.kind for r in result.remarks if not r.explained}
+    assert found <= {"vacuous", "varying", "in-process"}  # some tests of HumanEval
+
+
+def test_tasks_without_tests_are_refused() -> None:
+    with pytest.raises(ConfigError, match="probe-rendezvous-v0 has tasks without tests"):
+        audit("probe-rendezvous-v0")

@@ -65,6 +65,8 @@ def test_list_names_every_environment_and_configuration(
         (["play", "coophumaneval-v0", "--agent", "main_1"], 2, "did you mean 'main_0'"),
         (["play", "humaneval-v0", "--task-id", "HumanEval/999"], 2, "HumanEval/99"),
         (["play", "humaneval-v0", "--task-id", "HumanEval/9"], 2, "--partner MODEL"),
+        (["play", "humaneval-v0", "--policy", "gold"], 2, "--num-agents 1"),
+        (["play", "humaneval-v0", "--policy", "gold", "--agent", "main_0"], 2, "leave out --agent"),
     ],
 )
 def test_a_mistake_is_one_line_and_an_exit_code(
@@ -117,6 +119,41 @@ def test_play_takes_a_model_as_the_partner(
     line = "play coophumaneval-v0 --source bundled --seed 1 --num-turns 1 --partner"
     assert call(*line.split(), tiny_model) == 0
     assert "aux_0 answers" in capsys.readouterr().out
+
+
+FAMILIES = {
+    "humaneval-v0 --num-agents 1": 2.1,
+    "coophumaneval-v0": 4.0,
+    "mbpp-v0 --num-agents 1": 2.1,
+    "classeval-v0 --num-agents 3": 6.0,
+    "bugfix-v0": 3.0,
+    "humanevalfix-v0": 3.0,
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gold_plays_every_family_to_full_marks_and_nobody_types(
+    family: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("play", *family.split(), *"--source bundled --seed 7 --policy gold".split()) == 0
+    shown = capsys.readouterr().out
+    assert "answers" in shown and "verdict" in shown
+    assert f"total reward {FAMILIES[family]:.2f} in 1 turns" in shown
+
+
+def test_other_policies_can_be_watched(tiny_model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for policy in ("random", tiny_model):
+        line = "play bugfix-v0 --seed 1 --num-turns 1 --policy"
+        assert call(*line.split(), policy) == 0
+        assert "fixer_0 answers" in capsys.readouterr().out
+
+
+def test_a_player_is_the_last_agent_by_default(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(".\n"))
+    assert call(*"play classeval-v0 --source bundled --seed 1 --num-turns 1".split()) == 0
+    assert "Your answer as coder_1" in capsys.readouterr().out
 
 
 def test_play_ends_with_an_error_when_the_input_ends(

@@ -202,7 +202,7 @@ def test_peers_that_are_not_there_are_named(tiny_model: str) -> None:
     assert update.installed(None) == {"comlrl": "", "trl": ""}
     assert set(update.installed(Path(sys.executable))) == {"comlrl", "trl"}
     common = {"model": tiny_model, "group_size": 2, "new_tokens": 4}
-    there = update.variants(common, "cpu", None, update.installed(None))
+    there = update.variants(common, "cpu", None, update.installed(None), False)
     assert set(there) == set(update.TEAMS)
     judgements = update.judge({})
     assert len({each.goal.name for each in judgements}) == 2 * len(update.BOUNDS)
@@ -212,7 +212,7 @@ def test_peers_that_are_not_there_are_named(tiny_model: str) -> None:
 def test_peers_get_the_prompts_that_our_models_see(tiny_model: str) -> None:
     versions = {"comlrl": "1.4.3", "trl": "1.16.0"}
     common = {"model": tiny_model, "group_size": 2, "new_tokens": 4}
-    there = update.variants(common, "cpu", Path("peers/bin/python"), versions)
+    there = update.variants(common, "cpu", Path("peers/bin/python"), versions, False)
     env = workload.environment()
     tasks = there[update.OWN].arguments["tasks"]
     for name in (update.COMLRL, update.TRL, update.TRL_DEFAULTS):

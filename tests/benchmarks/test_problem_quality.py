@@ -8,7 +8,7 @@ import pytest
 
 from llm_decpomdp.benchmarks.equivalent_mutants import EQUIVALENT
 from llm_decpomdp.benchmarks.problem_quality import GOAL, near_duplicates, ours, quality, report
-from llm_decpomdp.envs.bugfix_pool import Source
+from llm_decpomdp.envs.bugfix_sources import Source
 from llm_decpomdp.envs.sandbox import Sandbox
 
 STATEMENT = '''def most(values):
@@ -70,9 +70,9 @@ def test_texts_and_code_that_are_nearly_alike_are_found():
     assert [pair[3] for pair in near_duplicates([one, renamed])] == [1.0]
 
 
-@pytest.mark.parametrize("number", [17, 38, 65])
-def test_some_problems_reach_the_goal(number):
-    (chosen,) = (source for source in ours() if source.name == f"Bundled/{number}")
+@pytest.mark.parametrize("name", ["Bundled/17", "Program/16", "OurClasses/7", "MBPP-like/20"])
+def test_some_problems_reach_the_goal(name):
+    (chosen,) = (source for source in ours() if source.name == name)
     assert quality(chosen, Sandbox()).score == 1.0
 
 
@@ -80,6 +80,9 @@ def test_some_problems_reach_the_goal(number):
 def test_all_problems_reach_the_goal_and_their_examples_agree():
     sandbox = Sandbox()
     found = [quality(source, sandbox) for source in ours()]
-    assert all(one.score >= GOAL and one.agreeing == one.examples > 0 for one in found)
+    assert all(one.score >= GOAL and one.agreeing == one.examples for one in found)
+    # Those in the form of MBPP have none, as MBPP's.
+    assert all(one.examples or one.source.name.startswith("MBPP-like/") for one in found)
+    assert len(found) == 20 + 15 + 66 + 40
     assert set(EQUIVALENT) <= {one.source.name for one in found}
     assert "Below 90%: none." in "\n".join(report(found, survivors=True))

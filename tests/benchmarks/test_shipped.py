@@ -21,8 +21,48 @@ SEEDS = {
 }
 
 
-def test_the_configurations_are_those_of_the_seeds_and_the_demo() -> None:
-    assert set(shipped()) == {*SEEDS, "demo"}
+MBPP = {
+    "grpo_mbpp_config": (1, 1, 2.0),
+    "magrpo_mbpp_config": (2, 1, 3.8),
+    "mt_grpo_mbpp_config": (1, 2, 2.0),
+    "mt_magrpo_mbpp_config": (2, 2, 3.8),
+}
+"""Agents, turns, threshold."""
+
+
+def test_the_configurations_of_these_families_are_complete() -> None:
+    families = ("_he_config", "_che_config", "_mbpp_config", "demo")
+    found = {name for name in shipped() if name.endswith(families)}
+    assert found == {*SEEDS, *MBPP, "demo"}
+
+
+@pytest.mark.parametrize("name", MBPP)
+def test_a_configuration_for_mbpp_has_the_constants_of_its_authors(name: str) -> None:
+    config = load_config(find_config(name))
+    algorithm, model = config.algorithm, config.model
+    agents, turns, threshold = MBPP[name]
+    assert (config.env.id, config.env.num_agents, config.env.num_turns) == (
+        "mbpp-v0",
+        agents,
+        turns,
+    )
+    assert algorithm.name == ("grpo" if agents == 1 else "magrpo")
+    assert (algorithm.num_train_epochs, algorithm.learning_rate) == (8, 3e-5)
+    assert (algorithm.num_generations, algorithm.early_termination_threshold) == (4, threshold)
+    assert (model.temperature, model.top_p, model.top_k) == (0.8, 0.95, None)
+    assert (config.dataset.train_split, config.dataset.eval_split) == ("test[15:65]", "test[:15]")
+    assert (config.evaluation.every, config.evaluation.num_tasks) == (20, 15)
+    several = (algorithm.plan, algorithm.joint_mode, config.env.discount)
+    assert several == (("tree", "aligned", 0.9) if turns == 2 else ("chain", "aligned", 1.0))
+
+
+@pytest.mark.parametrize("name", [*SEEDS, *MBPP])
+def test_a_configuration_builds_the_environments_of_both_its_splits(name: str) -> None:
+    config = load_config(find_config(name))
+    for split in (config.dataset.train_split, config.dataset.eval_split):
+        env = config.make_env(split, "bundled")
+        observations, _ = env.reset(seed=0)
+        assert len(observations) == config.env.num_agents
 
 
 @pytest.mark.parametrize("name", SEEDS)

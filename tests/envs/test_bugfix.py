@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,14 @@ import llm_decpomdp
 from llm_decpomdp import check_env
 from llm_decpomdp.envs.bugfix_pool import (
     bundled_faults,
-    bundled_sources,
     counting_faults,
     counts,
-    run_all,
 )
 from llm_decpomdp.envs.bugfix_reward import MAXIMUM
+from llm_decpomdp.envs.bugfix_sources import bundled_sources
+from llm_decpomdp.envs.humanevalfix import HUMANEVALFIX
 from llm_decpomdp.envs.sandbox import Sandbox
+from llm_decpomdp.envs.sources import load
 
 ROOT = Path(__file__).resolve().parents[2]
 MODES = ("level_feedback", "level_passed", "passed", "plain", "expert_edits")
@@ -78,12 +80,8 @@ def env(programs):
 
 def answers(env, **changed):
     """Everybody's functions as they are, but for some."""
-    from llm_decpomdp.envs.program_text import function_text
-
     texts = {
-        role.agent: "\n\n".join(
-            function_text(env.task.buggy, name) for name in role.owned(env.task)
-        )
+        role.agent: "\n\n".join(env.task.given[name] for name in role.owned(env.task))
         for role in env.roles
     }
     return {**texts, **changed}
@@ -104,12 +102,13 @@ def _sample(tasks, count):
 
 def test_there_are_more_than_a_thousand_tasks_for_teams_of_two():
     tasks = [
-        task.task_id
+        task
         for bugs in (1, 2, 3)
         for task in llm_decpomdp.make("bugfix-v0", bugs=bugs, split="all").tasks.tasks
     ]
-    assert len(set(tasks)) == len(tasks) > 2000
-    assert len(llm_decpomdp.make("bugfix-v0", split="all").tasks) > 1000
+    assert len({task.task_id for task in tasks}) == len(tasks) > 6000
+    assert len({(task.buggy, task.test) for task in tasks}) == len(tasks)
+    assert len(llm_decpomdp.make("bugfix-v0", split="test").tasks) > 1000
 
 
 def test_the_first_episode_starts_within_a_second():
@@ -218,7 +217,7 @@ def test_every_listed_fault_counts():
     sandbox, listed = Sandbox(), bundled_faults()
     for source in bundled_sources():
         faults = listed[source.name]
-        executions = run_all(source, sandbox, [source.mutate(keys) for keys in faults])
+        executions = source.run(sandbox, [source.mutate(keys) for keys in faults])
         assert [keys for keys, run in zip(faults, executions, strict=True) if not counts(run)] == []
 
 
@@ -226,7 +225,7 @@ def test_the_list_of_faults_is_what_the_generator_finds():
     sandbox, listed = Sandbox(), bundled_faults()
     sources = {source.name: source for source in bundled_sources()}
     assert set(listed) == set(sources)
-    for name in ("Bundled/17", "HumanEval/10", "HumanEval/150/divided"):
+    for name in ("Bundled/41", "HumanEval/10", "HumanEval/150/divided", "OurClasses/7"):
         assert counting_faults(sources[name], sandbox) == listed[name]
 
 
@@ -355,6 +354,46 @@ def test_functions_of_team_mates_are_left_out(env):
     assert solved and found["minimal"] == 0.5
 
 
+@pytest.mark.parametrize(
+    "trick",
+    [
+        "total = lambda values, most: 7",
+        "from math import floor as total",
+        "if True:\n    def total(values, most):\n        return 7",
+        "class total:\n    pass",
+    ],
+)
+def test_names_of_team_mates_cannot_be_given_another_meaning(env, trick):
+    answer = f"{answers(env)['fixer_0']}\n\n{trick}\n"
+    found, solved = points(env, fixer_0=answer)
+    assert (found["fixed"], found["regressed"], solved) == (0.0, 0.0, False)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\x00", "def double(x:", "def double", "\ud800", "class", "(" * 300, "```python\n"]
+)
+def test_any_text_is_an_answer_that_earns_no_more_than_doing_nothing(env, text):
+    found, solved = points(env, fixer_0=text)
+    assert sum(found.values()) < 0.5 and not solved
+
+
+def test_deleted_code_earns_nothing_beside_being_there(env):
+    empty = {
+        "fixer_0": "def double(x):\n    pass\n",
+        "fixer_1": "def smaller(x, y):\n    pass\n",
+        "fixer_2": "def total(values, most):\n    pass\n",
+    }
+    found, solved = points(env, **empty)
+    assert found == {"parses": 0.5, "fixed": 0.0, "minimal": 0.0, "regressed": -1.0} and not solved
+
+
+def test_answering_the_shown_test_by_heart_earns_its_share_of_the_tests_only(env):
+    cheat = "def total(values, most):\n    if values == [1, 9]:\n        return 7\n"
+    body = answers(env)["fixer_2"].partition("\n")[2]
+    found, solved = points(env, fixer_2=cheat + body)
+    assert found["fixed"] == 1.0 and found["minimal"] < 0.25 and not solved
+
+
 def test_functions_in_separate_fences_are_put_together(programs):
     env = llm_decpomdp.make("bugfix-v0", source=programs, num_agents=1)
     env.reset(options={"task_id": "Own/0:operator@7:17"})
@@ -472,6 +511,29 @@ def test_rows_in_the_format_of_humanevalfix_become_tasks(tmp_path):
     assert "The largest gap" in prompts["fixer_0"] and "max(" not in prompts["fixer_0"]
     _, rewards, terminations, _, infos = env.step({"fixer_0": env.reference("fixer_0")})
     assert rewards["fixer_0"] == MAXIMUM and terminations["fixer_0"] and infos["fixer_0"]["solved"]
+
+
+def test_a_parquet_file_and_a_folder_of_the_hub_give_the_same_tasks(tmp_path, monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    import pyarrow
+    import pyarrow.parquet
+
+    rows = [fix_row(), fix_row(task_id="Python/901")]
+    folder = tmp_path / "pack"
+    (folder / "data").mkdir(parents=True)
+    path = folder / "data" / "python.parquet"
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    (folder / "README.md").write_text(
+        "---\nconfigs:\n- config_name: python\n  data_files:\n"
+        "  - split: test\n    path: data/python.parquet\n---\n"
+    )
+    lines = tmp_path / "fix.jsonl"
+    lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    there = replace(HUMANEVALFIX, hub=str(folder))
+    sets = [load(HUMANEVALFIX, "test", str(path)), load(there, "test", "hub")]
+    assert {found.fingerprint for found in sets} == {load(there, "test", str(lines)).fingerprint}
+    assert sets[1].source == "hub" and not sets[1].stand_in and len(sets[1]) == 2
 
 
 def test_tests_of_humanevalfix_may_call_helpers_which_stay(tmp_path):

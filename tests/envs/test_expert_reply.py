@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from llm_decpomdp.envs.expert_reply import expert_prompt, message_text, read_reply
+from llm_decpomdp.envs.expert_reply import expert_prompt, message_text, read_reply, short_names
 
 ANSWER = {"aux": "return {'a': {1: {2}}}", "main": 'use "aux" }{ here'}
 GOOD = json.dumps(ANSWER)
@@ -19,6 +19,30 @@ def test_the_prompt_keeps_braces_of_problem_and_code() -> None:
 
 def test_the_prompt_itself_holds_no_readable_reply() -> None:
     assert read_reply(expert_prompt("Write solve(n).", {"aux": "", "main": ""}), ["main"]) is None
+
+
+@pytest.mark.parametrize(
+    ("agents", "told", "untold"),
+    [
+        (["aux_0", "main_0"], ["Two agents", "named `aux`", "`main`"], "class"),
+        (["main_0"], ["An agent, `main`"], "aux"),
+        (["aux_0", "aux_1", "main_0"], ["3 agents", "`aux_0` and `aux_1`"], "class"),
+        (["coder_0", "coder_1"], ["2 agents completed a Python class"], "`main`"),
+        (["coder_0"], ["An agent completed a Python class"], "`main`"),
+        (
+            ["fixer_0", "fixer_1"],
+            ["2 agents repaired a Python program with one or more bugs"],
+            "class",
+        ),
+        (["fixer_0"], ["An agent repaired a Python program"], "class"),
+    ],
+)
+def test_the_prompt_says_what_the_team_did(agents: list[str], told: list[str], untold: str) -> None:
+    keys = list(short_names(agents).values())
+    prompt = expert_prompt("The text.", dict.fromkeys(keys, "CODE"))
+    assert all(words in prompt for words in (*told, *(f"<{key}>\nCODE" for key in keys)))
+    assert untold not in prompt
+    assert " and ".join(f'"{key}"' for key in keys) in prompt
 
 
 @pytest.mark.parametrize(

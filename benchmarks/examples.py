@@ -1,0 +1,269 @@
+"""The examples in a problem's text, and whether they agree with its tests.
+
+Read are doctests (`>>> f(2)` and the value under it), and calls of the function with an arrow or a sign of
+equality and a value behind it on the same line: `f(2) == 4`, `f(2) -> 4`, `f(2) => 4`, `f(2) ==> 4`, `f(2) ➞ 4`,
+`f(2) # 4`, `f(2) returns 4`. Arguments and value must be literals of Python; all else is left alone: exceptions,
+and a single `=`, which as often defines a sequence. In classes only doctests are read, each docstring's as one
+session; what comes after an exception, such as one about a name that the text does not explain, is left alone too.
+
+Two things are asked. Does a test call the function with the same arguments and want another value? Then a program
+that follows the text fails it. And does the reference give the value? Numbers may differ by a millionth.
+An example of what chance or the clock decides seems wrong here.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import doctest
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from llm_decpomdp.benchmarks.remarks import Remark
+from llm_decpomdp.envs.bugfix_tasks import BugTask
+from llm_decpomdp.envs.class_tasks import ClassTask
+from llm_decpomdp.envs.code import parsed
+from llm_decpomdp.envs.humaneval import CodeTask
+from llm_decpomdp.envs.scopes import DEFINITIONS
+from llm_decpomdp.tasks import Task
+
+ARROW = re.compile(r"\s*(?:(?:#\s*)?(?:==>|=>|==|->|➞|→|➔)|#|(?:should return|returns)\b)\s*")
+
+TAIL = re.compile(r"\s+#|\s+\(|\s+-+\s+[A-Za-z]|[.;,](?:\s|$)|\s+(?:because|since|as)\s")
+"""Where what follows a value may begin."""
+
+SAME = """
+def __same__(found, expected):
+    if isinstance(expected, float) and type(found) in (int, float):
+        return found == expected or abs(found - expected) <= 1e-6 * max(1.0, abs(expected))
+    if isinstance(expected, (list, tuple)) and type(found) is type(expected):
+        return len(found) == len(expected) and all(map(__same__, found, expected))
+    if isinstance(expected, dict) and isinstance(found, dict):
+        return found.keys() == expected.keys() and all(__same__(found[k], v) for k, v in expected.items())
+    return found == expected
+"""
+"""How a value is compared with an example's, beside the tests."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """An expression and its value, as the problem's text has them."""
+
+    expression: str
+    value: str
+    """A literal."""
+
+    def __str__(self) -> str:
+        return f"{self.expression} -> {self.value}"
+
+
+def examples(text: str, function: str) -> list[Example]:
+    """The examples of a function in a text, each once."""
+    found = [
+        example
+        for one in _doctests(text)
+        if (example := _of_doctest(one)) is not None
+        and function in (names := _names(example.expression))
+        and names <= {function, *vars(builtins)}
+    ]
+    for line in text.splitlines():
+        found += _inline(line, function)
+    return list(dict.fromkeys(found))
+
+
+def _doctests(text: str) -> list[doctest.Example]:
+    """The doctests of a text, whatever its indentation and with or without a space behind `>>>`."""
+    lines = (re.sub(r"^(>>>|\.\.\.)(?=\S)", r"\1 ", line.strip()) for line in text.splitlines())
+    return doctest.DocTestParser().get_examples("\n".join(lines))
+
+
+def _names(expression: str) -> set[str]:
+    return {node.id for node in ast.walk(ast.parse(expression)) if isinstance(node, ast.Name)}
+
+
+def _of_doctest(one: doctest.Example) -> Example | None:
+    expression = _expression(one.source)
+    if expression is None or one.exc_msg is not None:
+        return None
+    if "\b" in one.source + one.want or " at 0x" in one.want:
+        return None  # a pattern that the docstring does not escape; an object's address
+    if isinstance(expression, ast.Call) and ast.unparse(expression.func) == "print":
+        shown = one.want.strip()
+        plain = len(expression.args) == 1 and not expression.keywords and "\n" not in shown
+        return Example(f"str({ast.unparse(expression.args[0])})", repr(shown)) if plain else None
+    lines = one.want.splitlines()
+    for end in range(1, len(lines) + 1):
+        value = _literal("\n".join(lines[:end]))
+        if value is not None:
+            return Example(ast.unparse(expression), value)
+    return None
+
+
+def _inline(line: str, function: str) -> Iterator[Example]:
+    """The examples of a line of prose."""
+    for start in (match.start() for match in re.finditer(rf"(?<![\w.]){function}\(", line)):
+        for end in (match.end() for match in re.finditer(r"\)", line[start:])):
+            call = _expression(line[start : start + end])
+            arrow = ARROW.match(line, start + end)
+            if arrow and _arguments(call, {function}) is not None:
+                assert call is not None
+                value = _first_literal(line[arrow.end() :])
+                if value is not None:
+                    yield Example(ast.unparse(call), value)
+                break
+
+
+def _first_literal(text: str) -> str | None:
+    """The literal that a text begins with, where it ends there or goes on as `TAIL` says."""
+    ends = [len(text), *sorted((m.start() for m in TAIL.finditer(text)), reverse=True)]
+    return next((value for end in ends if (value := _literal(text[:end])) is not None), None)
+
+
+def _expression(text: str) -> ast.expr | None:
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _literal(text: str) -> str | None:
+    try:
+        return repr(ast.literal_eval(text.strip()))
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        return None
+
+
+# Examples against asserts
+
+
+def contradictions(task: Task) -> Iterator[Remark]:
+    """The examples of a task of one function that say another thing than an assert about the same call."""
+    if not isinstance(task, CodeTask | BugTask):
+        return
+    said = {_arguments(_expression(one.expression), {task.entry_point}): one for one in _told(task)}
+    for key, value, case in _asserted(task):
+        example = said.get(key)
+        if key is not None and example is not None and not _agree(value, example.value):
+            text = f"the text says {example}, and a test: {case}"
+            yield Remark("example", task.task_id, "", text, fault=True)
+
+
+def _agree(one: str, other: str) -> bool:
+    names: dict[str, object] = {}
+    exec(SAME, names)  # our own text, on literals
+    same = names["__same__"]
+    assert callable(same)
+    return bool(same(ast.literal_eval(one), ast.literal_eval(other)))
+
+
+def _told(task: CodeTask | BugTask) -> list[Example]:
+    return examples(_docstring(task), task.entry_point)
+
+
+def _docstring(task: CodeTask | BugTask) -> str:
+    """The docstrings of the entry point, or the whole text where it has none."""
+    text = task.stub if isinstance(task, CodeTask) else f"{task.prompt}\n    pass\n"
+    module = parsed(text)
+    functions = [node for node in module.body if isinstance(node, DEFINITIONS)] if module else []
+    found = [ast.get_docstring(f) or "" for f in functions if f.name == task.entry_point]
+    return "\n".join(found) or task.prompt
+
+
+def _arguments(node: ast.expr | None, functions: set[str]) -> str | None:
+    """The arguments of a call of one of these functions, where all of them are literals."""
+    if not isinstance(node, ast.Call) or ast.unparse(node.func) not in functions:
+        return None
+    values = [*map(ast.unparse, node.args)]
+    values += [f"{keyword.arg}={ast.unparse(keyword.value)}" for keyword in node.keywords]
+    plain = all(_literal(ast.unparse(a)) for a in (*node.args, *(k.value for k in node.keywords)))
+    return ", ".join(values) if plain else None
+
+
+def _asserted(task: CodeTask | BugTask) -> Iterator[tuple[str | None, str, str]]:
+    """Arguments, wanted value and text of the asserts that compare a call with a literal."""
+    module = parsed(task.test)
+    names = {task.entry_point}
+    for node in ast.walk(module) if module is not None else ():
+        if isinstance(node, ast.FunctionDef) and node.name == "check":
+            names |= {argument.arg for argument in node.args.args}
+    for node in ast.walk(module) if module is not None else ():
+        if isinstance(node, ast.Assert):
+            call, value = _compared(node.test)
+            if value is not None:
+                yield _arguments(call, names), value, ast.unparse(replace_message(node))
+
+
+def replace_message(node: ast.Assert) -> ast.Assert:
+    """An assert without its message."""
+    return ast.Assert(node.test, None)
+
+
+def _compared(test: ast.expr) -> tuple[ast.expr, str | None]:
+    """What an assert is about, and the value that it wants."""
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        if isinstance(test.ops[0], ast.Eq | ast.Is):
+            return test.left, _literal(ast.unparse(test.comparators[0]))
+        return test, None
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return test.operand, "False"
+    return test, "True"
+
+
+# Examples against the reference
+
+
+def as_test(task: Task) -> Task | None:
+    """The task with its examples for tests; None where it has none."""
+    if isinstance(task, ClassTask):
+        sessions = "".join(_sessions(task))
+        head = f"import unittest\n{SAME}\n\nclass Examples(unittest.TestCase):\n"
+        return replace(task, test=head + sessions) if sessions else None
+    assert isinstance(task, CodeTask | BugTask)
+    told = _told(task)
+    name = re.compile(rf"\b{task.entry_point}\(")
+    lines = [f"    assert {_condition(one, name)}\n" for one in told]
+    return replace(task, test=f"{SAME}\ndef check(candidate):\n{''.join(lines)}") if told else None
+
+
+def _condition(example: Example, name: re.Pattern[str]) -> str:
+    expression = name.sub("candidate(", example.expression)
+    if "." in example.value:
+        return f"__same__({expression}, {example.value})"
+    return f"({expression}) == {example.value}"  # the expression may be a comparison
+
+
+SESSION = """
+    def test_{name}(self):
+        try:
+{body}
+        except AssertionError:
+            raise
+        except Exception:
+            pass
+"""
+"""A test that only an example with another value fails."""
+
+
+def _sessions(task: ClassTask) -> Iterator[str]:
+    """A test method for each docstring of the class that has examples."""
+    module = parsed(task.prompt)
+    for node in ast.walk(module) if module is not None else ():
+        if isinstance(node, (*DEFINITIONS, ast.ClassDef)):
+            body = "\n".join(map(_step, _doctests(ast.get_docstring(node) or "")))
+            if "__same__" in body and parsed(body) is not None:
+                yield SESSION.format(name=node.name, body=textwrap.indent(body, " " * 12))
+
+
+def _step(one: doctest.Example) -> str:
+    """A line of a session, compared with its value where that is a literal."""
+    example = _of_doctest(one)
+    if example is None:
+        return one.source.strip()
+    text = f"{example.expression} is not {example.value} but "
+    return (
+        f"__found__ = {example.expression}\n"
+        f"if not __same__(__found__, {example.value}):\n"
+        f"    raise AssertionError({text!r} + repr(__found__))"
+    )

@@ -1,0 +1,89 @@
+"""Grades joint completions with the rewards of their environments, in sandboxes of one's own choice."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from llm_decpomdp.envs.bugfix_bench import Bench
+from llm_decpomdp.envs.bugfix_reward import RepairReward
+from llm_decpomdp.envs.class_reward import ClassReward
+from llm_decpomdp.envs.reward import CodeReward
+from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, Tests
+from llm_decpomdp.episode import Verdict
+from llm_decpomdp.parts import Reward, Role
+from llm_decpomdp.registry import make
+from llm_decpomdp.tasks import Task
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A joint completion to grade."""
+
+    task: Task
+    completions: Mapping[str, str]
+    """By agent, for a team of so many."""
+    name: str
+    """What it is, such as `reference`, or where it stands in a file."""
+
+
+@dataclass(frozen=True)
+class Grading:
+    """One verdict on a subject."""
+
+    seed: int
+    verdict: Verdict
+    by_clock: bool
+    """Whether a time-out came from the clock on the wall."""
+
+
+class _Recorder(Sandbox):
+    """A sandbox that knows whether the clock has decided a verdict."""
+
+    def __init__(self, limits: Limits, seed: int) -> None:
+        super().__init__(limits, seed=seed)
+        self.by_clock: list[bool] = []
+
+    def run(self, program: Program, tests: Tests, limits: Limits | None = None) -> Execution:
+        execution = super().run(program, tests, limits)
+        self.by_clock.append(execution.wall_decided)
+        return execution
+
+    def offering(self, packages: Collection[str]) -> Sandbox:
+        """A sandbox with these packages that notes the clock in the same place."""
+        other = copy.copy(self)
+        other.packages = super().offering(packages).packages
+        return other
+
+
+def grade(env_id: str, subject: Subject, seed: int, limits: Limits) -> Grading:
+    """Grade a joint completion, with the reward that its team would have earned.
+
+    Args:
+        env_id: The environment.
+        subject: What to grade.
+        seed: Of the hashes of strings and of `random` in the programs.
+        limits: What each program may use, where the environment has no limits of its own.
+    """
+    sandbox = _Recorder(limits, seed)
+    env = make(env_id, num_agents=len(subject.completions))
+    verdict = _in_sandbox(env.reward, sandbox)(subject.task, subject.completions)
+    return Grading(seed, verdict, any(sandbox.by_clock))
+
+
+def _in_sandbox(reward: Reward, sandbox: Sandbox) -> Reward:
+    if isinstance(reward, RepairReward):
+        return replace(reward, bench=Bench(sandbox))
+    assert isinstance(reward, CodeReward | ClassReward), f"{type(reward).__name__} runs no programs"
+    return replace(reward, sandbox=sandbox)
+
+
+def reference(task: Task, teams: Sequence[Sequence[Role]]) -> dict[str, str]:
+    """The data's completions for the first team whose agents all have one; empty where there is none."""
+    for roles in teams:
+        found = {role.agent: role.reference(task) for role in roles}
+        given = {agent: text for agent, text in found.items() if text is not None}
+        if len(given) == len(found):
+            return given
+    return {}

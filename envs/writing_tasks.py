@@ -1,0 +1,165 @@
+"""The two data sets of texts: forum posts (TLDR) and abstracts of papers (arXiv).
+
+| data set | hub                         | splits        | columns                                             |
+|----------|-----------------------------|---------------|-----------------------------------------------------|
+| TLDR     | `trl-lib/tldr`              | `train`, `test` | `prompt` (the post), `completion` (a summary)     |
+| arXiv    | `OpenMLRL/arXiv_abstract`   | `train`, `val` | `article_id`, `abstract_text`, `token_count`       |
+
+A file of your own has the same columns. `elaboration` (TLDR), `background` and `method` (arXiv) are references that
+the hub lacks and the bundled rows have; `task_id` and `split` are optional too.
+
+A source that is empty or too long is refused: it stands with the reason among the set's `excluded` rows, and no
+prompt is made of it. A post may have `MAX_POST_LENGTH` characters, an abstract 100 to 300 tokens: as its row
+counts them in `token_count`, else words and punctuation marks, of which an English text has about as many as a
+language model's tokenizer makes of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib import resources
+
+from llm_decpomdp.envs.sources import BadRow, Dataset, Row, load
+from llm_decpomdp.tasks import Task, TaskSet
+
+MAX_POST_LENGTH = 20_000
+"""In characters; the longest posts of the real data have a fifth of it."""
+
+ABSTRACT_TOKENS = (100, 300)
+
+TOKEN = re.compile(r"\w+|[^\w\s]")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class WritingTask(Task):
+    """A source to write about: its `prompt`."""
+
+    refused: str = ""
+    """Why nothing can be written about this row; empty where something can."""
+
+
+def post_task(index: int, row: Row) -> WritingTask:
+    """A task of a forum post.
+
+    Raises:
+        BadRow: If a field is missing or no text.
+    """
+    post = _text(row, "prompt")
+    refused = "field 'prompt' is empty" if not post.strip() else ""
+    if len(post) > MAX_POST_LENGTH:
+        refused = f"field 'prompt' has {len(post)} characters; at most {MAX_POST_LENGTH}"
+    fields = {"completion": "summarizer_0", "elaboration": "elaborator_0"}
+    return _task("tldr", index, row, post, fields, refused, row.get("task_id"))
+
+
+def abstract_task(index: int, row: Row) -> WritingTask:
+    """A task of an abstract.
+
+    Raises:
+        BadRow: If a field is missing or no text, or `token_count` no number.
+    """
+    abstract = _text(row, "abstract_text")
+    fewest, most = ABSTRACT_TOKENS
+    tokens = row.get("token_count")
+    if tokens is None:
+        tokens = len(TOKEN.findall(abstract))
+    elif isinstance(tokens, bool) or not isinstance(tokens, int):
+        raise BadRow(f"field 'token_count' must be a whole number, got {tokens!r}")
+    refused = "" if fewest <= tokens <= most else f"{tokens} tokens; {fewest} to {most} are read"
+    if not abstract.strip():
+        refused = "field 'abstract_text' is empty"
+    elif len(abstract) > MAX_POST_LENGTH:
+        refused = f"field 'abstract_text' has {len(abstract)} characters; at most {MAX_POST_LENGTH}"
+    fields = {"background": "background_0", "method": "method_0"}
+    task_id = row.get("task_id", row.get("article_id"))
+    return _task("arxiv", index, row, abstract, fields, refused, task_id)
+
+
+def _text(row: Row, name: str) -> str:
+    """A field that may be empty, as None and "" are."""
+    if name not in row:
+        raise BadRow(f"field {name!r} is missing; there are {', '.join(sorted(row))}")
+    value = row[name]
+    if value is not None and not isinstance(value, str):
+        raise BadRow(f"field {name!r} must be a text, got {value!r}")
+    return value or ""
+
+
+def _task(
+    kind: str,
+    index: int,
+    row: Row,
+    source: str,
+    fields: dict[str, str],
+    refused: str,
+    task_id: object,
+) -> WritingTask:
+    """A task with the references that its row has; without an id the index and the text make one."""
+    if task_id is None:
+        digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
+        task_id = f"{index}-{digest[:8]}"
+    references = {agent: _text({name: None, **row}, name).strip() for name, agent in fields.items()}
+    return WritingTask(
+        task_id=f"{kind}/{str(task_id).removeprefix(f'{kind}/')}",
+        index=index,
+        prompt=source.encode("utf-8", "replace").decode(),
+        references={agent: text for agent, text in references.items() if text},
+        refused=refused,
+    )
+
+
+def load_texts(dataset: Dataset, split: str, source: str | os.PathLike[str]) -> TaskSet:
+    """Load one split, without the rows that are refused.
+
+    They are named with the reason among the set's `excluded` tasks. Arguments and errors as of `load`.
+    """
+    loaded = load(dataset, split, source)
+    tasks = [task for task in loaded.tasks if isinstance(task, WritingTask)]
+    reasons = {task.task_id: task.refused for task in tasks if task.refused}
+    left = tuple(task for task in tasks if not task.refused)
+    if not left:
+        shown = dict(list(reasons.items())[:3])
+        raise ValueError(f"every row of split {split!r} of {loaded.source} is refused: {shown}")
+    if reasons:
+        logger.warning("%d rows of %s are refused: %s", len(reasons), loaded.source, reasons)
+    return replace(loaded, tasks=left, excluded=reasons)
+
+
+def _split_of(row: Row) -> str | None:
+    """The split that a row names; None for all."""
+    named = row.get("split")
+    return named if isinstance(named, str) else None
+
+
+def _bundled(name: str) -> list[Row]:
+    """Texts of ours."""
+    file = resources.files("llm_decpomdp.envs").joinpath(f"data/{name}.jsonl")
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+
+
+def _texts(
+    name: str, hub: str, splits: tuple[str, ...], to_task: Callable[[int, Row], Task]
+) -> Dataset:
+    return Dataset(
+        name=name,
+        hub=hub,
+        filename=f"{name}.jsonl",
+        bundled=partial(_bundled, name),
+        to_task=to_task,
+        stand_in=True,
+        splits=splits,
+        split_of=_split_of,
+    )
+
+
+POSTS = _texts("tldr", "trl-lib/tldr", ("train", "test"), post_task)
+ABSTRACTS = _texts("arxiv", "OpenMLRL/arXiv_abstract", ("train", "val"), abstract_task)

@@ -1,0 +1,73 @@
+"""The configurations of the writing families: their constants, and a run of one from end to end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from llm_decpomdp.benchmarks.config import load_config
+from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.run import train
+from llm_decpomdp.benchmarks.shipped import find_config
+from llm_decpomdp.storage import read_json_lines
+
+NAMES = ("grpo_tldr_config", "grpo_arxiv_config", "magrpo_tldr_config", "magrpo_arxiv_config")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_configuration_has_the_hyperparameters_of_the_seeds(name: str) -> None:
+    config = load_config(find_config(name))
+    algorithm, genre = name.split("_")[:2]
+    assert (config.env.id, config.env.num_turns) == (f"{genre}-v0", 1)
+    assert config.env.num_agents == (1 if algorithm == "grpo" else 2)
+    assert config.algorithm.name == algorithm
+    assert (config.algorithm.num_train_epochs, config.algorithm.learning_rate) == (1, 5e-6)
+    assert config.algorithm.num_generations == 4
+    assert config.model.name == "Qwen/Qwen3-1.7B"
+    assert config.model.max_new_tokens == (512 if name == "grpo_arxiv_config" else 256)
+    evaluation = "test[:1000]" if genre == "tldr" else "val[:1000]"
+    assert (config.dataset.train_split, config.dataset.eval_split) == ("train[:1000]", evaluation)
+    assert config.output.save_final_model
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("version", ["v0", "v1"])
+def test_both_splits_can_be_made_in_both_versions(name: str, version: str) -> None:
+    genre = name.split("_")[1]
+    config = load_config(find_config(name), [f"env.id={genre}-{version}"])
+    train, evaluation = (
+        config.make_env(split, source="bundled")
+        for split in (config.dataset.train_split, config.dataset.eval_split)
+    )
+    assert (len(train.tasks), len(evaluation.tasks)) == (45, 15)
+    assert not set(train.tasks.positions) & set(evaluation.tasks.positions)
+
+
+def test_several_turns_of_v0_are_refused_and_of_v1_are_not() -> None:
+    config = load_config(find_config("magrpo_tldr_config"), ["env.num_turns=2"])
+    with pytest.raises(ValueError, match="tldr-v1 has more"):
+        config.make_env("train", source="bundled")
+    config = load_config(
+        find_config("magrpo_tldr_config"), ["env.num_turns=2", "env.id=tldr-v1"]
+    )
+    assert config.make_env("train", source="bundled").num_turns == 2
+
+
+def test_a_key_that_the_family_does_not_know_is_an_error_once_it_is_set() -> None:
+    config = load_config(find_config("magrpo_tldr_config"), ["env.isolation=require"])
+    with pytest.raises((TypeError, ConfigError), match="isolation"):
+        config.make_env("train", source="bundled")
+
+
+@pytest.mark.parametrize("name", ["magrpo_tldr_config", "grpo_arxiv_config"])
+def test_a_tiny_model_runs_from_end_to_end(name: str, quick: list[str], tmp_path: Path) -> None:
+    train(load_config(find_config(name), [*quick, "output.save_final_model=false"]), name)
+    folder = tmp_path / "run"
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["data"]["train"]["name"] == name.split("_")[1]
+    assert (folder / "report.html").stat().st_size > 1000
+    rows = list(read_json_lines(folder / "episodes.jsonl"))
+    agents = {"writer_0"} if "grpo_arxiv" in name else {"summarizer_0", "elaborator_0"}
+    assert set(rows[0]["groups"][0]["prompts"]) == agents

@@ -1,0 +1,305 @@
+"""The writing environments: roles, turns, what each agent is told, and that every rule of the suite holds."""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pettingzoo.test import (
+    api_test,
+    parallel_api_test,
+    parallel_seed_test,
+    render_test,
+    seed_test,
+    state_test,
+)
+from pettingzoo.utils import parallel_to_aec
+
+from llm_decpomdp import check_env, make
+from llm_decpomdp.envs.paragraphs import paragraphs
+
+AGENTS = {
+    "tldr": ["summarizer_0", "elaborator_0"],
+    "arxiv": ["background_0", "method_0"],
+}
+MODES = ("level_feedback", "level_passed", "passed", "plain")
+GENRES = tuple(AGENTS)
+
+
+def bundled(env_id: str, **kwargs):
+    return make(env_id, source="bundled", **kwargs)
+
+
+def references(env):
+    return {agent: env.reference(agent) for agent in env.agents}
+
+
+# Every rule of the suite
+
+
+@pytest.mark.parametrize("num_agents", [1, 2])
+@pytest.mark.parametrize("genre", GENRES)
+def test_our_strict_check_passes_in_one_turn(genre, num_agents):
+    check_env(partial(bundled, f"{genre}-v0", num_agents=num_agents))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("num_agents", [1, 2])
+@pytest.mark.parametrize("genre", GENRES)
+def test_our_strict_check_passes_in_several_turns(genre, num_agents, mode):
+    options = {"num_agents": num_agents, "external_mode": mode, "num_turns": 3}
+    check_env(partial(bundled, f"{genre}-v1", stop_when_solved=False, **options))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of no concern for text: no shapes, no dtypes
+@pytest.mark.parametrize("env_id", ["tldr-v0", "tldr-v1", "arxiv-v0", "arxiv-v1"])
+def test_the_tests_of_pettingzoo_pass(env_id, monkeypatch):
+    build = partial(bundled, env_id)
+    aec = lambda **kwargs: parallel_to_aec(build(**kwargs))  # noqa: E731
+    parallel_api_test(build(), num_cycles=4)
+    parallel_seed_test(build, num_cycles=4)
+    seed_test(aec, num_cycles=4)
+    state_test(aec(), build(), num_cycles=4)
+    render_test(aec)
+    # api_test reads the dtype of every observation since PettingZoo 1.25, and a str has none.
+    monkeypatch.setattr(
+        sys.modules["pettingzoo.test.api_test"],
+        "_test_observation_space_compatibility",
+        lambda space, seen, **more: None,
+    )
+    api_test(aec(), num_cycles=4)
+
+
+def test_a_snapshot_continues_elsewhere_and_a_fork_does_not_disturb():
+    env = bundled("tldr-v1", num_turns=3)
+    env.reset(seed=3)
+    env.step(dict.fromkeys(env.agents, "I asked my sister about the money. Then I slept."))
+    stored = json.loads(json.dumps(env.snapshot()))
+    twin, fork = bundled("tldr-v1", num_turns=3), env.fork()
+    twin.restore(stored)
+    before = env.state()
+    answers = references(env)
+    assert fork.step(answers) == twin.step(answers)
+    assert env.state() == before
+    assert twin.state() == fork.state() != before
+
+
+def test_the_transcript_shows_sources_texts_and_components():
+    env = bundled("arxiv-v1", render_mode="ansi")
+    env.reset(options={"task_id": "arxiv/10"})
+    env.step(references(env))
+    text = env.render()
+    assert "upper Orlen valley" in text and "method_0 answers" in text and "grounding +" in text
+
+
+# Roles
+
+
+@pytest.mark.parametrize("genre", GENRES)
+def test_a_team_has_two_roles_and_an_agent_alone_both(genre):
+    for version in ("v0", "v1"):
+        assert bundled(f"{genre}-{version}").possible_agents == AGENTS[genre]
+        alone = bundled(f"{genre}-{version}", num_agents=1)
+        assert alone.possible_agents == ["writer_0"]
+
+
+@pytest.mark.parametrize("num_agents", [0, 3, -1, "2"])
+def test_another_size_of_team_is_an_error(num_agents):
+    with pytest.raises(ValueError, match="num_agents must be 1 or 2"):
+        make("tldr-v1", num_agents=num_agents)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "agent", "expected"),
+    [
+        ("tldr-v0", "summarizer_0", ("concise summary", "Query:\nSUBREDDIT")),
+        ("tldr-v0", "elaborator_0", ("detailed summary", "Original Query:", "transition words", "many different words")),
+        ("arxiv-v0", "background_0", ("Abstract:", "background and motivation", "Another agent", "do not repeat")),
+        ("arxiv-v0", "method_0", ("Abstract:", "method and implications", "Another agent", "do not repeat")),
+    ],
+)  # fmt: skip
+def test_a_role_is_told_its_part_with_the_source(env_id, agent, expected):
+    env = bundled(env_id)
+    observations, _ = env.reset(seed=1)
+    assert all(part in observations[agent] for part in expected)
+    assert env.task.prompt in observations[agent]
+    assert "IMPORTANT INSTRUCTIONS" in observations[agent]
+
+
+def test_an_agent_alone_is_told_how_to_divide_its_paragraphs():
+    env = bundled("arxiv-v1", num_agents=1)
+    observations, _ = env.reset(seed=1)
+    assert "\n[PARAGRAPH_SPLIT]\n" in observations["writer_0"]
+    first, second = env.reference("writer_0").split("\n[PARAGRAPH_SPLIT]\n")
+    assert {first, second} == set(env.task.references.values())
+
+
+@pytest.mark.parametrize("version", ["v0", "v1"])
+@pytest.mark.parametrize("genre", GENRES)
+def test_an_agent_alone_earns_what_a_team_does_for_the_same_texts(genre, version):
+    team, alone = bundled(f"{genre}-{version}"), bundled(f"{genre}-{version}", num_agents=1)
+    rewards = []
+    for env in (team, alone):
+        env.reset(seed=5)
+        rewards.append(next(iter(env.step(references(env))[1].values())))
+    assert rewards[0] == rewards[1] > 2
+
+
+@pytest.mark.parametrize(
+    ("completion", "first", "second"),
+    [
+        ("a b\n[PARAGRAPH_SPLIT]\nc d", "a b", "c d"),
+        ("a[PARAGRAPH_SPLIT]b[PARAGRAPH_SPLIT]c", "a", "b c"),
+        ("[PARAGRAPH_SPLIT]only", "", "only"),
+        ("only[PARAGRAPH_SPLIT]", "only", ""),
+        ("Paragraph 1: a\nParagraph 2: b", "a", "b"),
+        ("Paragraph 1: a\n[PARAGRAPH_SPLIT]\nParagraph 2: b", "a", "b"),
+        ("Paragraph 2: a [PARAGRAPH_SPLIT] b", "a", "b"),
+        ("abcdefghi", "abc", "defghi"),
+        ("", "", ""),
+    ],
+)
+def test_a_completion_is_divided_by_one_rule(completion, first, second):
+    assert paragraphs(completion).texts == (first, second)
+
+
+# Turns
+
+
+@pytest.mark.parametrize("num_turns", [0, 2, 3, None, True, "1"])
+def test_v0_has_a_single_turn_and_names_the_version_that_has_more(num_turns):
+    with pytest.raises(ValueError, match=r"num_turns must be 1: arxiv-v0 .*arxiv-v1 has more"):
+        make("arxiv-v0", num_turns=num_turns)
+
+
+@pytest.mark.parametrize("version", ["v0", "v1"])
+def test_one_turn_is_the_default_and_terminates(version):
+    env = bundled(f"tldr-{version}")
+    env.reset(seed=0)
+    observations, _, terminations, *_ = env.step(dict.fromkeys(env.agents, "no"))
+    assert set(terminations.values()) == {True} and set(observations.values()) == {""}
+
+
+def test_experts_edit_no_texts():
+    with pytest.raises(ValueError, match="'expert_edits' is for code.*level_feedback"):
+        make("tldr-v1", external_mode="expert_edits")
+
+
+def test_an_unknown_mode_is_named_with_the_nearest():
+    with pytest.raises(ValueError, match="unknown external_mode 'pasesd'; did you mean 'passed'"):
+        make("tldr-v1", external_mode="pasesd")
+
+
+@pytest.mark.parametrize("name", ["original_prompt", "previous_response"])
+def test_flags_are_true_or_false(name):
+    with pytest.raises(ValueError, match=f"{name} must be True or False, got 1"):
+        make("tldr-v1", **{name: 1})
+
+
+def second_prompts(mode, actions, **options):
+    env = bundled("tldr-v1", num_turns=2, external_mode=mode, stop_when_solved=False, **options)
+    env.reset(options={"task_id": "tldr/01"})
+    if actions is None:
+        actions = references(env)
+    observations, _, _, _, infos = env.step(actions)
+    return observations, infos
+
+
+BAD = {
+    "summarizer_0": "The weather was warm 77 times",
+    "elaborator_0": "so it goes " * 12,
+}
+
+
+def test_level_feedback_tells_an_agent_of_its_own_text_and_of_joint_measures():
+    prompts, infos = second_prompts("level_feedback", BAD)
+    summary, elaboration = prompts["summarizer_0"], prompts["elaborator_0"]
+    assert "Length of your text: 6 words, wanted 8 to 256" in summary
+    assert "Numbers that the source does not have: 77" in summary
+    assert "Repeated" not in summary
+    assert "Length of your text: 36 words" in elaboration
+    assert "Repeated: 91% of its runs of three words" in elaboration
+    assert "77" not in elaboration
+    for prompt in (summary, elaboration):
+        assert "Length ratio (second / first text): 4.55, wanted 1.6 to 3.2" in prompt
+        assert "Kinds of transitions in the second text: 1, wanted 4 or more" in prompt
+    info = infos["summarizer_0"]
+    assert info["length_ratio"] == pytest.approx(132 / 29)
+    assert (info["vocabulary_ratio"], info["transition_kinds"]) == (0.5, 1.0)
+
+
+def test_copying_is_pointed_out():
+    env = bundled("tldr-v1", num_turns=2)
+    env.reset(seed=0)
+    observations, *_ = env.step(dict.fromkeys(env.agents, env.task.prompt))
+    assert "Copied word by word: 100%" in observations["summarizer_0"]
+
+
+def test_level_passed_tells_of_each_level():
+    prompts, _ = second_prompts("level_passed", BAD)
+    assert "- Length of your text: not passed\n" in prompts["summarizer_0"]
+    assert "- Length of your text: passed\n" in prompts["elaborator_0"]
+    assert "- Length ratio: not passed\n" in prompts["elaborator_0"]
+    good, _ = second_prompts("level_passed", None)
+    assert "- Grounding of your text: passed\n" in good["elaborator_0"]
+
+
+def test_passed_is_one_signal():
+    prompts, _ = second_prompts("passed", BAD)
+    for prompt in prompts.values():
+        assert "Signal: Not all levels passed\nRevise your" in prompt
+
+
+def test_plain_tells_nothing():
+    one, _ = second_prompts("plain", BAD)
+    other, _ = second_prompts("plain", {**BAD, "elaborator_0": "Something else."})
+    assert one["summarizer_0"] == other["summarizer_0"]
+
+
+def test_the_flags_decide_what_a_later_prompt_repeats():
+    bare, _ = second_prompts("plain", BAD, original_prompt=False, previous_response=False)
+    assert bare["summarizer_0"].startswith("Revise your summary accordingly.")
+    full, _ = second_prompts("plain", BAD)
+    assert "Petra" in full["summarizer_0"] and BAD["summarizer_0"] in full["summarizer_0"]
+    assert BAD["elaborator_0"].strip() not in full["summarizer_0"]
+    empty, _ = second_prompts("plain", dict.fromkeys(BAD, "  "))
+    assert "Your previous summary:\n<empty>" in empty["summarizer_0"]
+
+
+def test_a_repeated_summary_of_full_marks_ends_the_episode():
+    env = bundled("arxiv-v1", num_turns=3, split="all")
+    solved = [t for t in env.tasks.tasks if env.reward(t, t.references).solved]
+    assert solved
+    env.reset(options={"task_id": solved[0].task_id})
+    _, rewards, terminations, _, infos = env.step(references(env))
+    assert rewards["method_0"] == pytest.approx(4.0) and terminations["method_0"]
+    assert infos["method_0"]["solved"]
+
+
+# Any text
+
+
+TEXTS = st.text(max_size=40) | st.sampled_from(
+    ["", " ", "\ud800", "\x00", "so " * 2000, "[PARAGRAPH_SPLIT]" * 3, "1,450.50.3,", "．٣٣ ½ ²", "A" * 5000]
+)  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    TEXTS,
+    TEXTS,
+    st.sampled_from(["tldr-v0", "tldr-v1", "arxiv-v0", "arxiv-v1"]),
+    st.sampled_from([1, 2]),
+)
+def test_any_text_is_a_legal_action(first, second, env_id, num_agents):
+    env = bundled(env_id, num_agents=num_agents, **({"num_turns": 2} if "v1" in env_id else {}))
+    env.reset(seed=0)
+    actions = dict(zip(env.agents, (first, second), strict=False))
+    _, rewards, *_ = env.step(actions)
+    assert -1e-9 <= next(iter(rewards.values())) <= 4.0
+    json.dumps(env.snapshot(), allow_nan=False).encode()
+    env.state().encode()
