@@ -135,9 +135,10 @@ class ModelEngine:
         longest, span = len(prompt) + max(map(len, rows)), attention_span(self.model.config)
         if self._packs and longest > span:
             self._packs = _refused(f"{longest} tokens are more than its attention sees, {span:.0f}")
-        score = packed_log_probs if self._packs else padded_log_probs
         with self._computing(), self._checkpointing():
-            return score(self.model, prompt, rows, divisor)
+            if self._packs:
+                return packed_log_probs(self.model, prompt, rows, divisor, self._recomputing)
+            return padded_log_probs(self.model, prompt, rows, divisor)
 
     def _computing(self) -> AbstractContextManager[Any]:
         enabled = self.compute_dtype == torch.bfloat16

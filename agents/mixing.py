@@ -43,9 +43,10 @@ def mixing(model: Any, adapters: Sequence[str]) -> Iterator[Mix]:
         yield unmixed
         return
     shares, layers = _Shares(), _layers(model)
+    mixed = [_SideBySide(layer, adapters, shares) for layer in layers]
     try:
-        for layer in layers:
-            layer.forward = _SideBySide(layer, adapters, shares)
+        for layer, forward in zip(layers, mixed, strict=True):
+            layer.forward = forward
         yield shares
     finally:
         for layer in layers:
@@ -58,7 +59,8 @@ def _layers(model: Any) -> list[Any]:
 
 
 def _plain(layer: Any) -> bool:
-    if type(layer) is not Linear or layer.fan_in_fan_out:
+    replaced = "forward" in vars(layer)  # as by accelerate, where a model is spread over devices
+    if type(layer) is not Linear or layer.fan_in_fan_out or replaced:
         return False
     return not (layer.lora_variant or any(layer.lora_bias.values()) or layer.merged_adapters)
 
@@ -68,7 +70,7 @@ class _Shares:
 
     def __init__(self) -> None:
         self._names: list[str | None] = []
-        self._masks: dict[tuple[tuple[str, int], ...], Tensor] = {}
+        self._masks: dict[tuple[Any, ...], Tensor] = {}
 
     def __call__(self, names: Sequence[str | None]) -> None:
         """These are the rows of the next pass."""
@@ -82,13 +84,13 @@ class _Shares:
             ranks: Names and ranks of the stacked adapters.
             like: Has the dtype and device of the mask.
         """
-        if ranks not in self._masks:
+        key = (ranks, like.dtype, like.device)
+        if key not in self._masks:
             owners = [name for name, rank in ranks for _ in range(rank)]
-            mask = [[name == owner for owner in owners] for name in self._names]
-            self._masks[ranks] = torch.tensor(mask, dtype=like.dtype, device=like.device).unsqueeze(
-                1
-            )
-        return self._masks[ranks]
+            rows = [[name == owner for owner in owners] for name in self._names]
+            mask = torch.tensor(rows, dtype=like.dtype, device=like.device)
+            self._masks[key] = mask.unsqueeze(1)
+        return self._masks[key]
 
 
 class _SideBySide:

@@ -16,12 +16,13 @@ Letters: G completions, P prompt tokens, L tokens in the row, K scored tokens (o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, noop_context_fn
 
 from llm_decpomdp.agents.sampling import token_log_probs
 
@@ -33,8 +34,16 @@ LOGITS_AT_ONCE = 2**24
 
 Rows = Sequence[Sequence[int]]
 
+Contexts = Callable[[], tuple[AbstractContextManager[Any], AbstractContextManager[Any]]]
 
-def packed_log_probs(model: Any, prompt: Sequence[int], rows: Rows, divisor: float) -> Tensor:
+
+def packed_log_probs(
+    model: Any,
+    prompt: Sequence[int],
+    rows: Rows,
+    divisor: float,
+    contexts: Contexts = noop_context_fn,
+) -> Tensor:
     """Log-probabilities of all tokens of `rows`, one row after the other, (K,), float32.
 
     Args:
@@ -42,6 +51,7 @@ def packed_log_probs(model: Any, prompt: Sequence[int], rows: Rows, divisor: flo
         prompt: Token ids, at least one.
         rows: Token ids of the completions, each at least one.
         divisor: Divides the logits.
+        contexts: Around the first computation of the logits, and around the second.
     """
     base = without_peft(model)
     decoder, head = base.get_decoder(), base.get_output_embeddings()
@@ -52,7 +62,8 @@ def packed_log_probs(model: Any, prompt: Sequence[int], rows: Rows, divisor: flo
             input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False
         ).last_hidden_state[0, sources]  # (K, size)
         targets = torch.tensor([token for row in some for token in row], device=model.device)
-        parts.append(_score(head, hidden, targets, divisor, model.config))
+        score = partial(_head_log_probs, head, divisor=divisor)
+        parts += _in_parts(score, hidden, targets, model.config, contexts)
     return torch.cat(parts)
 
 
@@ -128,16 +139,17 @@ def _attention_dtype(model: Any) -> torch.dtype:
     return dtype
 
 
-def _score(
-    head: Callable[[Tensor], Tensor], hidden: Tensor, targets: Tensor, divisor: float, config: Any
-) -> Tensor:
+def _in_parts(
+    score: Callable[[Tensor, Tensor], Tensor],
+    hidden: Tensor,
+    targets: Tensor,
+    config: Any,
+    contexts: Contexts,
+) -> Iterator[Tensor]:
     size = max(1, LOGITS_AT_ONCE // config.get_text_config().vocab_size)
-    score = partial(_head_log_probs, head, divisor=divisor)
-    parts = [
-        checkpoint(score, some, tokens, use_reentrant=False, preserve_rng_state=False)
-        for some, tokens in zip(torch.split(hidden, size), torch.split(targets, size), strict=True)
-    ]
-    return torch.cat(parts)
+    options = {"use_reentrant": False, "preserve_rng_state": False, "context_fn": contexts}
+    for some, tokens in zip(torch.split(hidden, size), torch.split(targets, size), strict=True):
+        yield checkpoint(score, some, tokens, **options)
 
 
 def _head_log_probs(

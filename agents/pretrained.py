@@ -70,6 +70,9 @@ def with_adapters(
         model: The transformers model.
         adapters: For each name the arguments of `peft.LoraConfig`, or the folder of a saved adapter.
         seeds: Decide the first weights of new adapters, by name.
+
+    Raises:
+        ValueError: If a new adapter would train biases of the model.
     """
     from peft import LoraConfig, PeftConfig, get_peft_model
 
@@ -80,6 +83,11 @@ def with_adapters(
             config.inference_mode = False
         else:
             config = LoraConfig(task_type="CAUSAL_LM", **source)
+            if config.bias != "none":
+                raise ValueError(
+                    f"lora: bias={config.bias!r} would change the model below the adapter, which is "
+                    "frozen; leave it out, or set lora_bias=true"
+                )
         config.base_model_name_or_path = model.name_or_path
         with torch.random.fork_rng():
             torch.manual_seed(seeds[name])

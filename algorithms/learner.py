@@ -121,7 +121,6 @@ class Learner:
         # Silent groups count in the mean, so that their number does not change the others' weight.
         episodes = processes.total(sum(sum(reach(rollout)) for rollout in rollouts))
         loud = [lesson for lesson in found if lesson.weight and (self._pulled or not lesson.silent)]
-        anything = processes.total(len(loud)) > 0
         old: dict[tuple[int, str], Tensor] = {}
         for epoch in range(self.options.updates_per_batch):
             if epoch:
@@ -131,7 +130,7 @@ class Learner:
                 for agent, advantages in lesson.advantages.items():
                     if self._pulled or advantages.any():
                         tally.add(agent, *self._backward(index, lesson, agent, episodes, old))
-            norms = dict(self._grad_norms(rollouts, anything))
+            norms = dict(self._grad_norms(rollouts))
         silent = processes.total(sum(lesson.silent for lesson in found))
         return {
             **tally.metrics(),
@@ -188,12 +187,9 @@ class Learner:
             loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach(), mask, log_probs.detach(), moved, divergence
 
-    def _grad_norms(
-        self, rollouts: Sequence[Rollout], anything: bool
-    ) -> Iterator[tuple[str, float]]:
+    def _grad_norms(self, rollouts: Sequence[Rollout]) -> Iterator[tuple[str, float]]:
         for name, optimizer in self._optimizers.items():
-            if anything:
-                processes.sum_gradients(optimizer.parameters)
+            processes.sum_gradients(optimizer.parameters)
             norm = optimizer.clip(self.options.max_grad_norm)
             starts = ", ".join(str(rollout.start) for rollout in rollouts)
             self._require_finite(norm, f"gradient of {name!r}", starts)

@@ -86,13 +86,16 @@ def of_first(value: T) -> T:
 
 
 def sum_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
-    """Add up the gradients of all processes; a missing one counts as 0."""
+    """Add up the gradients of all processes; a missing one counts as 0, and stays missing if all lack it."""
     if not _together():
         return
-    for parameter in parameters:
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-        distributed.all_reduce(parameter.grad)
+    weights = list(parameters)
+    found = gather([[weight.grad is not None for weight in weights]])
+    for weight, somewhere in zip(weights, map(any, zip(*found, strict=True)), strict=True):
+        if somewhere:
+            if weight.grad is None:
+                weight.grad = torch.zeros_like(weight)
+            distributed.all_reduce(weight.grad)
 
 
 @torch.no_grad()

@@ -63,7 +63,12 @@ VALUES = {
 DATASET_KEYS = ("dataset.type", "dataset.name")
 """The first that is given names the data."""
 
-ENVIRONMENTS = {"coop": "coophumaneval-v0", "humaneval": "humaneval-v0"}
+ENVIRONMENTS = {
+    "coop": "coophumaneval-v0",
+    "humaneval": "humaneval-v0",
+    "tldr": "tldr-v0",
+    "arxiv": "arxiv-v0",
+}
 """What a data set's name contains, and the environment that it means; the first that fits."""
 
 GONE = {

@@ -8,7 +8,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.registry import make
+from llm_decpomdp.registry import make, takes
 
 
 @dataclass(frozen=True)
@@ -180,16 +180,24 @@ class Config:
         return OmegaConf.to_yaml(OmegaConf.structured(self))
 
     def make_env(self, split: str, source: str | None = None) -> DecPOMDPEnv:
-        """The environment on one split; `source` in place of the configuration's own."""
-        external = asdict(self.external)
-        arguments = {
-            **asdict(self.env),
-            "external_mode": external.pop("mode"),
-            **external,
-            "split": split,
-            "source": source or self.dataset.source,
+        """The environment on one split; `source` in place of the configuration's own.
+
+        Keys that stand at their defaults are left out where the environment has no such argument: a family
+        without programs has no isolation. Others it refuses.
+        """
+        defaults = Config()._settings()
+        given = {
+            key: value
+            for key, value in self._settings().items()
+            if takes(self.env.id, key) or value != defaults[key]
         }
-        return make(arguments.pop("id"), **arguments)
+        return make(self.env.id, **given, split=split, source=source or self.dataset.source)
+
+    def _settings(self) -> dict[str, Any]:
+        """The arguments of the environment, but for its data."""
+        env, external = asdict(self.env), asdict(self.external)
+        del env["id"]
+        return {**env, "external_mode": external.pop("mode"), **external}
 
 
 ROOT_KEYS = ("team", "policies", "seed")

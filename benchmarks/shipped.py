@@ -6,7 +6,6 @@ from pathlib import Path
 
 from llm_decpomdp.benchmarks.errors import ConfigError
 from llm_decpomdp.naming import unknown
-from llm_decpomdp.registry import registered
 
 FOLDER = Path(__file__).with_name("configs")
 
@@ -15,8 +14,6 @@ OTHER_NAMES = {
     "magrpo_mt_che_config": "mt_magrpo_che_config",
 }
 """Names that some documents use, and the files that they mean."""
-
-MISSING = ("tldr", "arxiv")
 
 
 def shipped() -> dict[str, Path]:
@@ -43,11 +40,5 @@ def find_config(name: str) -> Path:
     stem = OTHER_NAMES.get(stem, stem)
     if here and stem in shipped():
         return shipped()[stem]
-    for family in MISSING:
-        if family in stem:
-            raise ConfigError(
-                f"no configuration {name!r}: there is no environment for {family} yet; "
-                f"environments: {', '.join(registered())}"
-            )
     where = "" if here else f"no file {name!r}; "
     raise ConfigError(where + unknown("configuration", stem, [*shipped(), *OTHER_NAMES]))

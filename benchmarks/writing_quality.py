@@ -1,4 +1,4 @@
-"""`python -m llm_decpomdp.benchmarks.writing_quality`: what the rewards of the writing families give to which texts.
+"""`python -m llm_decpomdp.benchmarks.writing_quality`: what the rewards for writing give to which texts.
 
 For each family and version a table in Markdown: for every kind of text the mean, deviation, least and greatest
 reward, and in which share of the rows the reference earns more. `--model` adds the first samples of a model.
@@ -70,7 +70,9 @@ def sample(
     env = make(f"{genre}-v1", source=source, split="all")
     policy = load_policy(model, Sampling(temperature, max_new_tokens=max_new_tokens))
     prompts = [
-        (role.agent, role.first_prompt(task)) for task in env.tasks.tasks[:rows] for role in env.roles
+        (role.agent, role.first_prompt(task))
+        for task in env.tasks.tasks[:rows]
+        for role in env.roles
     ]
     answers = policy.generate([prompt for _, prompt in prompts])
     team = len(env.roles)
@@ -109,9 +111,9 @@ def main(
     model: Annotated[str | None, typer.Option(help="A model whose samples are graded too.")] = None,
     rows: Annotated[int, typer.Option(min=1, help="Rows that it writes about.")] = 12,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest sample.")] = 256,
-    file: Annotated[Path, typer.Option(metavar="FILE", help="Where the numbers go, as JSON.")] = Path(
-        "runs/writing_quality.json"
-    ),
+    file: Annotated[
+        Path, typer.Option(metavar="FILE", help="Where the numbers go, as JSON.")
+    ] = Path("runs/writing_quality.json"),
 ) -> None:
     """Print what every kind of text earns."""
     logging.basicConfig(format="%(message)s")

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from llm_decpomdp.envs.bugfix_methods import is_class
 from llm_decpomdp.envs.bugfix_program import instrumented, pieces, repairable, strict, whole
+from llm_decpomdp.envs.bugfix_steps import MAX_STEPS, counted
 from llm_decpomdp.envs.class_tasks import CLASSEVAL, ClassTask, class_task
 from llm_decpomdp.envs.humaneval import COOPHUMANEVAL, HUMANEVAL, CodeTask
 from llm_decpomdp.envs.mutation import Mutation, mutate, mutations
@@ -36,8 +37,8 @@ from llm_decpomdp.envs.program_text import (
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox
 from llm_decpomdp.envs.sources import BadRow, Row, read_rows, text_field
 
-VALIDATION = Limits(1.0, 0.5, 5.0, wall_factor=30.0, max_timeouts=1)
-"""A mutant that needs more does not end in time."""
+VALIDATION = Limits(2.0, 2.0, 10.0, wall_factor=30.0, max_timeouts=1)
+"""Far more than a variant of a program needs that takes at most `MAX_STEPS`."""
 
 logger = logging.getLogger(__name__)
 
@@ -80,10 +81,12 @@ class Source:
         return [name for name in self.functions if before[name] != after[name]]
 
     def run(self, sandbox: Sandbox, codes: Sequence[str]) -> list[Execution]:
-        """What becomes of variants of the program, each of which has little time."""
+        """What becomes of variants of the program; those that take more than `MAX_STEPS` crash."""
         tests = instrumented(self.code, self.test, self.entry_point)
         tests = strict(sandbox, self._program(self.code), tests)
-        return sandbox.run_batch([(self._program(code), tests) for code in codes], VALIDATION)
+        names = {*self.functions, self.entry_point}
+        programs = [self._program(counted(code, names)) for code in codes]
+        return sandbox.run_batch([(program, tests) for program in programs], VALIDATION)
 
     def _program(self, code: str) -> Program:
         return whole(code, self.entry_point, self.functions)
@@ -158,7 +161,7 @@ def own_sources(path: Path, sandbox: Sandbox) -> list[Source]:
             elif is_class(source.code, source.entry_point):
                 logger.warning("%s is left out: its solution fails tests here", source.name)
             else:
-                raise BadRow("field 'program' does not pass its own tests")
+                raise BadRow(f"field 'program' does not pass its own tests in {MAX_STEPS:,} steps")
         except BadRow as error:
             raise ValueError(f"{path}, line {line}: {error}") from None
     return found

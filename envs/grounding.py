@@ -1,14 +1,15 @@
 """How far a text is about its source and in its own words: what a reward for writing has to look at.
 
-| measure    | is                                                                                          |
-|------------|---------------------------------------------------------------------------------------------|
-| `words`    | share of the text's different content words whose stem occurs in the source                 |
-| `coverage` | share of the source's different content words whose stem occurs in the text                 |
-| `entities` | share of the source's names and numbers that occur in the text; 1 where it has none         |
-| `phrases`  | share of the text's pairs of neighbouring words, one of them a content word, that stand so in the source |
-| `unfounded` | the numbers of the text that the source does not have                                      |
-| `copied`   | share of the text's words in runs of `RUN` and more that stand so in the source             |
-| `repeated` | share of the text's runs of three words that it has had before                              |
+| measure     | is                                                                                  |
+|-------------|-------------------------------------------------------------------------------------|
+| `words`     | share of the text's different content words whose stem occurs in the source         |
+| `coverage`  | share of the source's different content words whose stem occurs in the text         |
+| `entities`  | share of the source's names and numbers that occur in the text; 1 where it has none |
+| `phrases`   | share of the text's pairs of neighbouring words, one of them a content word, that   |
+|             | stand so in the source                                                              |
+| `unfounded` | the numbers of the text that the source does not have                               |
+| `copied`    | share of the text's words in runs of `RUN` and more that stand so in the source     |
+| `repeated`  | share of the text's runs of three words that it has had before                      |
 
 A stem is a word without one of a few endings. A name is a word with a capital letter that is not the first of its
 sentence. Numbers up to twelve may be spelled out. All of it takes time linear in the length of the texts.

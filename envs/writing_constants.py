@@ -34,10 +34,10 @@ TRANSITIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             to exemplify; notably; markedly; chiefly; mainly; primarily; above all; most importantly"""
         ),
         "explanation": _phrases(
-            """that is; in other words; to put it simply; to clarify; indeed; in fact; actually; clearly; obviously;
-            to put it another way; to rephrase; more precisely; specifically speaking; what this means is;
-            the point is; essentially; basically; fundamentally; at its core; in essence; simply put;
-            stated differently"""
+            """that is; in other words; to put it simply; to clarify; indeed; in fact; actually; clearly;
+            obviously; to put it another way; to rephrase; more precisely; specifically speaking;
+            what this means is; the point is; essentially; basically; fundamentally; at its core; in essence;
+            simply put; stated differently"""
         ),
         "cause_effect": _phrases(
             """therefore; thus; consequently; as a result; hence; accordingly; for this reason; due to this;

@@ -18,10 +18,10 @@ The grounding of a text is
 
     mean(words, coverage, entities) x phrases x numbers x own
 
-with the measures of `llm_decpomdp.envs.grounding`: `words`, `coverage`, `entities` and `phrases` as credits between
-the ends of `Depth`; `numbers` is 1 less 0.25 for each number that the source does not have; `own` falls from 1, where
-30 % of a text are copied in runs of eight words and more, to 0 at 80 %. Words without order have no phrases, random
-words none of these, and a copy is not the text's own.
+with the measures of `llm_decpomdp.envs.grounding`: `words`, `coverage`, `entities` and `phrases` as credits
+between the ends of `Depth`; `numbers` is 1 less 0.25 for each number that the source does not have; `own` falls
+from 1, where 30 % of a text are copied in runs of eight words and more, to 0 at 80 %. Words without order have no
+phrases, random words none of these, and a copy is not the text's own.
 """
 
 from __future__ import annotations

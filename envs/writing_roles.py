@@ -74,8 +74,8 @@ ARXIV = Genre(
         Part(
             "background_0",
             "background paragraph",
-            "Expand the abstract below into the introduction of a paper. Write only its background and motivation: "
-            "what is known, what is missing, and why it matters.",
+            "Expand the abstract below into the introduction of a paper. Write only its background and "
+            "motivation: what is known, what is missing, and why it matters.",
             "Abstract:",
             (
                 "Another agent writes about the method and its implications: do not repeat that.",

@@ -1,8 +1,8 @@
 """What comes after a turn of writing: the external modes of `tldr-v1` and `arxiv-v1`.
 
 Each agent is told what was measured of its own text, and what is measured of both together: the ratios of their
-lengths and vocabularies, the overlap, and how many kinds of transitions they have. These joint measures stand in the
-infos too. Nothing else leaves a team-mate's text.
+lengths and vocabularies, the overlap, and how many kinds of transitions they have. These joint measures stand in
+the infos too. Nothing else leaves a team-mate's text.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def _own(found: Assessment, place: int, called: str) -> Iterator[str]:
     length = count_tokens(found.pair.texts[place])
     yield f"- Length of {called}: {length} words, wanted {tokens.full} to {tokens.most}"
     yield (
-        f"- Grounding of {called}: {found.grounded[place]:.2f} of 1: {own.words:.0%} of its content words are the "
-        f"source's (wanted {depth.words.full:.0%}), it has {own.coverage:.0%} of the source's content words (wanted "
-        f"{depth.coverage.full:.0%}) and {own.entities:.0%} of its names and numbers (wanted "
+        f"- Grounding of {called}: {found.grounded[place]:.2f} of 1: {own.words:.0%} of its content words are "
+        f"the source's (wanted {depth.words.full:.0%}), it has {own.coverage:.0%} of the source's content words "
+        f"(wanted {depth.coverage.full:.0%}) and {own.entities:.0%} of its names and numbers (wanted "
         f"{depth.entities.full:.0%})"
     )
     if own.unfounded:

@@ -5,8 +5,8 @@
 | TLDR     | `trl-lib/tldr`              | `train`, `test` | `prompt` (the post), `completion` (a summary)     |
 | arXiv    | `OpenMLRL/arXiv_abstract`   | `train`, `val` | `article_id`, `abstract_text`, `token_count`       |
 
-A file of your own has the same columns. `elaboration` (TLDR), `background` and `method` (arXiv) are references that
-the hub lacks and the bundled rows have; `task_id` and `split` are optional too.
+A file of your own has the same columns. `elaboration` (TLDR), `background` and `method` (arXiv) are references
+that the hub lacks and the bundled rows have; `task_id` and `split` are optional too.
 
 A source that is empty or too long is refused: it stands with the reason among the set's `excluded` rows, and no
 prompt is made of it. A post may have `MAX_POST_LENGTH` characters, an abstract 100 to 300 tokens: as its row

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,18 +94,33 @@ def make(id: str, **kwargs: Any) -> DecPOMDPEnv:
         TypeError: If an argument is unknown; the text names the nearest valid one.
         ValueError: If an argument has a bad value.
     """
-    entry = spec(id)
-    module, _, name = entry.entry_point.partition(":")
-    build = getattr(importlib.import_module(module), name)
-    parameters = inspect.signature(build).parameters
-    open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     for key in kwargs:
-        if key not in parameters and not open_ended:
-            raise TypeError(f"{id}: {unknown('argument', key, parameters)}")
-    arguments = {**entry.kwargs, **kwargs}
-    env: DecPOMDPEnv = build(**arguments)
+        if not takes(id, key):
+            valid = inspect.signature(_builder(id)).parameters
+            raise TypeError(f"{id}: {unknown('argument', key, valid)}")
+    arguments = {**spec(id).kwargs, **kwargs}
+    env: DecPOMDPEnv = _builder(id)(**arguments)
     env.spec_id, env.spec_kwargs = id, arguments
     return env
+
+
+def takes(id: str, argument: str) -> bool:
+    """Whether an environment has an argument of this name.
+
+    Raises:
+        KeyError: If the id is unknown.
+    """
+    parameters = inspect.signature(_builder(id)).parameters
+    return argument in parameters or any(
+        p.kind is p.VAR_KEYWORD for p in parameters.values()
+    )
+
+
+def _builder(id: str) -> Callable[..., DecPOMDPEnv]:
+    """The function that builds an environment, loaded."""
+    module, _, name = spec(id).entry_point.partition(":")
+    build: Callable[..., DecPOMDPEnv] = getattr(importlib.import_module(module), name)
+    return build
 
 
 def pprint_registry(*, disable_print: bool = False) -> str | None:

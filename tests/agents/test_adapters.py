@@ -133,10 +133,12 @@ def test_a_policy_scores_like_its_adapter_alone_on_the_base(
         assert not any(p.is_dir() for p in (tmp_path / name).iterdir())
 
 
+@pytest.mark.parametrize("kind", [{}, {"target_modules": ["q_proj", "lm_head"]}])
 @pytest.mark.parametrize("gradient_checkpointing", [False, True])
 def test_gradients_go_to_the_own_adapter_whatever_is_on_in_the_backward_pass(
-    base: Path, gradient_checkpointing: bool
+    base: Path, gradient_checkpointing: bool, kind: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(globals(), "LORA", {**LORA, **kind})
     expected = []
     for name, policy in build(base).items():
         log_probs, mask = policy.log_probs("hello" + name, ROWS)

@@ -82,6 +82,22 @@ def test_a_single_end_token_can_be_scored(make_policy: Make) -> None:
     torch.testing.assert_close(learned[0], reference_log_probs(policy, "ab", (0,)))
 
 
+def test_an_end_token_inside_the_prompt_cuts_nothing(make_policy: Make) -> None:
+    policy = make_policy(temperature=2.0)
+    assert policy.tokenizer.pad_token_id in (None, policy.tokenizer.eos_token_id)
+    prompts = ["ab<eos>cd", "a much longer one<eos>", "x"]
+    assert policy.encode(prompts[0]).count(0) == 1 + policy.encode("abcd").count(0)
+    for prompt, group in zip(prompts, policy.generate(prompts, 3), strict=True):
+        learned, mask = policy.log_probs(prompt, group)
+        for row, one in enumerate(group):
+            plain = reference_log_probs(policy, prompt, one.tokens)
+            assert mask[row].sum() == len(one.tokens) > 0
+            torch.testing.assert_close(learned[row, : len(plain)], plain)
+            torch.testing.assert_close(
+                torch.tensor(one.log_probs), plain.detach(), atol=1e-4, rtol=0
+            )
+
+
 def test_completions_without_tokens_cannot_be_learned_from(make_policy: Make) -> None:
     with pytest.raises(ValueError, match="sampled tokens"):
         make_policy().log_probs("ab", [Completion("text")])

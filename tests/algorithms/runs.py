@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -153,13 +154,27 @@ def sampled() -> list[Rollout]:
     return rollout_chains(EchoEnv(2), make_team(), starts, group_size=4, rng=rng)
 
 
+def one_sided(rollout: Rollout) -> Rollout:
+    """The rollout with equal rewards, and without truncated completions of `y`."""
+    groups = []
+    for group in rollout.groups:
+        y = tuple(replace(one, finish_reason="stop") for one in group.completions["y"])
+        same = (0.0,) * len(group.rewards)
+        groups.append(replace(group, rewards=same, completions={**group.completions, "y": y}))
+    return replace(rollout, groups=tuple(groups))
+
+
 def learned(
     rollouts: Sequence[Rollout], **options: Any
 ) -> tuple[list[torch.Tensor], dict[str, float]]:
-    """The weights after two updates with the same rollouts, and the metrics of the second."""
+    """The weights after three updates with the same rollouts, and the metrics of the last.
+
+    In the second one `y` has nothing to learn, and `x` only if truncation is penalised.
+    """
     team = make_team()
     learner = Learner(team, ALGORITHMS["magrpo"], LearnerOptions(learning_rate=0.01, **options))
     learner.update(rollouts)
+    learner.update([one_sided(rollout) for rollout in rollouts])
     metrics = learner.update(rollouts)
     return [weight.detach() for policy in team.values() for weight in policy.parameters()], metrics
 
@@ -167,6 +182,7 @@ def learned(
 LEARNERS: dict[str, dict[str, Any]] = {
     "plain": {},
     "clipped": {"updates_per_batch": 2, "max_grad_norm": 0.1},
+    "penalised": {"truncated": "penalise", "truncation_penalty": 0.5},
 }
 
 

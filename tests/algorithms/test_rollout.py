@@ -141,6 +141,22 @@ def test_forks_step_in_their_own_copies_and_errors_reach_the_caller(make_env: An
         play(Failing(2), scripts())
 
 
+@pytest.mark.parametrize("kind", [TypeError, ValueError, RuntimeError])
+def test_an_error_of_the_environment_is_told_and_no_step_is_tried_again(
+    make_env: Any, kind: type[Exception]
+) -> None:
+    tried: list[str] = []
+
+    class Failing(make_env):  # type: ignore[misc]
+        def step(self, actions: dict[str, str]) -> Any:
+            tried.append(actions["x"])
+            raise kind("in the reward")
+
+    with pytest.raises(kind, match="in the reward"):
+        play(Failing(1), {"x": Script("b"), "y": Script("a")}, group_size=1)
+    assert tried == ["b"]
+
+
 def test_an_environment_without_fork_is_copied_deeply(make_env: Any) -> None:
     env = make_env(2)
     env.reset()

@@ -60,13 +60,15 @@ def test_other_spellings_are_translated(old: str, new: str) -> None:
         ({"name": "LovelyBuggies/CoopHumaneval"}, "coophumaneval-v0"),
         ({"name": "OpenMLRL/CoopHumanEval", "type": "coophumaneval"}, "coophumaneval-v0"),
         ({"name": "my/problems", "type": "humaneval"}, "humaneval-v0"),
+        ({"name": "trl-lib/tldr"}, "tldr-v0"),
+        ({"name": "OpenMLRL/arXiv_abstract"}, "arxiv-v0"),
     ],
 )
 def test_a_data_set_means_an_environment(dataset: dict[str, str], env_id: str) -> None:
     assert canonical({"dataset": dataset}, KEYS) == {"env.id": env_id}
 
 
-@pytest.mark.parametrize("name", ["trl-lib/tldr", "OpenMLRL/arXiv_abstract"])
+@pytest.mark.parametrize("name", ["my/poems", "OpenMLRL/Minecraft"])
 def test_a_data_set_without_an_environment_is_an_error_that_names_the_environments(
     name: str,
 ) -> None:

@@ -158,13 +158,13 @@ def test_several_override_flags_add_up() -> None:
     assert (config.env.num_turns, config.algorithm.handoff, config.seed) == (2, "best", 3)
 
 
-def test_the_writing_configurations_are_missing_with_a_reason() -> None:
+def test_the_splits_of_a_writing_configuration_can_be_overridden() -> None:
     command = (
         "train_magrpo.py --config CONFIGS/magrpo_tldr_config.yaml "
         "--override dataset.train_split='train[:1000]' dataset.eval_split='test[:100]'"
     )
-    with pytest.raises(ConfigError, match="no environment for tldr yet"):
-        effective(command)
+    config = effective(command)["config"]
+    assert (config.env.id, config.dataset.eval_split) == ("tldr-v0", "test[:100]")
 
 
 def test_a_script_refuses_a_configuration_of_another_algorithm() -> None:

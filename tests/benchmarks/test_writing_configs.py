@@ -46,19 +46,15 @@ def test_both_splits_can_be_made_in_both_versions(name: str, version: str) -> No
 
 
 def test_several_turns_of_v0_are_refused_and_of_v1_are_not() -> None:
-    config = load_config(find_config("magrpo_tldr_config"), ["env.num_turns=2"])
-    with pytest.raises(ValueError, match="tldr-v1 has more"):
-        config.make_env("train", source="bundled")
-    config = load_config(
-        find_config("magrpo_tldr_config"), ["env.num_turns=2", "env.id=tldr-v1"]
-    )
+    with pytest.raises(ConfigError, match="tldr-v1 has more"):
+        load_config(find_config("magrpo_tldr_config"), ["env.num_turns=2"])
+    config = load_config(find_config("magrpo_tldr_config"), ["env.num_turns=2", "env.id=tldr-v1"])
     assert config.make_env("train", source="bundled").num_turns == 2
 
 
 def test_a_key_that_the_family_does_not_know_is_an_error_once_it_is_set() -> None:
-    config = load_config(find_config("magrpo_tldr_config"), ["env.isolation=require"])
-    with pytest.raises((TypeError, ConfigError), match="isolation"):
-        config.make_env("train", source="bundled")
+    with pytest.raises(ConfigError, match="tldr-v0: unknown argument 'isolation'"):
+        load_config(find_config("magrpo_tldr_config"), ["env.isolation=require"])
 
 
 @pytest.mark.parametrize("name", ["magrpo_tldr_config", "grpo_arxiv_config"])
@@ -69,5 +65,5 @@ def test_a_tiny_model_runs_from_end_to_end(name: str, quick: list[str], tmp_path
     assert manifest["data"]["train"]["name"] == name.split("_")[1]
     assert (folder / "report.html").stat().st_size > 1000
     rows = list(read_json_lines(folder / "episodes.jsonl"))
-    agents = {"writer_0"} if "grpo_arxiv" in name else {"summarizer_0", "elaborator_0"}
+    agents = {"writer_0"} if name.startswith("grpo") else {"summarizer_0", "elaborator_0"}
     assert set(rows[0]["groups"][0]["prompts"]) == agents

@@ -57,7 +57,14 @@ def test_the_same_seed_makes_the_same_texts() -> None:
 def test_the_command_prints_tables_and_writes_numbers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main(source="bundled", seed=0, model=None, rows=1, max_new_tokens=1, file=tmp_path / "a" / "b.json")
+    main(
+        source="bundled",
+        seed=0,
+        model=None,
+        rows=1,
+        max_new_tokens=1,
+        file=tmp_path / "a" / "b.json",
+    )
     printed = capsys.readouterr().out
     assert printed.count("| texts | mean | sd | min | max | reference first | rows |") == 4
     assert "tldr-v0, at most 2.98:" in printed and "arxiv-v1, at most 4:" in printed
@@ -68,7 +75,9 @@ def test_the_command_prints_tables_and_writes_numbers(
 def test_samples_are_judged_beside_their_rows_references() -> None:
     env = make("tldr-v1", source="bundled", split="all")
     tasks = env.tasks.tasks[:2]
-    line = judge(env, "a model", [dict(tasks[0].references), dict.fromkeys(env.possible_agents, "")])
+    line = judge(
+        env, "a model", [dict(tasks[0].references), dict.fromkeys(env.possible_agents, "")]
+    )
     assert (line.reference_first, line.least, line.rows) == (0.5, 0.0, 2)
     assert "| a model |" in list(table([line]))[-1]
 

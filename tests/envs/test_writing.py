@@ -103,8 +103,7 @@ def test_the_transcript_shows_sources_texts_and_components():
 def test_a_team_has_two_roles_and_an_agent_alone_both(genre):
     for version in ("v0", "v1"):
         assert bundled(f"{genre}-{version}").possible_agents == AGENTS[genre]
-        alone = bundled(f"{genre}-{version}", num_agents=1)
-        assert alone.possible_agents == ["writer_0"]
+        assert bundled(f"{genre}-{version}", num_agents=1).possible_agents == ["writer_0"]
 
 
 @pytest.mark.parametrize("num_agents", [0, 3, -1, "2"])
@@ -117,7 +116,7 @@ def test_another_size_of_team_is_an_error(num_agents):
     ("env_id", "agent", "expected"),
     [
         ("tldr-v0", "summarizer_0", ("concise summary", "Query:\nSUBREDDIT")),
-        ("tldr-v0", "elaborator_0", ("detailed summary", "Original Query:", "transition words", "many different words")),
+        ("tldr-v0", "elaborator_0", ("detailed summary", "Original Query:", "many different words")),
         ("arxiv-v0", "background_0", ("Abstract:", "background and motivation", "Another agent", "do not repeat")),
         ("arxiv-v0", "method_0", ("Abstract:", "method and implications", "Another agent", "do not repeat")),
     ],
@@ -180,12 +179,12 @@ def test_v0_has_a_single_turn_and_names_the_version_that_has_more(num_turns):
 def test_one_turn_is_the_default_and_terminates(version):
     env = bundled(f"tldr-{version}")
     env.reset(seed=0)
-    observations, _, terminations, *_ = env.step(dict.fromkeys(env.agents, "no"))
-    assert set(terminations.values()) == {True} and set(observations.values()) == {""}
+    observations, *_ = env.step(dict.fromkeys(env.agents, "no"))
+    assert set(observations.values()) == {""} and not env.agents
 
 
 def test_experts_edit_no_texts():
-    with pytest.raises(ValueError, match="'expert_edits' is for code.*level_feedback"):
+    with pytest.raises(ValueError, match=r"'expert_edits' is for code.*level_feedback"):
         make("tldr-v1", external_mode="expert_edits")
 
 
@@ -194,10 +193,9 @@ def test_an_unknown_mode_is_named_with_the_nearest():
         make("tldr-v1", external_mode="pasesd")
 
 
-@pytest.mark.parametrize("name", ["original_prompt", "previous_response"])
-def test_flags_are_true_or_false(name):
-    with pytest.raises(ValueError, match=f"{name} must be True or False, got 1"):
-        make("tldr-v1", **{name: 1})
+def test_flags_are_true_or_false():
+    with pytest.raises(ValueError, match="original_prompt must be True or False, got 1"):
+        make("tldr-v1", original_prompt=1)
 
 
 def second_prompts(mode, actions, **options):
@@ -282,9 +280,8 @@ def test_a_repeated_summary_of_full_marks_ends_the_episode():
 
 # Any text
 
-
 TEXTS = st.text(max_size=40) | st.sampled_from(
-    ["", " ", "\ud800", "\x00", "so " * 2000, "[PARAGRAPH_SPLIT]" * 3, "1,450.50.3,", "．٣٣ ½ ²", "A" * 5000]
+    ["", " ", "\ud800", "\x00", "so " * 2000, "[PARAGRAPH_SPLIT]" * 3, "1,450.50.3,", "٣٣ ½ ²", "A" * 5000]
 )  # fmt: skip
 
 

@@ -21,7 +21,11 @@ def rows(genre):
 
 
 def post(**fields):
-    return {"prompt": "My cat sleeps on the oven since Monday.", "completion": "Cat on oven.", **fields}
+    return {
+        "prompt": "My cat sleeps on the oven since Monday.",
+        "completion": "Cat on oven.",
+        **fields,
+    }
 
 
 def abstract(tokens=150, **fields):
@@ -34,7 +38,6 @@ def load(tmp_path, genre, *given, name="rows.jsonl", **options):
     if name.endswith(".json"):
         path.write_text(json.dumps(given))
     elif name.endswith(".parquet"):
-        pyarrow = pytest.importorskip("pyarrow")
         import pyarrow.parquet
 
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(given)), path)
@@ -143,7 +146,8 @@ def test_an_unknown_split_is_an_error():
 
 def test_empty_and_over_long_posts_are_refused_with_the_reason(tmp_path):
     long = "word " * (MAX_POST_LENGTH // 5 + 1)
-    given = [post(), post(prompt=" \n", task_id="e"), post(prompt=None, task_id="n"), post(prompt=long, task_id="l")]
+    given = [post(), post(prompt=" \n", task_id="e"), post(prompt=None, task_id="n")]
+    given.append(post(prompt=long, task_id="l"))
     env = load(tmp_path, "tldr", *given)
     assert len(env.tasks) == 1
     excluded = env.metadata["data"]["excluded"]

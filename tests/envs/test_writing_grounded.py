@@ -73,11 +73,19 @@ def test_entities_are_names_and_numbers():
 
 
 def test_a_name_has_a_capital_letter_inside_of_a_sentence():
-    assert names("I met Petra. Then Oskar left; 'Anna said: No. (Berta slept') Why? Carl") == {"Oskar"} | {"Petra"}
+    text = "I met Petra. Then Oskar left; 'Anna said: No. (Berta slept') Why? Carl"
+    assert names(text) == {"Petra", "Oskar", "Anna"}
 
 
 def test_numbers_are_compared_by_value():
-    assert numbers("1,450 and 12.50 and 3.0 and 5-6 and 7,5") == {"1450", "12.5", "3", "5", "6", "7,5"}
+    assert numbers("1,450 and 12.50 and 3.0 and 5-6 and 7,5") == {
+        "1450",
+        "12.5",
+        "3",
+        "5",
+        "6",
+        "7,5",
+    }
     assert ground("It costs 1450").unfounded == ()
     assert ground("It costs 1,451, paid 3 times").unfounded == ("1451",)
 

@@ -1,0 +1,320 @@
+"""How far a number may be trusted: intervals, comparisons, and how many seeds it takes.
+
+The units of replication are seeds (whole trainings) and tasks, never single episodes: a thousand samples of ten
+tasks tell nothing about an eleventh one. Scores come as arrays of shape (S, T), one mean score for each of S seeds
+and T tasks, or (T,) for a single seed. The same T tasks are played under every seed, so both are crossed, and each
+replicate of the bootstrap draws seeds with replacement and, once for all of them, tasks with replacement (the
+pigeonhole bootstrap of Owen 2007, arXiv 0712.1111; too wide, never too narrow, in what neither seeds nor tasks
+explain). Drawing other tasks for each seed would divide the part of the tasks by S. The samples of a task are
+averaged before: their chance is in the means already, and drawing them again would count it twice.
+
+No resampling makes many seeds of few: the interval of S seeds lies between the lowest and the highest of them, and
+those enclose the true median in no more than 1 - 2^(1 - S) of all cases: 75 % for three seeds, 94 % for five.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from llm_decpomdp.seeding import stream
+
+LEVEL = 0.95
+REPLICATES = 2000
+
+MAX_ELEMENTS = 2_000_000
+"""Numbers that are resampled at once: a bound for memory."""
+
+Array = NDArray[np.float64]
+
+Statistic = Callable[[Array], Array]
+"""From replicates of all scores, (R, N), to a number for each, (R,)."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number and the interval that its chance would move it in."""
+
+    value: float
+    low: float | None
+    """`None`, as `high`, where there is nothing to resample: a single unit."""
+    high: float | None
+    units: int
+    """How many seeds, or how many tasks where there is one seed, the interval rests on."""
+
+    @property
+    def half_width(self) -> float | None:
+        """Half the width of the interval."""
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
+    def excludes(self, value: float) -> bool:
+        """Whether the interval, if there is one, does not hold `value`."""
+        return self.low is not None and self.high is not None and not self.low <= value <= self.high
+
+
+def mean(values: Array) -> Array:
+    """The mean of each row."""
+    return np.asarray(values.mean(-1))
+
+
+def interquartile_mean(values: Array) -> Array:
+    """The mean of the middle half of each row: floor(N / 4) scores are cut off at either end.
+
+    Less moved by outliers than the mean, and less noisy than the median (Agarwal et al. 2021, arXiv 2108.13264).
+    """
+    cut = values.shape[-1] // 4
+    return mean(np.sort(values, -1)[..., cut : values.shape[-1] - cut])
+
+
+def bootstrap(
+    scores: ArrayLike,
+    statistic: Statistic = mean,
+    *,
+    level: float = LEVEL,
+    replicates: int = REPLICATES,
+    seed: int = 0,
+) -> Estimate:
+    """A statistic of all scores with its percentile interval (Efron 1979) over seeds and tasks.
+
+    Scores that are all equal give an interval of no width, for which see `share`.
+
+    Args:
+        scores: (S, T) or (T,); any number of either.
+        statistic: What is estimated.
+        level: The probability that the interval should hold the true value with.
+        replicates: How often to resample.
+        seed: Decides the resampling.
+
+    Raises:
+        ValueError: If there are no scores, one is not finite, or `level` lies outside (0, 1).
+    """
+    table = _table(scores)
+    value = float(statistic(table.reshape(1, -1))[0])
+    if table.size == 1:
+        return Estimate(value, None, None, 1)
+    rng, drawn = stream(seed, "bootstrap"), []
+    for count in _blocks(replicates, table.size):
+        drawn.append(statistic(_resampled(table, *_draws(rng, count, table.shape))))
+    return _estimate(value, np.concatenate(drawn), level, _units(table))
+
+
+def share(scores: ArrayLike, *, level: float = LEVEL, seed: int = 0) -> Estimate:
+    """`bootstrap` of the mean of scores in [0, 1], which knows that nothing found is not nothing there.
+
+    Where all n scores of the tasks are 0 (or all are 1), a share of up to 1 - (1 - level)^(1/n) could have hidden
+    that well: about 3 / n (Hanley and Lippman-Hand 1983, JAMA 249, 1743).
+    """
+    table = _table(scores)
+    found = bootstrap(table, level=level, seed=seed)
+    if found.value not in (0.0, 1.0) or np.ptp(table) > 0:
+        return found
+    hidden = 1 - (1 - level) ** (1 / table.shape[1])
+    low, high = (0.0, hidden) if found.value == 0.0 else (1 - hidden, 1.0)
+    return Estimate(found.value, low, high, found.units)
+
+
+def paired_difference(
+    first: ArrayLike,
+    second: ArrayLike,
+    statistic: Statistic = mean,
+    *,
+    level: float = LEVEL,
+    replicates: int = REPLICATES,
+    seed: int = 0,
+) -> Estimate:
+    """The statistic of `second` minus that of `first`, over the same tasks.
+
+    Tasks are drawn once for both, which takes the difficulty of the tasks out of the interval; seeds are drawn
+    for each alone, for trainings of two methods have nothing in common.
+
+    Args:
+        first: (S, T) or (T,).
+        second: (S', T) or (T,); the t-th task is that of `first`.
+        statistic: What is compared.
+        level: As in `bootstrap`.
+        replicates: As in `bootstrap`.
+        seed: As in `bootstrap`.
+
+    Raises:
+        ValueError: If the numbers of tasks differ, or as `bootstrap`.
+    """
+
+    def differences(one: Array, two: Array) -> Array:
+        flat = [table.reshape(len(table), -1) for table in (one, two)]
+        return statistic(flat[1]) - statistic(flat[0])
+
+    return _compared(first, second, differences, level, replicates, seed)
+
+
+def probability_of_improvement(
+    first: ArrayLike,
+    second: ArrayLike,
+    *,
+    level: float = LEVEL,
+    replicates: int = REPLICATES,
+    seed: int = 0,
+) -> Estimate:
+    """How likely a run of `second` beats one of `first` on a task that is drawn at random.
+
+    The mean over the tasks of P(Y > X) + P(Y = X) / 2 over all pairs of a seed of each (the statistic of Mann and
+    Whitney over S S', as in Agarwal et al. 2021). Arguments and errors as in `paired_difference`.
+    """
+    return _compared(first, second, _wins, level, replicates, seed)
+
+
+def _wins(one: Array, two: Array) -> Array:
+    x, y = one[:, :, None, :], two[:, None, :, :]  # (R, S, 1, T), (R, 1, S', T)
+    return np.asarray(((y > x) + 0.5 * (y == x)).mean((1, 2, 3)))
+
+
+def seeds_needed(deviation: float, half_width: float, *, level: float = LEVEL) -> int:
+    """The number n of seeds whose mean has an interval of at most +- `half_width`.
+
+    n = (z s / h)^2 + z^2 / 2, rounded up, with z the normal quantile of the level: its second part stands for the
+    wider tails of Student's distribution (Guenther 1981, The American Statistician 35, 243).
+
+    Args:
+        deviation: s, the standard deviation of one seed's score; for a difference of two methods, which both get
+            n seeds, the root of the sum of both squares.
+        half_width: h, above 0.
+        level: Of the interval.
+
+    Raises:
+        ValueError: If an argument is out of its range.
+    """
+    if not (half_width > 0 and deviation >= 0 and math.isfinite(deviation)):
+        raise ValueError(
+            f"half_width must be above 0 and deviation at least 0, got {half_width} and {deviation}"
+        )
+    z = NormalDist().inv_cdf((1 + _checked(level)) / 2)
+    return max(2, math.ceil((z * deviation / half_width) ** 2 + z**2 / 2))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two methods over the same tasks."""
+
+    difference: Estimate
+    """The mean of the second minus that of the first."""
+    improvement: Estimate
+    """See `probability_of_improvement`."""
+    seeds_needed: int | None
+    """How many seeds each method needs for an interval that would tell a difference as large as this one from
+    none; `None` where the interval tells already, or where chance cannot be told with one seed each or with no
+    difference at all."""
+
+    @property
+    def clear(self) -> bool:
+        """Whether the interval of the difference leaves out 0."""
+        return self.difference.excludes(0.0)
+
+
+def compare(
+    first: ArrayLike, second: ArrayLike, *, level: float = LEVEL, seed: int = 0
+) -> Comparison:
+    """Whether `second` is better than `first`; arguments and errors as in `paired_difference`."""
+    difference = paired_difference(first, second, level=level, seed=seed)
+    improvement = probability_of_improvement(first, second, level=level, seed=seed)
+    tables, needed = (_table(first), _table(second)), None
+    if not difference.excludes(0.0) and difference.value and min(map(len, tables)) > 1:
+        deviation = math.hypot(*(float(table.mean(1).std(ddof=1)) for table in tables))
+        needed = seeds_needed(deviation, abs(difference.value), level=level)
+    return Comparison(difference, improvement, needed)
+
+
+def pass_at_k(samples: int, passed: int, k: int) -> float:
+    """The chance that at least one of k samples passes, without bias from n samples of which c passed.
+
+    1 - C(n - c, k) / C(n, k) (Chen et al. 2021, arXiv 2107.03374), as a product that cannot overflow.
+
+    Raises:
+        ValueError: If `k` lies outside [1, samples], or `passed` outside [0, samples].
+    """
+    if not (1 <= k <= samples and 0 <= passed <= samples):
+        raise ValueError(
+            f"pass@k needs 1 <= k <= samples and 0 <= passed <= samples, got k={k}, samples={samples}, "
+            f"passed={passed}"
+        )
+    none_passed = 1.0
+    for i in range(k):
+        none_passed *= max(0, samples - passed - i) / (samples - i)
+    return 1.0 - none_passed
+
+
+def _compared(
+    first: ArrayLike,
+    second: ArrayLike,
+    statistic: Callable[[Array, Array], Array],
+    level: float,
+    replicates: int,
+    seed: int,
+) -> Estimate:
+    """A statistic of two tables, (R, S, T) and (R, S', T), with seeds drawn apart and tasks together."""
+    one, two = _table(first), _table(second)
+    if one.shape[1] != two.shape[1]:
+        raise ValueError(
+            f"both must have the same tasks: there are {one.shape[1]} and {two.shape[1]}"
+        )
+    value = float(statistic(one[None], two[None])[0])
+    if one.size == two.size == 1:
+        return Estimate(value, None, None, 1)
+    rng, drawn = stream(seed, "paired bootstrap"), []
+    for count in _blocks(replicates, len(one) * len(two) * one.shape[1]):
+        seeds, tasks = _draws(rng, count, one.shape)
+        others = rng.integers(len(two), size=(count, len(two)))
+        resampled = (_cells(one, seeds, tasks), _cells(two, others, tasks))
+        drawn.append(statistic(*resampled))
+    units = _units(one) if len(one) == 1 == len(two) else min(len(one), len(two))
+    return _estimate(value, np.concatenate(drawn), level, units)
+
+
+def _table(scores: ArrayLike) -> Array:
+    """The scores as (S, T)."""
+    table = np.atleast_2d(np.asarray(scores, dtype=np.float64))
+    if table.ndim != 2 or not table.size or not np.isfinite(table).all():
+        raise ValueError(
+            f"scores must be finite numbers of shape (seeds, tasks), at least one, got shape {table.shape}"
+        )
+    return table
+
+
+def _units(table: Array) -> int:
+    return len(table) if len(table) > 1 else table.shape[1]
+
+
+def _draws(rng: np.random.Generator, count: int, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """Indices of seeds (R, S) and of tasks (R, T), with replacement."""
+    seeds, tasks = shape
+    return rng.integers(seeds, size=(count, seeds)), rng.integers(tasks, size=(count, tasks))
+
+
+def _cells(table: Array, seeds: Any, tasks: Any) -> Array:
+    return table[seeds[:, :, None], tasks[:, None, :]]  # (R, S, T)
+
+
+def _resampled(table: Array, seeds: Any, tasks: Any) -> Array:
+    return _cells(table, seeds, tasks).reshape(len(seeds), -1)  # (R, S * T)
+
+
+def _blocks(replicates: int, size: int) -> list[int]:
+    """How many replicates to draw at a time."""
+    most = max(1, MAX_ELEMENTS // size)
+    return [min(most, replicates - done) for done in range(0, replicates, most)]
+
+
+def _estimate(value: float, drawn: Array, level: float, units: int) -> Estimate:
+    tail = (1 - _checked(level)) / 2
+    low, high = np.quantile(drawn, [tail, 1 - tail])
+    return Estimate(value, float(low), float(high), units)
+
+
+def _checked(level: float) -> float:
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1, got {level}")
+    return level
