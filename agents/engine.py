@@ -81,7 +81,8 @@ class ModelEngine:
         if not requests:
             return []
         adapters = sorted({policy.adapter for policy, _ in requests if policy.adapter is not None})
-        if len(adapters) > 1 and not can_mix(self.model):
+        mixable = can_mix(self.model)
+        if len(adapters) > 1 and not mixable:
             return self._in_turn(requests, num_samples)
         if len(adapters) == 1:
             self.activate(*adapters)
@@ -89,7 +90,7 @@ class ModelEngine:
         with (
             weights_in(self.model, self.compute_dtype),
             decoding(self.model),
-            mixing(self.model, adapters) as mix,
+            mixing(self.model, adapters if mixable else ()) as mix,
         ):
             rows = sample(self.model, prompts, num_samples, self._end_ids, mix)
         completions = [self._completion(row) for row in rows]

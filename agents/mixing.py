@@ -37,9 +37,9 @@ def mixing(model: Any, adapters: Sequence[str]) -> Iterator[Mix]:
 
     Args:
         model: One of which `can_mix` is true.
-        adapters: Those of the rows to come; fewer than two need no mixing.
+        adapters: Those of the rows to come; without any, nothing changes.
     """
-    if len(adapters) < 2:
+    if not adapters:
         yield unmixed
         return
     shares, layers = _Shares(), _layers(model)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from llm_decpomdp.algorithms import processes
@@ -14,6 +14,9 @@ from llm_decpomdp.storage import RunFolder, append_json_line, keep_json_lines, r
 
 logger = logging.getLogger(__name__)
 
+Listener = Callable[[Mapping[str, Any]], None]
+"""Is given each row of `metrics.jsonl` when it has been written, and must not raise."""
+
 
 class Journal:
     """Writes `metrics.jsonl` and `episodes.jsonl`, in the first of several processes alone.
@@ -22,10 +25,15 @@ class Journal:
         folder: Where the run is written down.
         updates: All updates of the run.
         progress: Whether to show a progress bar on stderr; `None` shows it on a terminal.
+        record_tokens: Whether `episodes.jsonl` holds token ids and log-probabilities.
     """
 
-    def __init__(self, folder: RunFolder, updates: int, progress: bool | None) -> None:
+    def __init__(
+        self, folder: RunFolder, updates: int, progress: bool | None, record_tokens: bool = False
+    ) -> None:
         self.folder = folder
+        self.record_tokens = record_tokens
+        self.listeners: Sequence[Listener] = ()
         self.bar = ProgressBar(updates, progress if processes.rank() == 0 else False)
 
     @property
@@ -39,9 +47,13 @@ class Journal:
         """Add what happened in an update or an evaluation, `kind` being `train` or `eval`."""
         if processes.rank() > 0:
             return
-        append_json_line(self.folder.metrics, {"update": update, "kind": kind, **row})
+        written = {"update": update, "kind": kind, **row}
+        append_json_line(self.folder.metrics, written)
         for rollout in rollouts:
-            append_json_line(self.folder.episodes, episode_row(rollout, update, kind))
+            episode = episode_row(rollout, update, kind, self.record_tokens)
+            append_json_line(self.folder.episodes, episode)
+        for listener in self.listeners:
+            listener(written)
         logger.info("update %d, %s: mean reward %.3f", update, kind, row["reward_mean"])
         if kind == "train":
             self.bar.advance(row["reward_mean"], row["tokens_per_second"])

@@ -70,7 +70,7 @@ def kl_divergence(log_probs: Tensor, reference: Tensor, mask: Tensor) -> Tensor:
     Returns:
         (G, T); only the gradient means something.
     """
-    difference = ((log_probs - reference) * mask).detach()
+    difference = _masked(log_probs - reference, mask).detach()
     to_come = difference.flip(-1).cumsum(-1).flip(-1)
     return to_come * log_probs
 

@@ -55,7 +55,10 @@ class LearnerOptions:
     clip_range: float = 0.2
     """How far a token's probability ratio counts; without effect with one step a batch."""
     kl_coefficient: float = 0.0
-    """Weight of the divergence from the policies before training; 0 keeps no reference."""
+    """Weight of the divergence from the reference; 0 keeps none.
+
+    It is what full weights were before training. For an adapter it is the model without adapters, also where
+    the adapter was trained before. Later steps on a batch take its samples as if they were their own."""
     truncated: str = "train"
     """What completions that met the token limit are: `train` like any other, `mask` (compared with, and
     not trained), or `penalise` (worth less by `truncation_penalty`, for the agent that wrote them)."""

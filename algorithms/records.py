@@ -66,20 +66,25 @@ def count_tokens(rollouts: Sequence[Rollout]) -> int:
     )
 
 
-def episode_row(rollout: Rollout, update: int, phase: str) -> dict[str, Any]:
-    """A rollout as a row of `episodes.jsonl`; `phase` is `train` or `eval`."""
+def episode_row(
+    rollout: Rollout, update: int, phase: str, with_tokens: bool = False
+) -> dict[str, Any]:
+    """A rollout as a row of `episodes.jsonl`; `phase` is `train` or `eval`.
+
+    `with_tokens` adds the `token_ids` and `log_probs` of every agent's completions to each group.
+    """
     return {
         "update": update,
         "phase": phase,
         "start": asdict(rollout.start),
-        "groups": [_row(group) for group in rollout.groups],
+        "groups": [_row(group, with_tokens) for group in rollout.groups],
         "stopped_early": rollout.stopped_early,
         "final": rollout.final,
     }
 
 
-def _row(group: Group) -> dict[str, Any]:
-    return {
+def _row(group: Group, with_tokens: bool) -> dict[str, Any]:
+    row = {
         "turn": group.turn,
         "parent": group.parent and group.parent._asdict(),
         "prompts": group.prompts,
@@ -95,6 +100,11 @@ def _row(group: Group) -> dict[str, Any]:
         "infos": list(group.infos),
         "chosen": group.chosen,
     }
+    if with_tokens:
+        agents = group.completions.items()
+        row["token_ids"] = {agent: [c.tokens for c in completions] for agent, completions in agents}
+        row["log_probs"] = {agent: [c.log_probs for c in completions] for agent, completions in agents}
+    return row
 
 
 Values = Callable[[Group], Sequence[float]]

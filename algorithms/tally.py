@@ -42,8 +42,8 @@ class Tally:
         """The metrics of the pass.
 
         - `loss/<agent>`: the agent's part of the loss.
-        - `entropy/<agent>`: mean of -log pi over the tokens in the loss, in nats a token: an unbiased estimate
-          of the policy's entropy where `top_p` and `top_k` cut nothing off.
+        - `entropy/<agent>`: mean of -log pi over the tokens in the loss, in nats a token: estimates the policy's
+          entropy in the groups that are learned from, where `top_p` and `top_k` cut nothing off.
         - `kl/<agent>`: mean of `losses.kl_estimate`, in nats a token; 0 without a reference.
         - `clip_fraction/<agent>`: share of the tokens whose ratio left the clip range.
         - `completion_tokens`: tokens in the loss, of all agents.

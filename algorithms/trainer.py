@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from llm_decpomdp.algorithms import memory, processes
 from llm_decpomdp.algorithms.interruption import Interrupted, terminable, uninterrupted
-from llm_decpomdp.algorithms.journal import Journal
+from llm_decpomdp.algorithms.journal import Journal, Listener
 from llm_decpomdp.algorithms.learner import Algorithm, Learner, trainable_policies
 from llm_decpomdp.algorithms.options import LearnerOptions
 from llm_decpomdp.algorithms.plans import Bounded, announce, evaluated, play, roll_out, run_cost
@@ -87,7 +87,7 @@ class Trainer:
             processes.copy_first(policy.parameters())
         self.learner = Learner(team, algorithm, learner_options)
         self._policies = distinct_policies(team)
-        self._journal = Journal(folder, len(batches), progress)
+        self._journal = Journal(folder, len(batches), progress, trainer_options.record_tokens)
         self._saver = Saver(folder.checkpoints, self.learner, trainer_options, list(self._policies))
         self._torn = False  # whether weights or rows are those of no complete update
 
@@ -110,8 +110,11 @@ class Trainer:
         """The newest update that is saved in a checkpoint, if any is."""
         return self._saver.newest
 
-    def train(self) -> dict[str, Any]:
+    def train(self, listeners: Sequence[Listener] = ()) -> dict[str, Any]:
         """Run the remaining updates.
+
+        Args:
+            listeners: Each is given the rows of `metrics.jsonl` as they are written, in the first process.
 
         Returns:
             `updates`, and the first and last rows of `metrics.jsonl` by kind: `first_train`,
@@ -131,6 +134,7 @@ class Trainer:
                     f"{self.folder.path} already holds a run: resume it or choose another folder"
                 )
             self._saver.require_room()
+        self._journal.listeners = listeners
         announce(self.cost, self.options, len(self.batches))
         failure: BaseException | None = None
         with terminable():

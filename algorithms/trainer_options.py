@@ -39,6 +39,8 @@ class TrainerOptions:
     """Updates between checkpoints, and one after the last update; 0 saves on Ctrl-C alone."""
     keep_checkpoints: int = 2
     """How many of the newest checkpoints to keep, beside the best."""
+    record_tokens: bool = False
+    """Write the token ids and log-probabilities of every completion to `episodes.jsonl`."""
     seed: int = 0
     """Decides all that is drawn at random, beside the starts."""
 

@@ -139,6 +139,30 @@ def eval_(
 
 
 @app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, evaluations.")],
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The page; by default report.html, of one run in its folder."),
+    ] = None,
+    files: Annotated[
+        bool, typer.Option("--files", help="Tables as CSV and figures as SVG and PNG, too.")
+    ] = False,
+) -> None:
+    """Write one HTML page of runs: what they learned, what it cost, and every transcript.
+
+    Runs whose configurations differ by the seed alone are shown as one.
+    """
+    from llm_decpomdp.benchmarks.console import exit_codes, prepare_process
+
+    prepare_process()
+    with exit_codes():
+        from llm_decpomdp.benchmarks.report.document import report as write
+
+        print(write(runs, output, files))
+
+
+@app.command()
 def play(
     env_id: Annotated[str, typer.Argument(help="An environment; `list` shows them.")],
     agent: Annotated[
@@ -182,6 +206,32 @@ def play(
             source=source,
             files=file or (),
         )
+
+
+@app.command()
+def export(
+    run: Annotated[Path, typer.Argument(metavar="FOLDER", help="A run or an evaluation.")],
+    to: Annotated[str, typer.Option(help="parquet, jsonl or hub-folder.")] = "parquet",
+    output: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="A new folder; by default in the run's.")
+    ] = None,
+    pairs: Annotated[
+        bool, typer.Option("--pairs", help="Preference pairs instead of trajectories.")
+    ] = False,
+    min_margin: Annotated[
+        float, typer.Option(min=0, help="The least difference in reward of a pair.")
+    ] = 0,
+) -> None:
+    """Write episodes as a data set: trajectories, or the best against the worst of each group."""
+    from llm_decpomdp.benchmarks import export as exporting
+    from llm_decpomdp.benchmarks.console import exit_codes, prepare_process
+
+    prepare_process()
+    with exit_codes():
+        made = exporting.export(run, to, output, as_pairs=pairs, min_margin=min_margin)
+        for split, count in made.rows.items():
+            print(f"{split}: {count} rows")
+        print(made.folder)
 
 
 @app.command("list")

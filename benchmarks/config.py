@@ -27,6 +27,7 @@ from llm_decpomdp.benchmarks.options import learner_options, start_cost
 from llm_decpomdp.benchmarks.overrides import parse_overrides
 from llm_decpomdp.benchmarks.schema import KEYS, SECTIONS, AlgorithmConfig, Config
 from llm_decpomdp.benchmarks.teams import agents_of, policies_of
+from llm_decpomdp.benchmarks.trackers import check_trackers
 from llm_decpomdp.naming import unknown
 
 COMPUTE_DTYPES = ("auto", "float32", "bfloat16")
@@ -131,6 +132,7 @@ def validate(config: Config) -> None:
     for key in {**AT_LEAST, **dict.fromkeys(ABOVE_ZERO), **CHOICES}:
         _check_value(key, OmegaConf.select(flat, key), key)
     _check_algorithm(config)
+    check_trackers(config.output.trackers)
     if config.output.keep_best and config.evaluation.num_tasks == 0:
         raise ConfigError("output.keep_best needs evaluations: set evaluation.num_tasks")
     agents = _check_env(config)

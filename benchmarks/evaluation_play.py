@@ -123,7 +123,9 @@ def play_episodes(
     while live := [game for game in games if game.prompts]:
         envs = [game.env for game in live]
         moves = act(team, envs, [game.prompts for game in live], stopwatch)
-        groups = [{agent: (one,) for agent, one in move.completions.items()} for move in moves]
+        groups: list[dict[str, tuple[Completion, ...]]] = [
+            {agent: (one,) for agent, one in move.completions.items()} for move in moves
+        ]
         with stopwatch("environment"):
             played = step(envs, groups, [joint] * len(live))
         for game, move, completions, (outcome,) in zip(live, moves, groups, played, strict=True):

@@ -101,12 +101,20 @@ def table(found: Evaluation) -> Table:
     shown = Table(title=f"{found.manifest['environment']}: {many}", title_justify="left")
     for column in ("measure", "mean", "95 % interval", "tasks"):
         shown.add_column(column, justify="left" if column == "measure" else "right")
-    for name in sorted(estimates, key=_order):
+    several_turns = max(found.means("turns").values()) > 1
+    for name in sorted((n for n in estimates if _is_shown(n, several_turns)), key=_order):
         one = estimates[name]
         shown.add_row(name, _number(one.value), _interval(one), str(one.units))
     for name, spent in found.seconds.items():
         shown.add_row(f"seconds/{name}", _number(spent / found.samples / len(found.tasks)), "", "")
     return shown
+
+
+def _is_shown(measure: str, several_turns: bool) -> bool:
+    """Whether the table has room for a measure: components at the end only, and turns where there are several."""
+    if "reward/" in measure:
+        return measure.startswith("last/")
+    return several_turns or not measure.startswith(("turn", "reward_mean", "solved"))
 
 
 def _order(measure: str) -> tuple[int, str]:
@@ -126,4 +134,6 @@ def _number(value: float) -> str:
 def _interval(one: Estimate) -> str:
     if one.low is None or one.high is None:
         return "one task"
+    if one.low == one.high:
+        return "all equal"
     return f"{_number(one.low)} to {_number(one.high)}"

@@ -9,6 +9,7 @@
 | in them the keys of `SECTION_KEYS`       | other sections, as listed there              |
 | the keys of `ROOT_KEYS`                  | as listed there                              |
 | `dataset.type`, or else `dataset.name`   | `env.id`, as `ENVIRONMENTS` says             |
+| section `wandb`                          | `output.trackers.wandb`, which takes its keys |
 
 Where a file gives the sampling twice, in `model` and in the algorithm's section, the latter holds.
 """
@@ -66,13 +67,14 @@ DATASET_KEYS = ("dataset.type", "dataset.name")
 ENVIRONMENTS = {
     "coop": "coophumaneval-v0",
     "humaneval": "humaneval-v0",
+    "mbpp": "mbpp-v0",
+    "classeval": "classeval-v0",
     "tldr": "tldr-v0",
     "arxiv": "arxiv-v0",
 }
 """What a data set's name contains, and the environment that it means; the first that fits."""
 
 GONE = {
-    "wandb": "a run writes metrics.jsonl and report.html into its own folder; drop it",
     "reward_processor": "rewards are used as the environment gives them; drop it",
     "tokenizer": "padding is no option any more; drop it",
     "model.type": "the tokenizer's own chat template is used; drop it",
@@ -103,7 +105,7 @@ def canonical(
         ConfigError: If a key is unknown (the text names the nearest), a data set has no
             environment, or an algorithm's section does not belong to the algorithm.
     """
-    flat = dict(_flatten(tree, keys))
+    flat = dict(_flatten({k: v for k, v in tree.items() if k != "wandb"}, keys))
     found: dict[str, Any] = {}
     for spelled in sorted(flat, key=_is_algorithm_key):
         key = _rename(spelled)
@@ -111,6 +113,8 @@ def canonical(
             found[key] = _value(key, flat[spelled])
         elif key not in DATASET_KEYS and not (key in ALGORITHM_SECTIONS and flat[key] is None):
             raise ConfigError(_unknown_key(spelled, key, keys))
+    if tree.get("wandb") is not None:
+        found["output.trackers"] = {"wandb": tree["wandb"], **found.get("output.trackers", {})}
     datasets = [flat[key] for key in DATASET_KEYS if flat.get(key) is not None]
     if datasets:
         found.setdefault("env.id", environment_of(str(datasets[0])))

@@ -60,6 +60,7 @@ def trainer_options(config: Config) -> TrainerOptions:
         keep_best=config.output.keep_best,
         checkpoint_every=config.output.checkpoint_every,
         keep_checkpoints=config.output.keep_checkpoints,
+        record_tokens=config.output.record_tokens,
         seed=config.seed,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from llm_decpomdp.benchmarks.options import (
 )
 from llm_decpomdp.benchmarks.schema import Config
 from llm_decpomdp.benchmarks.splits import TwoSplits
+from llm_decpomdp.benchmarks.trackers import require_packages, tracking
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.experts import ExpertError
 from llm_decpomdp.envs.sandbox import SandboxError
@@ -72,6 +73,7 @@ def train(config: Config, name: str) -> Result:
     """
     from llm_decpomdp.algorithms import processes
 
+    require_packages(config.output.trackers)
     processes.join()
     first = processes.rank() == 0
     path = processes.of_first(new_folder(config, name) if first else Path())
@@ -101,6 +103,7 @@ def resume(path: Path) -> Result:
     if checkpoint.latest(path / "checkpoints") is None:
         raise ConfigError(f"{path} holds no checkpoint, so there is nothing to continue from")
     config, folder = load_config(path / "config.yaml"), RunFolder(path)
+    require_packages(config.output.trackers)
     train_env, eval_env = load_envs(config)
     for split, env in (("train", train_env), ("eval", eval_env)):
         before, now = folder.read_manifest()["data"][split], env.metadata["data"]
@@ -115,8 +118,10 @@ def resume(path: Path) -> Result:
 def _finish(config: Config, trainer: Trainer, folder: RunFolder) -> Result:
     from llm_decpomdp.algorithms import processes
 
+    trackers = config.output.trackers if processes.rank() == 0 else {}
     try:
-        summary = trainer.train()
+        with tracking(trackers, folder, asdict(config)) as listeners:
+            summary = trainer.train(listeners)
     except FAILURES as error:
         saved = trainer.saved
         hint = (

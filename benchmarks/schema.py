@@ -154,6 +154,11 @@ class OutputConfig:
     """Updates between checkpoints; 0 saves on Ctrl-C alone."""
     keep_checkpoints: int = 2
     """How many of the newest ones to keep."""
+    record_tokens: bool = False
+    """Write the token ids and log-probabilities of every completion to `episodes.jsonl` too."""
+    trackers: dict[str, Any] = field(default_factory=dict)
+    """Where metrics go besides `metrics.jsonl`: `tensorboard`, `wandb`, `trackio`, each true, false or its options.
+    See `llm_decpomdp.benchmarks.trackers`."""
     report: bool = True
 
 

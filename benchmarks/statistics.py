@@ -9,16 +9,17 @@ explain). Drawing other tasks for each seed would divide the part of the tasks b
 averaged before: their chance is in the means already, and drawing them again would count it twice.
 
 No resampling makes many seeds of few: the interval of S seeds lies between the lowest and the highest of them, and
-those enclose the true median in no more than 1 - 2^(1 - S) of all cases: 75 % for three seeds, 94 % for five.
+those enclose the true median in 1 - 2^(1 - S) of all cases: 75 % for three seeds, 94 % for five. Where seeds
+differ more than tasks, intervals of 95 % held the truth in 76 % of simulated cases with three seeds, in 84 % with
+five and in 90 % with ten; where tasks differ more, in 92 to 95 %.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,7 +47,7 @@ class Estimate:
     """`None`, as `high`, where there is nothing to resample: a single unit."""
     high: float | None
     units: int
-    """How many seeds, or how many tasks where there is one seed, the interval rests on."""
+    """How many seeds the interval rests on; how many tasks, where there is one seed."""
 
     @property
     def half_width(self) -> float | None:
@@ -94,14 +95,11 @@ def bootstrap(
     Raises:
         ValueError: If there are no scores, one is not finite, or `level` lies outside (0, 1).
     """
-    table = _table(scores)
-    value = float(statistic(table.reshape(1, -1))[0])
-    if table.size == 1:
-        return Estimate(value, None, None, 1)
-    rng, drawn = stream(seed, "bootstrap"), []
-    for count in _blocks(replicates, table.size):
-        drawn.append(statistic(_resampled(table, *_draws(rng, count, table.shape))))
-    return _estimate(value, np.concatenate(drawn), level, _units(table))
+
+    def of_all(table: Array) -> Array:
+        return statistic(table.reshape(len(table), -1))
+
+    return _estimate([_table(scores)], of_all, level, replicates, seed)
 
 
 def share(scores: ArrayLike, *, level: float = LEVEL, seed: int = 0) -> Estimate:
@@ -149,7 +147,7 @@ def paired_difference(
         flat = [table.reshape(len(table), -1) for table in (one, two)]
         return statistic(flat[1]) - statistic(flat[0])
 
-    return _compared(first, second, differences, level, replicates, seed)
+    return _estimate(_pair(first, second), differences, level, replicates, seed)
 
 
 def probability_of_improvement(
@@ -165,7 +163,7 @@ def probability_of_improvement(
     The mean over the tasks of P(Y > X) + P(Y = X) / 2 over all pairs of a seed of each (the statistic of Mann and
     Whitney over S S', as in Agarwal et al. 2021). Arguments and errors as in `paired_difference`.
     """
-    return _compared(first, second, _wins, level, replicates, seed)
+    return _estimate(_pair(first, second), _wins, level, replicates, seed)
 
 
 def _wins(one: Array, two: Array) -> Array:
@@ -192,7 +190,7 @@ def seeds_needed(deviation: float, half_width: float, *, level: float = LEVEL) -
         raise ValueError(
             f"half_width must be above 0 and deviation at least 0, got {half_width} and {deviation}"
         )
-    z = NormalDist().inv_cdf((1 + _checked(level)) / 2)
+    z = NormalDist().inv_cdf((1 + level) / 2)
     return max(2, math.ceil((z * deviation / half_width) ** 2 + z**2 / 2))
 
 
@@ -205,9 +203,9 @@ class Comparison:
     improvement: Estimate
     """See `probability_of_improvement`."""
     seeds_needed: int | None
-    """How many seeds each method needs for an interval that would tell a difference as large as this one from
-    none; `None` where the interval tells already, or where chance cannot be told with one seed each or with no
-    difference at all."""
+    """With how many seeds of each method a difference as large as this one would be told from none, as far as
+    seeds decide it: chance in the tasks takes more tasks. `None` where the interval tells already, where no
+    method has several seeds, and where there is no difference at all."""
 
     @property
     def clear(self) -> bool:
@@ -221,9 +219,10 @@ def compare(
     """Whether `second` is better than `first`; arguments and errors as in `paired_difference`."""
     difference = paired_difference(first, second, level=level, seed=seed)
     improvement = probability_of_improvement(first, second, level=level, seed=seed)
-    tables, needed = (_table(first), _table(second)), None
-    if not difference.excludes(0.0) and difference.value and min(map(len, tables)) > 1:
-        deviation = math.hypot(*(float(table.mean(1).std(ddof=1)) for table in tables))
+    several = [table for table in _pair(first, second) if len(table) > 1]
+    needed = None
+    if several and difference.value and not difference.excludes(0.0):
+        deviation = math.hypot(*(float(table.mean(1).std(ddof=1)) for table in several))
         needed = seeds_needed(deviation, abs(difference.value), level=level)
     return Comparison(difference, improvement, needed)
 
@@ -247,33 +246,6 @@ def pass_at_k(samples: int, passed: int, k: int) -> float:
     return 1.0 - none_passed
 
 
-def _compared(
-    first: ArrayLike,
-    second: ArrayLike,
-    statistic: Callable[[Array, Array], Array],
-    level: float,
-    replicates: int,
-    seed: int,
-) -> Estimate:
-    """A statistic of two tables, (R, S, T) and (R, S', T), with seeds drawn apart and tasks together."""
-    one, two = _table(first), _table(second)
-    if one.shape[1] != two.shape[1]:
-        raise ValueError(
-            f"both must have the same tasks: there are {one.shape[1]} and {two.shape[1]}"
-        )
-    value = float(statistic(one[None], two[None])[0])
-    if one.size == two.size == 1:
-        return Estimate(value, None, None, 1)
-    rng, drawn = stream(seed, "paired bootstrap"), []
-    for count in _blocks(replicates, len(one) * len(two) * one.shape[1]):
-        seeds, tasks = _draws(rng, count, one.shape)
-        others = rng.integers(len(two), size=(count, len(two)))
-        resampled = (_cells(one, seeds, tasks), _cells(two, others, tasks))
-        drawn.append(statistic(*resampled))
-    units = _units(one) if len(one) == 1 == len(two) else min(len(one), len(two))
-    return _estimate(value, np.concatenate(drawn), level, units)
-
-
 def _table(scores: ArrayLike) -> Array:
     """The scores as (S, T)."""
     table = np.atleast_2d(np.asarray(scores, dtype=np.float64))
@@ -284,37 +256,38 @@ def _table(scores: ArrayLike) -> Array:
     return table
 
 
-def _units(table: Array) -> int:
-    return len(table) if len(table) > 1 else table.shape[1]
+def _pair(first: ArrayLike, second: ArrayLike) -> list[Array]:
+    one, two = _table(first), _table(second)
+    if one.shape[1] != two.shape[1]:
+        raise ValueError(
+            f"both must have the same tasks: there are {one.shape[1]} and {two.shape[1]}"
+        )
+    return [one, two]
 
 
-def _draws(rng: np.random.Generator, count: int, shape: tuple[int, ...]) -> tuple[Any, Any]:
-    """Indices of seeds (R, S) and of tasks (R, T), with replacement."""
-    seeds, tasks = shape
-    return rng.integers(seeds, size=(count, seeds)), rng.integers(tasks, size=(count, tasks))
-
-
-def _cells(table: Array, seeds: Any, tasks: Any) -> Array:
-    return table[seeds[:, :, None], tasks[:, None, :]]  # (R, S, T)
-
-
-def _resampled(table: Array, seeds: Any, tasks: Any) -> Array:
-    return _cells(table, seeds, tasks).reshape(len(seeds), -1)  # (R, S * T)
-
-
-def _blocks(replicates: int, size: int) -> list[int]:
-    """How many replicates to draw at a time."""
-    most = max(1, MAX_ELEMENTS // size)
-    return [min(most, replicates - done) for done in range(0, replicates, most)]
-
-
-def _estimate(value: float, drawn: Array, level: float, units: int) -> Estimate:
-    tail = (1 - _checked(level)) / 2
-    low, high = np.quantile(drawn, [tail, 1 - tail])
-    return Estimate(value, float(low), float(high), units)
-
-
-def _checked(level: float) -> float:
+def _estimate(
+    tables: Sequence[Array],
+    statistic: Callable[..., Array],
+    level: float,
+    replicates: int,
+    seed: int,
+) -> Estimate:
+    """A statistic of tables (R, S, T), with seeds drawn for each of them and tasks for all together."""
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, got {level}")
-    return level
+    value = float(statistic(*(table[None] for table in tables))[0])
+    tasks, seeds = tables[0].shape[1], [len(table) for table in tables]
+    if tasks == max(seeds) == 1:
+        return Estimate(value, None, None, 1)
+    rng, drawn = stream(seed, "bootstrap"), []
+    at_once = max(1, MAX_ELEMENTS // (math.prod(seeds) * tasks))
+    for done in range(0, replicates, at_once):
+        count = min(at_once, replicates - done)
+        columns = rng.integers(tasks, size=(count, 1, tasks))
+        rows = [rng.integers(size, size=(count, size, 1)) for size in seeds]
+        cells = [table[row, columns] for table, row in zip(tables, rows, strict=True)]  # (R, S, T)
+        drawn.append(statistic(*cells))
+    tail = (1 - level) / 2
+    low, high = np.quantile(np.concatenate(drawn), [tail, 1 - tail])
+    units = min((size for size in seeds if size > 1), default=tasks)
+    return Estimate(value, float(low), float(high), units)

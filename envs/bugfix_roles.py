@@ -2,7 +2,8 @@
 
 The functions of a program are dealt out in order: of N agents `fixer_i` owns function i, i + N, i + 2N, ...,
 so that every agent owns as many as any other, or one more. What stands outside functions belongs to nobody and
-stays as it is.
+stays as it is. Code may still replace a function of a team-mate while it runs, through `globals()`: it changes the
+joint program for the whole team, and earns no more than correct code does.
 """
 
 from __future__ import annotations

@@ -252,12 +252,12 @@ def test_the_first_of_several_steps_is_that_of_the_plain_gradient(
     make_policy: Any, make_chain: Any
 ) -> None:
     one, two = make_policy("unigram"), make_policy("unigram")
-    chain = make_chain(one, [([1.0, 2.0, 3.0], {"x": ROWS})])
-    plain = accumulated(one, [chain])
+    chains = [make_chain(one, [([1.0, 2.0, 3.0], {"x": rows})]) for rows in (ROWS, MORE)]
+    plain = accumulated(one, chains)
     learner = Learner(
         {"x": two}, MAGRPO, LearnerOptions(learning_rate=0.0, updates_per_batch=2)
     )  # the rate of 0 keeps the weights, so that the last gradient is the first one again
-    learner.accumulate([chain])
+    learner.accumulate(chains)
     torch.testing.assert_close(two.model.bias.grad, plain)
 
 

@@ -90,6 +90,18 @@ def test_the_divergence_has_the_gradient_of_the_exact_one_over_whole_sequences()
     assert mean.item() == pytest.approx(forward_mean.sum().item(), rel=1e-4)
 
 
+@pytest.mark.parametrize("padding", [(5.0, -7.0), (-math.inf, -math.inf)])
+def test_padding_is_no_part_of_the_divergence_whatever_stands_there(
+    padding: tuple[float, float],
+) -> None:
+    log_probs = torch.tensor([[-1.0, -2.0, padding[0]]], requires_grad=True)
+    reference = torch.tensor([[-1.5, -1.0, padding[1]]])
+    mask = torch.tensor([[1.0, 1.0, 0.0]])
+    sequence_sum(kl_divergence(log_probs, reference, mask), mask, 1).backward()
+    assert log_probs.grad is not None
+    assert log_probs.grad.tolist() == [[0.5 - 1.0, -1.0, 0.0]]
+
+
 @pytest.mark.parametrize(
     ("ratio", "advantage", "slope"),
     [(1.0, 2.0, 1), (1.5, 2.0, 0), (1.5, -2.0, 1), (0.5, 2.0, 1), (0.5, -2.0, 0)],

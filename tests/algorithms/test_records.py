@@ -42,6 +42,17 @@ def test_metrics_are_means_in_which_every_chain_counts_the_same() -> None:
     assert metrics["truncated/x"] == 0.5
 
 
+def test_a_first_episode_that_ended_early_hides_nothing_of_the_others() -> None:
+    short, long = chain([4.0]), chain([1.0], [3.0])
+    metrics = evaluation_metrics([short, long])
+    assert metrics == pytest.approx(evaluation_metrics([long, short]))
+    assert (metrics["turn_2/reward_mean"], metrics["turn_2/groups"]) == (
+        3.0,
+        1,
+    )  # nothing is padded
+    assert metrics["last/reward_mean"] == 3.5
+
+
 def test_evaluations_have_the_standard_error_of_independent_chains() -> None:
     chains = [chain([r]) for r in (1.0, 2.0, 6.0)]
     metrics = evaluation_metrics(chains)

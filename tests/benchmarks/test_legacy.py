@@ -60,6 +60,8 @@ def test_other_spellings_are_translated(old: str, new: str) -> None:
         ({"name": "LovelyBuggies/CoopHumaneval"}, "coophumaneval-v0"),
         ({"name": "OpenMLRL/CoopHumanEval", "type": "coophumaneval"}, "coophumaneval-v0"),
         ({"name": "my/problems", "type": "humaneval"}, "humaneval-v0"),
+        ({"name": "google-research-datasets/mbpp", "type": "mbpp"}, "mbpp-v0"),
+        ({"name": "FudanSELab/ClassEval", "type": "classeval"}, "classeval-v0"),
         ({"name": "trl-lib/tldr"}, "tldr-v0"),
         ({"name": "OpenMLRL/arXiv_abstract"}, "arxiv-v0"),
     ],

@@ -30,10 +30,40 @@ MBPP = {
 """Agents, turns, threshold."""
 
 
+# model, temperature, top_p, tokens, epochs, generations, learning rate, threshold, updates between evaluations
+CLASSEVAL = ("Qwen/Qwen3-4B-Instruct-2507", 0.6, 0.6, 600, 13, 2, 1e-5, 5.8, 10)
+BUGFIX = ("Qwen/Qwen2.5-Coder-3B", 0.8, 0.95, 512, 1, 4, 2e-5, 2.8, 20)
+OTHERS = {
+    "grpo_classeval_config": CLASSEVAL,
+    "magrpo_classeval_config": CLASSEVAL,
+    "grpo_bugfix_config": BUGFIX,
+    "magrpo_bugfix_config": BUGFIX,
+}
+
+
 def test_the_configurations_of_these_families_are_complete() -> None:
-    families = ("_he_config", "_che_config", "_mbpp_config", "demo")
-    found = {name for name in shipped() if name.endswith(families)}
-    assert found == {*SEEDS, *MBPP, "demo"}
+    families = ("_he_config", "_che_config", "_mbpp_config", "_classeval_config", "_bugfix_config")
+    found = {name for name in shipped() if name.endswith((*families, "demo"))}
+    assert found == {*SEEDS, *MBPP, *OTHERS, "demo"}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_configuration_for_classes_and_repairs_trains_over_two_turns(name: str) -> None:
+    config = load_config(find_config(name))
+    algorithm, model, kind = config.algorithm, config.model, name.split("_")[1]
+    found = (model.name, model.temperature, model.top_p, model.max_new_tokens)
+    found += (algorithm.num_train_epochs, algorithm.num_generations, algorithm.learning_rate)
+    found += (algorithm.early_termination_threshold, config.evaluation.every)
+    assert found == OTHERS[name]
+    alone = name.startswith("grpo")
+    assert (config.env.id, config.env.num_agents) == (f"{kind}-v0", 1 if alone else 2)
+    assert (config.env.num_turns, config.env.discount) == (2, 0.9)
+    assert (algorithm.name, algorithm.plan) == ("grpo" if alone else "magrpo", "tree")
+    train, evaluation = config.dataset.train_split, config.dataset.eval_split
+    if kind == "classeval":
+        assert (train, evaluation) == ("test[:66%]", "test[66%:82%]")  # of a hundred classes
+    else:
+        assert (train, evaluation) == ("train", "test")
 
 
 @pytest.mark.parametrize("name", MBPP)
@@ -56,7 +86,7 @@ def test_a_configuration_for_mbpp_has_the_constants_of_its_authors(name: str) ->
     assert several == (("tree", "aligned", 0.9) if turns == 2 else ("chain", "aligned", 1.0))
 
 
-@pytest.mark.parametrize("name", [*SEEDS, *MBPP])
+@pytest.mark.parametrize("name", [*SEEDS, *MBPP, *OTHERS])
 def test_a_configuration_builds_the_environments_of_both_its_splits(name: str) -> None:
     config = load_config(find_config(name))
     for split in (config.dataset.train_split, config.dataset.eval_split):

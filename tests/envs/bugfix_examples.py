@@ -71,3 +71,8 @@ def points(env, **changed):
     """The components that a joint completion earns in the first turn."""
     verdict = env.reward(env.task, answers(env, **changed))
     return {name: round(value, 4) for name, value in verdict.components.items()}, verdict.solved
+
+
+def sample(items, count):
+    """About so many of some items, at equal distances."""
+    return items[:: max(1, len(items) // count)]

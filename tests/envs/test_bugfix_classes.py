@@ -103,6 +103,14 @@ def test_methods_of_team_mates_are_left_out(env):
     assert verdict.reward == MAXIMUM
 
 
+def test_a_repair_of_a_method_of_a_team_mate_counts_for_nothing(env):
+    answers = as_it_is(env)
+    mine = answers["fixer_0"] + "\n\n" + env.reference("fixer_1")
+    for other in (answers["fixer_1"], ""):
+        verdict = env.reward(env.task, {"fixer_0": mine, "fixer_1": other})
+        assert verdict.components["fixed"] == 0.0 and not verdict.solved
+
+
 def test_a_regression_and_additions_cost(env):
     broken = as_it_is(env) | {"fixer_0": "def left(self):\n    return 'none'\n"}
     assert env.reward(env.task, broken).components["regressed"] == -1.0

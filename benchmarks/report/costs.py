@@ -1,0 +1,70 @@
+"""The panel of costs: seconds and tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from llm_decpomdp.benchmarks.report.experiments import Experiment
+from llm_decpomdp.benchmarks.report.page import plain, table
+from llm_decpomdp.benchmarks.results import Results, Row
+
+ACTIVITIES = {
+    "sampling": "sampling (the models write)",
+    "stepping": "stepping (environment and sandbox)",
+    "learning": "learning (gradients and optimizer)",
+}
+
+
+def costs(found: Sequence[Experiment]) -> str:
+    """Time and tokens of each experiment, a mean over its runs; nothing where no update was made."""
+    found = [experiment for experiment in found if experiment.rows("train")]
+    if not found:
+        return ""
+    columns = [_column(experiment) for experiment in found]
+    keys = list(dict.fromkeys(key for column in columns for key in column))
+    rows = [(key, *(column.get(key, "—") for column in columns)) for key in keys]
+    names = ["mean over runs"] if len(found) == 1 else [e.name for e in found]
+    if len(found) == 1 and len(found[0].runs) == 1:
+        names = ["this run"]
+    return table("costs", ("", *names), rows)
+
+
+def _column(experiment: Experiment) -> dict[str, str]:
+    train = experiment.rows("train")
+    column = {"updates": f"{fmean(len(run.train) for run in experiment.runs):.0f}"}
+    seconds = {key: fmean(row.get(key, 0.0) for row in train) for key in _second_keys(train)}
+    total = sum(seconds.values())
+    for key, value in seconds.items():
+        activity = key.removesuffix("_seconds")
+        share = f", {value / total:.0%}" if total else ""
+        column[ACTIVITIES.get(activity, plain(activity))] = f"{value:.2f} s an update{share}"
+    for name, kind in (("training in all", "train"), ("evaluation in all", "eval")):
+        spent = fmean(_seconds(run, kind) for run in experiment.runs)
+        column[name] = duration(spent) if spent else "—"
+    if all("tokens" in row for row in train):
+        tokens = fmean(sum(row["tokens"] for row in run.train) for run in experiment.runs)
+        column["sampled tokens of training"] = f"{tokens:,.0f}"
+    if all("tokens_per_second" in row for row in train):
+        speed = fmean(row["tokens_per_second"] for row in train)
+        column["sampled tokens per second of a whole update"] = f"{speed:,.0f}"
+    return column
+
+
+def duration(seconds: float) -> str:
+    """Such as 45 s, 12 min 30 s or 3 h 20 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{seconds:.1f} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def _second_keys(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(key for row in rows for key in row if key.endswith("_seconds")))
+
+
+def _seconds(run: Results, kind: str) -> float:
+    rows = run.rows(kind)
+    return float(sum(row.get(key, 0.0) for row in rows for key in _second_keys(rows)))

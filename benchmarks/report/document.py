@@ -1,0 +1,108 @@
+"""The report: one HTML file that is made from folders of runs and evaluations alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from pathlib import Path
+
+from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.report.experiments import Experiment, experiments
+from llm_decpomdp.benchmarks.report.files import write_files
+from llm_decpomdp.benchmarks.report.origins import origins
+from llm_decpomdp.benchmarks.report.page import box, page, tag
+from llm_decpomdp.benchmarks.report.panels import PANELS
+from llm_decpomdp.benchmarks.results import data_sets, read_results
+from llm_decpomdp.storage import RunFolder, write_atomically
+
+
+def write_report(*folders: RunFolder, output: Path | None = None, files: bool = False) -> Path:
+    """Write a page that fetches nothing, with all episodes in it.
+
+    Args:
+        folders: Runs, finished or not, and evaluations. Those whose configurations differ by the seed alone
+            are shown as one.
+        output: Where the page goes; by default `report.html` of the first folder.
+        files: Whether to write tables as CSV and figures as SVG and PNG, too, into a folder next to the page
+            that is named like it.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        ValueError: If nothing was measured in a folder yet.
+    """
+    found = experiments([read_results(folder) for folder in folders])
+    path = output or folders[0].report
+    write_atomically(path, page(_title(found), _blocks(found)))
+    if files:
+        write_files(found, path.with_name(f"{path.stem}_files"))
+    return path
+
+
+def report(paths: Sequence[Path], output: Path | None, files: bool) -> Path:
+    """The command `report`: as `write_report`, of folders that may not be there.
+
+    Raises:
+        ConfigError: If a folder holds nothing to report, or several are given and no output.
+    """
+    for path in paths:
+        if not (path / "metrics.jsonl").is_file() and not (path / "episodes.jsonl").is_file():
+            raise ConfigError(
+                f"{path} holds neither metrics.jsonl nor episodes.jsonl: name the folder of a run or evaluation"
+            )
+    if output is None and len(paths) > 1:
+        output = Path("report.html")
+    try:
+        return write_report(*map(RunFolder, paths), output=output, files=files)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _title(found: Sequence[Experiment]) -> str:
+    manifests = [run.manifest for experiment in found for run in experiment.runs]
+    names = list(dict.fromkeys(str(m["algorithm"]).upper() for m in manifests if "algorithm" in m))
+    places = list(dict.fromkeys(str(m["environment"]) for m in manifests if "environment" in m))
+    return f"{', '.join(names) or 'Teams'} on {', '.join(places) or 'a text environment'}"
+
+
+def _blocks(found: Sequence[Experiment]) -> Iterator[str]:
+    panels = [(panel, panel.draw(found)) for panel in PANELS]
+    shown = [(panel, html) for panel, html in panels if html]
+    links = [f'<a href="#{p.anchor}">{escape(p.short)}</a>' for p, _ in shown]
+    links.append('<a href="#origins">Origin</a>')
+    yield '<a class="skip" href="#transcripts">Skip to the transcripts</a>'
+    yield box("header", [tag("h1", _title(found)), *_opening(found)])
+    yield '<nav aria-label="Parts of the report"><div>' + "".join(links) + "</div></nav>"
+    yield "<main>"
+    for panel, html in shown:
+        heading = tag("h2", panel.title)
+        yield f'<section id="{panel.anchor}" class="{panel.place}">\n{heading}\n{html}\n</section>'
+    yield '<section id="origins">'
+    yield tag("h2", "Where it comes from")
+    yield from origins(found)
+    yield "</section>\n</main>"
+    text = "Made from config.yaml, manifest.json, metrics.jsonl and episodes.jsonl of the folders alone."
+    yield tag("footer", text, "small")
+
+
+def _opening(found: Sequence[Experiment]) -> Iterator[str]:
+    runs = [run for experiment in found for run in experiment.runs]
+    seeds = list(dict.fromkeys(run.manifest["seed"] for run in runs if "seed" in run.manifest))
+    created = max(str(run.manifest.get("created", "")) for run in runs)
+    facts = [
+        *dict.fromkeys(run.manifest.get("model") for run in runs),
+        f"{len(runs)} runs" if len(runs) > 1 else None,
+        f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}" if seeds else None,
+        created.replace("T", " ").replace("+00:00", " UTC"),
+    ]
+    yield tag("p", " · ".join(str(fact) for fact in facts if fact), "byline")
+    data = [about for run in runs for _, about in data_sets(run.manifest)]
+    stand_ins = {about["name"] for about in data if about.get("stand_in")}
+    if stand_ins:
+        names = ", ".join(sorted(stand_ins))
+        text = (
+            f"Stand-in data: bundled problems in place of {names}, not the benchmark's own problems. "
+            "No number here compares with a published one."
+        )
+        yield tag("p", text, "banner")

@@ -1,0 +1,87 @@
+"""Means with their intervals, from the tasks and seeds of experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from llm_decpomdp.benchmarks.report.experiments import Experiment
+from llm_decpomdp.benchmarks.report.page import number
+from llm_decpomdp.benchmarks.results import Score, by_task
+from llm_decpomdp.benchmarks.statistics import Comparison, Estimate, bootstrap, compare
+
+Table: TypeAlias = npt.NDArray[np.float64]
+
+
+def evaluated(experiment: Experiment, position: int) -> Estimate:
+    """The mean team reward of the first (0) or last (-1) evaluation of each run; as `evaluated_after`."""
+    table = rewards(experiment, position)
+    if table is None:
+        value = fmean(run.evaluations[position]["reward_mean"] for run in experiment.runs)
+        return Estimate(value, None, None, len(experiment.runs))
+    return bootstrap(table)
+
+
+def evaluated_after(experiment: Experiment, update: int) -> Estimate:
+    """The mean team reward after an update; without an interval unless all runs played the same tasks."""
+    table = _table([run.scores_at("eval", update) for run in experiment.runs])
+    if table is None:
+        series = experiment.series("eval", "reward_mean")
+        value = float(series.values[:, series.updates.index(update)].mean())
+        return Estimate(value, None, None, len(experiment.runs))
+    return bootstrap(table)
+
+
+def gained(experiment: Experiment) -> Estimate:
+    """What the reward gained from the first to the last evaluation, run by run and task by task."""
+    before, after = rewards(experiment, 0), rewards(experiment, -1)
+    if before is None or after is None or _tasks(experiment, 0) != _tasks(experiment, -1):
+        value = evaluated(experiment, -1).value - evaluated(experiment, 0).value
+        return Estimate(value, None, None, len(experiment.runs))
+    return bootstrap(after - before)
+
+
+def compared(first: Experiment, second: Experiment) -> Comparison | None:
+    """The last evaluations of two experiments; `None` unless all their runs played the same tasks."""
+    one, two = rewards(first, -1), rewards(second, -1)
+    if one is None or two is None or _tasks(first, -1) != _tasks(second, -1):
+        return None
+    return compare(one, two)
+
+
+def rewards(experiment: Experiment, position: int) -> Table | None:
+    """Mean rewards (runs, tasks) of an evaluation; `None` unless all runs played the same tasks."""
+    updates = [run.evaluations[position]["update"] for run in experiment.runs]
+    runs = zip(experiment.runs, updates, strict=True)
+    return _table([run.scores_at("eval", update) for run, update in runs])
+
+
+def _table(runs: Sequence[Sequence[Score]]) -> Table | None:
+    found = [by_task(scores) for scores in runs]
+    names = sorted(found[0])
+    if not names or any(sorted(of_run) != names for of_run in found):
+        return None
+    return np.array([[of_run[name] for name in names] for of_run in found])
+
+
+def _tasks(experiment: Experiment, position: int) -> set[str]:
+    run = experiment.runs[0]
+    scores = run.scores_at("eval", run.evaluations[position]["update"])
+    return {score.task for score in scores}
+
+
+def interval(estimate: Estimate, *, sign: bool = False) -> str:
+    """Such as "1.21 to 1.57"; empty where there is none."""
+    if estimate.low is None or estimate.high is None:
+        return ""
+    return f"{number(estimate.low, sign=sign)} to {number(estimate.high, sign=sign)}"
+
+
+def shown(estimate: Estimate, *, sign: bool = False) -> str:
+    """Such as "1.39 (1.21 to 1.57)"."""
+    found = interval(estimate, sign=sign)
+    return number(estimate.value, sign=sign) + (f" ({found})" if found else "")

@@ -1,0 +1,75 @@
+"""Tables as CSV and figures as SVG and PNG, for papers and spreadsheets."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from llm_decpomdp.benchmarks.report.charts import component_charts, learning_curve, save, task_map
+from llm_decpomdp.benchmarks.report.experiments import Experiment
+from llm_decpomdp.benchmarks.report.tasks import rewards_by_task
+from llm_decpomdp.benchmarks.results import Row, component_names
+from llm_decpomdp.storage import write_atomically
+
+
+def write_files(found: Sequence[Experiment], folder: Path) -> None:
+    """Write everything into a folder.
+
+    - `metrics.csv`: every row of `metrics.jsonl`, with its run, seed and configuration.
+    - `episodes.csv`: one line for each row of `episodes.jsonl`, in numbers.
+    - `learning`, `components`, `tasks`: the figures, `.svg` and `.png`; those that have something to show.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [_named(e, i) | row for e in found for i, row in _metrics(e)]
+    write_atomically(folder / "metrics.csv", as_csv(rows))
+    rows = [_named(e, i) | row for e in found for i, row in _scores(e)]
+    write_atomically(folder / "episodes.csv", as_csv(rows))
+    save(learning_curve(found), folder)
+    every = [row for e in found for kind in ("train", "eval") for row in e.rows(kind)]
+    if component_names(every)[0]:
+        save(component_charts(found), folder)
+    columns = rewards_by_task(found)
+    if columns:
+        save(task_map(columns), folder)
+
+
+def as_csv(rows: Sequence[Row]) -> str:
+    """One line for each row, under all their keys."""
+    text = io.StringIO()
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    writer = csv.DictWriter(text, keys, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _named(experiment: Experiment, index: int) -> dict[str, Any]:
+    run = experiment.runs[index]
+    name = {"configuration": experiment.name, "run": run.path.name}
+    return {**name, "seed": run.manifest.get("seed")}
+
+
+def _metrics(experiment: Experiment) -> Iterable[tuple[int, Row]]:
+    for index, run in enumerate(experiment.runs):
+        for row in (*run.train, *run.evaluations):
+            yield index, row
+
+
+def _scores(experiment: Experiment) -> Iterable[tuple[int, Row]]:
+    for index, run in enumerate(experiment.runs):
+        for score in run.scores:
+            yield (
+                index,
+                {
+                    "phase": score.phase,
+                    "update": score.update,
+                    "task": score.task,
+                    "reward": score.reward,
+                    "solved": score.solved,
+                    **{f"reward/{name}": value for name, value in score.points.items()},
+                    **{f"turn_{k}": value for k, value in enumerate(score.turns, 1)},
+                },
+            )

@@ -1,0 +1,64 @@
+"""The end of the page: data, how to reproduce the runs, and what they were made with."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from llm_decpomdp.benchmarks.report.experiments import Experiment
+from llm_decpomdp.benchmarks.report.page import definitions, folded, listing, plain, table, tag
+from llm_decpomdp.benchmarks.results import Results, data_sets
+
+
+def origins(found: Sequence[Experiment]) -> Iterator[str]:
+    """Where the data comes from, and how to make the same again."""
+    first = found[0].runs[0]
+    data = dict(data_sets(first.manifest))
+    if data:
+        yield tag("h3", "Data")
+        keys = dict.fromkeys(key for about in data.values() for key in about)
+        rows = [(plain(k), *(_shown(about.get(k)) for about in data.values())) for k in keys]
+        yield table("data", ("", *data), rows)
+    alone = sum(len(experiment.runs) for experiment in found) == 1
+    yield tag("h3", "Commands")
+    place = "this folder" if alone else "the folders of the runs"
+    yield tag("p", f"With the configuration in {place}:", "small")
+    for experiment in found:
+        if len(found) > 1:
+            yield tag("h4", experiment.name)
+        yield from _commands(experiment, alone=alone)
+    for run in (run for experiment in found for run in experiment.runs):
+        yield from _details(run)
+
+
+def _commands(experiment: Experiment, *, alone: bool) -> Iterator[str]:
+    for run in experiment.runs[:1]:
+        if not run.config_text:
+            continue
+        git = run.manifest.get("git") or {}
+        commit = f"git checkout {git['commit']}\n" if git.get("commit") else ""
+        seeds = [other.manifest.get("seed") for other in experiment.runs]
+        config = "config.yaml" if alone else shlex.quote(f"{run.path.name}/config.yaml")
+        lines = [
+            f"llm-decpomdp train --config {config} --override output.name=reproduction"
+            + (f"-{seed} seed={seed}" if len(seeds) > 1 else "")
+            for seed in seeds
+        ]
+        yield listing(commit + "\n".join(lines))
+        if git.get("dirty"):
+            yield tag("p", "Files differed from this commit when the run began.", "small")
+
+
+def _details(run: Results) -> Iterator[str]:
+    name = run.path.name
+    if run.config_text:
+        yield folded("Configuration", listing(run.config_text), note=f"{name}/config.yaml")
+    rest = {key: value for key, value in run.manifest.items() if key != "data"}
+    if rest:
+        yield folded("Versions and machine", definitions(rest), note=f"{name}/manifest.json")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "—" if value in (None, "") else str(value)

@@ -1,0 +1,40 @@
+"""The parts of the page, in their order: each turns experiments into markup, or into nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from llm_decpomdp.benchmarks.report.cooperation import cooperation
+from llm_decpomdp.benchmarks.report.costs import costs
+from llm_decpomdp.benchmarks.report.curves import components, learning
+from llm_decpomdp.benchmarks.report.experiments import Experiment
+from llm_decpomdp.benchmarks.report.outcome import outcome
+from llm_decpomdp.benchmarks.report.tasks import tasks
+from llm_decpomdp.benchmarks.report.transcripts import transcripts
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A part of the page."""
+
+    anchor: str
+    title: str
+    """Its heading."""
+    short: str
+    """Its name in the navigation."""
+    draw: Callable[[Sequence[Experiment]], str]
+    """Its markup; a panel without any is left out."""
+    place: str = ""
+    """On wide screens: the `left` or `right` half, or `wide` for more than the width of the text."""
+
+
+PANELS = (
+    Panel("summary", "What training changed", "Summary", outcome),
+    Panel("learning", "Learning", "Learning", learning),
+    Panel("components", "Where the reward comes from", "Reward", components),
+    Panel("tasks", "Task by task", "Tasks", tasks, "left"),
+    Panel("cooperation", "How the agents work together", "Cooperation", cooperation, "right"),
+    Panel("costs", "What it cost", "Cost", costs, "right"),
+    Panel("transcripts", "Transcripts", "Transcripts", transcripts, "wide"),
+)

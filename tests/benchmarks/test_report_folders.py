@@ -1,0 +1,94 @@
+"""Reports of several folders, their tables and figures as files, and folders that cannot be reported."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.report.document import report
+from llm_decpomdp.benchmarks.report.experiments import experiments
+from llm_decpomdp.benchmarks.results import read_results
+from llm_decpomdp.storage import RunFolder, write_atomically
+from tests.benchmarks.report_runs import evaluate, finished, words
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return finished(RunFolder(tmp_path / "run"))
+
+
+def test_runs_that_differ_by_the_seed_are_one_experiment(tmp_path: Path) -> None:
+    runs = [finished(RunFolder(tmp_path / f"s{seed}"), seed) for seed in range(3)]
+    other = finished(RunFolder(tmp_path / "other"), 0)
+    other.config.write_text("algorithm:\n  name: grpo\nseed: 0\n", encoding="utf-8")
+    found = experiments([read_results(run) for run in (*runs, other)])
+    assert [len(experiment.runs) for experiment in found] == [3, 1]
+    assert [experiment.name for experiment in found] == ["run, name magrpo", "run, name grpo"]
+
+
+def test_seeds_have_a_band_a_table_and_one_interval(tmp_path: Path) -> None:
+    runs = [finished(RunFolder(tmp_path / f"s{seed}"), seed, extra=seed / 10) for seed in range(3)]
+    text = words(*runs)
+    assert re.search(
+        r"Over 3 seeds the mean team reward changed by \+1\.3\d \(\+1\.\d\d to \+", text
+    )
+    assert "it rose with 3 of them" in text
+    assert "Fewer than five seeds" in text
+    assert "band: lowest to highest seed (3)" in text
+    assert re.search(r"s1 1 6 0\.75 \(\S+ to \S+\) 2\.12 \(\S+ to \S+\) \+1\.3\d", text)
+
+
+def test_several_configurations_are_compared_with_the_first(tmp_path: Path) -> None:
+    weak = finished(RunFolder(tmp_path / "weak"))
+    strong = finished(RunFolder(tmp_path / "strong"), extra=1.0)
+    strong.config.write_text("algorithm:\n  name: marloo\n", encoding="utf-8")
+    text = words(weak, strong)
+    assert "2 configurations, the best first" in text
+    assert "against run, name magrpo" in text
+    assert re.search(r"run, name marloo 1 0\.75 .* 3\.02 .* \+1\.00 \(\+1\.00 to \+1\.00\)", text)
+    assert text.index("run, name marloo 1") < text.index("run, name magrpo 1")
+
+
+def test_a_folder_of_an_evaluation_has_a_report(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    evaluate(run, 0, [1.0, 2.0, 3.0])
+    run.metrics.unlink()
+    (row,) = read_results(run).evaluations
+    assert row["reward_mean"] == pytest.approx(2.0)
+    assert row["reward/tests"] == pytest.approx(1.5)
+    assert row["reward_standard_error"] == pytest.approx(1 / 3**0.5)
+    assert "One evaluation, without training: mean team reward 2.00 (" in words(run)
+
+
+def test_files_hold_tables_and_figures(folder: RunFolder, tmp_path: Path) -> None:
+    page = report([folder.path], tmp_path / "page.html", True)
+    files = page.with_name("page_files")
+    names = {path.name for path in files.iterdir()}
+    figures = {f"{n}.{e}" for n in ("learning", "components", "tasks") for e in ("svg", "png")}
+    assert names == {"metrics.csv", "episodes.csv", *figures}
+    rows = list(csv.DictReader((files / "episodes.csv").open(encoding="utf-8")))
+    assert len(rows) == 22
+    assert (rows[5]["task"], rows[5]["reward"], rows[5]["seed"]) == ("eval/5", "0.5", "7")
+    assert "#0067a5" in (files / "learning.svg").read_text(encoding="utf-8")
+
+
+def test_several_runs_go_to_the_current_folder(
+    folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    other = finished(RunFolder(tmp_path / "other"))
+    assert report([folder.path, other.path], None, False) == Path("report.html")
+    assert report([folder.path], None, False) == folder.report
+
+
+def test_a_folder_without_numbers_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"{tmp_path}/nothing holds neither"):
+        report([tmp_path / "nothing"], None, False)
+    assert not (tmp_path / "nothing").exists()
+    write_atomically(tmp_path / "metrics.jsonl", "")
+    with pytest.raises(ConfigError, match="has no rows: train first"):
+        report([tmp_path], None, False)

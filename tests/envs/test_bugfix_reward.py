@@ -1,0 +1,98 @@
+"""What a repair earns."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.envs.bugfix_examples import answers, points, three_fixers
+
+
+@pytest.fixture
+def env(tmp_path):
+    return three_fixers(tmp_path)
+
+
+def test_the_bugs_undone_earn_everything(env):
+    fixed = env.reference("fixer_0")
+    assert points(env, fixer_0=fixed) == (
+        {"parses": 0.5, "fixed": 2.0, "minimal": 0.5, "regressed": 0.0},
+        True,
+    )
+
+
+def test_nothing_submitted_earns_nothing(env):
+    nothing = dict.fromkeys(env.agents, "I cannot do that.")
+    assert points(env, **nothing) == (
+        {"parses": 0.0, "fixed": 0.0, "minimal": 0.0, "regressed": 0.0},
+        False,
+    )
+
+
+def test_a_larger_change_costs_a_little_and_still_solves(env):
+    small, _ = points(env, fixer_0="def double(x):\n    return SIZE * x * 1\n")
+    large, solved = points(env, fixer_0="def double(x):\n    y = x\n    return y + y\n")
+    assert solved and small["fixed"] == large["fixed"] == 2.0
+    assert 0.5 > small["minimal"] > large["minimal"] >= 0.0
+
+
+def test_no_change_is_so_large_that_it_costs_more_than_the_repair_earns(env):
+    large, solved = points(env, fixer_0=f"def double(x):\n    return SIZE * x{' + 0' * 100}\n")
+    assert solved and (large["fixed"], large["minimal"]) == (2.0, 0.0)
+
+
+def test_a_change_smaller_than_undoing_the_bugs_earns_no_more(env):
+    env.reset(options={"task_id": "Own/0:dropped_statement@18:9"})
+    short = answers(env)["fixer_2"].replace("pass", "result += min(SIZE * value, most)")
+    undone = env.reference("fixer_2")
+    assert "pass" not in short and len(short) < len(undone)
+    assert points(env, fixer_2=short) == points(env, fixer_2=undone)
+
+
+def test_comments_layout_and_docstrings_cost_nothing(env):
+    text = 'def double( x ):\n    """New words."""\n    # a remark\n    return (\n        SIZE * x\n    )\n'
+    brackets = points(env, fixer_0=text.replace("(\n", "").replace("\n    )", ""))
+    assert brackets[0]["minimal"] == 0.5
+
+
+def test_what_is_written_beside_the_functions_costs(env):
+    fixed = env.reference("fixer_0")
+    helped, solved = points(env, fixer_0=f"import math\n\ndef spare():\n    return 1\n\n{fixed}")
+    assert solved and helped["minimal"] < 0.5
+    repeated, _ = points(env, fixer_0=f"SIZE = 2\n\n{fixed}")
+    assert repeated["minimal"] == 0.5
+
+
+def test_a_regression_costs(env):
+    found, _ = points(env, fixer_2="def total(values, most):\n    return 1\n")
+    assert found == {"parses": 0.5, "fixed": 0.0, "minimal": 0.0, "regressed": -1.0}
+
+
+def test_code_that_does_not_parse_stops_everything_else(env):
+    found, solved = points(env, fixer_0=env.reference("fixer_0"), fixer_1="def smaller(x, y:\n")
+    assert found == {"parses": 0.3333, "fixed": 0.0, "minimal": 0.0, "regressed": 0.0}
+    assert not solved
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\x00", "def double(x:", "def double", "\ud800", "class", "(" * 300, "```python\n"]
+)
+def test_any_text_is_an_answer_that_earns_no_more_than_doing_nothing(env, text):
+    found, solved = points(env, fixer_0=text)
+    assert sum(found.values()) < 0.5 and not solved
+
+
+def test_deleted_code_earns_nothing_beside_being_there(env):
+    empty = {
+        "fixer_0": "def double(x):\n    pass\n",
+        "fixer_1": "def smaller(x, y):\n    pass\n",
+        "fixer_2": "def total(values, most):\n    pass\n",
+    }
+    found, solved = points(env, **empty)
+    assert found == {"parses": 0.5, "fixed": 0.0, "minimal": 0.0, "regressed": -1.0} and not solved
+
+
+def test_answering_the_shown_test_by_heart_earns_its_share_of_the_tests_only(env):
+    cheat = "def total(values, most):\n    if values == [1, 9]:\n        return 7\n"
+    body = answers(env)["fixer_2"].partition("\n")[2]
+    found, solved = points(env, fixer_2=cheat + body)
+    assert found["fixed"] == 1.0 and found["minimal"] < 0.25 and not solved
