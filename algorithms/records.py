@@ -103,7 +103,9 @@ def _row(group: Group, with_tokens: bool) -> dict[str, Any]:
     if with_tokens:
         agents = group.completions.items()
         row["token_ids"] = {agent: [c.tokens for c in completions] for agent, completions in agents}
-        row["log_probs"] = {agent: [c.log_probs for c in completions] for agent, completions in agents}
+        row["log_probs"] = {
+            agent: [c.log_probs for c in completions] for agent, completions in agents
+        }
     return row
 
 

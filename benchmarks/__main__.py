@@ -140,10 +140,14 @@ def eval_(
 
 @app.command()
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, evaluations.")],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, evaluations.")
+    ],
     output: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The page; by default report.html, of one run in its folder."),
+        typer.Option(
+            metavar="FILE", help="The page; by default report.html, of one run in its folder."
+        ),
     ] = None,
     files: Annotated[
         bool, typer.Option("--files", help="Tables as CSV and figures as SVG and PNG, too.")
@@ -177,7 +181,10 @@ def play(
     ] = None,
     task_id: Annotated[str | None, typer.Option(help="The problem; drawn if not given.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Decides the drawn problem.")] = None,
-    num_turns: Annotated[int, typer.Option(min=1, help="Turns of the episode.")] = 2,
+    num_turns: Annotated[
+        int | None,
+        typer.Option(min=1, help="Turns of the episode; the environment's own if not given."),
+    ] = None,
     num_agents: Annotated[int | None, typer.Option(help="Size of the team.")] = None,
     source: Annotated[str, typer.Option(help="Where the problems come from.")] = "auto",
     file: Annotated[

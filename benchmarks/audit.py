@@ -28,12 +28,15 @@ from llm_decpomdp.benchmarks.remarks import (
     some,
     why,
 )
+from llm_decpomdp.benchmarks.writing_audit import about_writing
+from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.bugfix_tasks import BugTask
 from llm_decpomdp.envs.class_reward import ClassReward
 from llm_decpomdp.envs.class_tasks import ClassTask
 from llm_decpomdp.envs.humaneval import CodeTask
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError
 from llm_decpomdp.envs.sandbox.service import available_cores
+from llm_decpomdp.envs.writing_tasks import WritingTask
 from llm_decpomdp.registry import make
 from llm_decpomdp.tasks import Task, TaskSet
 
@@ -86,11 +89,16 @@ class Plan:
     """What is to be audited, and how."""
 
     env_id: str
-    data: TaskSet
+    env: DecPOMDPEnv
     repeats: int
     limits: Limits
     episodes: Path | None = None
     """`episodes.jsonl` of a run folder, whose joint completions are graded too."""
+
+    @property
+    def data(self) -> TaskSet:
+        """What is audited."""
+        return self.env.tasks
 
 
 Auditor = Callable[[Plan], Audit]
@@ -123,13 +131,14 @@ def audit(
     """
     if repeats < 2:
         raise ConfigError(f"repeats must be at least 2 to show a difference, got {repeats}")
-    data = _load(env_id, source, split)
+    env = _load(env_id, source, split)
+    data = env.tasks
     kinds = {type(task) for task in data.tasks}
     auditor = AUDITORS.get(kinds.pop()) if len(kinds) == 1 else None
     if auditor is None:
         raise ConfigError(f"{env_id} has tasks without tests: there is nothing to audit")
     try:
-        found = auditor(Plan(env_id, data, repeats, limits or Limits(), episodes))
+        found = auditor(Plan(env_id, env, repeats, limits or Limits(), episodes))
     except SandboxError as error:
         raise RunError(str(error)) from error
     left_out = (Remark("left out", name, "", why) for name, why in data.excluded.items())
@@ -200,7 +209,21 @@ def _about_examples(plan: Plan, answers: Iterable[Subject]) -> list[Remark]:
     return remarks
 
 
-AUDITORS: dict[type[Task], Auditor] = dict.fromkeys((CodeTask, ClassTask, BugTask), audit_programs)
+def audit_writing(plan: Plan) -> Audit:
+    """Of tasks in which agents write texts: doubles, references, and what else earns as much as they do."""
+    if plan.episodes is not None:
+        raise ConfigError(f"{plan.env_id} has no programs to grade again: leave out the episodes")
+    complete = sum(
+        set(plan.env.possible_agents) <= set(task.references) for task in plan.data.tasks
+    )
+    remarks = tuple(about_writing(plan.env))
+    return Audit(plan.env_id, plan.data.describe(), plan.repeats, complete, 0, remarks)
+
+
+AUDITORS: dict[type[Task], Auditor] = {
+    **dict.fromkeys((CodeTask, ClassTask, BugTask), audit_programs),
+    WritingTask: audit_writing,
+}
 """Who audits which kind of tasks."""
 
 
@@ -216,11 +239,14 @@ def _all(work: Callable[[Item], Found], items: Iterable[Item], what: str) -> lis
         )
 
 
-def _load(env_id: str, source: str, split: str | None) -> TaskSet:
+def _load(env_id: str, source: str, split: str | None) -> DecPOMDPEnv:
+    """The environment, with its data loaded."""
     try:
         chosen = {} if source == "auto" else {"source": source}
         chosen |= {} if split is None else {"split": split}
-        return make(env_id, **chosen).tasks
+        env = make(env_id, **chosen)
+        len(env.tasks)
+        return env
     except (ValueError, TypeError, KeyError) as error:
         raise ConfigError(str(error.args[0])) from None
     except OSError as error:

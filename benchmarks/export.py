@@ -85,11 +85,8 @@ def _write(content: Content, phase: str, to: str, folder: Path, scratch: Path) -
 
 
 def _write_json(rows: Iterator[Row], path: Path) -> int:
-    count = 0
     with path.open("w", encoding="utf-8") as file:
-        for count, row in enumerate(rows, 1):
-            file.write(json.dumps(row) + "\n")
-    return count
+        return sum(1 for row in rows if file.write(json.dumps(row) + "\n"))
 
 
 def _write_parquet(content: Content, phase: str, path: Path, scratch: Path) -> int:

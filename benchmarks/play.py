@@ -25,7 +25,7 @@ def play_episode(
     policy: str | None,
     task_id: str | None,
     seed: int | None,
-    num_turns: int,
+    num_turns: int | None,
     num_agents: int | None,
     source: str,
     files: Sequence[Path],
@@ -39,7 +39,7 @@ def play_episode(
         policy: Who all agents are, as `partner`; nothing is typed then. `None` for a person among partners.
         task_id: The problem; `None` draws one.
         seed: Decides the drawn problem.
-        num_turns: Turns of the episode.
+        num_turns: Turns of the episode; `None` for the environment's own number.
         num_agents: Size of the team; `None` for the environment's own.
         source: Where the problems come from.
         files: Answers of the first turns; later ones are typed.
@@ -52,7 +52,8 @@ def play_episode(
         raise ConfigError("--policy plays all agents: leave out --agent and --file")
     try:
         team_size = {} if num_agents is None else {"num_agents": num_agents}
-        env = make(env_id, num_turns=num_turns, source=source, **team_size)
+        turns = {} if num_turns is None else {"num_turns": num_turns}
+        env = make(env_id, source=source, **turns, **team_size)
     except (ValueError, TypeError, KeyError) as error:
         raise ConfigError(str(error.args[0])) from None
     typing = env.possible_agents[-1] if agent is None else agent

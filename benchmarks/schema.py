@@ -157,8 +157,8 @@ class OutputConfig:
     record_tokens: bool = False
     """Write the token ids and log-probabilities of every completion to `episodes.jsonl` too."""
     trackers: dict[str, Any] = field(default_factory=dict)
-    """Where metrics go besides `metrics.jsonl`: `tensorboard`, `wandb`, `trackio`, each true, false or its options.
-    See `llm_decpomdp.benchmarks.trackers`."""
+    """Where metrics go besides `metrics.jsonl`: `tensorboard`, `wandb` and `trackio`, each true, false or options;
+    see `llm_decpomdp.benchmarks.trackers`."""
     report: bool = True
 
 

@@ -8,9 +8,9 @@ output:
     trackio: {project: mine}             # trackio.init
 ```
 
-Each is on (`true`, or options of the call in its comment) or off (`false`). A value is named after the row and its key, as in `train/reward_mean`
-and `eval/solved`, and its step is the update. Nothing depends on trackers: one that fails is left out from then on,
-with a warning.
+Each is on (`true`, or options of the call in its comment) or off (`false`). A value is named after the row and its
+key, as in `train/reward_mean` and `eval/solved`, and its step is the update. Nothing depends on trackers: one that
+fails is left out from then on, with a warning.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What can be wrong with the rows of a writing family: refusals, and references that degenerate texts beat."""
+"""What can be wrong with the rows of a writing family: doubles, and references that degenerate texts beat."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ FULL_LENGTH = 0.5 - 1e-9
 """What the first level gives to texts of the right length."""
 
 
-def audit_writing(env: DecPOMDPEnv, seed: int = 0) -> Iterator[Remark]:
+def about_writing(env: DecPOMDPEnv, seed: int = 0) -> Iterator[Remark]:
     """Look at every row of an environment's data, which was read when its tasks were loaded.
 
     | remark      | says                                                          | fault              |
     |-------------|---------------------------------------------------------------|--------------------|
-    | `refused`   | a row that no prompt is made of, and why                      | no                 |
     | `duplicate` | a source that another row has too                             | no                 |
     | `reference` | an agent has no reference                                     | no                 |
     | `length`    | the references have a length that earns little                | no                 |
@@ -30,8 +29,6 @@ def audit_writing(env: DecPOMDPEnv, seed: int = 0) -> Iterator[Remark]:
         seed: Seed of the degenerate texts.
     """
     tasks = env.tasks
-    for task_id, reason in tasks.excluded.items():
-        yield Remark("refused", task_id, "", reason)
     seen: dict[str, str] = {}
     for task in tasks.tasks:
         first = seen.setdefault(" ".join(task.prompt.split()), task.task_id)

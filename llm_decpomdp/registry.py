@@ -111,9 +111,7 @@ def takes(id: str, argument: str) -> bool:
         KeyError: If the id is unknown.
     """
     parameters = inspect.signature(_builder(id)).parameters
-    return argument in parameters or any(
-        p.kind is p.VAR_KEYWORD for p in parameters.values()
-    )
+    return argument in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 def _builder(id: str) -> Callable[..., DecPOMDPEnv]:

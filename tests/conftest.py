@@ -13,7 +13,9 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.episode import Outcome, Turn, Verdict
 from llm_decpomdp.tasks import Task, TaskSet
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a test that needs the hub fails at once, and not after its retries
+os.environ.setdefault(
+    "HF_HUB_OFFLINE", "1"
+)  # a test that needs the hub fails at once, and not after its retries
 
 WORDS = ("apple", "brook", "cedar", "delta", "ember", "fjord")
 

@@ -129,7 +129,7 @@
   function row(id) {
     const episode = index.episodes[id], all = rewards(episode), solved = wins(episode).filter(Boolean).length;
     const strip = all.length > 1 && all.length <= 16 ? all.map((reward) => make("i", { style: heat(reward) })) : [];
-    return make("button", { type: "button", class: "row", "data-id": id, onclick: () => choose(id) },
+    return make("button", { type: "button", class: "row", "data-id": id, onclick: () => open(id) },
       make("span", { class: "task" }, index.tasks[episode[3]]), make("b", {}, number(mean(all))),
       make("small", {}, when(episode), solved ? make("span", { class: "ok" }, ` · ${all.length > 1 ? `${solved} ` : ""}solved`) : ""),
       make("span", { class: "strip", "aria-hidden": "true" }, strip));
@@ -153,6 +153,10 @@
     mark();
     if (!quiet) save();
     return read();
+  }
+  async function open(id) {
+    await choose(id);
+    if ($("reader").getBoundingClientRect().top > innerHeight / 2) $("reader").scrollIntoView(); // below the list on phones
   }
   function move(step, focus) {
     const at = Math.max(0, Math.min(found.length - 1, found.indexOf(selected) + step));

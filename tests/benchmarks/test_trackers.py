@@ -179,7 +179,7 @@ def test_what_a_tracker_does_not_understand_ends_the_run_before_it_begins(
 ) -> None:
     wanted = {"wandb": {"surprise": 1}}
     with (
-        pytest.raises(RunError, match="wandb cannot begin: TypeError: .*'surprise'"),
+        pytest.raises(RunError, match=r"wandb cannot begin: TypeError: .*'surprise'"),
         tracking(wanted, RunFolder(tmp_path), {}),
     ):
         pass

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.benchmarks.writing_audit import audit_writing
+from llm_decpomdp.benchmarks.audit import audit
+from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.writing_audit import about_writing
 from llm_decpomdp.benchmarks.writing_quality import GOAL, Line, compare, judge, main, table
 from llm_decpomdp.benchmarks.writing_texts import DEGENERATE, REFERENCE, degenerate
 from llm_decpomdp.registry import make
@@ -93,7 +95,7 @@ def test_the_bundled_rows_have_no_faults() -> None:
     for genre in ("tldr", "arxiv"):
         for version in ("v0", "v1"):
             env = make(f"{genre}-{version}", source="bundled", split="all")
-            remarks = list(audit_writing(env))
+            remarks = list(about_writing(env))
             assert not [remark for remark in remarks if remark.fault]
             assert {remark.kind for remark in remarks} <= ({"rank"} if version == "v0" else set())
 
@@ -101,7 +103,6 @@ def test_the_bundled_rows_have_no_faults() -> None:
 def test_faults_of_rows_are_told(tmp_path: Path) -> None:
     good = make("tldr-v1", source="bundled").tasks.tasks
     rows = [
-        {"task_id": "empty", "prompt": ""},
         {"task_id": "lonely", "prompt": "My cat sleeps.", "completion": "Cat."},
         *(
             {"task_id": name, "prompt": good[0].prompt, "completion": one, "elaboration": other}
@@ -115,11 +116,24 @@ def test_faults_of_rows_are_told(tmp_path: Path) -> None:
     ]
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    remarks = list(audit_writing(make("tldr-v1", source=str(path))))
+    remarks = list(about_writing(make("tldr-v1", source=str(path))))
     found = {(remark.kind, remark.task_id) for remark in remarks}
-    assert ("refused", "tldr/empty") in found
     assert ("duplicate", "tldr/again") in found and ("duplicate", "tldr/good") not in found
     assert ("reference", "tldr/lonely") in found
     assert ("length", "tldr/short") in found and ("length", "tldr/good") not in found
     assert {"tldr/wrong"} <= {remark.task_id for remark in remarks if remark.fault}
     assert "tldr/good" not in {remark.task_id for remark in remarks if remark.fault}
+
+
+def test_the_command_audits_texts_and_names_refused_rows(tmp_path: Path) -> None:
+    assert audit("tldr-v1", "bundled", "all").summary.startswith(
+        "tldr-v1, all of bundled: 60 rows, 60 checked, 0 left"
+    )
+    path = tmp_path / "rows.jsonl"
+    path.write_text(
+        json.dumps({"prompt": ""}) + "\n" + json.dumps({"prompt": "My cat sleeps."}) + "\n"
+    )
+    found = audit("tldr-v1", str(path))
+    assert [remark.kind for remark in found.remarks] == ["reference", "left out"]
+    with pytest.raises(ConfigError, match="no programs to grade again"):
+        audit("tldr-v1", "bundled", episodes=path)

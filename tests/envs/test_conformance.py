@@ -1,7 +1,6 @@
 """Every registered code environment in every mode: our own strict check, and PettingZoo's tests.
 
-The probes have no modes; `test_probes.py` checks them. `test_writing.py` checks the writing families, whose modes are
-others.
+The probes have no modes; `test_probes.py` checks them. The writing families have others: see `test_writing.py`.
 """
 
 from __future__ import annotations
