@@ -55,7 +55,7 @@ def packed_log_probs(
     """
     base = without_peft(model)
     decoder, head = base.get_decoder(), base.get_output_embeddings()
-    parts = []
+    parts: list[Tensor] = []
     for some in _shares(rows, ROW_TOKENS - len(prompt)):
         ids, positions, mask, sources = _pack(prompt, some, model.device, _attention_dtype(model))
         hidden = decoder(
@@ -147,7 +147,11 @@ def _in_parts(
     contexts: Contexts,
 ) -> Iterator[Tensor]:
     size = max(1, LOGITS_AT_ONCE // config.get_text_config().vocab_size)
-    options = {"use_reentrant": False, "preserve_rng_state": False, "context_fn": contexts}
+    options: dict[str, Any] = {
+        "use_reentrant": False,
+        "preserve_rng_state": False,
+        "context_fn": contexts,
+    }
     for some, tokens in zip(torch.split(hidden, size), torch.split(targets, size), strict=True):
         yield checkpoint(score, some, tokens, **options)
 

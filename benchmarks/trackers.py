@@ -57,7 +57,7 @@ class TensorBoard:
 
         folder = run.path / "tensorboard"
         shutil.rmtree(folder, ignore_errors=True)
-        self._writer: Any = SummaryWriter(str(folder), **options)  # type: ignore[no-untyped-call]
+        self._writer: Any = SummaryWriter(str(folder), **options)
         for row in read_json_lines(run.metrics):
             self.log(values_of(row), row["update"])
 
@@ -176,7 +176,7 @@ def tracking(
         RunError: If one cannot begin.
     """
     with ExitStack() as stack:
-        feeds = []
+        feeds: list[Callable[[Row], None]] = []
         for name, options in options_of(wanted).items():
             try:
                 feed = Feed(name, TRACKERS[name](run, config, **options))

@@ -49,6 +49,9 @@ PAPER = Palette(
 WIDTHS = {"wide-chart": 8.6, "narrow-chart": 4.6}
 """Inches (72 CSS pixels each) by the class of the drawing."""
 
+DOTTED = 60
+"""Updates up to which each has a dot of its own."""
+
 Array = npt.NDArray[np.float64]
 Draw = Callable[[Figure, float, Palette], None]
 
@@ -172,13 +175,13 @@ def _training(axes: Axes, series: Series, colour: str, large: bool, experiments:
         return
     size = window(len(series.updates))
     smooth = np.array([_moving_average(values, size) for values in series.values])
-    dots = {"marker": "o" if len(series.updates) == 1 else "", "markersize": 4}
+    dots: dict[str, Any] = {"marker": "o" if len(series.updates) == 1 else "", "markersize": 4}
     axes.plot(series.updates, smooth.mean(axis=0), color=colour, linewidth=2.2, **dots)
     if len(series.values) > 1:
         low, high = smooth.min(axis=0), smooth.max(axis=0)
         axes.fill_between(series.updates, low, high, color=colour, alpha=0.16, linewidth=0)
     elif experiments == 1:
-        marker = "." if large else ""
+        marker = "." if large and len(series.updates) <= DOTTED else ""
         axes.plot(series.updates, series.values[0], color=colour, alpha=0.4, lw=0.9, marker=marker)
 
 

@@ -108,8 +108,7 @@ def _names(firsts: Sequence[Results], settings: Sequence[Mapping[str, Any]]) -> 
     names: list[str] = []
     for run, of_one in zip(firsts, settings, strict=True):
         name = run.path.name
-        if run.config_text:
-            parts = [f"{key.split('.')[-1]} {of_one.get(key)}" for key in differing[:NAMED_KEYS]]
-            name = ", ".join([str(run.manifest.get("config", "run")), *parts])
+        if run.config_text and differing:
+            name = ", ".join(f"{key}={of_one.get(key)}" for key in differing[:NAMED_KEYS])
         names.append(name if name not in names else f"{name} ({run.path.name})")
     return names

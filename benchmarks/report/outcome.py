@@ -94,8 +94,13 @@ def _comparison(found: Sequence[Experiment]) -> Iterator[str]:
                 )
         rows.append((last.value if last else float("-inf"), cells))
     against = f"against {first.name}"
-    head = ("configuration", "seeds", "before", "last evaluation", "gain", against, "seeds needed")
-    yield table("summary", head, [cells for _, cells in sorted(rows, key=lambda row: -row[0])])
+    head = ["configuration", "seeds", "before", "last evaluation", "gain", against, "seeds needed"]
+    cells_of = [cells for _, cells in sorted(rows, key=lambda row: -row[0])]
+    if all(cells[-1] == "—" for cells in cells_of):
+        yield table("summary", head[:-1], [cells[:-1] for cells in cells_of])
+        yield folded("Every run", _runs_table(found))
+        return
+    yield table("summary", head, cells_of)
     text = (
         "Seeds needed: how many would tell such a difference from none, where it is not told yet."
     )

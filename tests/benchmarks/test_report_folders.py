@@ -27,7 +27,10 @@ def test_runs_that_differ_by_the_seed_are_one_experiment(tmp_path: Path) -> None
     other.config.write_text("algorithm:\n  name: grpo\nseed: 0\n", encoding="utf-8")
     found = experiments([read_results(run) for run in (*runs, other)])
     assert [len(experiment.runs) for experiment in found] == [3, 1]
-    assert [experiment.name for experiment in found] == ["run, name magrpo", "run, name grpo"]
+    assert [experiment.name for experiment in found] == [
+        "algorithm.name=magrpo",
+        "algorithm.name=grpo",
+    ]
 
 
 def test_seeds_have_a_band_a_table_and_one_interval(tmp_path: Path) -> None:
@@ -48,9 +51,11 @@ def test_several_configurations_are_compared_with_the_first(tmp_path: Path) -> N
     strong.config.write_text("algorithm:\n  name: marloo\n", encoding="utf-8")
     text = words(weak, strong)
     assert "2 configurations, the best first" in text
-    assert "against run, name magrpo" in text
-    assert re.search(r"run, name marloo 1 0\.75 .* 3\.02 .* \+1\.00 \(\+1\.00 to \+1\.00\)", text)
-    assert text.index("run, name marloo 1") < text.index("run, name magrpo 1")
+    assert "against algorithm.name=magrpo" in text
+    assert re.search(
+        r"algorithm.name=marloo 1 0\.75 .* 3\.02 .* \+1\.00 \(\+1\.00 to \+1\.00\)", text
+    )
+    assert text.index("algorithm.name=marloo 1") < text.index("algorithm.name=magrpo 1")
 
 
 def test_a_folder_of_an_evaluation_has_a_report(tmp_path: Path) -> None:
