@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from llm_decpomdp.policy import Completion
@@ -55,6 +55,14 @@ class Replay(Scripted):
             )
         self.played += 1
         return self.texts[self.played - 1]
+
+    def state_dict(self) -> dict[str, Any]:
+        """How far it is."""
+        return {"played": self.played}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self.played = state["played"]
 
 
 class RandomText(Scripted):

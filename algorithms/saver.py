@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from llm_decpomdp.algorithms import checkpoint, disk, processes
 from llm_decpomdp.algorithms.learner import Learner
 from llm_decpomdp.algorithms.trainer_options import TrainerOptions
+from llm_decpomdp.policy import Policy, Stateful, TrainablePolicy
 
 logger = logging.getLogger(__name__)
+
+FREE = (
+    "eval_every",
+    "keep_best",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "record_tokens",
+    "total_updates",
+)
+"""Options that a run may change when it goes on: what it writes down, and how long it lasts."""
 
 
 class Saver:
@@ -20,22 +34,31 @@ class Saver:
         folder: The run's `checkpoints/`.
         learner: What to save.
         options: How many checkpoints to keep, and what a run is known by.
-        policies: The names of the team's policies.
+        policies: All policies of the team, by name.
     """
 
     def __init__(
-        self, folder: Path, learner: Learner, options: TrainerOptions, policies: list[str]
+        self,
+        folder: Path,
+        learner: Learner,
+        options: TrainerOptions,
+        policies: Mapping[str, Policy],
     ) -> None:
         self.folder = folder
         self.learner = learner
         self.options = options
         self.newest: int | None = None
         """The newest update that is saved, if any is."""
+        self._partners = {
+            name: policy
+            for name, policy in policies.items()
+            if isinstance(policy, Stateful) and not isinstance(policy, TrainablePolicy)
+        }
         self._identity = {
             "algorithm": learner.algorithm.name,
-            "plan": options.plan,
-            "seed": options.seed,
             "policies": sorted(policies),
+            **{name: value for name, value in asdict(options).items() if name not in FREE},
+            **{name: value for name, value in asdict(learner.options).items() if name not in FREE},
         }
 
     def require_room(self) -> None:
@@ -61,7 +84,11 @@ class Saver:
         """
         update = self.learner.updates
         if processes.rank() == 0 and self.newest != update:
-            state = {"policies": self._states(), "learner": self.learner.state_dict()}
+            state = {
+                "policies": self._states(),
+                "partners": {name: one.state_dict() for name, one in self._partners.items()},
+                "learner": self.learner.state_dict(),
+            }
             disk.require_room(self.folder.parent, disk.state_bytes(state), "a checkpoint")
             keep = self.options.keep_checkpoints
             logger.info("saved %s", checkpoint.save(self.folder, self._counters(), state, keep))
@@ -72,7 +99,7 @@ class Saver:
 
         Raises:
             FileNotFoundError: If there is none.
-            ValueError: If it is of a run with another algorithm, plan, seed or team.
+            ValueError: If it is of a run with another algorithm, team or options, but for `FREE` ones.
         """
         found = checkpoint.latest(self.folder)
         if found is None:
@@ -80,9 +107,13 @@ class Saver:
                 f"no checkpoint to resume from in {self.folder}; start the run again in another folder"
             )
         counters, state = checkpoint.load(found)
-        here = self._counters() | {name: counters[name] for name in ("update", "processes")}
-        if counters != here:
-            raise ValueError(f"{found} is of another run: it has {counters}, not {here}")
+        here = json.loads(json.dumps(self._identity))  # as it is read again
+        differing = [name for name in here if counters.get(name) != here[name]]
+        if differing:
+            told = "; ".join(
+                f"{name} was {counters.get(name)}, not {here[name]}" for name in differing
+            )
+            raise ValueError(f"{found} is of another run: {told}")
         if counters["processes"] != processes.count():
             logger.warning(
                 "the run goes on in %d processes and began in %d, so it will not equal one that never "
@@ -90,6 +121,8 @@ class Saver:
                 *(processes.count(), counters["processes"]),
             )
         self._load(state)
+        for name, partner in self._partners.items():
+            partner.load_state_dict(state["partners"][name])
         self.learner.load_state_dict(state["learner"])
         self.newest = self.learner.updates
         return self.newest

@@ -88,7 +88,7 @@ class Trainer:
         self.learner = Learner(team, algorithm, learner_options)
         self._policies = distinct_policies(team)
         self._journal = Journal(folder, len(batches), progress, trainer_options.record_tokens)
-        self._saver = Saver(folder.checkpoints, self.learner, trainer_options, list(self._policies))
+        self._saver = Saver(folder.checkpoints, self.learner, trainer_options, self._policies)
         self._torn = False  # whether weights or rows are those of no complete update
 
     def resume(self) -> int:
@@ -99,7 +99,7 @@ class Trainer:
 
         Raises:
             FileNotFoundError: If there is no checkpoint.
-            ValueError: If it is of a run with another algorithm, plan, seed or team.
+            ValueError: If it is of a run with another algorithm, team or options.
         """
         update = self._saver.resume()
         self._journal.rewind(update)

@@ -63,8 +63,21 @@ class Seedable(Protocol):
 
 
 @runtime_checkable
-class TrainablePolicy(Policy, Seedable, Protocol):
-    """A policy whose parameters a learner changes."""
+class Stateful(Protocol):
+    """What changes while it is used, and can go on from where it was."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that `load_state_dict` needs to continue exactly."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state_dict`'s value."""
+        ...
+
+
+@runtime_checkable
+class TrainablePolicy(Policy, Seedable, Stateful, Protocol):
+    """A policy whose parameters a learner changes; its state holds weights and the sampler's random state."""
 
     def log_probs(
         self, prompt: str, completions: Sequence[Completion]
@@ -73,7 +86,8 @@ class TrainablePolicy(Policy, Seedable, Protocol):
 
         Returns:
             `(log_probs, mask)`, both (G, T) with T the longest completion in tokens: log-probabilities
-            in nats at the sampling temperature, and 1 where a token was sampled, 0 on padding.
+            in nats at the sampling temperature, any finite number on padding, and 1 where a token was
+            sampled, 0 on padding.
         """
         ...
 
@@ -83,14 +97,6 @@ class TrainablePolicy(Policy, Seedable, Protocol):
 
     def save(self, folder: Path) -> None:
         """Write the weights and the tokenizer to `folder`, in the formats of their own libraries."""
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """All that `load_state_dict` needs to continue exactly: weights and the sampler's random state."""
-        ...
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state_dict`'s value."""
         ...
 
 

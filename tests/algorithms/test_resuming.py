@@ -7,11 +7,21 @@ from typing import Any
 
 import pytest
 
+from llm_decpomdp.agents.scripted import Replay
 from llm_decpomdp.algorithms import checkpoint
 from llm_decpomdp.algorithms.interruption import Interrupted
 from llm_decpomdp.algorithms.trainer import Trainer
 from llm_decpomdp.storage import append_json_line
-from tests.algorithms.runs import BATCHES, KILLED, MOMENTS, build, on_call, require_equal, start
+from tests.algorithms.runs import (
+    BATCHES,
+    KILLED,
+    MOMENTS,
+    build,
+    make_team,
+    on_call,
+    require_equal,
+    start,
+)
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +175,26 @@ def test_resuming_needs_a_checkpoint_of_this_run(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no checkpoint"):
         build(tmp_path).resume()
     build(tmp_path, checkpoint_every=4).train()
-    with pytest.raises(ValueError, match="is of another run"):
+    with pytest.raises(ValueError, match=r"is of another run: seed was 0, not 1$"):
         build(tmp_path, seed=1).resume()
-    with pytest.raises(ValueError, match="is of another run"):
+    with pytest.raises(ValueError, match="plan was chain, not tree"):
         build(tmp_path, plan="tree").resume()
+    with pytest.raises(ValueError, match="group_size was 3, not 4"):
+        build(tmp_path, group_size=4).resume()
+    with pytest.raises(ValueError, match=r"learning_rate was 0\.05, not 0\.1"):
+        build(tmp_path, learner={"learning_rate": 0.1}).resume()
+
+
+def test_a_partner_that_replays_texts_goes_on_where_it_was(tmp_path: Path) -> None:
+    def trainer(folder: str, batches: Any = BATCHES, **options: Any) -> Trainer:
+        texts = [f"{number:b}".replace("0", "a").replace("1", "b") for number in range(1000)]
+        team = {**make_team(), "y": Replay(texts)}
+        return build(tmp_path / folder, batches, team=team, **options)
+
+    straight = trainer("straight")
+    straight.train()
+    trainer("parts", BATCHES[:2], checkpoint_every=2).train()
+    again = trainer("parts")
+    again.resume()
+    again.train()
+    require_equal(straight, again)
