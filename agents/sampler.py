@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -81,14 +81,8 @@ def sample(
         return _generate(model, ids, mask, num_samples, rows)
     positions = (mask.cumsum(1) - 1).clamp(min=0)  # (B, P)
     mix([prompt.adapter for prompt in prompts])
-    logits = model(
-        input_ids=ids,
-        attention_mask=mask,
-        position_ids=positions,
-        past_key_values=cache,
-        use_cache=True,
-        logits_to_keep=1,
-    ).logits[:, -1]
+    forward = partial(model, past_key_values=cache, use_cache=True, logits_to_keep=1)
+    logits = forward(input_ids=ids, attention_mask=mask, position_ids=positions).logits[:, -1]
     cache.batch_repeat_interleave(num_samples)
     logits, mask, positions = (
         tensor.repeat_interleave(num_samples, 0) for tensor in (logits, mask, positions[:, -1:])
@@ -104,13 +98,10 @@ def sample(
         mask = torch.cat([mask, torch.ones_like(mask[:, :1])], 1)
         positions = positions + 1
         mix(rows.adapters())
-        logits = model(
-            input_ids=tokens.unsqueeze(1),
-            attention_mask=mask,
-            position_ids=positions,
-            past_key_values=cache,
-            use_cache=True,
-        ).logits[:, -1]
+        tokens = tokens.unsqueeze(1)
+        logits = forward(input_ids=tokens, attention_mask=mask, position_ids=positions).logits[
+            :, -1
+        ]
 
 
 def pad_left(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:

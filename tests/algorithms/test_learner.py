@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -9,24 +8,7 @@ import torch
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learner import Learner
 from llm_decpomdp.algorithms.options import LearnerOptions
-
-A, B, END = 1, 2, 0
-ROWS = [[A, B, END], [END], [B, B, B]]
-MORE = [[B, END], [A, A, END], [B, B, A]]
-MAGRPO, GRPO = ALGORITHMS["magrpo"], ALGORITHMS["grpo"]
-
-
-def weights(policy: Any) -> torch.Tensor:
-    return policy.model.bias.detach().clone()
-
-
-def accumulated(policy: Any, chains: Any, team: Any = None, **options: Any) -> torch.Tensor:
-    """The gradient that a learner accumulates over `chains`."""
-    team = team or {"x": policy}
-    learner = Learner(team, MAGRPO, LearnerOptions(learning_rate=0.1, **options))
-    learner.accumulate(chains)
-    found = policy.model.bias.grad
-    return torch.zeros(3) if found is None else found.clone()
+from tests.algorithms.steps import END, GRPO, MAGRPO, MORE, ROWS, A, B, accumulated, weights
 
 
 @pytest.fixture
@@ -197,119 +179,6 @@ def test_a_state_of_other_policies_is_refused(make_policy: Any) -> None:
     state = Learner({"x": make_policy()}, MAGRPO, options).state_dict()
     with pytest.raises(ValueError, match="state is of the policies"):
         Learner({"y": make_policy()}, MAGRPO, options).load_state_dict(state)
-
-
-def learn(policy: Any, chains: Any, updates: int = 1, **options: Any) -> dict[str, float]:
-    learner = Learner({"x": policy}, MAGRPO, LearnerOptions(**{"learning_rate": 0.1, **options}))
-    return [learner.update(chains) for _ in range(updates)][-1]
-
-
-def test_losses_weigh_tokens_as_they_say(policy: Any, make_chain: Any) -> None:
-    # One token against three: the sums of sequences, over tokens (4) or over a fixed length (5).
-    chain = make_chain(policy, [([1.0, 0.0], {"x": [[END], [B, B, B]]})])
-    whole = accumulated(policy, [chain])
-    torch.testing.assert_close(accumulated(policy, [chain], loss="token_mean"), whole * 2 / 4)
-    fixed = accumulated(policy, [chain], loss="fixed_length", fixed_length=5)
-    torch.testing.assert_close(fixed, whole / 5)
-
-
-def test_masked_truncated_completions_are_compared_with_and_not_trained(
-    policy: Any, make_chain: Any
-) -> None:
-    rows = [[A, END], [B, B, B]]  # the second has no end
-    chain = make_chain(policy, [([1.0, 0.0], {"x": rows})])
-    log_probs, mask = policy.log_probs("a", chain.groups[0].completions["x"])
-    expected = torch.autograd.grad(-0.5 * (log_probs * mask)[0].sum() / 2, policy.model.bias)[0]
-    torch.testing.assert_close(accumulated(policy, [chain], truncated="mask"), expected)
-
-
-def test_penalised_truncation_makes_short_completions_likelier(
-    policy: Any, make_chain: Any
-) -> None:
-    chain = make_chain(policy, [([1.0, 1.0], {"x": [[A, END], [A, A, A]]})])
-    before = weights(policy)
-    learn(policy, [chain], truncated="penalise", truncation_penalty=0.5)
-    assert weights(policy)[END] > before[END]
-
-
-def test_a_second_step_on_a_batch_is_clipped_where_the_ratio_left_the_range(
-    make_policy: Any, make_chain: Any
-) -> None:
-    policy, free = make_policy("unigram"), make_policy("unigram")
-    chain = make_chain(policy, [([1.0, 0.0], {"x": [[A], [B]]})])
-    slow = {"learning_rate": 0.01}
-    metrics = learn(policy, [chain], updates_per_batch=100, clip_range=0.05, **slow)
-    assert metrics["clip_fraction/x"] == 1.0 and metrics["grad_norm/x"] == 0.0
-    learn(free, [chain], updates=100, **slow)
-    ratios = [
-        (tiny.model.bias.log_softmax(0) - make_policy("unigram").model.bias.log_softmax(0))[A].exp()
-        for tiny in (policy, free)
-    ]
-    assert ratios[0] < 1.3 < ratios[1]
-
-
-def test_the_first_of_several_steps_is_that_of_the_plain_gradient(
-    make_policy: Any, make_chain: Any
-) -> None:
-    one, two = make_policy("unigram"), make_policy("unigram")
-    chains = [make_chain(one, [([1.0, 2.0, 3.0], {"x": rows})]) for rows in (ROWS, MORE)]
-    plain = accumulated(one, chains)
-    learner = Learner(
-        {"x": two}, MAGRPO, LearnerOptions(learning_rate=0.0, updates_per_batch=2)
-    )  # the rate of 0 keeps the weights, so that the last gradient is the first one again
-    learner.accumulate(chains)
-    torch.testing.assert_close(two.model.bias.grad, plain)
-
-
-def test_the_reference_pulls_back_and_is_reported(make_policy: Any, make_chain: Any) -> None:
-    class Referenced(type(make_policy("unigram"))):  # type: ignore[misc]
-        def keep_reference(self) -> None:
-            self.reference = self.model.bias.detach().clone()
-
-        def reference_log_probs(self, prompt: str, completions: Any) -> Any:
-            with torch.no_grad():
-                kept, self.model.bias.data = self.model.bias.data, self.reference
-                found = self.log_probs(prompt, completions)
-                self.model.bias.data = kept
-            return found
-
-    def distance(coefficient: float) -> float:
-        tiny = make_policy("unigram")
-        policy = Referenced(tiny.model, tiny.alphabet, tiny.max_tokens)
-        chain = make_chain(policy, [([1.0, 0.0, 0.0], {"x": ROWS})])
-        start = policy.model.bias.detach().clone()
-        metrics = learn(policy, [chain], 30, kl_coefficient=coefficient)
-        assert (metrics["kl/x"] > 0) == (coefficient > 0)
-        return float((policy.model.bias.detach() - start).norm())
-
-    assert distance(2.0) < 0.7 * distance(0.0)
-
-
-def test_policies_without_a_reference_are_refused_by_name(make_policy: Any) -> None:
-    with pytest.raises(TypeError, match=r"'x' is a TinyPolicy; set kl_coefficient=0"):
-        Learner({"x": make_policy()}, MAGRPO, LearnerOptions(learning_rate=0.1, kl_coefficient=0.1))
-
-
-def test_the_learning_rate_follows_its_schedule_and_survives_a_resume(
-    make_policy: Any, make_chain: Any
-) -> None:
-    options = LearnerOptions(learning_rate=0.4, lr_schedule="linear", total_updates=4)
-    policy = make_policy("unigram")
-    chain = make_chain(policy, [([1.0, 2.0, 3.0], {"x": ROWS})])
-    learner = Learner({"x": policy}, MAGRPO, options)
-    rates = [learner.update([chain])["learning_rate"] for _ in range(2)]
-    again = Learner({"x": policy}, MAGRPO, options)
-    again.load_state_dict(learner.state_dict())
-    rates += [again.update([chain])["learning_rate"] for _ in range(2)]
-    assert rates == pytest.approx([0.4, 0.3, 0.2, 0.1])
-
-
-def test_the_entropy_estimate_is_the_entropy_of_a_uniform_policy(
-    policy: Any, make_chain: Any
-) -> None:
-    policy.model.bias.data.zero_()
-    metrics = learn(policy, [make_chain(policy, [([1.0, 2.0, 3.0], {"x": ROWS})])])
-    assert metrics["entropy/x"] == pytest.approx(math.log(3), rel=1e-6)
 
 
 @pytest.mark.parametrize("name", ["magrpo", "marloo", "maremax", "mareinforce"])
