@@ -4,40 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from llm_decpomdp.benchmarks.__main__ import main
-from llm_decpomdp.benchmarks.audit import Audit, audit, save
-from llm_decpomdp.benchmarks.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.remarks import Remark
+from llm_decpomdp.benchmarks.audit import audit
+from llm_decpomdp.benchmarks.errors import ConfigError
 from llm_decpomdp.envs.known_issues import KNOWN_ISSUES
 from llm_decpomdp.envs.sandbox import Limits
-
-SQUARES = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 9\n"
-SOUND = "def f(x):\n    return x * x\n"
-
-
-def rows(tmp_path: Path, *tasks: tuple[str, str, str]) -> str:
-    """A file of problems: name, reference, test."""
-    path = tmp_path / "problems.jsonl"
-    prompt = 'def f(x):\n    """Square a number."""\n'
-    lines = [
-        {"task_id": name, "prompt": prompt, "entry_point": "f", "main": main, "test": test}
-        for name, main, test in tasks
-    ]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return str(path)
-
-
-def audited(tmp_path: Path, main: str, test: str = SQUARES, **options: Any) -> Audit:
-    return audit("humaneval-v0", rows(tmp_path, ("one", main, test)), **options)
-
-
-def only(result: Audit, kind: str) -> Remark:
-    (remark,) = [remark for remark in result.remarks if remark.kind == kind]
-    return remark
+from tests.benchmarks.audits import SOUND, SQUARES, audited, only, rows
 
 
 def test_sound_data_gives_no_remarks(tmp_path: Path) -> None:
@@ -169,83 +143,17 @@ def test_episodes_of_something_else_are_an_error(
         audited(tmp_path, SOUND, episodes=path)
 
 
-# The command
-
-
-def call(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as stop:
-        main(["audit", *arguments])
-    assert isinstance(stop.value.code, int)
-    return stop.value.code
-
-
-def test_the_command_prints_a_table_and_fails_on_faults(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source = rows(tmp_path, ("good", SOUND, SQUARES), ("bad", "def f(x):\n    return 4", SQUARES))
-    assert call("humaneval-v0", "--source", source) == 1
-    shown = capsys.readouterr().out
-    assert "reference" in shown and "bad" in shown
-    assert "2 rows, 2 checked, 0 left out with a reason; 2 references" in shown
-    assert (
-        "0 rows with known issues, which explain 0 faults; 1 faults unexplained, 0 notes" in shown
-    )
-
-
-def test_the_command_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source = rows(tmp_path, ("good", SOUND, SQUARES))
-    assert call("humaneval-v0", "--source", source, "--repeats", "2", "--json") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["healthy"], found["remarks"], found["repeats"]) == (True, [], 2)
-    assert found["summary"].startswith("humaneval-v0, test of ")
-    assert found["data"]["rows"] == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (["coop-v0"], 2, "did you mean 'coophumaneval-v0'"),
-        (["humaneval-v0", "--source", "nowhere.jsonl"], 2, "nowhere.jsonl"),
-        (["humaneval-v0", "--source", "bundled", "--repeats", "1"], 2, "at least 2"),
-        (["humaneval-v0", "--source", "bundled", "--episodes", "none"], 2, "no file none"),
-    ],
-)
-def test_a_mistake_is_one_line(
-    arguments: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert call(*arguments) == code
-    told = capsys.readouterr().err.strip()
-    assert told.startswith("error: ") and "\n" not in told and message in told
-
-
-def test_the_result_is_saved_where_it_is_asked_for(tmp_path: Path) -> None:
-    source = rows(tmp_path, ("bad", "def f(x):\n    return 4", SQUARES))
-    path = tmp_path / "audit.json"
-    assert call("humaneval-v0", "--source", source, "--output", str(path)) == 1
-    found = json.loads(path.read_text())
-    assert not found["healthy"] and found["remarks"][0]["kind"] == "reference"
-    missing = tmp_path / "nowhere" / "audit.json"
-    with pytest.raises(RunError, match="nowhere"):
-        save(audit("humaneval-v0", source, repeats=2), missing)
-
-
 # Known issues
 
 
-def test_a_fault_on_a_row_with_a_known_issue_is_explained(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_fault_on_a_row_with_a_known_issue_is_explained(tmp_path: Path) -> None:
     source = rows(tmp_path, ("HumanEval/47", "def f(x):\n    return 4\n", SQUARES))
     result = audit("humaneval-v0", source, repeats=2)
     remark = only(result, "reference")
     assert remark.fault and remark.explained == KNOWN_ISSUES["HumanEval/47"]
-    assert (
-        result.healthy
-        and "1 rows with known issues, which explain 1 faults; 0 faults unexplained"
-        in result.summary
-    )
-    assert call("humaneval-v0", "--source", source) == 0
-    assert "known" in capsys.readouterr().out
+    assert result.healthy
+    told = "1 rows with known issues, which explain 1 faults; 0 faults unexplained"
+    assert told in result.summary
 
 
 def test_unexplained_faults_come_first_and_then_explained_ones(tmp_path: Path) -> None:
@@ -290,112 +198,6 @@ def test_an_example_that_the_reference_alone_breaks_is_a_note(
     assert [(remark.kind, remark.fault) for remark in result.remarks] == [
         ("example", False)
     ] * wrong
-
-
-# Classes and programs to repair
-
-STACK = '''class Pile:
-    """A pile of things."""
-
-    def __init__(self):
-        """
-        Starts empty.
-        >>> Pile().size()
-        0
-        """
-        self.things = []
-
-    def push(self, thing):
-        """
-        Adds a thing.
-        >>> pile = Pile()
-        >>> pile.push(3)
-        >>> pile.size()
-        {size}
-        """
-
-    def size(self):
-        """How many things there are. >>> unknown.size()"""
-'''
-STACK_TEST = """import unittest
-class PileTest(unittest.TestCase):
-    def test_push(self):
-        pile = Pile()
-        pile.push(1)
-        self.assertEqual(pile.size(), 1)
-    def test_size(self):
-        self.assertEqual(Pile().size(), 0)
-"""
-STACK_CODE = """class Pile:
-    def __init__(self):
-        self.things = []
-    def push(self, thing):
-        self.things.append(thing)
-    def size(self):
-        return {size}
-"""
-
-
-def class_row(tmp_path: Path, size: str, example: str = "1", test: str = STACK_TEST) -> str:
-    path = tmp_path / "classes.jsonl"
-    row = {
-        "task_id": "Own_1",
-        "class_name": "Pile",
-        "skeleton": STACK.replace("{size}", example),
-        "test": test,
-        "solution_code": STACK_CODE.replace("{size}", size),
-    }
-    path.write_text(json.dumps(row) + "\n")
-    return str(path)
-
-
-def test_a_class_is_audited_with_the_reward_of_its_environment(tmp_path: Path) -> None:
-    sound = audit("classeval-v0", class_row(tmp_path, "len(self.things)"), repeats=2)
-    assert sound.remarks == () and (sound.references, sound.programs) == (1, 1)
-    wrong = audit("classeval-v0", class_row(tmp_path, "len(self.things) + 1"), repeats=2)
-    assert only(wrong, "reference").fault
-    assert "PileTest.test_push: AssertionError: 2 != 1" in only(wrong, "reference").text
-
-
-def test_a_class_whose_solution_depends_on_chance_is_flaky(tmp_path: Path) -> None:
-    size = "len(self.things) + (hash('a') % 2)"
-    result = audit("classeval-v0", class_row(tmp_path, size), repeats=8)
-    assert "PileTest.test_push" in only(result, "flaky").text and not result.healthy
-
-
-def test_a_class_whose_examples_its_solution_breaks_gets_a_note(tmp_path: Path) -> None:
-    result = audit("classeval-v0", class_row(tmp_path, "len(self.things)", "2"), repeats=2)
-    remark = only(result, "example")
-    assert not remark.fault and "pile.size() is not 2 but 1" in remark.text
-
-
-def test_a_class_whose_tests_share_its_process_gets_a_note(tmp_path: Path) -> None:
-    test = STACK_TEST.replace("pile.push(1)", "pile.things.append(1)")  # of a list of its own
-    result = audit("classeval-v0", class_row(tmp_path, "len(self.things)", test=test), repeats=2)
-    assert not only(result, "in-process").fault and result.healthy
-
-
-def test_tests_of_a_class_that_pass_for_empty_methods_are_vacuous(tmp_path: Path) -> None:
-    test = "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        Pile().push(1)\n"
-    result = audit("classeval-v0", class_row(tmp_path, "len(self.things)", test=test), repeats=2)
-    assert only(result, "vacuous").fault
-
-
-def test_a_bug_that_no_test_finds_is_a_fault(tmp_path: Path) -> None:
-    path = tmp_path / "fixes.jsonl"
-    row = {
-        "task_id": "Own/1",
-        "prompt": 'def f(x):\n    """Square a number."""\n',
-        "declaration": "def f(x):\n",
-        "canonical_solution": "    return x * x\n",
-        "buggy_solution": "    return x ** 2\n",
-        "bug_type": "operator misuse",
-        "entry_point": "f",
-        "test": SQUARES,
-    }
-    path.write_text(json.dumps(row) + "\n")
-    remark = only(audit("humanevalfix-v0", str(path), repeats=2), "vacuous")
-    assert remark.fault and remark.program == "the program with its bugs"
 
 
 # What is shipped

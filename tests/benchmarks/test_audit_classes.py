@@ -1,0 +1,112 @@
+"""The audit of classes and of programs with bugs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from llm_decpomdp.benchmarks.audit import audit
+from tests.benchmarks.audits import SQUARES, only
+
+STACK = '''class Pile:
+    """A pile of things."""
+
+    def __init__(self):
+        """
+        Starts empty.
+        >>> Pile().size()
+        0
+        """
+        self.things = []
+
+    def push(self, thing):
+        """
+        Adds a thing.
+        >>> pile = Pile()
+        >>> pile.push(3)
+        >>> pile.size()
+        {size}
+        """
+
+    def size(self):
+        """How many things there are. >>> unknown.size()"""
+'''
+STACK_TEST = """import unittest
+class PileTest(unittest.TestCase):
+    def test_push(self):
+        pile = Pile()
+        pile.push(1)
+        self.assertEqual(pile.size(), 1)
+    def test_size(self):
+        self.assertEqual(Pile().size(), 0)
+"""
+STACK_CODE = """class Pile:
+    def __init__(self):
+        self.things = []
+    def push(self, thing):
+        self.things.append(thing)
+    def size(self):
+        return {size}
+"""
+
+
+def class_row(tmp_path: Path, size: str, example: str = "1", test: str = STACK_TEST) -> str:
+    path = tmp_path / "classes.jsonl"
+    row = {
+        "task_id": "Own_1",
+        "class_name": "Pile",
+        "skeleton": STACK.replace("{size}", example),
+        "test": test,
+        "solution_code": STACK_CODE.replace("{size}", size),
+    }
+    path.write_text(json.dumps(row) + "\n")
+    return str(path)
+
+
+def test_a_class_is_audited_with_the_reward_of_its_environment(tmp_path: Path) -> None:
+    sound = audit("classeval-v0", class_row(tmp_path, "len(self.things)"), repeats=2)
+    assert sound.remarks == () and (sound.references, sound.programs) == (1, 1)
+    wrong = audit("classeval-v0", class_row(tmp_path, "len(self.things) + 1"), repeats=2)
+    assert only(wrong, "reference").fault
+    assert "PileTest.test_push: AssertionError: 2 != 1" in only(wrong, "reference").text
+
+
+def test_a_class_whose_solution_depends_on_chance_is_flaky(tmp_path: Path) -> None:
+    size = "len(self.things) + (hash('a') % 2)"
+    result = audit("classeval-v0", class_row(tmp_path, size), repeats=8)
+    assert "PileTest.test_push" in only(result, "flaky").text and not result.healthy
+
+
+def test_a_class_whose_examples_its_solution_breaks_gets_a_note(tmp_path: Path) -> None:
+    result = audit("classeval-v0", class_row(tmp_path, "len(self.things)", "2"), repeats=2)
+    remark = only(result, "example")
+    assert not remark.fault and "pile.size() is not 2 but 1" in remark.text
+
+
+def test_a_class_whose_tests_share_its_process_gets_a_note(tmp_path: Path) -> None:
+    test = STACK_TEST.replace("pile.push(1)", "pile.things.append(1)")  # of a list of its own
+    result = audit("classeval-v0", class_row(tmp_path, "len(self.things)", test=test), repeats=2)
+    assert not only(result, "in-process").fault and result.healthy
+
+
+def test_tests_of_a_class_that_pass_for_empty_methods_are_vacuous(tmp_path: Path) -> None:
+    test = "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        Pile().push(1)\n"
+    result = audit("classeval-v0", class_row(tmp_path, "len(self.things)", test=test), repeats=2)
+    assert only(result, "vacuous").fault
+
+
+def test_a_bug_that_no_test_finds_is_a_fault(tmp_path: Path) -> None:
+    path = tmp_path / "fixes.jsonl"
+    row = {
+        "task_id": "Own/1",
+        "prompt": 'def f(x):\n    """Square a number."""\n',
+        "declaration": "def f(x):\n",
+        "canonical_solution": "    return x * x\n",
+        "buggy_solution": "    return x ** 2\n",
+        "bug_type": "operator misuse",
+        "entry_point": "f",
+        "test": SQUARES,
+    }
+    path.write_text(json.dumps(row) + "\n")
+    remark = only(audit("humanevalfix-v0", str(path), repeats=2), "vacuous")
+    assert remark.fault and remark.program == "the program with its bugs"
