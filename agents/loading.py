@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_decpomdp.agents.offline import OFFLINE_MODEL, offline_model
+from llm_decpomdp.agents.tiny_model import TINY_MODEL, tiny_model
 
 if TYPE_CHECKING:
     from llm_decpomdp.agents.causal_lm import CausalLM
@@ -28,8 +29,8 @@ def load_policy(
     """Load a local model as a policy.
 
     Args:
-        name: `smollm2-135m-instruct` (comes with the extra `demo`, needs no hub), a name on the hub, or a
-            folder with a transformers model or a peft adapter.
+        name: `smollm2-135m-instruct` (comes with the extra `demo`, needs no hub), `tiny-random` (made here, says
+            nothing sensible), a name on the hub, or a folder with a transformers model or a peft adapter.
         sampling: How completions are drawn.
         compute_dtype: `auto`, `float32` or `bfloat16`.
         lora: Arguments of `peft.LoraConfig`: train an adapter, and freeze the model.
@@ -58,10 +59,12 @@ def load_policy(
 
 
 def model_source(name: str | Path) -> str | Path:
-    """What transformers loads for a name: the offline model's folder, or the name itself.
+    """What transformers loads for a name: the folder of a model that needs no hub, or the name itself.
 
     Adapters on the offline model remember its folder, which another machine has elsewhere.
     """
+    if str(name).lower() == TINY_MODEL:
+        return tiny_model()
     moved = Path(name).name.startswith(f"{OFFLINE_MODEL}-") and not Path(name).is_dir()
     return offline_model() if moved or str(name).lower() == OFFLINE_MODEL else name
 

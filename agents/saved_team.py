@@ -98,6 +98,17 @@ def load_saved_team(
         FileNotFoundError: If there is no team, or a part of it is missing.
         ValueError: If the manifest cannot be read, or is of a newer format.
     """
+    agents, policies = declaration(folder, device=device)
+    return load_team(agents, policies, seed=seed)
+
+
+def declaration(
+    folder: Path | str, *, device: str = "auto"
+) -> tuple[dict[str, str], dict[str, PolicySpec]]:
+    """What `load_team` takes to load a saved team: the name of each agent's policy, and the policies by name.
+
+    Arguments and errors as in `load_saved_team`.
+    """
     folder = Path(folder)
     manifest = read_manifest(folder)
     policies: dict[str, PolicySpec] = {}
@@ -112,7 +123,7 @@ def load_saved_team(
                 )
             options |= {"name": str(checkpoint), "device": device}
         policies[name] = PolicySpec(**options)
-    return load_team(manifest["agents"], policies, seed=seed)
+    return manifest["agents"], policies
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

@@ -12,7 +12,11 @@ from typing import Annotated
 
 import typer
 
+from llm_decpomdp.benchmarks import bench_command, diagnostics
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(diagnostics.app)
+app.add_typer(bench_command.app)
 
 Overrides = Annotated[
     list[str] | None,
@@ -328,7 +332,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: The command line; by default that of the process, which may be started anew.
     """
-    if arguments is None and sys.argv[1:2] in (["train"], ["demo"], ["seeds"], ["eval"]):
+    if arguments is None and sys.argv[1:2] in (
+        ["train"],
+        ["demo"],
+        ["seeds"],
+        ["eval"],
+        ["crossplay"],
+    ):
         from llm_decpomdp.benchmarks.process import restart_with_settings
 
         restart_with_settings()

@@ -7,8 +7,9 @@ the training scripts. `llm_decpomdp.benchmarks.legacy` translates older spelling
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,55 +17,14 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from llm_decpomdp.algorithms import NAMES
-from llm_decpomdp.algorithms.chain import HANDOFFS
-from llm_decpomdp.algorithms.joint import JOINT_MODES
-from llm_decpomdp.algorithms.options import LOSSES, SCHEDULES, TRUNCATED
-from llm_decpomdp.algorithms.trainer_options import PLANS
 from llm_decpomdp.benchmarks.errors import ConfigError
-from llm_decpomdp.benchmarks.legacy import canonical
+from llm_decpomdp.benchmarks.legacy import canonical, renamed
 from llm_decpomdp.benchmarks.options import learner_options, start_cost
 from llm_decpomdp.benchmarks.overrides import parse_overrides
+from llm_decpomdp.benchmarks.ranges import LIMITED, check_value, holds_text, type_of
 from llm_decpomdp.benchmarks.schema import KEYS, SECTIONS, AlgorithmConfig, Config
 from llm_decpomdp.benchmarks.teams import agents_of, policies_of
 from llm_decpomdp.benchmarks.trackers import check_trackers
-from llm_decpomdp.naming import unknown
-
-COMPUTE_DTYPES = ("auto", "float32", "bfloat16")
-
-AT_LEAST = {
-    "env.num_turns": 1,
-    "model.max_new_tokens": 1,
-    "model.top_k": 1,
-    "algorithm.num_train_epochs": 1,
-    "algorithm.max_updates": 1,
-    "algorithm.prompts_per_update": 1,
-    "algorithm.num_generations": 2,
-    "algorithm.learning_rate": 0,
-    "algorithm.warmup_updates": 0,
-    "algorithm.weight_decay": 0,
-    "algorithm.updates_per_batch": 1,
-    "algorithm.kl_coefficient": 0,
-    "algorithm.truncation_penalty": 0,
-    "algorithm.early_termination_weight": 0,
-    "evaluation.every": 0,
-    "evaluation.num_tasks": 0,
-    "output.checkpoint_every": 0,
-    "output.keep_checkpoints": 1,
-    "seed": 0,
-}
-ABOVE_ZERO = ("model.temperature", "model.top_p", "algorithm.max_grad_norm", "algorithm.clip_range")
-AT_MOST_ONE = ("model.top_p",)
-CHOICES: Mapping[str, Iterable[str]] = {
-    "algorithm.name": NAMES,
-    "algorithm.plan": PLANS,
-    "algorithm.joint_mode": JOINT_MODES,
-    "algorithm.handoff": HANDOFFS,
-    "algorithm.loss": LOSSES,
-    "algorithm.lr_schedule": SCHEDULES,
-    "algorithm.truncated": TRUNCATED,
-    "model.compute_dtype": COMPUTE_DTYPES,
-}
 
 
 def schema() -> DictConfig:
@@ -93,10 +53,15 @@ def load_config(
     Raises:
         ConfigError: If a key is unknown, or a value has the wrong type or range.
     """
-    layers = [dict(defaults or {}), canonical(_read(path), KEYS) if path else {}]
-    current = _merge(layers).algorithm.name
-    layers += [canonical(parse_overrides(overrides), KEYS, current), dict(flags or {})]
-    config: Config = OmegaConf.to_object(_merge(layers))  # type: ignore[assignment]
+    layers = [{"algorithm.name": AlgorithmConfig.name, **(defaults or {})}]
+    layers += [canonical(_read(path), KEYS) if path else {}]
+    current = {**layers[0], **layers[1]}["algorithm.name"]
+    items = parse_overrides(overrides, lambda key: holds_text(renamed(key)))
+    layers += [canonical(items, KEYS, current), dict(flags or {})]
+    try:
+        config: Config = OmegaConf.to_object(_merge(layers))  # type: ignore[assignment]
+    except OmegaConfBaseException as error:  # an interpolation that leads nowhere
+        raise ConfigError(str(error).splitlines()[0]) from None
     validate(config)
     return config
 
@@ -117,8 +82,8 @@ def _merge(layers: Sequence[Mapping[str, Any]]) -> DictConfig:
         for key, value in layer.items():
             try:
                 OmegaConf.update(merged, key, value)
-            except OmegaConfBaseException as error:
-                raise ConfigError(f"{key}: {str(error).splitlines()[0]}") from None
+            except OmegaConfBaseException:
+                raise ConfigError(f"{key}: must be {type_of(key)}, got {value!r}") from None
     return merged
 
 
@@ -128,9 +93,8 @@ def validate(config: Config) -> None:
     Raises:
         ConfigError: If a value is out of range, or two values don't fit together.
     """
-    flat = OmegaConf.structured(config)
-    for key in {**AT_LEAST, **dict.fromkeys(ABOVE_ZERO), **CHOICES}:
-        _check_value(key, OmegaConf.select(flat, key), key)
+    for key in sorted(LIMITED):
+        check_value(key, attrgetter(key)(config), key)
     _check_algorithm(config)
     check_trackers(config.output.trackers)
     if config.output.keep_best and config.evaluation.num_tasks == 0:
@@ -142,22 +106,6 @@ def validate(config: Config) -> None:
         start_cost(config)
     except ValueError as error:
         raise ConfigError(f"algorithm: {error}") from None
-
-
-def _check_value(rule: str, value: Any, key: str) -> None:
-    """Check a value by the rules of the key `rule`; an error calls it `key`."""
-    if value is None:
-        return
-    if rule in CHOICES:
-        if value not in CHOICES[rule]:
-            raise ConfigError(unknown(key, value, CHOICES[rule]))
-        return
-    if rule in AT_LEAST and not (math.isfinite(value) and value >= AT_LEAST[rule]):
-        raise ConfigError(f"{key} must be at least {AT_LEAST[rule]}, got {value}")
-    if rule in ABOVE_ZERO and not (math.isfinite(value) and value > 0):
-        raise ConfigError(f"{key} must be above 0, got {value}")
-    if rule in AT_MOST_ONE and value > 1:
-        raise ConfigError(f"{key} must be at most 1, got {value}")
 
 
 def _check_algorithm(config: Config) -> None:
@@ -200,4 +148,4 @@ def _check_team(config: Config, agents: Sequence[str]) -> None:
     for name, given in config.policies.items():
         for key in given or {}:
             if given[key] is not None:
-                _check_value(f"model.{key}", vars(specs[name])[key], f"policies.{name}.{key}")
+                check_value(f"model.{key}", vars(specs[name])[key], f"policies.{name}.{key}")

@@ -57,7 +57,7 @@ def run(request: Request) -> Evaluation:
     """
     if request.greedy and request.samples > 1:
         raise ConfigError("greedy answers are all the same: leave out --samples or --greedy")
-    setting = _setting(request)
+    setting = setting_of(request)
     try:
         starts = [Start(task_id=task.task_id) for task in setting.make_env().tasks.tasks]
         found = _contestant(request, setting)
@@ -85,7 +85,12 @@ def run(request: Request) -> Evaluation:
     return result
 
 
-def _setting(request: Request) -> Setting:
+def setting_of(request: Request) -> Setting:
+    """What is played, and with which configuration.
+
+    Raises:
+        ConfigError: If an option is wrong, or two exclude each other.
+    """
     if request.team is not None and request.baseline is not None:
         raise ConfigError("--team and --baseline exclude each other: each is a team of its own")
     if request.checkpoint is not None and request.team is None:

@@ -13,6 +13,7 @@ from llm_decpomdp.benchmarks import teams
 from llm_decpomdp.benchmarks.baselines import Contestant, Setting
 from llm_decpomdp.benchmarks.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.run import final_folder
+from llm_decpomdp.benchmarks.schema import Config
 from llm_decpomdp.naming import unknown
 from llm_decpomdp.policy import Team, TrainablePolicy
 
@@ -44,23 +45,38 @@ def of_folder(folder: Path, checkpoint: str | None, setting: Setting) -> Contest
         ConfigError: If there is no such team, or it does not fit the environment.
         RunError: If a model cannot be loaded.
     """
+    path = locate(folder, checkpoint, setting.config)
+    return _saved(path, setting) if (path / MANIFEST).is_file() else _restored(path, setting)
+
+
+def locate(folder: Path, checkpoint: str | None, config: Config) -> Path:
+    """The folder of a saved team, or of a checkpoint.
+
+    Args:
+        folder: The folder of a team, or of a run.
+        checkpoint: As in `of_folder`.
+        config: Of a run, its configuration.
+
+    Raises:
+        ConfigError: If there is no such team.
+    """
     if checkpoint is not None and checkpoint not in CHECKPOINTS:
         raise ConfigError(unknown("checkpoint", checkpoint, CHECKPOINTS))
     if (folder / MANIFEST).is_file():
         if checkpoint is not None:
             raise ConfigError(f"{folder} holds one team and no run: leave out --checkpoint")
-        return _saved(folder, setting)
+        return folder
     if not (folder / "config.yaml").is_file():
         raise ConfigError(
             f"{folder} holds neither a team ({MANIFEST}) nor a run (config.yaml): name one of their folders"
         )
-    return _of_run(folder, checkpoint, setting)
+    return _of_run(folder, checkpoint, config)
 
 
-def _of_run(folder: Path, checkpoint: str | None, setting: Setting) -> Contestant:
+def _of_run(folder: Path, checkpoint: str | None, config: Config) -> Path:
     from llm_decpomdp.algorithms import checkpoint as checkpoints
 
-    final = final_folder(setting.config, folder)
+    final = final_folder(config, folder)
     found = {
         "final": final if (final / MANIFEST).is_file() else None,
         "best": checkpoints.best(folder / "checkpoints"),
@@ -75,7 +91,7 @@ def _of_run(folder: Path, checkpoint: str | None, setting: Setting) -> Contestan
     path = found[chosen]
     if path is None:
         raise ConfigError(f"{folder} has no {chosen} team: it has {', '.join(there)}")
-    return _saved(path, setting) if chosen == "final" else _restored(path, setting)
+    return path
 
 
 def _saved(folder: Path, setting: Setting) -> Contestant:
@@ -95,11 +111,21 @@ def _saved(folder: Path, setting: Setting) -> Contestant:
 
 def _restored(path: Path, setting: Setting) -> Contestant:
     """The team of a configuration with the weights of a checkpoint."""
+    env = setting.make_env()
+    team = teams.load(setting.config, [env])
+    restore(team, path)
+    return Contestant(env, team, about={"team": str(path.resolve())})
+
+
+def restore(team: Team, path: Path) -> None:
+    """Give a team the weights of a checkpoint.
+
+    Raises:
+        ConfigError: If the checkpoint has other policies.
+    """
     from llm_decpomdp.algorithms import checkpoint as checkpoints
     from llm_decpomdp.algorithms.learner import trainable_policies
 
-    env = setting.make_env()
-    team = teams.load(setting.config, [env])
     _, state = checkpoints.load(path)
     policies = trainable_policies(team)
     if set(policies) != set(state["policies"]):
@@ -109,7 +135,6 @@ def _restored(path: Path, setting: Setting) -> Contestant:
         )
     for name, policy in policies.items():
         policy.load_state_dict(state["policies"][name])
-    return Contestant(env, team, about={"team": str(path.resolve())})
 
 
 def make_greedy(team: Team) -> None:

@@ -41,7 +41,11 @@ def measures(row: Row) -> dict[str, float]:
 
 def passed(row: Row) -> bool:
     """What pass@k counts: all tests of the task pass in the end, or, where it has none, it is solved."""
-    info = _last_info(row)
+    return passes(_last_info(row))
+
+
+def passes(info: Mapping[str, float]) -> bool:
+    """As `passed`, from the infos of a turn."""
     if info.get("tests_total"):
         return bool(info["tests_passed"] == info["tests_total"])
     return bool(info.get("solved", 0.0))

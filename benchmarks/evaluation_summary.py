@@ -76,17 +76,18 @@ def write_summary(found: Evaluation) -> None:
     write_atomically(found.folder / "summary.json", json.dumps(content, indent=2) + "\n")
     columns = ["value", "low", "high", "units"]
     lines = [[name, *(one[c] for c in columns)] for name, one in content["overall"].items()]
-    write_atomically(found.folder / "summary.csv", _csv(["measure", *columns], lines))
+    write_atomically(found.folder / "summary.csv", as_csv(["measure", *columns], lines))
     names = list(content["overall"])
     names.remove(IQM)
     tasks = [
         [task, *(of.get(name, {}).get("value") for name in names)]
         for task, of in content["of_task"].items()
     ]
-    write_atomically(found.folder / "tasks.csv", _csv(["task", *names], tasks))
+    write_atomically(found.folder / "tasks.csv", as_csv(["task", *names], tasks))
 
 
-def _csv(header: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
+def as_csv(header: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
+    """A CSV file of a header and lines."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
@@ -104,9 +105,9 @@ def table(found: Evaluation) -> Table:
     several_turns = max(found.means("turns").values()) > 1
     for name in sorted((n for n in estimates if _is_shown(n, several_turns)), key=_order):
         one = estimates[name]
-        shown.add_row(name, _number(one.value), _interval(one), str(one.units))
+        shown.add_row(name, number(one.value), interval(one), str(one.units))
     for name, spent in found.seconds.items():
-        shown.add_row(f"seconds/{name}", _number(spent / found.samples / len(found.tasks)), "", "")
+        shown.add_row(f"seconds/{name}", number(spent / found.samples / len(found.tasks)), "", "")
     return shown
 
 
@@ -127,13 +128,20 @@ def _order(measure: str) -> tuple[int, str]:
     return late, measure
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Three decimals, or one of large numbers."""
     return f"{value:.3f}" if abs(value) < 100 else f"{value:.1f}"
 
 
-def _interval(one: Estimate) -> str:
+def interval(one: Estimate) -> str:
+    """Such as "0.200 to 0.400", or why there is none."""
     if one.low is None or one.high is None:
         return "one task"
     if one.low == one.high:
         return "all equal"
-    return f"{_number(one.low)} to {_number(one.high)}"
+    return f"{number(one.low)} to {number(one.high)}"
+
+
+def told(one: Estimate) -> str:
+    """Such as "0.300 (0.200 to 0.400)", or the number alone where there is no interval."""
+    return number(one.value) + (f" ({interval(one)})" if one.low is not None else "")

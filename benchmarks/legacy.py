@@ -46,14 +46,25 @@ SECTION_KEYS = {
     "expert_model": "external.expert_model",
     "per_device_train_batch_size": "algorithm.prompts_per_update",
     "discount": "env.discount",
+    "eval_interval": "evaluation.every",
+    "eval_num_samples": "evaluation.num_tasks",
+    "agent_learning_rate": "algorithm.learning_rate",
+    "seed": "seed",
 }
+"""Keys of these sections that stand in other sections here; the rest keep their names."""
 
 ROOT_KEYS = {
     "model_name": "model.name",
     "agents.num_agents": "env.num_agents",
     "algorithm.discount": "env.discount",
     "external.expert_edits_model": "external.expert_model",
+    "agent_model.name": "model.name",
+    "agent_model.temperature": "model.temperature",
+    "agent_model.top_p": "model.top_p",
+    "agent_model.top_k": "model.top_k",
+    "agent_model.torch_dtype": "model.compute_dtype",
 }
+"""Other keys, by their whole names."""
 
 VALUES = {
     ("algorithm.joint_mode", "align"): "aligned",
@@ -74,8 +85,12 @@ ENVIRONMENTS = {
 }
 """What a data set's name contains, and the environment that it means; the first that fits."""
 
+NO_CRITICS = "no learner here has a critic; drop it"
+SHIFTED = "rewards are used as they are: add what it takes off to thresholds, and drop it"
+OWN_DEVICES = "use policies.<name>.device, or drop it"
+
 GONE = {
-    "reward_processor": "rewards are used as the environment gives them; drop it",
+    "reward_processor": SHIFTED,
     "tokenizer": "padding is no option any more; drop it",
     "model.type": "the tokenizer's own chat template is used; drop it",
     "model.max_length": "nothing ever read it; model.max_new_tokens bounds completions; drop it",
@@ -83,9 +98,31 @@ GONE = {
     "model.model_kwargs": "use model.compute_dtype for torch_dtype; code that comes with a model "
     "never runs here, so drop trust_remote_code",
     "model.special_tokens": "the tokenizer's own tokens are used; drop it",
+    "agent_model": "use model, or policies for agents that differ, and drop it",
+    "agents": "declare who has which model with team and policies, and drop it",
+    "critic_model": NO_CRITICS,
+    "critics": NO_CRITICS,
+    "iac": NO_CRITICS,
+    "maac": NO_CRITICS,
+    "ac": NO_CRITICS,
+    "algorithm.critic_type": NO_CRITICS,
+    "algorithm.critic_learning_rate": NO_CRITICS,
+    "algorithm.critic_devices": NO_CRITICS,
+    "algorithm.value_loss_coef": NO_CRITICS,
+    "algorithm.agent_devices": OWN_DEVICES,
+    "algorithm.parallel_training": OWN_DEVICES,
     "algorithm.logging_steps": "every update is logged; drop it",
     "algorithm.save_steps": "use output.checkpoint_every instead, or drop it",
     "algorithm.beta": "nothing ever read it; use algorithm.kl_coefficient, or drop it",
+    "algorithm.reward_shift": SHIFTED,
+    "algorithm.termination_threshold": "use algorithm.early_termination_threshold, which is of rewards "
+    "without a shift, or drop it",
+    "algorithm.advantage_normalization": "use algorithm.normalize_advantages, which divides and does not "
+    "centre again, or drop it",
+    "algorithm.rollout_buffer_size": "an update takes algorithm.prompts_per_update problems; drop it",
+    "algorithm.train_batch_size": "an update takes algorithm.prompts_per_update problems; drop it",
+    "algorithm.eval_batch_size": "evaluations take as much at a time as updates; drop it",
+    "external.external_prompt_passthrough": "later prompts are as external says; drop it",
     "output.verbose": "every episode is written to episodes.jsonl; drop it",
 }
 """Keys of older files that have no meaning here, and what to do about them."""
@@ -102,17 +139,20 @@ def canonical(
         current: The algorithm that is set already, where `tree` holds overrides.
 
     Raises:
-        ConfigError: If a key is unknown (the text names the nearest), a data set has no
-            environment, or an algorithm's section does not belong to the algorithm.
+        ConfigError: If keys are unknown (the text names all of them, each with the nearest), a data set has
+            no environment, or an algorithm's section does not belong to the algorithm.
     """
     flat = dict(_flatten({k: v for k, v in tree.items() if k != "wandb"}, keys))
     found: dict[str, Any] = {}
+    problems: dict[str, None] = {}  # a set in order
     for spelled in sorted(flat, key=_is_algorithm_key):
-        key = _rename(spelled)
+        key = renamed(spelled)
         if key in keys:
             found[key] = _value(key, flat[spelled])
         elif key not in DATASET_KEYS and not (key in ALGORITHM_SECTIONS and flat[key] is None):
-            raise ConfigError(_unknown_key(spelled, key, keys))
+            problems[_unknown_key(spelled, key, keys)] = None
+    if problems:
+        raise ConfigError("; and ".join(problems))
     if tree.get("wandb") is not None:
         found["output.trackers"] = {"wandb": tree["wandb"], **found.get("output.trackers", {})}
     datasets = [flat[key] for key in DATASET_KEYS if flat.get(key) is not None]
@@ -158,7 +198,8 @@ def _is_algorithm_key(spelled: str) -> bool:
     return spelled.partition(".")[0] in ALGORITHM_SECTIONS
 
 
-def _rename(spelled: str) -> str:
+def renamed(spelled: str) -> str:
+    """The key that an older spelling means; any other key is its own."""
     section, _, rest = spelled.partition(".")
     if section in ALGORITHM_SECTIONS and rest:
         return SECTION_KEYS.get(rest, f"algorithm.{rest}")
@@ -192,13 +233,13 @@ def _algorithm(
 def _unknown_key(spelled: str, key: str, keys: Sequence[str]) -> str:
     for gone, advice in GONE.items():
         if key == gone or key.startswith(f"{gone}."):
-            return f"unknown configuration key {spelled!r}: {advice}"
+            return f"unknown configuration key {(spelled if key == gone else gone)!r}: {advice}"
     section, _, name = key.rpartition(".")
     siblings = [other for other in keys if other.startswith(f"{section or key}.")]
     if siblings and not section:
         return f"{spelled!r} is a section: set {', '.join(siblings)}"
     elsewhere = [other for other in keys if other.rpartition(".")[2] == name]
     if elsewhere:
-        return f"unknown configuration key {spelled!r}; did you mean {elsewhere[0]!r}?"
+        return f"unknown configuration key {spelled!r}; did you mean {' or '.join(map(repr, elsewhere))}?"
     prefix = f"{spelled}: " if spelled != key else ""
     return prefix + unknown("configuration key", key, siblings or keys)

@@ -1,31 +1,70 @@
-"""Items such as `model.name=gpt2` from a command line, as a tree."""
+"""Items such as `model.name=gpt2` from a command line, as a tree.
+
+A value is YAML, with the words of Python too:
+
+| written                                       | means                                                |
+|-----------------------------------------------|------------------------------------------------------|
+| `true`, `False`                               | a boolean                                            |
+| `null`, `none`, `None`, `~`, nothing          | no value                                             |
+| `3`, `1e-5`                                   | a number                                             |
+| `[1.5, 0.5]`, `(1.5, 0.5)`                    | a list                                               |
+| `{r: 8, lora_alpha: 16}`                      | a mapping                                            |
+| `"..."`, `'...'`                              | text, whatever it looks like                         |
+| anything else, such as `test[:16]` and `a=b`  | text                                                 |
+
+For a key that holds text, numbers and booleans are text as they are written: `output.name=007`. A shell takes one
+pair of quotes away, so text that must stay quoted needs two: `"output.name='none'"`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import re
+from collections.abc import Callable, Container, Sequence
+from typing import Any, ClassVar
 
 import yaml
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from llm_decpomdp.benchmarks.errors import ConfigError
 
 
-def parse_overrides(items: Sequence[str]) -> dict[str, Any]:
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types
+    """YAML whose scalars mean what they seem to: no dates, no octal or sexagesimal numbers, `1e-5` a number."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
+
+
+_WORDS = {
+    "null": r"(?i:null|none)|~|",
+    "bool": r"(?i:true|false)",
+    "int": r"[-+]?(0|[1-9][0-9]*)",
+    "float": r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(?i:inf)|\.(?i:nan)",
+}
+for _tag, _words in _WORDS.items():
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^({_words})$"), None)
+
+
+def parse_overrides(
+    items: Sequence[str], holds_text: Callable[[str], bool] = lambda key: False
+) -> dict[str, Any]:
     """A nested mapping of the items; a later item replaces an earlier one of the same key.
 
-    Values are YAML (`false`, `1e-5`, `[1.5, 0.5]`, `{r: 8}`); Python's `None` means null too.
+    Args:
+        items: Such as `model.name=gpt2`.
+        holds_text: Whether a key's value is text.
 
     Raises:
         ConfigError: If an item has no `=`, or one sets a value where another sets a part of it.
     """
     tree: dict[str, Any] = {}
+    whole: set[str] = set()
     for item in items:
         key, separator, text = item.partition("=")
         if not separator or not all(key.split(".")):
             raise ConfigError(f"an override must look like section.key=value, got {item!r}")
-        _put(tree, key, parse_value(text, item))
+        value = parse_value(text, item)
+        written = holds_text(key) and isinstance(value, bool | int | float)
+        _put(tree, key, text if written else value, whole)
+        whole.add(key)
     return tree
 
 
@@ -35,23 +74,17 @@ def parse_value(text: str, item: str) -> Any:
     Raises:
         ConfigError: If `text` is no YAML; names the whole `item`.
     """
+    if text.startswith("(") and text.endswith(")"):
+        text = f"[{text[1:-1]}]"
     try:
-        parsed = OmegaConf.to_container(OmegaConf.from_dotlist([f"value={text}"]), resolve=True)
-    except (yaml.YAMLError, OmegaConfBaseException) as error:
+        return yaml.load(text, Loader=_Loader)  # a safe loader
+    except yaml.YAMLError as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(f"cannot read the value of {item!r} ({reason}); quote it") from None
-    return _without_none(parsed["value"])  # type: ignore[index,call-overload]
 
 
-def _without_none(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_without_none(element) for element in value]
-    if isinstance(value, dict):
-        return {key: _without_none(element) for key, element in value.items()}
-    return None if value == "None" else value
-
-
-def _put(tree: dict[str, Any], key: str, value: Any) -> None:
+def _put(tree: dict[str, Any], key: str, value: Any, whole: Container[str]) -> None:
+    """Set `key`; replaces its value only if that was set as a `whole`, and not by parts of it."""
     *sections, last = key.split(".")
     node = tree
     for depth, section in enumerate(sections, 1):
@@ -59,6 +92,6 @@ def _put(tree: dict[str, Any], key: str, value: Any) -> None:
         if not isinstance(node, dict):
             taken = ".".join(sections[:depth])
             raise ConfigError(f"overrides {taken!r} and {key!r} exclude each other")
-    if isinstance(node.get(last), dict) and not isinstance(value, dict):
+    if isinstance(node.get(last), dict) and key not in whole:
         raise ConfigError(f"override {key!r} excludes others that set parts of it")
     node[last] = value

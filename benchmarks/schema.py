@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator
+from dataclasses import Field, asdict, dataclass, field, fields
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -13,16 +14,23 @@ from llm_decpomdp.registry import make, takes
 
 @dataclass(frozen=True)
 class EnvConfig:
-    """The environment; `llm-decpomdp list` shows the ids."""
+    """The environment: what `llm_decpomdp.make` is given."""
 
     id: str = "coophumaneval-v0"
+    """Which environment; `llm-decpomdp list` shows the ids."""
     num_agents: int = 2
+    """Agents of the team; who they are is up to the environment."""
     num_turns: int = 1
+    """Turns of an episode, at most."""
     stop_when_solved: bool = True
+    """Whether full marks end an episode before its last turn."""
     discount: float = 1.0
-    """What a reward counts a turn later, in [0, 1]; only `algorithm.plan=tree` looks beyond a turn."""
+    """What a reward counts a turn later; only `algorithm.plan=tree` looks beyond a turn."""
     isolation: str = "best_effort"
-    """`require` to refuse to run programs without the sandbox's layers of protection."""
+    """How programs are kept apart from the machine: `best_effort` warns of what the system lacks, `require`
+    refuses to run them without all layers of protection."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Further arguments of the environment, by their names there, as in `{exclude_known_issues: true}`."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +38,12 @@ class DatasetConfig:
     """Where its problems come from, and which of them train and test."""
 
     source: str = "auto"
-    """`auto`, `hub`, `bundled`, or the path of a JSONL, JSON or Parquet file."""
+    """`auto` (a local copy, the hub, or else stand-ins with a warning), `hub`, `bundled`, or the path of a JSONL,
+    JSON or Parquet file."""
     train_split: str = "test[16:]"
+    """The problems to train on, such as `train`, `test[16:]` or `test[:50%]`."""
     eval_split: str = "test[:16]"
+    """The problems that are held out."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +51,23 @@ class ExternalConfig:
     """What the agents see from the second turn on."""
 
     mode: str = "level_feedback"
+    """What they are told: `level_feedback` (diagnostics), `level_passed` (each level passed or not), `passed` (all
+    levels or not), `plain` (nothing), `expert_edits` (edits by another model; not for writing), and for ClassEval
+    `code_feedback` (diagnostics with all tests)."""
     sandbox_slice: Any = 1
-    """Tests that feedback may show: n first, -n last; 0, null or `all` for all."""
+    """Tests whose outcome feedback may show: n the first n, -n the last n; 0, null or `all` for all. The reward
+    counts every test in any case."""
     original_prompt: bool = False
+    """Whether later prompts repeat the first one."""
     previous_response: bool = True
+    """Whether later prompts show the agent's own last answer."""
     expert_model: str | None = None
-    """Asked by `expert_edits` alone, as the two below."""
+    """The model that `expert_edits` asks, such as `deepseek-coder`; its name decides whose key is needed, as in
+    `ANTHROPIC_API_KEY`, `DEEPSEEK_API_KEY`, `DASHSCOPE_API_KEY` or `OPENAI_API_KEY`. Other modes ask nobody."""
     expert_base_url: str | None = None
+    """Address of an OpenAI-compatible endpoint that serves it, with the key `OPENAI_API_KEY`."""
     on_expert_failure: str = "raise"
+    """If it does not answer: `raise` ends the run, `continue` goes on without edits and counts it."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +77,16 @@ class ModelConfig:
     name: str = "smollm2-135m-instruct"
     """The offline model, or a name or folder that transformers loads."""
     temperature: float = 0.7
+    """Divides the logits: the higher, the more various the completions."""
     top_p: float = 0.9
+    """Draw among the likeliest tokens that hold this share of the probability; 1 draws among all."""
     top_k: int | None = None
+    """Draw among this many likeliest tokens; null draws among all."""
     max_new_tokens: int = 256
+    """Longest completion, in tokens."""
     compute_dtype: str = "auto"
-    """`auto`, `float32` or `bfloat16`."""
+    """What is computed with; `auto` is bfloat16 where the device is fast with it. Weights that are trained are
+    float32 in any case."""
     device: str = "auto"
     """`auto` (a GPU where there is one), or a torch device such as `cpu` or `cuda:1`."""
     attn_implementation: str | None = None
@@ -92,17 +117,23 @@ class AlgorithmConfig:
     """In a tree, which completions are played together: the g-th of all agents (`aligned`), or each
     with each (`cross`)."""
     num_train_epochs: int = 10
+    """Passes over the training problems, each in an order of its own."""
     max_updates: int | None = None
     """Ends the run early; null runs all epochs."""
     prompts_per_update: int = 1
+    """Problems of an update, each with a group or, over several turns, with several."""
     num_generations: int = 4
     """Completions of each agent in a group (G)."""
     learning_rate: float = 1e-5
+    """Of AdamW, after the warm-up."""
     lr_schedule: str = "constant"
-    """`constant`, `linear` or `cosine`: how the learning rate falls after the warm-up."""
+    """How the learning rate falls after the warm-up, to 0 with the last update, or not at all."""
     warmup_updates: int = 0
+    """Updates over which the learning rate rises."""
     weight_decay: float = 0.0
+    """AdamW's decay of matrices; biases and norms never decay."""
     max_grad_norm: float | None = None
+    """Largest norm of the gradient of a policy; a longer one is shortened, null shortens none."""
     loss: str = "sequence_sum"
     """How the loss adds up tokens: `sequence_sum`, `token_mean`, or `fixed_length`: the sum over
     `model.max_new_tokens`."""
@@ -114,6 +145,7 @@ class AlgorithmConfig:
     updates_per_batch: int = 1
     """Steps with one batch of rollouts; from the second on ratios are clipped to 1 +- `clip_range`."""
     clip_range: float = 0.2
+    """How far from 1 the ratio of a token's probabilities counts."""
     kl_coefficient: float = 0.0
     """Pull towards the policies as they were before training; 0 keeps no reference."""
     truncated: str = "train"
@@ -121,9 +153,12 @@ class AlgorithmConfig:
     truncation_penalty: float = 0.0
     """What `penalise` takes off, in the units of the reward."""
     turn_gradient_weights: list[float] | None = None
+    """Factor of each turn's loss, as in `[1.2, 0.8]`, each at least 0; null means 1. With a single turn it has no
+    effect."""
     early_termination_threshold: float | None = None
-    """Mean reward of a group from which on nothing follows it."""
+    """Mean reward of a group from which on nothing follows it; null stops nothing."""
     early_termination_weight: float = 2.0
+    """Factor of the loss of groups that ended so before the last turn."""
     handoff: str = "random"
     """In a chain, which joint sample goes on: `random` or `best`."""
 
@@ -135,7 +170,7 @@ class EvaluationConfig:
     every: int = 0
     """Updates between evaluations; 0 leaves those before the first and after the last update."""
     num_tasks: int | None = None
-    """The first problems of the split; null for all, 0 for no evaluation."""
+    """How many: the first problems of the split; null for all, 0 for no evaluation."""
 
 
 @dataclass(frozen=True)
@@ -143,9 +178,11 @@ class OutputConfig:
     """What a run leaves behind."""
 
     base_dir: str = "runs"
+    """The folder that holds the folders of runs."""
     name: str | None = None
     """Folder within `base_dir`; null takes the configuration's name and the time."""
     save_final_model: bool = False
+    """Save the trained team, for transformers and peft to load."""
     keep_best: bool = False
     """Keep the team of the evaluation with the highest mean reward, and make it the final one."""
     save_path: str | None = None
@@ -160,6 +197,7 @@ class OutputConfig:
     """Where metrics go besides `metrics.jsonl`: `tensorboard`, `wandb` and `trackio`, each true, false or options;
     see `llm_decpomdp.benchmarks.trackers`."""
     report: bool = True
+    """Write `report.html` at the end."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +217,7 @@ class Config:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     output: OutputConfig = field(default_factory=OutputConfig)
     seed: int = 0
+    """Decides all that is drawn at random: the order of problems, new adapters' weights, and every sample."""
 
     def to_yaml(self) -> str:
         """The whole configuration, as `load_config` reads it."""
@@ -189,19 +228,27 @@ class Config:
 
         Keys that stand at their defaults are left out where the environment has no such argument: a family
         without programs has no isolation. Others it refuses.
+
+        Raises:
+            ValueError: If `env.options` names an argument that has a key of its own, or a value is bad.
+            TypeError: If the environment has no such argument.
         """
-        defaults = Config()._settings()
+        settings, defaults = self._settings(), Config()._settings()
         given = {
             key: value
-            for key, value in self._settings().items()
+            for key, value in settings.items()
             if takes(self.env.id, key) or value != defaults[key]
         }
-        return make(self.env.id, **given, split=split, source=source or self.dataset.source)
+        for key in self.env.options:
+            if key in (*settings, "split", "source"):
+                raise ValueError(f"env.options: {key!r} has a key of its own; set that")
+        data = {"split": split, "source": source or self.dataset.source}
+        return make(self.env.id, **given, **self.env.options, **data)
 
     def _settings(self) -> dict[str, Any]:
-        """The arguments of the environment, but for its data."""
+        """The arguments of the environment that have keys of their own, but for its data."""
         env, external = asdict(self.env), asdict(self.external)
-        del env["id"]
+        del env["id"], env["options"]
         return {**env, "external_mode": external.pop("mode"), **external}
 
 
@@ -209,4 +256,18 @@ ROOT_KEYS = ("team", "policies", "seed")
 """The keys that stand in no section."""
 
 SECTIONS = tuple(name for name in Config.__dataclass_fields__ if name not in ROOT_KEYS)
-KEYS = (*ROOT_KEYS, *(f"{s}.{key}" for s in SECTIONS for key in asdict(Config())[s]))
+
+
+def _fields() -> Iterator[tuple[str, Field[Any]]]:
+    for part in fields(Config):
+        if part.name in ROOT_KEYS:
+            yield part.name, part
+        else:
+            section: Any = part.default_factory
+            yield from ((f"{part.name}.{found.name}", found) for found in fields(section))
+
+
+FIELDS: dict[str, Field[Any]] = dict(_fields())
+"""What each dotted key is declared as."""
+
+KEYS = tuple(FIELDS)

@@ -1,7 +1,13 @@
-"""The configurations that come with the package, and how one is found by name or path."""
+"""The configurations that come with the package, and how one is found by name or path.
+
+Two names may mean one file, and one name may mean files of several times: `magrpo_he_config` is as of September
+2025, `magrpo_he_config.2025-08` and `magrpo_he_config.2026-01` as of then. The folders of `ERAS` are those of
+their first users' commands, which work here too.
+"""
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from llm_decpomdp.benchmarks.errors import ConfigError
@@ -9,11 +15,31 @@ from llm_decpomdp.naming import unknown
 
 FOLDER = Path(__file__).with_name("configs")
 
+ALGORITHMS = ("grpo", "magrpo")
+DATA = ("he", "che", "mbpp", "classeval", "bugfix", "tldr", "arxiv")
+SEVERAL_TURNS = ("classeval", "bugfix")
+"""Data whose plain configurations play several turns already."""
+
 OTHER_NAMES = {
-    "magrpo_mt_he_config": "mt_magrpo_he_config",
-    "magrpo_mt_che_config": "mt_magrpo_che_config",
+    **{
+        f"{name}_mt_{data}_config": f"mt_{name}_{data}_config"
+        for name in ALGORITHMS
+        for data in DATA
+    },
+    **{
+        f"mt_{name}_{data}_config": f"{name}_{data}_config"
+        for name in ALGORITHMS
+        for data in SEVERAL_TURNS
+    },
+    "magrpo_mbpp_config.2026-01": "mt_magrpo_mbpp_config",
+    "grpo_mbpp_config.2026-01": "mt_grpo_mbpp_config",
 }
-"""Names that some documents use, and the files that they mean."""
+"""Other names of files, and the names that they mean."""
+
+ERAS = {"LLM_Collaboration_with_MARL/configs": "", "experiments/configs": ".2025-08"}
+"""Folders of configurations elsewhere, and the ending of the names of those that differed at that time."""
+
+logger = logging.getLogger(__name__)
 
 
 def shipped() -> dict[str, Path]:
@@ -35,10 +61,23 @@ def find_config(name: str) -> Path:
     path = Path(name)
     if path.is_file():
         return path
-    stem = path.name.removesuffix(".yaml")
+    files = shipped()
+    stem = _name_of_file(path.name.removesuffix(".yaml"))
     here = path.parent == Path() or path.parent.resolve() == FOLDER.resolve()
-    stem = OTHER_NAMES.get(stem, stem)
-    if here and stem in shipped():
-        return shipped()[stem]
     where = "" if here else f"no file {name!r}; "
-    raise ConfigError(where + unknown("configuration", stem, [*shipped(), *OTHER_NAMES]))
+    if stem not in files:
+        raise ConfigError(where + unknown("configuration", stem, [*files, *OTHER_NAMES]))
+    if here:
+        return files[stem]
+    ending = ERAS.get("/".join(path.parts[-3:-1]))
+    if ending is None:
+        raise ConfigError(f"{where}for the package's own: --config {stem}")
+    found = files.get(stem + ending, files[stem])
+    logger.info("there is no file %r: the package's own %s is used", name, found.stem)
+    return found
+
+
+def _name_of_file(name: str) -> str:
+    while name in OTHER_NAMES:
+        name = OTHER_NAMES[name]
+    return name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from llm_decpomdp.benchmarks.report.experiments import Experiment, experiments
 from llm_decpomdp.benchmarks.report.files import write_files
 from llm_decpomdp.benchmarks.report.origins import origins
 from llm_decpomdp.benchmarks.report.page import box, page, tag
-from llm_decpomdp.benchmarks.report.panels import PANELS
+from llm_decpomdp.benchmarks.report.panels import PANELS, Panel
 from llm_decpomdp.benchmarks.results import data_sets, read_results
 from llm_decpomdp.storage import RunFolder, write_atomically
 
@@ -41,11 +41,17 @@ def write_report(*folders: RunFolder, output: Path | None = None, files: bool = 
 
 
 def report(paths: Sequence[Path], output: Path | None, files: bool) -> Path:
-    """The command `report`: as `write_report`, of folders that may not be there.
+    """The command `report`: as `write_report`, of folders that may not be there; or the page of a suite.
 
     Raises:
         ConfigError: If a folder holds nothing to report, or several are given and no output.
     """
+    if len(paths) == 1 and (paths[0] / "suite.json").is_file():
+        from llm_decpomdp.benchmarks.report.suites import write_suite_report
+
+        if files:
+            raise ConfigError("a suite has league.csv; --files is for the folders of its trainings")
+        return write_suite_report(paths[0], output)
     for path in paths:
         if not (path / "metrics.jsonl").is_file() and not (path / "episodes.jsonl").is_file():
             raise ConfigError(
@@ -68,11 +74,29 @@ def _title(found: Sequence[Experiment]) -> str:
 
 def _blocks(found: Sequence[Experiment]) -> Iterator[str]:
     panels = [(panel, panel.draw(found)) for panel in PANELS]
-    shown = [(panel, html) for panel, html in panels if html]
+    yield from sections(
+        [tag("h1", _title(found)), *opening(found)],
+        [(panel, html) for panel, html in panels if html],
+        origins(found),
+        "Made from config.yaml, manifest.json, metrics.jsonl and episodes.jsonl of the folders alone.",
+    )
+
+
+def sections(
+    head: Iterable[str], shown: Sequence[tuple[Panel, str]], origin: Iterable[str], made_from: str
+) -> Iterator[str]:
+    """The blocks of a page.
+
+    Args:
+        head: The blocks of its head.
+        shown: The panels with their markup.
+        origin: The blocks of its last section.
+        made_from: What it is made from, in words.
+    """
     links = [f'<a href="#{p.anchor}">{escape(p.short)}</a>' for p, _ in shown]
     links.append('<a href="#origins">Origin</a>')
     yield '<a class="skip" href="#transcripts">Skip to the transcripts</a>'
-    yield box("header", [tag("h1", _title(found)), *_opening(found)])
+    yield box("header", head)
     yield '<nav aria-label="Parts of the report"><div>' + "".join(links) + "</div></nav>"
     yield "<main>"
     for panel, html in shown:
@@ -80,13 +104,13 @@ def _blocks(found: Sequence[Experiment]) -> Iterator[str]:
         yield f'<section id="{panel.anchor}" class="{panel.place}">\n{heading}\n{html}\n</section>'
     yield '<section id="origins">'
     yield tag("h2", "Where it comes from")
-    yield from origins(found)
+    yield from origin
     yield "</section>\n</main>"
-    text = "Made from config.yaml, manifest.json, metrics.jsonl and episodes.jsonl of the folders alone."
-    yield tag("footer", text, "small")
+    yield tag("footer", made_from, "small")
 
 
-def _opening(found: Sequence[Experiment]) -> Iterator[str]:
+def opening(found: Sequence[Experiment]) -> Iterator[str]:
+    """Models, seeds and time, and a warning of stand-in data."""
     runs = [run for experiment in found for run in experiment.runs]
     seeds = list(dict.fromkeys(run.manifest["seed"] for run in runs if "seed" in run.manifest))
     created = max(str(run.manifest.get("created", "")) for run in runs)

@@ -12,13 +12,7 @@ from llm_decpomdp.benchmarks.results import Results, data_sets
 
 def origins(found: Sequence[Experiment]) -> Iterator[str]:
     """Where the data comes from, and how to make the same again."""
-    first = found[0].runs[0]
-    data = dict(data_sets(first.manifest))
-    if data:
-        yield tag("h3", "Data")
-        keys = dict.fromkeys(key for about in data.values() for key in about)
-        rows = [(plain(k), *(_shown(about.get(k)) for about in data.values())) for k in keys]
-        yield table("data", ("", *data), rows)
+    yield from data_table(found[0].runs[0])
     alone = sum(len(experiment.runs) for experiment in found) == 1
     yield tag("h3", "Commands")
     place = "this folder" if alone else "the folders of the runs"
@@ -28,7 +22,17 @@ def origins(found: Sequence[Experiment]) -> Iterator[str]:
             yield tag("h4", experiment.name)
         yield from _commands(experiment, alone=alone)
     for run in (run for experiment in found for run in experiment.runs):
-        yield from _details(run)
+        yield from details(run)
+
+
+def data_table(run: Results) -> Iterator[str]:
+    """The data of a run or evaluation."""
+    data = dict(data_sets(run.manifest))
+    if data:
+        yield tag("h3", "Data")
+        keys = dict.fromkeys(key for about in data.values() for key in about)
+        rows = [(plain(k), *(_shown(about.get(k)) for about in data.values())) for k in keys]
+        yield table("data", ("", *data), rows)
 
 
 def _commands(experiment: Experiment, *, alone: bool) -> Iterator[str]:
@@ -49,7 +53,8 @@ def _commands(experiment: Experiment, *, alone: bool) -> Iterator[str]:
             yield tag("p", "Files differed from this commit when the run began.", "small")
 
 
-def _details(run: Results) -> Iterator[str]:
+def details(run: Results) -> Iterator[str]:
+    """The configuration and the versions of a run or evaluation."""
     name = run.path.name
     if run.config_text:
         yield folded("Configuration", listing(run.config_text), note=f"{name}/config.yaml")

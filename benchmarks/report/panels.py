@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from llm_decpomdp.benchmarks.report.cooperation import cooperation
 from llm_decpomdp.benchmarks.report.costs import costs
+from llm_decpomdp.benchmarks.report.credit import credit
+from llm_decpomdp.benchmarks.report.crossplay import crossplay
 from llm_decpomdp.benchmarks.report.curves import components, learning
 from llm_decpomdp.benchmarks.report.experiments import Experiment
 from llm_decpomdp.benchmarks.report.outcome import outcome
@@ -36,5 +38,7 @@ PANELS = (
     Panel("tasks", "Task by task", "Tasks", tasks, "left"),
     Panel("cooperation", "How the agents work together", "Cooperation", cooperation, "right"),
     Panel("costs", "What it cost", "Cost", costs, "right"),
+    Panel("credit", "Who earned the reward", "Credit", credit),
+    Panel("crossplay", "Agents of different runs together", "Cross-play", crossplay),
     Panel("transcripts", "Transcripts", "Transcripts", transcripts, "wide"),
 )

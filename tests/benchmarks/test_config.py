@@ -1,18 +1,16 @@
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from llm_decpomdp.agents.precision import COMPUTE_DTYPES as PRECISIONS
-from llm_decpomdp.agents.specs import KINDS
 from llm_decpomdp.algorithms import NAMES
-from llm_decpomdp.benchmarks.config import COMPUTE_DTYPES, load_config
+from llm_decpomdp.benchmarks.config import load_config
 from llm_decpomdp.benchmarks.errors import ConfigError
-from llm_decpomdp.benchmarks.options import learner_options, start_cost, trainer_options
-from llm_decpomdp.benchmarks.schema import KEYS, AlgorithmConfig, Config
+from llm_decpomdp.benchmarks.options import learner_options, start_cost
+from llm_decpomdp.benchmarks.ranges import COMPUTE_DTYPES
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
@@ -25,21 +23,6 @@ def write(tmp_path: Path) -> Callable[[str], Path]:
         return path
 
     return write
-
-
-def test_something_reads_every_key() -> None:
-    trees = [ast.parse(path.read_text()) for path in BENCHMARKS.glob("*.py")]
-    read = {n.attr for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
-    arguments = Config().make_env("test").spec_kwargs  # the env and external sections, as a whole
-    for key in KEYS:
-        section, _, name = key.rpartition(".")
-        if section == "model":  # policies inherit it as a whole
-            assert name in KINDS["model"] or name in read, key
-        elif section in ("env", "external"):
-            known = {"env.id", "external.mode"}
-            assert name in arguments or (key in known and name in read | {"mode"}), key
-        else:
-            assert name in read, key
 
 
 def test_a_configuration_survives_its_file(write: Callable[[str], Path]) -> None:
@@ -64,6 +47,26 @@ def test_a_number_without_a_point_is_a_number_in_a_file(write: Callable[[str], P
     assert load_config(write("algorithm: {learning_rate: 1e-5}")).algorithm.learning_rate == 1e-5
 
 
+def test_text_stays_as_it_is_written() -> None:
+    items = ["output.name=007", "output.save_path=1e5", "model_name=2.50", "model.device=true"]
+    config = load_config(None, items)
+    assert (config.output.name, config.output.save_path) == ("007", "1e5")
+    assert (config.model.name, config.model.device) == ("2.50", "true")
+    assert load_config(None, ["output.name='none'"]).output.name == "none"
+    assert load_config(None, ["output.name=none"]).output.name is None
+
+
+def test_further_arguments_of_an_environment_are_given_and_merged(
+    write: Callable[[str], Path],
+) -> None:
+    path = write("env: {id: bugfix-v0, options: {bugs: 3, spread: across}}")
+    text = ["dataset.train_split=train", "dataset.eval_split=test", "env.options.bugs=2"]
+    config = load_config(path, text)
+    assert config.env.options == {"bugs": 2, "spread": "across"}
+    arguments = config.make_env("train", "bundled").spec_kwargs
+    assert (arguments["bugs"], arguments["spread"]) == (2, "across")
+
+
 def test_a_boolean_override_is_a_boolean(write: Callable[[str], Path]) -> None:
     path = write("output: {save_final_model: true}")
     assert load_config(path, ["output.save_final_model=false"]).output.save_final_model is False
@@ -84,7 +87,10 @@ def test_null_clears_an_optional_value(write: Callable[[str], Path]) -> None:
         ("env.num_turns=two", "env.num_turns: .*'two'"),
         ("env.num_turns=0", "env.num_turns must be at least 1"),
         ("env.num_agents=0", "num_agents must be"),
-        ("env.discount=1.1", r"discount must lie in \[0, 1\]"),
+        ("env.discount=1.1", "env.discount must be at most 1, got 1.1"),
+        ("env.options={matching: word}", "coophumaneval-v0: unknown argument 'matching'"),
+        ("env.options={num_turns: 3}", "env.options: 'num_turns' has a key of its own"),
+        ("env.options=[a]", r"env.options: must be a mapping .*, got \['a'\]"),
         ("env.id=coop-v0", "did you mean 'coophumaneval-v0'"),
         ("external.mode=pased", "did you mean 'passed'"),
         ("external.sandbox_slice=1.5", "sandbox_slice must be a whole number"),
@@ -111,10 +117,20 @@ def test_null_clears_an_optional_value(write: Callable[[str], Path]) -> None:
         ("algorithm.truncated=penalise", "algorithm: truncated='penalise' and"),
         ("algorithm.updates_per_batch=0", "algorithm.updates_per_batch must be at least 1"),
         ("algorithm.clip_range=0", "algorithm.clip_range must be above 0"),
-        ("algorithm.clip_range=1", "algorithm: clip_range must lie between 0 and 1"),
+        ("algorithm.clip_range=1", "algorithm.clip_range must be below 1, got 1.0"),
         ("algorithm.kl_coefficient=-1", "algorithm.kl_coefficient must be at least 0"),
         ("algorithm.warmup_updates=-1", "algorithm.warmup_updates must be at least 0"),
         ("algorithm.turn_gradient_weights=[-1]", "must be at least 0"),
+        ("algorithm.turn_gradient_weights=1.2", r"must be a list of numbers such as .*, got 1\.2"),
+        (
+            "algorithm.turn_gradient_weights=[a]",
+            r"must be a list of numbers such as .*, got \['a'\]",
+        ),
+        ("algorithm.learning_rate=true", "algorithm.learning_rate: must be a number, got True"),
+        ("algorithm.num_generations=4.5", "num_generations: must be a whole number, got 4.5"),
+        ("seed=null", "seed: must be a whole number, got None"),
+        ("model.name=[a]", r"model.name: must be text, got \['a'\]"),
+        ("output.name=${model.nam}", "model.nam"),
         ("evaluation.num_tasks=-1", "evaluation.num_tasks must be at least 0"),
         ("output.save_final_model=[1]", "output.save_final_model"),
         ("output.keep_checkpoints=0", "output.keep_checkpoints must be at least 1"),
@@ -177,54 +193,6 @@ def test_one_word_swaps_the_algorithm() -> None:
 
 def test_the_names_of_number_formats_are_those_of_the_policies() -> None:
     assert COMPUTE_DTYPES == PRECISIONS
-
-
-# Another value than the default for each key, and where it must arrive.
-LEARNER = {
-    "learning_rate": 0.5,
-    "lr_schedule": "cosine",
-    "warmup_updates": 3,
-    "weight_decay": 0.25,
-    "max_grad_norm": 2.0,
-    "loss": "fixed_length",
-    "normalize_advantages": True,
-    "updates_per_batch": 2,
-    "clip_range": 0.1,
-    "kl_coefficient": 0.05,
-    "truncated": "penalise",
-    "truncation_penalty": 0.5,
-    "turn_gradient_weights": [1.5, 0.5],
-    "early_termination_weight": 3.0,
-}
-TRAINER = {
-    "plan": "tree",
-    "joint_mode": "cross",
-    "num_generations": 3,
-    "early_termination_threshold": 1.5,
-    "handoff": "best",
-}
-SCHEDULE = {"name", "num_train_epochs", "max_updates", "prompts_per_update"}
-"""Keys that other tests follow: to the learner's declaration, and to the batches."""
-
-
-def test_every_key_of_the_algorithm_reaches_its_destination() -> None:
-    assert {*LEARNER, *TRAINER, *SCHEDULE} == set(AlgorithmConfig.__dataclass_fields__)
-    agents = ["aux_0", "main_0"]
-    items = [f"algorithm.{key}={value}" for key, value in LEARNER.items()]
-    config = load_config(None, [*items, "env.num_turns=2", "env.discount=0.5"])
-    found = learner_options(config, 7, agents)
-    for key, value in LEARNER.items():
-        assert getattr(found, key) == (tuple(value) if isinstance(value, list) else value), key
-    assert (found.discount, found.total_updates, found.fixed_length) == (0.5, 7, 256)
-    assert config.make_env("test").discount == 0.5
-    tree = {key: value for key, value in TRAINER.items() if key != "handoff"}
-    for group in (tree, {"handoff": "best"}):
-        options = trainer_options(
-            load_config(None, [f"algorithm.{k}={v}" for k, v in group.items()])
-        )
-        for key, value in group.items():
-            name = {"num_generations": "group_size"}.get(key, key)
-            assert getattr(options, name) == value, key
 
 
 def test_the_fixed_length_is_that_of_the_longest_completion_that_is_trained() -> None:

@@ -144,6 +144,30 @@ def test_older_joint_modes_are_translated_with_the_plan_that_they_are_of(
     assert canonical({"algorithm": {"joint_mode": old}}, KEYS) == {"algorithm.joint_mode": new}
 
 
+def test_all_unknown_keys_are_told_at_once_and_a_section_once() -> None:
+    tree = {
+        "reward_processor": {"enabled": True, "scale_factor": 1},
+        "model": {"type": "qwen", "nam": "x"},
+        "iac": {"learning_rate": 1e-5, "value_loss_coef": 0.6},
+    }
+    with pytest.raises(ConfigError) as told:
+        canonical(tree, KEYS)
+    text = str(told.value)
+    assert text.count("; and ") == 3
+    for part in (
+        "'reward_processor'",
+        "'model.type'",
+        "did you mean 'model.name'",
+        "'iac': no learner",
+    ):
+        assert part in text
+
+
+def test_a_key_of_several_sections_is_answered_with_all_of_them() -> None:
+    with pytest.raises(ConfigError, match=r"'model\.name' or 'algorithm\.name' or 'output\.name'"):
+        canonical({"trainer": {"name": "x"}}, KEYS)
+
+
 def test_a_team_and_its_policies_are_values() -> None:
     tree = {"team": {"aux_0": "a"}, "policies": {"a": {"kind": "gold"}}}
     assert canonical(tree, KEYS) == tree

@@ -1,0 +1,107 @@
+"""Costs against numbers by hand: two agents, 10 tokens each, 66 problems to train on and 16 to be measured on."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from llm_decpomdp.benchmarks.bench_cost import JobCost, job_cost
+from llm_decpomdp.benchmarks.bench_job import DONE, Job, jobs_of
+from llm_decpomdp.benchmarks.bench_progress import BenchProgress
+from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.suite import load_suite
+
+SUITE = """
+config: demo
+override:
+  - dataset.source=bundled
+  - model.max_new_tokens=10
+  - env.num_turns=2
+  - algorithm.max_updates=null
+  - algorithm.num_generations=3
+samples: 5
+cells:
+"""
+
+
+def job(tmp_path: Path, cell: str) -> Job:
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"{SUITE}  - {{{cell}}}\n")
+    (found,) = jobs_of(load_suite(path), tmp_path / "out")
+    return found
+
+
+def cost(tmp_path: Path, cell: str) -> JobCost:
+    return job_cost(job(tmp_path, cell))
+
+
+@pytest.mark.parametrize(
+    ("method", "tokens"),
+    [
+        ("untrained", 2 * 2 * 10),
+        ("naive_concatenation", 2 * 2 * 10),
+        ("sequential_pipeline", 2 * 2 * 10),
+        ("one_round_discussion", 2 * 2 * 2 * 10),
+        ("single_agent", 2 * 10),
+        ("single_agent_matched", 2 * 20),
+        ("gold", 0),
+        ("random", 0),
+    ],
+)
+def test_an_evaluation_costs_what_its_agents_may_say(
+    method: str, tokens: int, tmp_path: Path
+) -> None:
+    found = cost(tmp_path, f"method: {method}")
+    assert (found.episodes, found.evaluation_tokens) == (80, 80 * tokens)
+    assert (found.updates, found.joint_samples, found.training_tokens) == (0, 0, 0)
+
+
+def test_a_chain_has_a_group_a_turn_and_evaluations_before_and_after(tmp_path: Path) -> None:
+    found = cost(tmp_path, "method: train, tasks: 4")
+    assert found.updates == 33  # two starts each, one epoch
+    assert found.joint_samples == 66 * 2 * 3
+    assert found.training_tokens == (66 * 2 * 3 + 2 * 16 * 2) * 2 * 10
+    assert (found.episodes, found.evaluation_tokens) == (20, 20 * 2 * 2 * 10)
+
+
+def test_a_tree_branches_at_every_joint_sample(tmp_path: Path) -> None:
+    more = "override: [algorithm.plan=tree, evaluation.every=10, evaluation.num_tasks=1]"
+    found = cost(tmp_path, f"method: train, {more}")
+    assert found.joint_samples == 66 * (3 + 9)
+    evaluations = len({0, 10, 20, 30, 33})
+    assert found.training_tokens == (66 * 12 + evaluations * 2) * 2 * 10
+
+
+def test_a_frozen_partner_without_a_model_says_nothing_that_counts(tmp_path: Path) -> None:
+    team = "override: ['team={aux_0: a, main_0: b}', 'policies.a={kind: random}']"
+    assert cost(tmp_path, f"method: untrained, {team}").evaluation_tokens == 80 * 2 * 10
+
+
+def test_stand_in_problems_are_called_so(tmp_path: Path) -> None:
+    assert "16 problems of coophumaneval test[:16] (bundled), a stand-in" in (
+        cost(tmp_path, "method: gold").data
+    )
+
+
+def test_a_method_that_needs_a_team_is_refused_for_one_agent(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="one_round_discussion is about a team"):
+        cost(tmp_path, "method: one_round_discussion, override: env.num_agents=1")
+
+
+def test_progress_tells_what_has_ended_and_how_long_the_rest_may_take(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [job(tmp_path, f"method: untrained, seeds: {seed}") for seed in (0, 1)]
+    for one in jobs:
+        one.write()
+        one.end(DONE, seconds=61.0)
+    now = time.monotonic()
+    with BenchProgress(jobs, {"untrained": job_cost(jobs[0])}) as progress:
+        monkeypatch.setattr(time, "monotonic", lambda: now + 100)
+        progress.changed([], jobs[0])
+        progress.changed([], jobs[1])
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "done: untrained, seed 0, in 1 min 1 s (1 of 2, about 1 min 40 s left)"
+    assert second == "done: untrained, seed 1, in 1 min 1 s (2 of 2)"
