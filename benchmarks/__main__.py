@@ -12,7 +12,8 @@ from typing import Annotated
 
 import typer
 
-from llm_decpomdp.benchmarks import bench_command, diagnostics
+from llm_decpomdp.benchmarks.bench import command as bench_command
+from llm_decpomdp.benchmarks.cooperation import commands as diagnostics
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(diagnostics.app)
@@ -116,8 +117,8 @@ def eval_(
     ] = None,
 ) -> None:
     """Measure a team or a baseline, with intervals. Stopped, the same command goes on."""
-    from llm_decpomdp.benchmarks import eval_command
     from llm_decpomdp.benchmarks.console import exit_codes, prepare_process
+    from llm_decpomdp.benchmarks.evaluation import command as eval_command
 
     prepare_process()
     with exit_codes():
@@ -234,8 +235,8 @@ def export(
     ] = 0,
 ) -> None:
     """Write episodes as a data set: trajectories, or the best against the worst of each group."""
-    from llm_decpomdp.benchmarks import export as exporting
     from llm_decpomdp.benchmarks.console import exit_codes, prepare_process
+    from llm_decpomdp.benchmarks.export import write as exporting
 
     prepare_process()
     with exit_codes():
@@ -264,7 +265,7 @@ def list_() -> None:
 def doctor() -> None:
     """Check what works on this machine, and say how to get the rest."""
     from llm_decpomdp.benchmarks.console import prepare_process
-    from llm_decpomdp.benchmarks.doctor import examine
+    from llm_decpomdp.benchmarks.doctor.examine import examine
 
     prepare_process()
     raise SystemExit(0 if examine() else 1)
@@ -291,7 +292,7 @@ def audit(
 
     The exit code is 1 if there are faults that no known issue explains.
     """
-    from llm_decpomdp.benchmarks import audit as auditing
+    from llm_decpomdp.benchmarks.audit import run as auditing
     from llm_decpomdp.benchmarks.console import exit_codes, prepare_process
 
     prepare_process()

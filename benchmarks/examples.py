@@ -21,7 +21,7 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from llm_decpomdp.benchmarks.remarks import Remark
+from llm_decpomdp.benchmarks.audit.remarks import Remark
 from llm_decpomdp.envs.bugfix_tasks import BugTask
 from llm_decpomdp.envs.class_tasks import ClassTask
 from llm_decpomdp.envs.code import parsed

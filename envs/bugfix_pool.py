@@ -2,8 +2,8 @@
 
 `data/bugs.jsonl` lists for every program of `bugfix_sources` the faults of `mutation` that count, alone and in
 twos and threes: the program loads, ends in time, fails at least one test, and passes at least one where it has
-more than one. `llm_decpomdp.benchmarks.bug_pool` writes the list, so that loading it runs nothing. Faults that no
-test finds, such as those that change nothing, are not in it.
+more than one. `llm_decpomdp.benchmarks.quality.bug_pool` writes the list, so that loading it runs nothing. Faults
+that no test finds, such as those that change nothing, are not in it.
 
 Problems whose number leaves 4 when divided by 5 are the split `test`, the others `train`: no program of one split,
 in any form, is in the other.

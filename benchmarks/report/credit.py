@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from llm_decpomdp.benchmarks.credit_summary import MEASURES, TITLES, Moment, lines, read
+from llm_decpomdp.benchmarks.cooperation.credit_summary import MEASURES, TITLES, Moment, lines, read
 from llm_decpomdp.benchmarks.report.estimates import shown
 from llm_decpomdp.benchmarks.report.experiments import Experiment
 from llm_decpomdp.benchmarks.report.page import definitions, folded, table, tag

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from llm_decpomdp.benchmarks.crossplay import CrossPlay, Matrix, read
-from llm_decpomdp.benchmarks.evaluation_measures import REWARD
+from llm_decpomdp.benchmarks.cooperation.crossplay import CrossPlay, Matrix, read
+from llm_decpomdp.benchmarks.evaluation.measures import REWARD
 from llm_decpomdp.benchmarks.report.estimates import shown
 from llm_decpomdp.benchmarks.report.experiments import Experiment
 from llm_decpomdp.benchmarks.report.page import box, link, table_of, tag

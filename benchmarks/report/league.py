@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llm_decpomdp.benchmarks.evaluation_measures import REWARD
-from llm_decpomdp.benchmarks.league import League, LeagueTable
-from llm_decpomdp.benchmarks.league_files import NOTES, cells_of, title_of, unfinished
+from llm_decpomdp.benchmarks.bench.league import League, LeagueTable
+from llm_decpomdp.benchmarks.bench.league_files import NOTES, cells_of, title_of, unfinished
+from llm_decpomdp.benchmarks.evaluation.measures import REWARD
 from llm_decpomdp.benchmarks.report.outcome import MANY_SEEDS
 from llm_decpomdp.benchmarks.report.page import folded, listing, table, tag
 

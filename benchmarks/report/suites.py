@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.benchmarks.bench_job import DONE
-from llm_decpomdp.benchmarks.errors import ConfigError
-from llm_decpomdp.benchmarks.league import (
+from llm_decpomdp.benchmarks.bench.job import DONE
+from llm_decpomdp.benchmarks.bench.league import (
     League,
     job_folders,
     read_league,
     read_status,
     read_suite,
 )
+from llm_decpomdp.benchmarks.errors import ConfigError
 from llm_decpomdp.benchmarks.report.document import opening, sections
 from llm_decpomdp.benchmarks.report.experiments import Experiment
 from llm_decpomdp.benchmarks.report.league import league_tables

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.benchmarks.audit import audit
+from llm_decpomdp.benchmarks.audit.run import audit
 from llm_decpomdp.benchmarks.errors import ConfigError
 from llm_decpomdp.envs.known_issues import KNOWN_ISSUES
 from llm_decpomdp.envs.sandbox import Limits

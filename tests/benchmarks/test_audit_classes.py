@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from llm_decpomdp.benchmarks.audit import audit
+from llm_decpomdp.benchmarks.audit.run import audit
 from tests.benchmarks.audits import SQUARES, only
 
 STACK = '''class Pile:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp.benchmarks.__main__ import main
-from llm_decpomdp.benchmarks.audit import audit, save
+from llm_decpomdp.benchmarks.audit.run import audit, save
 from llm_decpomdp.benchmarks.errors import RunError
 from tests.benchmarks.audits import SOUND, SQUARES, rows
 

@@ -11,10 +11,16 @@ import pytest
 from llm_decpomdp.agents.scripted import Scripted
 from llm_decpomdp.algorithms.rollout import Start
 from llm_decpomdp.benchmarks.__main__ import main
-from llm_decpomdp.benchmarks.baselines import BASELINES, Setting, contestant, discussing, in_turn
 from llm_decpomdp.benchmarks.config import load_config
 from llm_decpomdp.benchmarks.errors import ConfigError
-from llm_decpomdp.benchmarks.evaluation import evaluate
+from llm_decpomdp.benchmarks.evaluation.baselines import (
+    BASELINES,
+    Setting,
+    contestant,
+    discussing,
+    in_turn,
+)
+from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.run import train
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Completion
@@ -154,7 +160,7 @@ def test_a_baseline_that_makes_no_sense_is_one_clear_error(setting: Setting) -> 
 
 
 def test_every_baseline_is_described() -> None:
-    import llm_decpomdp.benchmarks.baselines as module
+    import llm_decpomdp.benchmarks.evaluation.baselines as module
 
     assert module.__doc__ is not None
     assert [name for name in BASELINES if f"`{name}`" not in module.__doc__] == []

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.benchmarks.__main__ import main
-from llm_decpomdp.benchmarks.bench_job import DONE, FAILED
-from llm_decpomdp.benchmarks.league import read_league
+from llm_decpomdp.benchmarks.bench.job import DONE, FAILED
+from llm_decpomdp.benchmarks.bench.league import read_league
 from llm_decpomdp.storage import read_json_lines
 
 SUITE = """# Who says something at random.

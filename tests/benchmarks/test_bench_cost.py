@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.benchmarks.bench_cost import JobCost, job_cost
-from llm_decpomdp.benchmarks.bench_job import DONE, Job, jobs_of
-from llm_decpomdp.benchmarks.bench_progress import BenchProgress
+from llm_decpomdp.benchmarks.bench.cost import JobCost, job_cost
+from llm_decpomdp.benchmarks.bench.job import DONE, Job, jobs_of
+from llm_decpomdp.benchmarks.bench.progress import BenchProgress
+from llm_decpomdp.benchmarks.bench.suite import load_suite
 from llm_decpomdp.benchmarks.errors import ConfigError
-from llm_decpomdp.benchmarks.suite import load_suite
 
 SUITE = """
 config: demo

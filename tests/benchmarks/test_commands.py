@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.benchmarks import doctor
 from llm_decpomdp.benchmarks.__main__ import main, spread
+from llm_decpomdp.benchmarks.doctor import examine as doctor
 from llm_decpomdp.benchmarks.shipped import shipped
 from llm_decpomdp.registry import make, registered
 

@@ -16,10 +16,10 @@ from llm_decpomdp.algorithms.records import episode_row
 from llm_decpomdp.algorithms.rollout import Start
 from llm_decpomdp.algorithms.tree import rollout_trees
 from llm_decpomdp.benchmarks.__main__ import main
-from llm_decpomdp.benchmarks.credit import Credit, credits
-from llm_decpomdp.benchmarks.credit_summary import MEASURES, by_task, moments, read
-from llm_decpomdp.benchmarks.evaluation import evaluate
-from llm_decpomdp.benchmarks.replay import Replayed, replay
+from llm_decpomdp.benchmarks.cooperation.credit import Credit, credits
+from llm_decpomdp.benchmarks.cooperation.credit_summary import MEASURES, by_task, moments, read
+from llm_decpomdp.benchmarks.cooperation.replay import Replayed, replay
+from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.registry import make
 from llm_decpomdp.seeding import stream

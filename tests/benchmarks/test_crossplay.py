@@ -15,11 +15,11 @@ from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.agents.team import load_team
 from llm_decpomdp.algorithms.rollout import Start
 from llm_decpomdp.benchmarks.__main__ import main
-from llm_decpomdp.benchmarks.baselines import Setting
 from llm_decpomdp.benchmarks.config import load_config
-from llm_decpomdp.benchmarks.crossplay import cross_play, matrix, read
-from llm_decpomdp.benchmarks.crossplay_command import load_teams
+from llm_decpomdp.benchmarks.cooperation.crossplay import cross_play, matrix, read
+from llm_decpomdp.benchmarks.cooperation.crossplay_command import load_teams
 from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.evaluation.baselines import Setting
 from llm_decpomdp.benchmarks.run import train
 from llm_decpomdp.benchmarks.statistics import bootstrap
 from llm_decpomdp.env import DecPOMDPEnv

@@ -14,10 +14,10 @@ from llm_decpomdp.agents.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms.records import evaluation_metrics
 from llm_decpomdp.algorithms.rollout import Start
 from llm_decpomdp.benchmarks.errors import ConfigError
-from llm_decpomdp.benchmarks.evaluation import Evaluation, evaluate, read_evaluation
-from llm_decpomdp.benchmarks.evaluation_measures import measures
-from llm_decpomdp.benchmarks.evaluation_play import rollout_of
-from llm_decpomdp.benchmarks.evaluation_summary import overall, table
+from llm_decpomdp.benchmarks.evaluation.measures import measures
+from llm_decpomdp.benchmarks.evaluation.play import rollout_of
+from llm_decpomdp.benchmarks.evaluation.run import Evaluation, evaluate, read_evaluation
+from llm_decpomdp.benchmarks.evaluation.summary import overall, table
 from llm_decpomdp.benchmarks.results import task_name
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Completion

@@ -14,11 +14,12 @@ import pytest
 
 from llm_decpomdp.algorithms.records import episode_row
 from llm_decpomdp.algorithms.rollout import Group, Parent, Rollout, Start
-from llm_decpomdp.benchmarks import export_pairs, export_rows
 from llm_decpomdp.benchmarks.__main__ import main
 from llm_decpomdp.benchmarks.config import load_config
 from llm_decpomdp.benchmarks.errors import ConfigError
-from llm_decpomdp.benchmarks.export import FORMATS, export
+from llm_decpomdp.benchmarks.export import pairs as export_pairs
+from llm_decpomdp.benchmarks.export import rows as export_rows
+from llm_decpomdp.benchmarks.export.write import FORMATS, export
 from llm_decpomdp.benchmarks.run import train
 from llm_decpomdp.benchmarks.shipped import find_config
 from llm_decpomdp.policy import Completion

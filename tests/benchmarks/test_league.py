@@ -14,11 +14,16 @@ import pytest
 
 from llm_decpomdp.agents.scripted import Constant, Gold
 from llm_decpomdp.algorithms.rollout import Start
+from llm_decpomdp.benchmarks.bench.league import Line, read_league
+from llm_decpomdp.benchmarks.bench.league_files import (
+    as_markdown,
+    as_tables,
+    cells_of,
+    write_league,
+)
 from llm_decpomdp.benchmarks.errors import ConfigError
-from llm_decpomdp.benchmarks.evaluation import evaluate
-from llm_decpomdp.benchmarks.evaluation_measures import REWARD
-from llm_decpomdp.benchmarks.league import Line, read_league
-from llm_decpomdp.benchmarks.league_files import as_markdown, as_tables, cells_of, write_league
+from llm_decpomdp.benchmarks.evaluation.measures import REWARD
+from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.report.document import report
 from llm_decpomdp.benchmarks.report.suites import write_suite_report
 from llm_decpomdp.env import DecPOMDPEnv

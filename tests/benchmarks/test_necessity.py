@@ -11,10 +11,10 @@ import pytest
 from llm_decpomdp.agents.scripted import Gold, RandomText
 from llm_decpomdp.algorithms.rollout import Start
 from llm_decpomdp.benchmarks.__main__ import main
+from llm_decpomdp.benchmarks.cooperation.necessity import necessity
 from llm_decpomdp.benchmarks.errors import ConfigError
-from llm_decpomdp.benchmarks.evaluation import evaluate
-from llm_decpomdp.benchmarks.evaluation_folder import Evaluation
-from llm_decpomdp.benchmarks.necessity import necessity
+from llm_decpomdp.benchmarks.evaluation.folder import Evaluation
+from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.registry import make
 
 Passes = Mapping[str, Sequence[bool]]

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from llm_decpomdp.benchmarks.equivalent_mutants import EQUIVALENT
-from llm_decpomdp.benchmarks.problem_quality import GOAL, near_duplicates, ours, quality, report
+from llm_decpomdp.benchmarks.quality.equivalent_mutants import EQUIVALENT
+from llm_decpomdp.benchmarks.quality.problems import GOAL, near_duplicates, ours, quality, report
 from llm_decpomdp.envs.bugfix_sources import Source
 from llm_decpomdp.envs.sandbox import Sandbox
 

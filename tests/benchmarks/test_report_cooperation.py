@@ -10,10 +10,10 @@ import pytest
 
 from llm_decpomdp.agents.scripted import Constant, Gold
 from llm_decpomdp.algorithms.rollout import Start
-from llm_decpomdp.benchmarks import credit_command, credit_summary
-from llm_decpomdp.benchmarks.credit import Credit
-from llm_decpomdp.benchmarks.crossplay import cross_play
-from llm_decpomdp.benchmarks.evaluation import evaluate
+from llm_decpomdp.benchmarks.cooperation import credit_command, credit_summary
+from llm_decpomdp.benchmarks.cooperation.credit import Credit
+from llm_decpomdp.benchmarks.cooperation.crossplay import cross_play
+from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.registry import make
 from llm_decpomdp.storage import RunFolder
 from tests.benchmarks.report_runs import finished, html, words

@@ -10,12 +10,12 @@ import pytest
 from llm_decpomdp.agents.scripted import Gold
 from llm_decpomdp.algorithms.rollout import Start
 from llm_decpomdp.benchmarks.__main__ import main
-from llm_decpomdp.benchmarks.baselines import discussing
+from llm_decpomdp.benchmarks.cooperation.replay import Replayed, replay
+from llm_decpomdp.benchmarks.cooperation.rescore import Difference, rescore
+from llm_decpomdp.benchmarks.cooperation.stored import stored
 from llm_decpomdp.benchmarks.errors import ConfigError
-from llm_decpomdp.benchmarks.evaluation import evaluate
-from llm_decpomdp.benchmarks.replay import Replayed, replay
-from llm_decpomdp.benchmarks.rescore import Difference, rescore
-from llm_decpomdp.benchmarks.stored import stored
+from llm_decpomdp.benchmarks.evaluation.baselines import discussing
+from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.registry import make
 from tests.benchmarks.stored_runs import Counted, Mixed, change, played, run_of

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.benchmarks import sandbox_doctor
-from llm_decpomdp.benchmarks.finding import Finding
-from llm_decpomdp.benchmarks.sandbox_doctor import LAYERS, examine_sandbox, memory_limit
-from llm_decpomdp.benchmarks.sandbox_probes import FORGERIES, Attempt, forgeries, run_probes
+from llm_decpomdp.benchmarks.doctor import sandbox as sandbox_doctor
+from llm_decpomdp.benchmarks.doctor.finding import Finding
+from llm_decpomdp.benchmarks.doctor.sandbox import LAYERS, examine_sandbox, memory_limit
+from llm_decpomdp.benchmarks.doctor.sandbox_probes import FORGERIES, Attempt, forgeries, run_probes
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.envs.sandbox.inside import kernel, landlock, seccomp
 
@@ -177,7 +177,7 @@ def test_the_lowest_limit_of_a_cgroup_and_those_above_it_counts(
 @pytest.mark.parametrize("without", [(), ("landlock",)])
 def test_an_unprivileged_user_gets_the_same_judgement(without: tuple[str, ...]) -> None:
     code = (
-        "from llm_decpomdp.benchmarks.sandbox_doctor import *\n"
+        "from llm_decpomdp.benchmarks.doctor.sandbox import *\n"
         f"for f in examine_sandbox(Sandbox(cache_size=0, without={without!r})): print(f.ok, f.what)"
     )
     try:

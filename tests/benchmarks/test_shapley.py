@@ -6,7 +6,13 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from llm_decpomdp.benchmarks.shapley import DRAWN, Coalition, coalitions, orders, shapley
+from llm_decpomdp.benchmarks.cooperation.shapley import (
+    DRAWN,
+    Coalition,
+    coalitions,
+    orders,
+    shapley,
+)
 
 
 def rng() -> np.random.Generator:

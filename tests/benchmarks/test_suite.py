@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.benchmarks.bench_job import Job, jobs_of, read_job, refuse_others
+from llm_decpomdp.benchmarks.bench.job import Job, jobs_of, read_job, refuse_others
+from llm_decpomdp.benchmarks.bench.suite import find_suite, load_suite, shipped_suites
 from llm_decpomdp.benchmarks.errors import ConfigError
-from llm_decpomdp.benchmarks.suite import find_suite, load_suite, shipped_suites
 
 GRID = """# Two lines.
 config: demo

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.benchmarks.audit import audit
+from llm_decpomdp.benchmarks.audit.run import audit
+from llm_decpomdp.benchmarks.audit.writing import about_writing
 from llm_decpomdp.benchmarks.errors import ConfigError
-from llm_decpomdp.benchmarks.writing_audit import about_writing
-from llm_decpomdp.benchmarks.writing_quality import GOAL, Line, compare, judge, main, table
-from llm_decpomdp.benchmarks.writing_texts import DEGENERATE, REFERENCE, degenerate
+from llm_decpomdp.benchmarks.quality.writing import GOAL, Line, compare, judge, main, table
+from llm_decpomdp.benchmarks.quality.writing_texts import DEGENERATE, REFERENCE, degenerate
 from llm_decpomdp.registry import make
 
 

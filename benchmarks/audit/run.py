@@ -1,0 +1,285 @@
+"""`llm-decpomdp audit`: whether the rewards of a data set can be trusted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import track
+from rich.table import Table
+
+from llm_decpomdp.benchmarks.audit import rows
+from llm_decpomdp.benchmarks.audit.episodes import programs_of
+from llm_decpomdp.benchmarks.audit.grading import Grading, Subject, grade, reference
+from llm_decpomdp.benchmarks.audit.remarks import (
+    REFERENCE,
+    Remark,
+    about_gradings,
+    about_idler,
+    some,
+    why,
+)
+from llm_decpomdp.benchmarks.audit.writing import about_writing
+from llm_decpomdp.benchmarks.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.examples import as_test, contradictions
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.bugfix_tasks import BugTask
+from llm_decpomdp.envs.class_reward import ClassReward
+from llm_decpomdp.envs.class_tasks import ClassTask
+from llm_decpomdp.envs.humaneval import CodeTask
+from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError
+from llm_decpomdp.envs.sandbox.service import available_cores
+from llm_decpomdp.envs.writing_tasks import WritingTask
+from llm_decpomdp.registry import make
+from llm_decpomdp.tasks import Task, TaskSet
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Audit:
+    """All that was found."""
+
+    env_id: str
+    data: Mapping[str, Any]
+    """Identity of the data, see `TaskSet.describe`."""
+    repeats: int
+    references: int
+    """Tasks whose reference was graded."""
+    programs: int
+    """Joint completions that were graded, references among them."""
+    remarks: tuple[Remark, ...]
+    """Faults first, of these the unexplained ones."""
+
+    @property
+    def faults(self) -> int:
+        """How many faults no known issue explains."""
+        return sum(remark.fault and not remark.explained for remark in self.remarks)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether known issues explain every fault."""
+        return not self.faults
+
+    @property
+    def summary(self) -> str:
+        """One line."""
+        explained = [remark for remark in self.remarks if remark.explained]
+        known = {*self.data["known_issues"], *(remark.task_id for remark in explained)}
+        notes = sum(not remark.fault for remark in self.remarks)
+        left_out = len(self.data["excluded"])
+        return (
+            f"{self.env_id}, {self.data['split']} of {self.data['source']}: {self.data['rows'] + left_out} rows, "
+            f"{self.data['rows']} checked, {left_out} left out with a reason; {self.references} references, "
+            f"{self.programs} programs graded {self.repeats} times each; {len(known)} rows with known issues, "
+            f"which explain {len(explained)} faults; {self.faults} faults unexplained, {notes} notes"
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be audited, and how."""
+
+    env_id: str
+    env: DecPOMDPEnv
+    repeats: int
+    limits: Limits
+    episodes: Path | None = None
+    """`episodes.jsonl` of a run folder, whose joint completions are graded too."""
+
+    @property
+    def data(self) -> TaskSet:
+        """What is audited."""
+        return self.env.tasks
+
+
+Auditor = Callable[[Plan], Audit]
+"""Finds all that is to be said about data of one kind."""
+
+
+def audit(
+    env_id: str,
+    source: str = "auto",
+    split: str | None = None,
+    episodes: Path | None = None,
+    repeats: int = 3,
+    limits: Limits | None = None,
+) -> Audit:
+    """Check every row of an environment's data, as the auditor of its kind of tasks does.
+
+    Shows a progress bar on stderr.
+
+    Args:
+        env_id: A registered environment.
+        source: Where the problems come from.
+        split: Which of them; by default those that the environment takes.
+        episodes: `episodes.jsonl` of a run folder, whose joint completions are graded too.
+        repeats: How often each program is graded.
+        limits: What each program may use; by default what it may when it is trained on.
+
+    Raises:
+        ConfigError: If an argument is wrong, or a row is none that the environment takes.
+        RunError: If the data or the sandbox fail.
+    """
+    if repeats < 2:
+        raise ConfigError(f"repeats must be at least 2 to show a difference, got {repeats}")
+    env = _load(env_id, source, split)
+    data = env.tasks
+    kinds = {type(task) for task in data.tasks}
+    auditor = AUDITORS.get(kinds.pop()) if len(kinds) == 1 else None
+    if auditor is None:
+        raise ConfigError(f"{env_id} has tasks without tests: there is nothing to audit")
+    try:
+        found = auditor(Plan(env_id, env, repeats, limits or Limits(), episodes))
+    except SandboxError as error:
+        raise RunError(str(error)) from error
+    left_out = (Remark("left out", name, "", why) for name, why in data.excluded.items())
+    issues = {task.task_id: rows.known_issue(task) for task in data.tasks}
+    remarks = [
+        replace(remark, explained=issues[remark.task_id] if remark.fault else "")
+        for remark in (*found.remarks, *left_out)
+    ]
+    remarks.sort(key=lambda remark: (not remark.fault, bool(remark.explained)))
+    return replace(found, remarks=tuple(remarks))
+
+
+def audit_programs(plan: Plan) -> Audit:
+    """Of tasks in which agents write code: texts, examples, and what programs earn.
+
+    References, and the programs of a run, are graded several times: each time strings hash otherwise and
+    `random` starts otherwise.
+    """
+    env_id, tasks, limits = plan.env_id, plan.data.tasks, plan.limits
+    teams = (make(env_id).roles, make(env_id, num_agents=1).roles)
+    answers = [Subject(task, reference(task, teams), REFERENCE) for task in tasks]
+    answers = [subject for subject in answers if subject.completions]
+    subjects = list(answers)
+    if plan.episodes is not None:
+        subjects += programs_of(plan.episodes, env_id, plan.data)
+    remarks = [
+        remark for task in tasks for remark in (*rows.about_text(task), *contradictions(task))
+    ]
+    told = {remark.task_id for remark in remarks if remark.kind == "example"}
+    gradings: list[list[Grading]] = [[] for _ in subjects]
+    for seed in range(plan.repeats):
+        work = partial(grade, env_id, seed=seed, limits=limits)
+        for found, one in zip(gradings, _all(work, subjects, f"seed {seed}"), strict=True):
+            found.append(one)
+        Sandbox(seed=seed).close()
+    for subject, found in zip(subjects, gradings, strict=True):
+        remarks += about_gradings(subject, found)
+    team = teams[0]
+    idle = [subject for task in tasks for subject in rows.idlers(task, team)]
+    work = partial(grade, env_id, seed=0, limits=limits)
+    for subject, one in zip(idle, _all(work, idle, "programs that do no work"), strict=True):
+        remarks += about_idler(subject, one.verdict)
+    remarks += _about_classes(plan)
+    remarks += _about_examples(plan, [one for one in answers if one.task.task_id not in told])
+    count = len(answers), len(subjects)
+    return Audit(env_id, plan.data.describe(), plan.repeats, *count, tuple(remarks))
+
+
+def _about_classes(plan: Plan) -> list[Remark]:
+    reward = make(plan.env_id).reward
+    if not isinstance(reward, ClassReward):
+        return []
+    classes = [task for task in plan.data.tasks if isinstance(task, ClassTask)]
+    places = zip(classes, _all(reward.is_split, classes, "processes"), strict=True)
+    return [remark for task, apart in places for remark in rows.about_process(task, apart)]
+
+
+def _about_examples(plan: Plan, answers: Iterable[Subject]) -> list[Remark]:
+    """The examples of the texts that the references do not fulfil, although no test asks about them."""
+    posed = [(subject, as_test(subject.task)) for subject in answers]
+    asked = [replace(subject, task=task) for subject, task in posed if task is not None]
+    work = partial(grade, plan.env_id, seed=0, limits=plan.limits)
+    remarks = []
+    for subject, one in zip(asked, _all(work, asked, "examples"), strict=True):
+        failed = [why(outcome) for outcome in one.verdict.tests if not outcome.passed]
+        if failed:
+            remarks.append(Remark("example", subject.task.task_id, REFERENCE, some(failed)))
+    return remarks
+
+
+def audit_writing(plan: Plan) -> Audit:
+    """Of tasks in which agents write texts: doubles, references, and what else earns as much as they do."""
+    if plan.episodes is not None:
+        raise ConfigError(f"{plan.env_id} has no programs to grade again: leave out the episodes")
+    complete = sum(
+        set(plan.env.possible_agents) <= set(task.references) for task in plan.data.tasks
+    )
+    remarks = tuple(about_writing(plan.env))
+    return Audit(plan.env_id, plan.data.describe(), plan.repeats, complete, 0, remarks)
+
+
+AUDITORS: dict[type[Task], Auditor] = {
+    **dict.fromkeys((CodeTask, ClassTask, BugTask), audit_programs),
+    WritingTask: audit_writing,
+}
+"""Who audits which kind of tasks."""
+
+
+def _all(work: Callable[[Item], Found], items: Iterable[Item], what: str) -> list[Found]:
+    """Do some work on each item, as many at a time as there are cores; results in order."""
+    items = list(items)
+    with ThreadPoolExecutor(available_cores()) as threads:
+        results = threads.map(work, items)
+        console = Console(stderr=True)
+        quiet = not console.is_terminal
+        return list(
+            track(results, what, len(items), console=console, transient=True, disable=quiet)
+        )
+
+
+def _load(env_id: str, source: str, split: str | None) -> DecPOMDPEnv:
+    """The environment, with its data loaded."""
+    try:
+        chosen = {} if source == "auto" else {"source": source}
+        chosen |= {} if split is None else {"split": split}
+        env = make(env_id, **chosen)
+        len(env.tasks)
+        return env
+    except (ValueError, TypeError, KeyError) as error:
+        raise ConfigError(str(error.args[0])) from None
+    except OSError as error:
+        raise RunError(f"cannot load the data of {env_id}: {error}") from error
+
+
+def as_json(result: Audit) -> str:
+    """The result as a JSON object, with `healthy` and `summary`."""
+    derived = {"healthy": result.healthy, "summary": result.summary}
+    return json.dumps({**asdict(result), **derived}, indent=2)
+
+
+def save(result: Audit, path: Path) -> None:
+    """Write the JSON object to a file.
+
+    Raises:
+        RunError: If it cannot be written.
+    """
+    try:
+        path.write_text(as_json(result) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error}") from error
+
+
+def show(result: Audit) -> None:
+    """Print the result as a table and one line."""
+    console = Console()
+    if result.remarks:
+        table = Table("", "kind", "task", "what", title=f"audit of {result.env_id}")
+        for remark in result.remarks:
+            mark = "known" if remark.explained else "[red]fault[/red]" if remark.fault else "note"
+            text = f"{remark.program}: {remark.text}" if remark.program else remark.text
+            text += f" (known: {remark.explained})" if remark.explained else ""
+            table.add_row(mark, *map(escape, (remark.kind, remark.task_id, text)))
+        console.print(table)
+    console.print(result.summary, highlight=False, soft_wrap=True)

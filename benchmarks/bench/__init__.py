@@ -1,0 +1,1 @@
+"""Suites of experiments, run and compared; docs/bench.md."""

@@ -1,0 +1,94 @@
+"""What a suite would do and cost, without doing it: `llm-decpomdp bench SUITE --dry-run`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from llm_decpomdp.benchmarks.bench.cost import JobCost
+from llm_decpomdp.benchmarks.bench.job import Job
+from llm_decpomdp.benchmarks.bench.suite import Cell, Suite
+
+FILE_WIDTH = 140
+"""Columns of a table that goes to no terminal."""
+
+COLUMNS = (
+    "cell",
+    "seeds",
+    "model",
+    "updates",
+    "joint samples",
+    "tokens of training",
+    "episodes",
+    "tokens of evaluation",
+)
+
+
+def show_costs(
+    suite: Suite, jobs: Sequence[Job], costs: Mapping[str, JobCost], reasons: Mapping[str, str]
+) -> bool:
+    """Print what every cell would cost over all its seeds, and its data; whether all cells are sound.
+
+    Args:
+        suite: The suite.
+        jobs: Its jobs.
+        costs: Of one job of each cell, by name.
+        reasons: Why the cost of a cell is not known, by name.
+    """
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else FILE_WIDTH)
+    table = Table(title=f"{suite.name}: {suite.description}", title_justify="left")
+    for column in COLUMNS:
+        table.add_column(column, justify="left" if column in ("cell", "model") else "right")
+    chosen = {job.cell.name: job for job in jobs}
+    for name, job in chosen.items():
+        numbers = _numbers(costs[name], len(job.cell.seeds)) if name in costs else ["?"] * 5
+        table.add_row(name, str(len(job.cell.seeds)), _model(job), *(map(_shown, numbers)))
+    known = [
+        _numbers(costs[name], len(job.cell.seeds)) for name, job in chosen.items() if name in costs
+    ]
+    table.add_section()
+    table.add_row(
+        "in all", str(len(jobs)), "", *(_shown(sum(column)) for column in zip(*known, strict=True))
+    )
+    console.print(table)
+    console.print(
+        "Tokens are upper bounds: every completion as long as its limit, every episode to its horizon."
+    )
+    for line in (*_data(chosen.values(), costs), *_problems(reasons)):
+        console.print(line, markup=False, soft_wrap=True)
+    console.print("Models were not loaded, and nothing was written.")
+    return not reasons
+
+
+def _numbers(cost: JobCost, seeds: int) -> list[int]:
+    one = (
+        *(cost.updates, cost.joint_samples, cost.training_tokens),
+        *(cost.episodes, cost.evaluation_tokens),
+    )
+    return [seeds * number for number in one]
+
+
+def _shown(number: int | str) -> str:
+    return f"{number:,}" if isinstance(number, int) else number
+
+
+def _model(job: Job) -> str:
+    return "" if job.cell.method in ("gold", "random") else job.config.model.name
+
+
+def _data(jobs: Iterable[Job], costs: Mapping[str, JobCost]) -> Iterator[str]:
+    """The problems of the cells, each set once."""
+    cells: dict[str, list[Cell]] = {}
+    for job in jobs:
+        if job.cell.name in costs:
+            cells.setdefault(costs[job.cell.name].data, []).append(job.cell)
+    for text, found in cells.items():
+        yield f"data of {', '.join(cell.name for cell in found)}: {text}"
+
+
+def _problems(reasons: Mapping[str, str]) -> Iterator[str]:
+    for name, reason in reasons.items():
+        yield f"PROBLEM: {name}: {reason}"

@@ -1,0 +1,175 @@
+"""A suite's result as `league.csv` (all numbers), as `league.md` (a table to paste) and for a terminal."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from llm_decpomdp.benchmarks.bench.league import MEASURES, League, LeagueTable, Line
+from llm_decpomdp.benchmarks.evaluation.measures import REWARD
+from llm_decpomdp.benchmarks.report import estimates
+from llm_decpomdp.benchmarks.report.page import number
+from llm_decpomdp.benchmarks.statistics import Comparison, Estimate
+from llm_decpomdp.storage import write_atomically
+
+CSV_COLUMNS = (
+    *("environment", "data", "stand_in", "tasks", "cell", "method", "seeds", "samples", "measure"),
+    *("value", "low", "high", "against", "difference", "difference_low", "difference_high"),
+    *("improvement", "improvement_low", "improvement_high", "seeds_needed", "command"),
+)
+
+NONE = "—"
+
+AGAINST = "against "
+
+IN_TERMINALS = ("cell", "seeds", "reward", MEASURES["tests_passed"])
+"""Columns that a terminal has room for, beside the difference."""
+
+
+def write_league(league: League, output: Path) -> None:
+    """Write `league.csv` and `league.md` into the suite's folder."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
+    writer.writerows(_csv_lines(league))
+    write_atomically(output / "league.csv", text.getvalue())
+    write_atomically(output / "league.md", as_markdown(league))
+
+
+def _csv_lines(league: League) -> Iterator[list[Any]]:
+    """A line for each cell and measure."""
+    for table in league.tables:
+        data = f"{table.data['name']} {table.data['split']}"
+        about = [table.environment, data, table.data["stand_in"], table.tasks]
+        for line in table.lines:
+            for measure, estimate in line.estimates.items():
+                found = line.comparisons.get(measure)
+                yield [
+                    *about,
+                    *(line.name, line.method, len(line.seeds), line.samples, measure),
+                    *_numbers(estimate),
+                    *(_compared(found, table.against) if found else [None] * 8),
+                    line.command,
+                ]
+
+
+def _numbers(estimate: Estimate) -> list[float | None]:
+    return [estimate.value, estimate.low, estimate.high]
+
+
+def _compared(found: Comparison, against: str) -> list[Any]:
+    return [against, *_numbers(found.difference), *_numbers(found.improvement), found.seeds_needed]
+
+
+def as_markdown(league: League) -> str:
+    """A table for each set of problems, with what made it."""
+    parts = []
+    for table in league.tables:
+        head, rows = cells_of(table)
+        lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+        marked = "\n".join(f"| {' | '.join(row)} |" for row in lines)
+        parts.append(f"**{title_of(table)}**\n\n{marked}")
+    notes = [*NOTES, *unfinished(league)]
+    parts.append(
+        "\n".join([*notes, f"Made by `{league.command}`; a row alone with `--only NAME`."])
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+NOTES = (
+    "In brackets: 95 % intervals of a bootstrap over tasks and seeds.",
+    "Differences are paired by task; P(better) is how likely a seed beats one of the other on a task.",
+)
+
+
+def unfinished(league: League) -> list[str]:
+    """What is not in the tables."""
+    return [
+        f"{word}: {'; '.join(job.name for job in jobs)}."
+        for word, jobs in (("Failed", league.failed), ("Not measured yet", league.missing))
+        if jobs
+    ]
+
+
+def title_of(table: LeagueTable) -> str:
+    """The problems in words."""
+    data = table.data
+    text = f"{table.environment}, {table.tasks} problems ({data['name']} {data['split']}"
+    samples = {line.samples for line in table.lines}
+    times = (
+        "one episode" if samples == {1} else f"{' or '.join(map(str, sorted(samples)))} episodes"
+    )
+    return f"{text}{', bundled stand-in' * data['stand_in']}), {times} of each and seed"
+
+
+def cells_of(table: LeagueTable) -> tuple[list[str], list[list[str]]]:
+    """The head and the rows of a table, as text; columns that no cell has anything for are left out."""
+    columns = {
+        "cell": [line.name for line in table.lines],
+        "seeds": [_seeds(line) for line in table.lines],
+        "reward": [_value(line, REWARD) for line in table.lines],
+        f"{AGAINST}{table.against}": [_difference(line) for line in table.lines],
+        "P(better)": [_improvement(line) for line in table.lines],
+        "seeds needed": [_needed(line) for line in table.lines],
+        **{
+            words: [_value(line, measure) for line in table.lines]
+            for measure, words in MEASURES.items()
+            if measure != REWARD
+        },
+    }
+    kept = {name: cells for name, cells in columns.items() if set(cells) != {NONE}}
+    return list(kept), [list(row) for row in zip(*kept.values(), strict=True)]
+
+
+def shown(estimate: Estimate, *, sign: bool = False) -> str:
+    """Such as "1.39 (1.21 to 1.57)", or that there was nothing to resample."""
+    if estimate.low is not None and estimate.low == estimate.high:
+        return f"{number(estimate.value, sign=sign)} (all equal)"
+    return estimates.shown(estimate, sign=sign)
+
+
+def _seeds(line: Line) -> str:
+    done = len(line.seeds)
+    return str(done) if done == line.wanted else f"{done} of {line.wanted}"
+
+
+def _value(line: Line, measure: str) -> str:
+    estimate = line.estimates.get(measure)
+    return NONE if estimate is None else shown(estimate)
+
+
+def _difference(line: Line) -> str:
+    found = line.comparisons.get(REWARD)
+    return NONE if found is None else shown(found.difference, sign=True)
+
+
+def _improvement(line: Line) -> str:
+    found = line.comparisons.get(REWARD)
+    return NONE if found is None else shown(found.improvement)
+
+
+def _needed(line: Line) -> str:
+    found = line.comparisons.get(REWARD)
+    return NONE if found is None or found.seeds_needed is None else str(found.seeds_needed)
+
+
+def as_tables(league: League) -> Sequence[Table]:
+    """The tables for a terminal, which has no room for all columns."""
+    tables = []
+    for table in league.tables:
+        head, rows = cells_of(table)
+        kept = [
+            i for i, name in enumerate(head) if name in IN_TERMINALS or name.startswith(AGAINST)
+        ]
+        drawn = Table(title=title_of(table), title_justify="left")
+        for i in kept:
+            drawn.add_column(head[i], justify="right" if i else "left")
+        for row in rows:
+            drawn.add_row(*(row[i] for i in kept))
+        tables.append(drawn)
+    return tables

@@ -1,0 +1,198 @@
+"""What a second agent is good for: a team against one agent, task by task, from two evaluations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console, Group
+from rich.table import Table
+
+from llm_decpomdp.benchmarks.cooperation import credit_summary
+from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.evaluation.baselines import single_agent_matched
+from llm_decpomdp.benchmarks.evaluation.folder import Evaluation, read_evaluation
+from llm_decpomdp.benchmarks.evaluation.summary import as_csv, number, told
+from llm_decpomdp.benchmarks.statistics import (
+    Comparison,
+    Estimate,
+    compare,
+    paired_difference,
+    share,
+)
+from llm_decpomdp.storage import write_atomically
+
+SHOWN = 30
+"""Tasks that the terminal shows."""
+
+MEASURES = ("pass@1", "tests_passed")
+"""What a team and a single agent can be compared by: their rewards have different maxima."""
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A measure under both evaluations."""
+
+    single: Estimate
+    team: Estimate
+    comparison: Comparison
+    """Of the team with the single agent, over the same tasks."""
+    of_task: Mapping[str, Estimate]
+    """The difference on each task, its samples resampled."""
+
+
+@dataclass(frozen=True)
+class Necessity:
+    """What two or more agents gain over one."""
+
+    matched: bool
+    """Whether the single agent may write as many tokens as the team."""
+    tokens: Mapping[str, float | None]
+    """Sampled tokens of an episode of `single` and `team`, on average; `None` where they are not known."""
+    gains: Mapping[str, Gain]
+    """By measure; tasks without tests have no `tests_passed`."""
+    suffices: tuple[str, ...]
+    """The tasks that one agent passes, at least as often as the team."""
+    needs_team: tuple[str, ...]
+    """The tasks that the team passes more often than one agent."""
+    unsolved: tuple[str, ...]
+    """The tasks that neither ever passes."""
+    dispensable: Mapping[str, Estimate]
+    """For each agent the share of the team's passing episodes that pass without it, too; empty where nobody has
+    asked `llm-decpomdp credit`."""
+
+
+def necessity(team: Evaluation, single: Evaluation) -> Necessity:
+    """Compare a team with a single agent on the same tasks.
+
+    Args:
+        team: An evaluation of two or more agents.
+        single: One of a single agent, best of the baseline `single_agent_matched`.
+
+    Raises:
+        ConfigError: If the agents are not several and one, or the tasks are not the same.
+    """
+    _check(team, single)
+    one, several = single.pass_at_k(1), team.pass_at_k(1)
+    gains = {"pass@1": _gain(_flags(single), _flags(team))}
+    if "tests_passed" in single.values and "tests_passed" in team.values:
+        gains["tests_passed"] = _gain(single.values["tests_passed"], team.values["tests_passed"])
+    moments = credit_summary.read(team.folder)
+    agents = moments[-1].agents if moments else {}
+    return Necessity(
+        matched=single.manifest["identity"]["about"].get("baseline")
+        == single_agent_matched.__name__,
+        tokens={"single": _tokens(single), "team": _tokens(team)},
+        gains=gains,
+        suffices=tuple(task for task in one if one[task] >= several[task] and one[task] > 0),
+        needs_team=tuple(task for task in one if several[task] > one[task]),
+        unsolved=tuple(task for task in one if one[task] == several[task] == 0),
+        dispensable={a: of["dispensable"] for a, of in agents.items() if "dispensable" in of},
+    )
+
+
+def _check(team: Evaluation, single: Evaluation) -> None:
+    sizes = [len(found.manifest["identity"]["team"]) for found in (team, single)]
+    if sizes[0] < 2 or sizes[1] != 1:
+        raise ConfigError(
+            f"{team.folder} has {sizes[0]} agents and {single.folder} {sizes[1]}: name the evaluation of a team, "
+            "then that of a single agent (llm-decpomdp eval --baseline single_agent_matched)"
+        )
+    alone = set(team.tasks) ^ set(single.tasks)
+    if alone:
+        raise ConfigError(
+            f"both must play the same tasks, and {len(alone)} are in one alone, such as {min(alone)!r}: evaluate "
+            "both with equal --split and --tasks"
+        )
+    prints = [found.manifest["data"]["eval"]["fingerprint"] for found in (team, single)]
+    if prints[0] != prints[1]:
+        raise ConfigError(f"the tasks differ: their fingerprints are {prints[0]} and {prints[1]}")
+
+
+def _flags(found: Evaluation) -> dict[str, tuple[float, ...]]:
+    return {task: tuple(map(float, flags)) for task, flags in found.passes.items()}
+
+
+def _tokens(found: Evaluation) -> float | None:
+    if "tokens" not in found.values:
+        return None
+    means = found.means("tokens")
+    return sum(means.values()) / len(means)
+
+
+def _gain(single: Mapping[str, Sequence[float]], team: Mapping[str, Sequence[float]]) -> Gain:
+    tasks = [task for task in single if task in team]
+    means = [[float(np.mean(of[task])) for task in tasks] for of in (single, team)]
+    return Gain(
+        share(means[0]),
+        share(means[1]),
+        compare(*means),
+        {task: paired_difference(_column(single[task]), _column(team[task])) for task in tasks},
+    )
+
+
+def _column(samples: Sequence[float]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The samples of a task as (S, 1): those of two methods are drawn independently."""
+    return np.asarray(samples, dtype=np.float64)[:, None]
+
+
+def run(team: Path, single: Path) -> Necessity:
+    """The command `llm-decpomdp necessity`: compare, print, and write into the folder of the team.
+
+    Raises:
+        ConfigError: If a folder holds no complete evaluation, or as `necessity`.
+    """
+    found = necessity(read_evaluation(team), read_evaluation(single))
+    content = {"team": str(team), "single": str(single), **asdict(found)}
+    write_atomically(team / "necessity.json", json.dumps(content, indent=2) + "\n")
+    head = ["measure", "task", "gain", "low", "high"]
+    rows = [
+        [measure, task, one.value, one.low, one.high]
+        for measure, gain in found.gains.items()
+        for task, one in gain.of_task.items()
+    ]
+    write_atomically(team / "necessity.csv", as_csv(head, rows))
+    console = Console(highlight=False)
+    console.print(shown(found))
+    console.print(f"necessity: {team / 'necessity.json'}, {team / 'necessity.csv'}", soft_wrap=True)
+    return found
+
+
+def shown(found: Necessity) -> Group:
+    """The result for a terminal: overall, then task by task, the largest gains first."""
+    overall = Table(
+        "measure", "single agent", "team", "gain", "team better", title="over all tasks"
+    )
+    for measure, gain in found.gains.items():
+        difference, better = gain.comparison.difference, gain.comparison.improvement
+        cells = [gain.single, gain.team, difference, better]
+        overall.add_row(measure, *map(told, cells))
+    tasks = Table("task", *found.gains, title="gain of the team, task by task")
+    first = found.gains["pass@1"].of_task
+    order = sorted(first, key=lambda task: -first[task].value)
+    for task in order[:SHOWN]:
+        columns = [gain.of_task.get(task) for gain in found.gains.values()]
+        tasks.add_row(task, *("none" if one is None else told(one) for one in columns))
+    more = [f"... and {len(order) - SHOWN} more in necessity.csv"] if len(order) > SHOWN else []
+    return Group(*_words(found), overall, tasks, *more)
+
+
+def _words(found: Necessity) -> list[str]:
+    count = len(found.suffices) + len(found.needs_team) + len(found.unsolved)
+    lines = [
+        f"Of {count} tasks a single agent suffices on {len(found.suffices)}: it passes, and at least as often as "
+        f"the team. The team passes {len(found.needs_team)} more often. Neither ever passes {len(found.unsolved)}."
+    ]
+    tokens = [found.tokens[name] for name in ("single", "team")]
+    spent = ", ".join("unknown" if one is None else number(one) for one in tokens)
+    limit = "the team's token limit" if found.matched else "a token limit of its own: NOT matched"
+    lines.append(f"The single agent had {limit}. Tokens an episode, single and team: {spent}.")
+    for agent, one in found.dispensable.items():
+        lines.append(
+            f"Of what the team passes, this share passes without {agent} too: {told(one)}."
+        )
+    return lines

@@ -1,0 +1,124 @@
+"""Episodes that a run or an evaluation has stored, with the environments that they were played in."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from llm_decpomdp.benchmarks.config import load_config
+from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.evaluation.baselines import one_round_discussion, sequential_pipeline
+from llm_decpomdp.benchmarks.results import Row
+from llm_decpomdp.benchmarks.run import load_envs
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.registry import make
+from llm_decpomdp.storage import RunFolder, read_json_lines
+
+TALKING = (sequential_pipeline.__name__, one_round_discussion.__name__)
+"""Baselines that add to the prompts of the environment what team-mates wrote."""
+
+ASKS_OUTSIDE = "expert_edits"
+"""The mode whose prompts another model writes: its episodes are played again in the mode `plain`."""
+
+NOBODY_ASKED = {
+    "external.mode": "plain",
+    "external.expert_model": None,
+    "external.expert_base_url": None,
+}
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The episodes of a folder."""
+
+    path: Path
+    envs: Mapping[str, DecPOMDPEnv]
+    """The environment of each phase."""
+    fingerprints: Mapping[str, str | None]
+    """Of the data of each phase, as the manifest has it; `None` where it has none."""
+    known_prompts: bool = True
+    """Whether the environment writes the prompts of later turns as it did."""
+    talking: bool = False
+    """Whether prompts may go on after what the environment writes."""
+
+    def rows(self, phases: Collection[str] = ("train", "eval")) -> Iterator[tuple[int, Row]]:
+        """The rows of `episodes.jsonl`, each with its line, counted from 1.
+
+        Raises:
+            ConfigError: If a row has no groups, as in early versions.
+        """
+        for line, row in enumerate(read_json_lines(self.path / "episodes.jsonl"), 1):
+            if "groups" not in row:
+                raise ConfigError(
+                    f"{self.path}: line {line} of episodes.jsonl has no groups; train again"
+                )
+            if row["phase"] in phases:
+                yield line, row
+
+    def changes_of_data(self) -> list[str]:
+        """What is known to be other data than the episodes were played on, in words."""
+        found = []
+        for phase, before in self.fingerprints.items():
+            now = self.envs[phase].metadata["data"]
+            if before is None:
+                found.append(f"whether the {phase} data are the same is not known: no fingerprint")
+            elif before != now["fingerprint"]:
+                found.append(
+                    f"the {phase} data differ: their fingerprint was {before}, and is {now['fingerprint']} "
+                    f"for {now['rows']} rows of {now['name']} ({now['source']}, {now['split']})"
+                )
+        return found
+
+
+def stored(folder: Path) -> Stored:
+    """The episodes of a run or an evaluation.
+
+    Raises:
+        ConfigError: If there are none, or nothing says which environment they were played in.
+        RunError: If the data cannot be loaded.
+    """
+    if not (folder / "episodes.jsonl").is_file():
+        raise ConfigError(f"{folder} holds no episodes.jsonl: name a run or an evaluation")
+    place = RunFolder(folder)
+    manifest = place.read_manifest() if place.manifest.is_file() else {}
+    if manifest.get("kind") == "evaluation":
+        return _evaluation(folder, manifest)
+    if not place.config.is_file():
+        raise ConfigError(
+            f"{folder} holds episodes, but neither a run's config.yaml nor an evaluation's manifest.json"
+        )
+    outside = OmegaConf.select(OmegaConf.load(place.config), "external.mode") == ASKS_OUTSIDE
+    config = load_config(place.config, flags=NOBODY_ASKED if outside else None)
+    train, held_out = load_envs(config)
+    envs = {"train": train, "eval": held_out}
+    return Stored(folder, envs, _fingerprints(manifest, envs), known_prompts=not outside)
+
+
+def _evaluation(folder: Path, manifest: Mapping[str, Any]) -> Stored:
+    identity = manifest["identity"]
+    options = dict(identity["environment"])
+    env_id = options.pop("id")
+    if not env_id:
+        raise ConfigError(
+            f"{folder} evaluates {manifest['environment']}, which no registered id names: register the "
+            "environment, or pass it to llm_decpomdp.benchmarks.cooperation.replay"
+        )
+    outside = options.get("external_mode") == ASKS_OUTSIDE
+    if outside:
+        options["external_mode"] = "plain"
+        options = {key: v for key, v in options.items() if not key.startswith("expert_")}
+    try:
+        envs = {"eval": make(env_id, **options)}
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{folder}: {error.args[0]}") from None
+    talking = identity["about"].get("baseline") in TALKING
+    return Stored(folder, envs, _fingerprints(manifest, envs), not outside, talking)
+
+
+def _fingerprints(manifest: Mapping[str, Any], envs: Collection[str]) -> dict[str, str | None]:
+    data = manifest.get("data", {})
+    return {phase: data.get(phase, {}).get("fingerprint") for phase in envs}

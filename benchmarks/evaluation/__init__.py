@@ -1,0 +1,1 @@
+"""Evaluation: a team plays every task several times, and is measured with intervals; docs/evaluation.md."""

@@ -1,0 +1,231 @@
+"""The teams and protocols that a trained team is compared with, by name.
+
+| name                   | what it is                                                                     |
+|------------------------|--------------------------------------------------------------------------------|
+| `single_agent`         | one agent alone                                                                |
+| `single_agent_matched` | the same, that may write as many tokens as the whole team                      |
+| `naive_concatenation`  | the team before training: all answer at once                                   |
+| `sequential_pipeline`  | one after the other in the team's order; later agents see what earlier ones wrote |
+| `one_round_discussion` | all answer, read the others' answers, and answer again; the second ones count  |
+| `expert_edits`         | the team before training, whose answers an outside model edits between turns   |
+| `gold`                 | the data's own answers: an upper bound                                         |
+| `random`               | random characters: a lower bound                                               |
+
+The first six play the model that a configuration's `model` section names, each agent with its own copy or all
+with one as `model.shared` says; `team` and `policies` are for trained teams and do not count. They sample as the
+trained team does, with the same limits. A baseline is an environment with other arguments, a team, and a way to
+act.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from llm_decpomdp.agents.scripted import Gold, RandomText
+from llm_decpomdp.agents.specs import PolicySpec
+from llm_decpomdp.algorithms.rollout import Stopwatch
+from llm_decpomdp.algorithms.text_env import TextEnv
+from llm_decpomdp.benchmarks import teams
+from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.evaluation.play import Act, Move, Prompts, at_once
+from llm_decpomdp.benchmarks.schema import Config
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.naming import unknown
+from llm_decpomdp.policy import Policy, Team
+from llm_decpomdp.registry import make
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The environment that is played, and the configuration that its policies come from."""
+
+    config: Config
+    env_id: str
+    env_options: Mapping[str, Any]
+    """Arguments of the environment, the split among them."""
+
+    @classmethod
+    def of(cls, config: Config) -> Setting:
+        """A configuration's own environment, on its evaluation split."""
+        try:
+            env = config.make_env(config.dataset.eval_split)
+        except (ValueError, TypeError, KeyError, ImportError) as error:
+            raise ConfigError(str(error.args[0])) from None
+        return cls(config, env.spec_id, env.spec_kwargs)
+
+    def make_env(self, **changes: Any) -> DecPOMDPEnv:
+        """The environment, with some arguments changed.
+
+        Raises:
+            ConfigError: If it does not take an argument or its value.
+        """
+        try:
+            return make(self.env_id, **{**self.env_options, **changes})
+        except (ValueError, TypeError, KeyError, ImportError) as error:
+            raise ConfigError(str(error.args[0])) from None
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """What is evaluated."""
+
+    env: DecPOMDPEnv
+    team: Team
+    act: Act = at_once
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """What it is, for manifests; two that differ must differ here."""
+
+
+def contestant(name: str, setting: Setting) -> Contestant:
+    """A baseline by name.
+
+    Raises:
+        ConfigError: If the name is unknown, or the baseline makes no sense with the environment.
+        RunError: If a model cannot be loaded.
+    """
+    if name not in BASELINES:
+        raise ConfigError(unknown("baseline", name, BASELINES))
+    found = BASELINES[name](setting)
+    return replace(found, about={"baseline": name, **found.about})
+
+
+def single_agent(setting: Setting) -> Contestant:
+    """One agent alone."""
+    return _alone(setting, setting.config.model.max_new_tokens)
+
+
+def single_agent_matched(setting: Setting) -> Contestant:
+    """One agent alone, whose limit is the sum of those of the team's agents."""
+    team = setting.make_env().possible_agents
+    _require_several("single_agent_matched", team)
+    names = teams.agents_of(setting.config, team)
+    specs = teams.policies_of(setting.config, names)
+    return _alone(setting, sum(specs[names[agent]].max_new_tokens for agent in team))
+
+
+def _alone(setting: Setting, max_new_tokens: int) -> Contestant:
+    model = replace(setting.config.model, max_new_tokens=max_new_tokens)
+    config = replace(setting.config, model=model)
+    return _untrained(config, setting.make_env(num_agents=1))
+
+
+def naive_concatenation(setting: Setting) -> Contestant:
+    """The team before training."""
+    return _several("naive_concatenation", setting, at_once)
+
+
+def sequential_pipeline(setting: Setting) -> Contestant:
+    """The agents act one after the other."""
+    return _several("sequential_pipeline", setting, in_turn)
+
+
+def one_round_discussion(setting: Setting) -> Contestant:
+    """The agents read one another's first answers."""
+    return _several("one_round_discussion", setting, discussing)
+
+
+def expert_edits(setting: Setting) -> Contestant:
+    """An outside model edits what the agents write; there is a second turn at least."""
+    turns = max(2, setting.make_env().num_turns)
+    env = setting.make_env(external_mode="expert_edits", num_turns=turns)
+    return _untrained(setting.config, env)
+
+
+def gold(setting: Setting) -> Contestant:
+    """The data's own answers."""
+    env = setting.make_env()
+    team: dict[str, Policy] = dict.fromkeys(env.possible_agents, Gold())
+    teams.check_references(dict.fromkeys(team, PolicySpec("gold")), [env])
+    return Contestant(env, team)
+
+
+def random(setting: Setting) -> Contestant:
+    """Random characters."""
+    env = setting.make_env()
+    return Contestant(env, {agent: RandomText() for agent in env.possible_agents})
+
+
+BASELINES: Mapping[str, Callable[[Setting], Contestant]] = {
+    build.__name__: build
+    for build in (
+        single_agent,
+        single_agent_matched,
+        naive_concatenation,
+        sequential_pipeline,
+        one_round_discussion,
+        expert_edits,
+        gold,
+        random,
+    )
+}
+"""What builds each baseline."""
+
+
+def _several(name: str, setting: Setting, act: Act) -> Contestant:
+    env = setting.make_env()
+    _require_several(name, env.possible_agents)
+    return replace(_untrained(setting.config, env), act=act)
+
+
+def _require_several(name: str, agents: Sequence[str]) -> None:
+    if len(agents) < 2:
+        raise ConfigError(f"{name} is about a team, and there is one agent: set env.num_agents")
+
+
+def _untrained(config: Config, env: DecPOMDPEnv) -> Contestant:
+    """All agents play what `model` says."""
+    config = replace(config, team={}, policies={})
+    about = {"model": config.model.name, "max_new_tokens": config.model.max_new_tokens}
+    return Contestant(env, teams.load(config, [env]), about=about)
+
+
+def in_turn(
+    team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], stopwatch: Stopwatch
+) -> list[Move]:
+    """The agents answer in the order of the team; each sees what those before it have answered."""
+    moves = [Move({}, {}) for _ in prompts]
+    for agent in team:
+        asked = [
+            {agent: _with(texts[agent], AFTER, move.completions)}
+            for texts, move in zip(prompts, moves, strict=True)
+        ]
+        answers = at_once({agent: team[agent]}, envs, asked, stopwatch)
+        moves = [
+            Move({**move.prompts, **own.prompts}, {**move.completions, **own.completions})
+            for move, own in zip(moves, answers, strict=True)
+        ]
+    return moves
+
+
+def discussing(
+    team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], stopwatch: Stopwatch
+) -> list[Move]:
+    """All answer at once, then again, with all first answers before them."""
+    drafts = [move.completions for move in at_once(team, envs, prompts, stopwatch)]
+    asked = [
+        {agent: _discussed(text, agent, draft) for agent, text in texts.items()}
+        for texts, draft in zip(prompts, drafts, strict=True)
+    ]
+    moves = at_once(team, envs, asked, stopwatch)
+    return [replace(move, drafts=(draft,)) for move, draft in zip(moves, drafts, strict=True)]
+
+
+AFTER = "Your team-mates have answered already, and what they wrote stays as it is. Fit your answer to it."
+OTHERS = "These are first answers of your team-mates, who are reading yours now."
+AGAIN = "Now give your final answer. It replaces your first one, and follows the rules above."
+
+
+def _discussed(prompt: str, agent: str, drafts: Mapping[str, Any]) -> str:
+    others = {other: text for other, text in drafts.items() if other != agent}
+    own = f"{prompt}\n\nYour first answer:\n{drafts[agent].text}"
+    return f"{_with(own, OTHERS, others)}\n\n{AGAIN}"
+
+
+def _with(prompt: str, opening: str, answers: Mapping[str, Any]) -> str:
+    """The prompt, and below it answers of other agents, if there are any."""
+    if not answers:
+        return prompt
+    told = [f"{agent}:\n{completion.text}" for agent, completion in answers.items()]
+    return "\n\n".join([prompt, opening, *told])

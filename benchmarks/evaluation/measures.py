@@ -1,0 +1,97 @@
+"""What is measured of an episode, from its row in `episodes.jsonl`.
+
+Rewards and their components, per turn and at the end, come from `llm_decpomdp.algorithms.records`, as those of a
+run do. docs/evaluation.md says what each measure is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from llm_decpomdp.algorithms.records import reward_metrics
+from llm_decpomdp.benchmarks.evaluation.play import rollout_of
+
+Row = Mapping[str, Any]
+
+REWARD = "last/reward_mean"
+"""The measure that teams are ranked by: what the episode ended with."""
+
+COOPERATION = {"uses_aux": 0.5, "not_wrapper": 1.0, "aux_ignored": -0.5}
+"""The components of the code reward that tell how helpers are used, and their points where all of them are."""
+
+_OF_GROUPS = ("reward_std", "stopped_early")
+"""What `reward_metrics` tells of several samples or of groups that stop early, which there are none of here."""
+
+
+def measures(row: Row) -> dict[str, float]:
+    """All measures of an episode; those that it has no value for are missing."""
+    found = {
+        key: value
+        for key, value in reward_metrics([rollout_of(row)]).items()
+        if key not in _OF_GROUPS and not key.endswith("/groups")
+    }
+    turns = len(row["groups"])
+    found["turns"] = float(turns)
+    for k in range(2, turns + 1):
+        before, after = (found[f"turn_{turn}/reward_mean"] for turn in (k - 1, k))
+        found[f"turn_{k}/improvement"] = after - before
+    return {**found, **_tests(row), **_cooperation(row), **_tokens(row)}
+
+
+def passed(row: Row) -> bool:
+    """What pass@k counts: all tests of the task pass in the end, or, where it has none, it is solved."""
+    return passes(_last_info(row))
+
+
+def passes(info: Mapping[str, float]) -> bool:
+    """As `passed`, from the infos of a turn."""
+    if info.get("tests_total"):
+        return bool(info["tests_passed"] == info["tests_total"])
+    return bool(info.get("solved", 0.0))
+
+
+def is_share(measure: str) -> bool:
+    """Whether a measure lies between 0 and 1, so that equal values of all tasks still leave room for chance."""
+    return measure.startswith(("truncated/", "cooperation/", "pass@")) or measure.endswith(
+        ("solved", "tests_passed")
+    )
+
+
+def _last_info(row: Row) -> Mapping[str, float]:
+    info: Mapping[str, float] = row["groups"][-1]["infos"][0]
+    return info
+
+
+def _tests(row: Row) -> dict[str, float]:
+    info = _last_info(row)
+    if not info.get("tests_total"):
+        return {}
+    return {
+        "tests_passed": info["tests_passed"] / info["tests_total"],
+        "all_tests_passed": float(passed(row)),
+    }
+
+
+def _cooperation(row: Row) -> dict[str, float]:
+    info = _last_info(row)
+    if len(row["groups"][-1]["completions"]) < 2:
+        return {}
+    return {
+        f"cooperation/{name}": info[f"reward/{name}"] / points + 0.0  # 0.0 / -0.5 is -0.0
+        for name, points in COOPERATION.items()
+        if f"reward/{name}" in info
+    }
+
+
+def _tokens(row: Row) -> dict[str, float]:
+    """Sampled tokens of the whole episode, by agent and in all; without those who have no tokenizer."""
+    turns: list[dict[str, int | None]] = row["tokens"]
+    found: dict[str, float] = {}
+    for agent in turns[0]:
+        counts = [turn[agent] for turn in turns]
+        if None not in counts:
+            found[f"tokens/{agent}"] = float(sum(filter(None, counts)))
+    if len(found) == len(turns[0]):
+        found["tokens"] = sum(found.values())
+    return found

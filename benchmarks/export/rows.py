@@ -1,0 +1,91 @@
+"""Trajectories as rows: one for each agent of each joint sample of each turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from llm_decpomdp.benchmarks.export.source import PLACE, Column, Content, Decision, Source
+from llm_decpomdp.benchmarks.results import Row
+
+COLUMNS = {
+    **PLACE,
+    "sample": Column("int64", "the joint sample of the group, counted from 0"),
+    "chosen": Column("bool", "whether it alone went on or ended the episode; null where all go on"),
+    "agent": Column("string", "id of the agent"),
+    "completion_index": Column("int64", "which of the agent's completions in the group it is"),
+    "prompt": Column("string", "what the agent saw: its observation, before the chat template"),
+    "completion": Column("string", "what it answered: its action"),
+    "finish_reason": Column("string", "`stop`, or `length` where the token limit ended the text"),
+    "token_ids": Column("int64[]", "the sampled tokens, the end included; null if not recorded"),
+    "log_probs": Column(
+        "float32[]",
+        "log-probability of each token in nats, at the sampling temperature and before `top_p` and `top_k`; "
+        "null if not recorded",
+    ),
+    "reward": Column("float64", "the team's reward of the joint sample"),
+    "return": Column(
+        "float64", "in a tree the reward and the discounted mean of what followed; else the reward"
+    ),
+    "advantage": Column(
+        "float64", "what the learner made of the completion; null where the agent did not learn"
+    ),
+}
+"""The columns of every export of trajectories; those of the environment's numbers come after them."""
+
+
+def trajectories(source: Source) -> Content:
+    """All joint samples of a run or an evaluation, by group, joint sample and agent.
+
+    After `COLUMNS` come the numbers that the environment tells of each joint sample, such as `solved` and
+    `reward/<component>`; not those that have the name of another column.
+    """
+    numbers = _number_columns(source)
+    return Content(
+        "trajectories", {**COLUMNS, **numbers}, lambda phase: _rows(source, phase, numbers)
+    )
+
+
+def _number_columns(source: Source) -> dict[str, Column]:
+    keys = {
+        key: None
+        for row in source.rows()
+        for group in row["groups"]
+        for info in group["infos"]
+        for key in info
+    }
+    return {key: Column("float64", _meaning(key)) for key in keys if key not in COLUMNS}
+
+
+def _meaning(key: str) -> str:
+    if key.startswith("reward/"):
+        return "a component of the reward; they add up to it"
+    return "a number in the environment's infos"
+
+
+def _rows(source: Source, phase: str, numbers: Iterable[str]) -> Iterator[Row]:
+    for decision in source.decisions(phase):
+        agents = list(decision.group["completions"])
+        for sample, indices in enumerate(decision.group["joint"]):
+            info = decision.group["infos"][sample]
+            told = {key: info.get(key) for key in numbers}
+            for agent, index in zip(agents, indices, strict=True):
+                yield {**decision.place, **_row(decision, sample, agent, index), **told}
+
+
+def _row(decision: Decision, sample: int, agent: str, index: int) -> Row:
+    group, advantages = decision.group, decision.advantages
+    chosen = group["chosen"]
+    return {
+        "sample": sample,
+        "chosen": None if chosen is None else chosen == sample,
+        "agent": agent,
+        "completion_index": index,
+        "prompt": group["prompts"][agent],
+        "completion": group["completions"][agent][index],
+        "finish_reason": group["finish_reasons"][agent][index],
+        "token_ids": group["token_ids"][agent][index] if "token_ids" in group else None,
+        "log_probs": group["log_probs"][agent][index] if "log_probs" in group else None,
+        "reward": group["rewards"][sample],
+        "return": decision.returns[sample],
+        "advantage": advantages[agent][index] if agent in advantages else None,
+    }

@@ -1,0 +1,152 @@
+"""What is exported: the groups of a run or an evaluation, with returns and advantages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from llm_decpomdp.algorithms import ALGORITHMS
+from llm_decpomdp.algorithms.returns import returns
+from llm_decpomdp.algorithms.rollout import Rollout
+from llm_decpomdp.benchmarks.config import load_config
+from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.evaluation.play import rollout_of
+from llm_decpomdp.benchmarks.options import learner_options
+from llm_decpomdp.benchmarks.results import Row, task_name
+from llm_decpomdp.benchmarks.schema import Config
+from llm_decpomdp.benchmarks.teams import agents_of, policies_of
+from llm_decpomdp.storage import RunFolder, read_json_lines
+
+PHASES = ("train", "eval")
+"""The splits of an export."""
+
+
+class Column(NamedTuple):
+    """A column of an export."""
+
+    kind: str
+    """A type of `datasets.Value`; ends with `[]` where a row holds a list of them."""
+    meaning: str
+
+
+PLACE = {
+    "run": Column("string", "name of the folder of the run or evaluation"),
+    "environment": Column("string", "id of the environment"),
+    "task": Column("string", "id of the task, or `seed n` where a seed has decided it"),
+    "phase": Column("string", "`train` or `eval`; also the split"),
+    "update": Column("int64", "complete updates: an update's samples count the update itself"),
+    "rollout": Column("int64", "line of `episodes.jsonl`, counted from 0: all that began together"),
+    "group": Column("int64", "position of the group in its rollout, counted from 0"),
+    "parent_group": Column("int64", "the group before; null at the start"),
+    "parent_sample": Column("int64", "the joint sample of that group which led here"),
+    "turn": Column("int64", "turn of the episode, counted from 0"),
+}
+"""Where in a run a row comes from; part of every export."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """What an export holds."""
+
+    name: str
+    """`trajectories` or `pairs`."""
+    columns: Mapping[str, Column]
+    rows: Callable[[str], Iterator[Row]]
+    """Those of a phase, each with all columns."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A group of joint samples, as stored, and what it is worth."""
+
+    place: Row
+    """The values of `PLACE`."""
+    group: Row
+    """As in `episodes.jsonl`."""
+    returns: Sequence[float]
+    """Of each joint sample."""
+    advantages: Mapping[str, Sequence[float]]
+    """Of the completions of each agent that learned from the group."""
+
+
+class Source:
+    """A run or an evaluation.
+
+    Args:
+        folder: Its folder.
+
+    Raises:
+        ConfigError: If it holds no episodes, or its configuration is not valid.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        files = RunFolder(folder) if folder.is_dir() else None
+        if files is None or not files.episodes.is_file():
+            raise ConfigError(f"{folder} holds no episodes.jsonl: name a run or an evaluation")
+        self.name = folder.resolve().name
+        self.manifest = files.read_manifest() if files.manifest.exists() else {}
+        self.config = load_config(files.config) if files.config.exists() else None
+        self._episodes = files.episodes
+
+    def rows(self) -> Iterator[Row]:
+        """The rows of `episodes.jsonl`."""
+        return read_json_lines(self._episodes)
+
+    def decisions(self, phase: str) -> Iterator[Decision]:
+        """All groups of a phase, in the order of the run."""
+        discount = self.config.env.discount if self.config else 1.0
+        credit = _credit(self.config) if self.config and phase == "train" else _no_credit
+        for number, row in enumerate(self.rows()):
+            if row["phase"] != phase:
+                continue
+            rollout = rollout_of(row)
+            parts = zip(row["groups"], returns(rollout, discount), credit(rollout), strict=True)
+            for index, (group, values, advantages) in enumerate(parts):
+                place = self._place(row, number, index)
+                yield Decision(place, group, values.tolist(), advantages)
+
+    def _place(self, row: Row, number: int, index: int) -> Row:
+        group = row["groups"][index]
+        parent = group["parent"] or {"group": None, "sample": None}
+        return {
+            "run": self.name,
+            "environment": self.manifest.get("environment"),
+            "task": task_name(row),
+            "phase": row["phase"],
+            "update": row["update"],
+            "rollout": number,
+            "group": index,
+            "parent_group": parent["group"],
+            "parent_sample": parent["sample"],
+            "turn": group["turn"],
+        }
+
+
+Advantages = dict[str, list[float]]
+"""Of the completions of each agent that learned from a group."""
+
+
+def _no_credit(rollout: Rollout) -> list[Advantages]:
+    return [{} for _ in rollout.groups]
+
+
+def _credit(config: Config) -> Callable[[Rollout], list[Advantages]]:
+    """What tells the advantages of each group of a rollout, as the learner computes them."""
+    from llm_decpomdp.algorithms.credit import lessons
+
+    baseline = ALGORITHMS[config.algorithm.name].baseline
+
+    def credit(rollout: Rollout) -> list[Advantages]:
+        agents = list(rollout.groups[0].completions)
+        names = agents_of(config, agents)
+        policies = policies_of(config, names)
+        learning = [agent for agent in agents if policies[names[agent]].can_be_trained]
+        found = lessons([rollout], learning, baseline, learner_options(config, 1, agents))
+        return [
+            {agent: values.tolist() for agent, values in lesson.advantages.items()}
+            for lesson in found
+        ]
+
+    return credit

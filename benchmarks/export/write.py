@@ -1,0 +1,112 @@
+"""Episodes as a data set: Parquet, JSON Lines, or a folder that `datasets.load_dataset` loads."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.export.card import card
+from llm_decpomdp.benchmarks.export.pairs import pairs
+from llm_decpomdp.benchmarks.export.rows import trajectories
+from llm_decpomdp.benchmarks.export.source import PHASES, Column, Content, Source
+from llm_decpomdp.benchmarks.results import Row
+from llm_decpomdp.naming import unknown
+
+FORMATS = ("parquet", "jsonl", "hub-folder")
+
+
+@dataclass(frozen=True)
+class Export:
+    """What an export has written."""
+
+    folder: Path
+    rows: Mapping[str, int]
+    """How many, by split."""
+
+
+def export(
+    run: Path,
+    to: str = "parquet",
+    output: Path | None = None,
+    *,
+    as_pairs: bool = False,
+    min_margin: float = 0.0,
+) -> Export:
+    """Write the episodes of a run or an evaluation as a data set, whole or not at all.
+
+    Args:
+        run: Its folder.
+        to: One of `FORMATS`.
+        output: A new folder; by default `trajectories-<format>` or `pairs-<format>` in that of the run.
+        as_pairs: Preference pairs instead of trajectories.
+        min_margin: The least difference of the returns of a pair, in the units of the reward.
+
+    Raises:
+        ConfigError: If the folder holds no episodes, the output is there already, there is nothing to write,
+            or an argument is out of its range.
+    """
+    if to not in FORMATS:
+        raise ConfigError(unknown("format", to, FORMATS))
+    if not min_margin >= 0 or (min_margin and not as_pairs):
+        raise ConfigError(f"min_margin must be at least 0, and 0 without pairs; got {min_margin}")
+    source = Source(run)
+    content = pairs(source, min_margin) if as_pairs else trajectories(source)
+    folder = output or run / f"{content.name}-{to}"
+    if folder.exists():
+        raise ConfigError(f"{folder} is there already: choose another folder with --output")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-") as place:
+        made = Path(place) / "made"
+        (made / "data" if to == "hub-folder" else made).mkdir(parents=True)
+        counts = {phase: _write(content, phase, to, made, Path(place)) for phase in PHASES}
+        rows = {phase: count for phase, count in counts.items() if count}
+        if not rows:
+            raise ConfigError(f"{run} holds no {content.name} to export")
+        if to == "hub-folder":
+            (made / "README.md").write_text(card(source, content, rows), encoding="utf-8")
+        made.rename(folder)
+    return Export(folder, rows)
+
+
+def _write(content: Content, phase: str, to: str, folder: Path, scratch: Path) -> int:
+    """Write a phase, if it has any rows; their number."""
+    if next(content.rows(phase), None) is None:
+        return 0
+    if to == "jsonl":
+        return _write_json(content.rows(phase), folder / f"{phase}.jsonl")
+    place = folder / "data" if to == "hub-folder" else folder
+    return _write_parquet(content, phase, place / f"{phase}.parquet", scratch)
+
+
+def _write_json(rows: Iterator[Row], path: Path) -> int:
+    with path.open("w", encoding="utf-8") as file:
+        return sum(1 for row in rows if file.write(json.dumps(row) + "\n"))
+
+
+def _write_parquet(content: Content, phase: str, path: Path, scratch: Path) -> int:
+    import datasets
+
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
+    found = datasets.Dataset.from_generator(
+        content.rows,
+        features=datasets.Features({k: _feature(c) for k, c in content.columns.items()}),
+        cache_dir=str(scratch / "cache"),
+        gen_kwargs={"phase": phase},
+        split=phase,
+    )
+    found.to_parquet(path)
+    return int(found.num_rows)
+
+
+def _feature(column: Column) -> Any:
+    import datasets
+
+    value = datasets.Value(column.kind.removesuffix("[]"))
+    return [value] if column.kind.endswith("[]") else value
