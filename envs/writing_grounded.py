@@ -2,7 +2,7 @@
 
 | level | component     | points  | credit c, from 0 to 1                                                        |
 |-------|---------------|---------|------------------------------------------------------------------------------|
-| 1     | `structure`   | 0.5     | number of tokens of the text that fares worse                                |
+| 1     | `structure`   | 0.5     | tokens of the text that fares worse; half if it does not end with a sentence |
 | 2     | `grounding`   | 1.0     | mean of both texts' grounding, below                                         |
 | 3     | `length`      | 1.0     | second / first text, in characters                                           |
 | 4     | `vocabulary`  | 0.5     | second / first text, in different words                                      |
@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from llm_decpomdp.envs.grounding import Grounding, source
-from llm_decpomdp.envs.writing_measures import Band, Pair, count_tokens, transitions
+from llm_decpomdp.envs.writing_measures import Band, Pair, count_tokens, finished, transitions
 from llm_decpomdp.envs.writing_roles import WritingTeam
 from llm_decpomdp.envs.writing_tasks import WritingTask
 from llm_decpomdp.episode import Verdict
@@ -55,6 +55,9 @@ FIRST_KIND, OTHER_KIND = 0.4, 0.2
 
 NUMBER_COST = 0.25
 """What a number that is not in the source takes off the grounding."""
+
+UNFINISHED = 0.5
+"""What is left of the credit for structure where a text does not end with a sentence."""
 
 COPIED = Band(-math.inf, -math.inf, 0.3, 0.8)
 
@@ -153,6 +156,12 @@ class Assessment:
         return first, second
 
     @cached_property
+    def finished(self) -> tuple[bool, bool]:
+        """Whether each text ends with a sentence."""
+        first, second = map(finished, self.pair.texts)
+        return first, second
+
+    @cached_property
     def kinds(self) -> list[str]:
         """The kinds of transitions that count."""
         first, second = self.pair.texts
@@ -169,7 +178,10 @@ class Assessment:
         pair, scale = self.pair, self.scale
         found = len(self.kinds)
         return {
-            "structure": min(self.tokens),
+            "structure": min(
+                tokens * (1.0 if whole else UNFINISHED)
+                for tokens, whole in zip(self.tokens, self.finished, strict=True)
+            ),
             "grounding": sum(self.grounded) / 2,
             "length": scale.length.credit(pair.length_ratio),
             "vocabulary": scale.vocabulary.credit(pair.vocabulary_ratio),

@@ -14,6 +14,10 @@ MATCHINGS = ("substring", "word")
 WORD = re.compile(r"\w+")
 
 
+CLOSING = "\"')]*\N{RIGHT DOUBLE QUOTATION MARK}\N{RIGHT SINGLE QUOTATION MARK}"
+"""What may stand behind the mark that ends a sentence."""
+
+
 @dataclass(frozen=True)
 class Band:
     """A measure's credit: 0 at `low`, rising to 1 at `full`, 1 up to `most`, falling to 0 at `high`."""
@@ -68,6 +72,16 @@ class Pair:
 def count_tokens(text: str) -> int:
     """How many pieces white space divides a text into."""
     return len(text.split())
+
+
+def finished(text: str) -> bool:
+    """Whether a text ends where a sentence does: with a mark, and quotes or brackets behind it at most.
+
+    Examples:
+        >>> finished('He said "no."'), finished("He said"), finished("")
+        (True, False, False)
+    """
+    return text.rstrip().rstrip(CLOSING).endswith((".", "!", "?", "…"))
 
 
 def words(text: str) -> list[str]:

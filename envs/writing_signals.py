@@ -59,6 +59,8 @@ def _own(found: Assessment, place: int, called: str) -> Iterator[str]:
     own: Grounding = found.groundings[place]
     length = count_tokens(found.pair.texts[place])
     yield f"- Length of {called}: {length} words, wanted {tokens.full} to {tokens.most}"
+    if not found.finished[place]:
+        yield "  It breaks off: end it with a whole sentence"
     yield (
         f"- Grounding of {called}: {found.grounded[place]:.2f} of 1: {own.words:.0%} of its content words are "
         f"the source's (wanted {depth.words.full:.0%}), it has {own.coverage:.0%} of the source's content words "
@@ -85,6 +87,7 @@ def level_passed(found: Assessment, places: Places) -> list[str]:
         name = _called(place, places)
         lines += [
             f"- Length of {name}: {_said(found.tokens[place])}",
+            f"- Ending of {name}: {_said(found.finished[place])}",
             f"- Grounding of {name}: {_said(found.grounded[place])}",
         ]
     joint = {"length": "Length ratio", "vocabulary": "Vocabulary ratio"}

@@ -18,7 +18,7 @@ from llm_decpomdp.envs.writing_grounded import (
     Depth,
     at_least,
 )
-from llm_decpomdp.envs.writing_measures import Band, Pair, words
+from llm_decpomdp.envs.writing_measures import Band, Pair, finished, words
 
 SOURCE = (
     "Yesterday Petra from Millbrook said that the fence costs $1,450. I paid three bills and called Oskar "
@@ -180,11 +180,31 @@ def test_there_is_no_cliff_at_the_length_gate(tokens):
     task = env.tasks.tasks[0]
     summary = task.references["summarizer_0"].split()
     earned = [
-        assess(" ".join(summary[:count]), task.references["elaborator_0"], task.prompt)
+        assess(" ".join(summary[:count]) + ".", task.references["elaborator_0"], task.prompt)
         for count in (tokens, tokens + 1)
     ]
     step = earned[1].points["structure"] - earned[0].points["structure"]
     assert step == pytest.approx(0.5 / 8 if tokens < 8 else 0.0)
+
+
+@pytest.mark.parametrize("agent", ["summarizer_0", "elaborator_0"])
+def test_a_text_that_breaks_off_keeps_half_of_the_structure_and_opens_the_rest(agent):
+    env = make("tldr-v1", source="bundled")
+    task = env.tasks.tasks[0]
+    cut = {**task.references, agent: task.references[agent].rstrip(".!?")}
+    whole, broken = (env.reward(task, texts).components for texts in (task.references, cut))
+    assert (whole["structure"], broken["structure"]) == (0.5, 0.25)
+    assert broken["length"] == pytest.approx(whole["length"], abs=0.01)
+
+
+@pytest.mark.parametrize("text", ["It ended.", 'She said "No!"', "Why? (Nobody knows.)\n", "So…"])
+def test_a_sentence_ends_with_a_mark_whatever_closes_behind_it(text):
+    assert finished(text)
+
+
+@pytest.mark.parametrize("text", ["", "It is the", "First:", "one, two,", '"'])
+def test_other_texts_break_off(text):
+    assert not finished(text)
 
 
 def test_an_empty_text_earns_nothing():

@@ -36,6 +36,7 @@ def test_level_feedback_tells_an_agent_of_its_own_text_and_of_joint_measures():
     assert "Length of your text: 6 words, wanted 8 to 256" in summary
     assert "Numbers that the source does not have: 77" in summary
     assert "Repeated" not in summary
+    assert "It breaks off: end it with a whole sentence" in summary
     assert "Length of your text: 36 words" in elaboration
     assert "Repeated: 91% of its runs of three words" in elaboration
     assert "77" not in elaboration
@@ -61,6 +62,8 @@ def test_level_passed_tells_of_each_level():
     assert "- Length ratio: not passed\n" in prompts["elaborator_0"]
     good, _ = second_prompts("level_passed", None)
     assert "- Grounding of your text: passed\n" in good["elaborator_0"]
+    assert "- Ending of your text: passed\n" in good["elaborator_0"]
+    assert "- Ending of your text: not passed\n" in prompts["summarizer_0"]
 
 
 def test_passed_is_one_signal():
