@@ -18,7 +18,9 @@ from llm_decpomdp.benchmarks.results import component_names
 
 
 def learning(found: Sequence[Experiment]) -> str:
-    """The mean team reward, with a legend and what the lines and bands are."""
+    """The mean team reward, with a legend and what the lines and bands are; nothing where nobody was trained."""
+    if not any(experiment.rows("train") for experiment in found):
+        return ""
     caption = f"<figcaption>{_legend(found)}<br>{escape(_explanation(found))}</figcaption>"
     return box("figure", [inline(learning_curve(found)), caption])
 

@@ -22,7 +22,7 @@ MANY_SEEDS = 5
 
 
 def outcome(found: Sequence[Experiment]) -> str:
-    """What training changed, as far as the runs know."""
+    """What the teams earned, and what training changed, as far as the runs know."""
     if len(found) > 1:
         return "\n".join(_comparison(found))
     experiment = found[0]

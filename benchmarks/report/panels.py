@@ -32,7 +32,7 @@ class Panel:
 
 
 PANELS = (
-    Panel("summary", "What training changed", "Summary", outcome),
+    Panel("summary", "Summary", "Summary", outcome),
     Panel("learning", "Learning", "Learning", learning),
     Panel("components", "Where the reward comes from", "Reward", components),
     Panel("tasks", "Task by task", "Tasks", tasks, "left"),

@@ -66,7 +66,9 @@ def test_a_folder_of_an_evaluation_has_a_report(tmp_path: Path) -> None:
     assert row["reward_mean"] == pytest.approx(2.0)
     assert row["reward/tests"] == pytest.approx(1.5)
     assert row["reward_standard_error"] == pytest.approx(1 / 3**0.5)
-    assert "One evaluation, without training: mean team reward 2.00 (" in words(run)
+    text = words(run)
+    assert "One evaluation, without training: mean team reward 2.00 (" in text
+    assert "Learning" not in text
 
 
 def test_files_hold_tables_and_figures(folder: RunFolder, tmp_path: Path) -> None:
