@@ -141,10 +141,13 @@ def test_a_configuration_of_january_has_the_hyperparameters_of_that_time(name: s
 @pytest.mark.parametrize("name", [*SEEDS, *MBPP, *OTHERS])
 def test_a_configuration_builds_the_environments_of_both_its_splits(name: str) -> None:
     config = load_config(find_config(name))
+    played = []
     for split in (config.dataset.train_split, config.dataset.eval_split):
         env = config.make_env(split, "bundled")
         observations, _ = env.reset(seed=0)
         assert len(observations) == config.env.num_agents
+        played.append({task.task_id for task in env.tasks.tasks})
+    assert all(played) and not played[0] & played[1]
 
 
 @pytest.mark.parametrize("name", SEEDS)
