@@ -15,16 +15,25 @@ from typing import Any
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import OmegaConfBaseException, ValidationError
 
 from llm_decpomdp.benchmarks.errors import ConfigError
 from llm_decpomdp.benchmarks.legacy import canonical, renamed
 from llm_decpomdp.benchmarks.options import learner_options, start_cost
-from llm_decpomdp.benchmarks.overrides import parse_overrides
-from llm_decpomdp.benchmarks.ranges import LIMITED, check_value, holds_text, type_of
+from llm_decpomdp.benchmarks.overrides import Whole, parse_overrides
+from llm_decpomdp.benchmarks.ranges import LIMITED, TYPES, check_value, holds_text, type_of
 from llm_decpomdp.benchmarks.schema import KEYS, SECTIONS, AlgorithmConfig, Config
 from llm_decpomdp.benchmarks.teams import agents_of, policies_of
 from llm_decpomdp.benchmarks.trackers import check_trackers
+
+ASKS_OUTSIDE = "expert_edits"
+"""The mode whose prompts another model writes."""
+
+NOBODY_ASKED = {
+    "external.mode": "plain",
+    "external.expert_model": None,
+    "external.expert_base_url": None,
+}
 
 
 def schema() -> DictConfig:
@@ -66,6 +75,20 @@ def load_config(
     return config
 
 
+def load_stored_config(path: Path) -> Config:
+    """The configuration of a run whose episodes are looked at: no expert is asked, and no key needed for one.
+
+    Raises:
+        ConfigError: As `load_config`.
+    """
+    return load_config(path, flags=NOBODY_ASKED if asks_outside(path) else None)
+
+
+def asks_outside(path: Path) -> bool:
+    """Whether another model wrote prompts of a run: those cannot be written again."""
+    return bool(OmegaConf.select(OmegaConf.load(path), "external.mode") == ASKS_OUTSIDE)
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
         tree = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
@@ -81,7 +104,9 @@ def _merge(layers: Sequence[Mapping[str, Any]]) -> DictConfig:
     for layer in layers:
         for key, value in layer.items():
             try:
-                OmegaConf.update(merged, key, value)
+                if type_of(key).startswith(TYPES["bool"]) and type(value) in (int, float):
+                    raise ValidationError
+                OmegaConf.update(merged, key, value, merge=not isinstance(value, Whole))
             except OmegaConfBaseException:
                 raise ConfigError(f"{key}: must be {type_of(key)}, got {value!r}") from None
     return merged

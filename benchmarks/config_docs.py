@@ -62,14 +62,17 @@ SPELLINGS = """\
 Files and overrides of the training scripts that this package replaces keep their meaning. A section that is named
 after an algorithm, `A` below, holds the keys of `algorithm` and some of other sections; it sets `algorithm.name`,
 `grpo` also `env.num_agents=1`, and `joint_mode` in it `algorithm.plan=tree`. Where a value is given twice, that of
-the algorithm's section holds.
+the algorithm's section holds. Keys that such a file leaves out take the defaults above, where the replaced scripts
+had others: `early_termination_threshold` 4.0 (2.1 for one agent), `top_k` 50, `original_prompt` true, and an
+evaluation of 4 problems every 4 updates.
 """
 
 NAMES = """\
 ## Configurations that come with the package
 
 Hyperparameters are those of their authors; where one differs, comments at the top of the file say so, and call
-"ours" what the authors do not have. Names without a date are as of September 2025.
+"ours" what the authors do not have. Of HumanEval and CoopHumanEval, names without a date are as of September 2025.
+The plain files for TLDR and arXiv are as of August 2025, those for MBPP and ClassEval as of January 2026.
 """
 
 

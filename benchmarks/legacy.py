@@ -16,6 +16,7 @@ Where a file gives the sampling twice, in `model` and in the algorithm's section
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -74,6 +75,8 @@ VALUES = {
 
 DATASET_KEYS = ("dataset.type", "dataset.name")
 """The first that is given names the data."""
+
+logger = logging.getLogger(__name__)
 
 ENVIRONMENTS = {
     "coop": "coophumaneval-v0",
@@ -154,7 +157,7 @@ def canonical(
     if problems:
         raise ConfigError("; and ".join(problems))
     if tree.get("wandb") is not None:
-        found["output.trackers"] = {"wandb": tree["wandb"], **found.get("output.trackers", {})}
+        found["output.trackers"] = {"wandb": tree["wandb"], **(found.get("output.trackers") or {})}
     datasets = [flat[key] for key in DATASET_KEYS if flat.get(key) is not None]
     if datasets:
         found.setdefault("env.id", environment_of(str(datasets[0])))
@@ -169,6 +172,9 @@ def environment_of(dataset: str) -> str:
     """
     for part, env_id in ENVIRONMENTS.items():
         if part in dataset.lower():
+            logger.info(
+                "%r means %s with its own data; dataset.source takes others", dataset, env_id
+            )
             return env_id
     raise ConfigError(
         f"there is no environment for the data set {dataset!r} yet; environments: "

@@ -8,12 +8,12 @@ A value is YAML, with the words of Python too:
 | `null`, `none`, `None`, `~`, nothing          | no value                                             |
 | `3`, `1e-5`                                   | a number                                             |
 | `[1.5, 0.5]`, `(1.5, 0.5)`                    | a list                                               |
-| `{r: 8, lora_alpha: 16}`                      | a mapping                                            |
+| `{r: 8, lora_alpha: 16}`, `{}`                | a mapping, in place of the one that was there        |
 | `"..."`, `'...'`                              | text, whatever it looks like                         |
 | anything else, such as `test[:16]` and `a=b`  | text                                                 |
 
-For a key that holds text, numbers and booleans are text as they are written: `output.name=007`. A shell takes one
-pair of quotes away, so text that must stay quoted needs two: `"output.name='none'"`.
+For a key that holds text, all but nothing is text as it is written: `output.name=007`. A shell takes one pair of
+quotes away, so text that must stay quoted needs two: `"output.name='none'"`.
 """
 
 from __future__ import annotations
@@ -43,6 +43,13 @@ for _tag, _words in _WORDS.items():
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^({_words})$"), None)
 
 
+_NOTHING = re.compile(_WORDS["null"])
+
+
+class Whole(dict[str, Any]):
+    """A mapping that an item sets as a whole: it replaces what stood there, while items of its parts add to it."""
+
+
 def parse_overrides(
     items: Sequence[str], holds_text: Callable[[str], bool] = lambda key: False
 ) -> dict[str, Any]:
@@ -62,10 +69,16 @@ def parse_overrides(
         if not separator or not all(key.split(".")):
             raise ConfigError(f"an override must look like section.key=value, got {item!r}")
         value = parse_value(text, item)
-        written = holds_text(key) and isinstance(value, bool | int | float)
-        _put(tree, key, text if written else value, whole)
+        if holds_text(key) and not isinstance(value, list | dict) and _is_plain(text):
+            value = text
+        _put(tree, key, Whole(value) if isinstance(value, dict) else value, whole)
         whole.add(key)
     return tree
+
+
+def _is_plain(text: str) -> bool:
+    """Whether text means itself: it has no quotes around it, and does not say that there is none."""
+    return text[:1] not in ("'", '"') and not _NOTHING.fullmatch(text)
 
 
 def parse_value(text: str, item: str) -> Any:

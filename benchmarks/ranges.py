@@ -116,7 +116,9 @@ def check_value(rule: str, value: Any, key: str) -> None:
             raise ConfigError(unknown(key, value, CHOICES[rule]))
         return
     for word, (table, holds) in BOUNDS.items():
-        if rule in table and not (math.isfinite(value) and holds(value, table[rule])):
+        if rule in table and not math.isfinite(value):
+            raise ConfigError(f"{key} must be a finite number, got {value}")
+        if rule in table and not holds(value, table[rule]):
             raise ConfigError(f"{key} must be {word} {table[rule]}, got {value}")
 
 

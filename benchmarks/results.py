@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from llm_decpomdp.benchmarks.errors import ConfigError
 from llm_decpomdp.storage import RunFolder, read_json_lines
 
 Row = dict[str, Any]
@@ -131,6 +132,20 @@ def mean_over_turns(groups: Sequence[Row], of: Callable[[Row], Sequence[float]])
     for group in groups:
         turns.setdefault(group["turn"], []).append(fmean(of(group)))
     return fmean(map(fmean, turns.values()))
+
+
+def stored_rows(path: Path) -> Iterator[tuple[int, Row]]:
+    """The rows of an `episodes.jsonl`, each with its line, counted from 1.
+
+    Raises:
+        ConfigError: If a row has no groups, as in early versions.
+    """
+    for line, row in enumerate(read_json_lines(path), 1):
+        if "groups" not in row:
+            raise ConfigError(
+                f"{path}: line {line} has no groups, as of an early version; train again"
+            )
+        yield line, row
 
 
 def task_name(episode: Row) -> str:

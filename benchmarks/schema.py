@@ -136,7 +136,7 @@ class AlgorithmConfig:
     """Largest norm of the gradient of a policy; a longer one is shortened, null shortens none."""
     loss: str = "sequence_sum"
     """How the loss adds up tokens: `sequence_sum`, `token_mean`, or `fixed_length`: the sum over
-    `model.max_new_tokens`."""
+    the largest `max_new_tokens` of the policies that are trained."""
     normalize_advantages: bool = False
     """Divide advantages by the standard deviation of their group's returns.
 
@@ -186,7 +186,7 @@ class OutputConfig:
     keep_best: bool = False
     """Keep the team of the evaluation with the highest mean reward, and make it the final one."""
     save_path: str | None = None
-    """Where the final team goes; null for `final_model` in the run's folder."""
+    """Where the final team goes, if `save_final_model` saves it; null for `final_model` in the run's folder."""
     checkpoint_every: int = 0
     """Updates between checkpoints; 0 saves on Ctrl-C alone."""
     keep_checkpoints: int = 2

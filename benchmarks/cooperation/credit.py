@@ -57,7 +57,8 @@ class Credit:
     shapley: float
     """The agent's share of r(a) - r(null)."""
     gold: float | None
-    """r(gold_i, a_-i) - r(a): what a perfect answer would gain; `None` where the data has no answer."""
+    """r(gold_i, a_-i) - r(a): what the data's own answer would gain, perhaps less than nothing; `None` where the
+    data has none."""
     own: float | None
     """r(a) less the mean of r(a'_i, a_-i) over the agent's other samples; `None` where there are none."""
     passed: bool

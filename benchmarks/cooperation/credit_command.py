@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import track
 
 from llm_decpomdp.benchmarks.cooperation.credit import credits
-from llm_decpomdp.benchmarks.cooperation.credit_summary import Moment, table, write
+from llm_decpomdp.benchmarks.cooperation.credit_summary import NAMES, Moment, table, write
 from llm_decpomdp.benchmarks.cooperation.replay import Replayed, Unreached, replay
 from llm_decpomdp.benchmarks.cooperation.rescore import differences_of
 from llm_decpomdp.benchmarks.cooperation.stored import Stored, stored
@@ -58,7 +58,8 @@ def run(folder: Path, phase: str | None = None, seed: int = 0) -> list[Moment]:
         console.print(warning, style="yellow", soft_wrap=True)
     for moment in told_at if len(told_at) < 3 else (told_at[0], told_at[-1]):
         console.print(table(moment))
-    console.print(f"credit: {folder / 'credit.json'}, {folder / 'credit.csv'}", soft_wrap=True)
+    name = folder / NAMES[phase]
+    console.print(f"credit: {name}.json, {name}.csv", soft_wrap=True)
     return told_at
 
 

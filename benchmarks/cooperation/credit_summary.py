@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -13,10 +14,14 @@ from rich.table import Table
 
 from llm_decpomdp.benchmarks.cooperation.credit import Credit
 from llm_decpomdp.benchmarks.evaluation.summary import as_csv, told
+from llm_decpomdp.benchmarks.results import stored_rows
 from llm_decpomdp.benchmarks.statistics import Estimate, bootstrap, share
 from llm_decpomdp.storage import write_atomically
 
-FILE = "credit.json"
+NAMES = {"eval": "credit", "train": "credit-train"}
+"""The files of each phase, without their endings."""
+
+logger = logging.getLogger(__name__)
 
 Measure = Callable[[Credit], float | None]
 
@@ -125,19 +130,20 @@ def by_task(found: Sequence[Credit], measure: Measure) -> dict[str, float]:
 
 
 def write(folder: Path, found: Sequence[Credit], about: Mapping[str, Any]) -> list[Moment]:
-    """Write `credit.json` and `credit.csv` into a folder; what they say.
+    """Write `credit.json` and `credit.csv`, or `credit-train.*`, into a folder; what they say.
 
     Args:
         folder: That of the episodes.
-        found: All credits.
+        found: All credits, of one phase.
         about: What else the JSON file is to hold.
     """
     told_at = moments(found)
     content = {**about, "moments": [asdict(moment) for moment in told_at]}
-    write_atomically(folder / FILE, json.dumps(content, indent=2) + "\n")
+    name = NAMES[found[0].phase]
+    write_atomically(folder / f"{name}.json", json.dumps(content, indent=2) + "\n")
     names = [*(field.name for field in fields(Credit)), *SHARES]
     lines = [[vars_of(credit)[name] for name in names] for credit in found]
-    write_atomically(folder / "credit.csv", as_csv(names, lines))
+    write_atomically(folder / f"{name}.csv", as_csv(names, lines))
     return told_at
 
 
@@ -146,12 +152,19 @@ def vars_of(credit: Credit) -> dict[str, Any]:
     return {**asdict(credit), **{name: MEASURES[name](credit) for name in SHARES}}
 
 
-def read(folder: Path) -> list[Moment]:
-    """What `write` has left in a folder; empty where nothing is there."""
-    path = folder / FILE
+def read(folder: Path, phase: str = "eval") -> list[Moment]:
+    """What `write` has left in a folder; empty where nothing is there, or what is there is of other episodes."""
+    path = folder / f"{NAMES[phase]}.json"
     if not path.is_file():
         return []
     content = json.loads(path.read_text(encoding="utf-8"))
+    episodes = sum(row["phase"] == phase for _, row in stored_rows(folder / "episodes.jsonl"))
+    if content["episodes"] != episodes:
+        logger.warning(
+            "%s is of %d episodes, and there are %d now: run llm-decpomdp credit again",
+            *(path, content["episodes"], episodes),
+        )
+        return []
     return [
         Moment(
             **{key: moment[key] for key in ("phase", "update", "tasks", "samples")},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 from rich.console import Console
@@ -39,7 +40,7 @@ def run(runs: Sequence[Path], request: Request, agent: str | None = None) -> Cro
     """
     _check(runs, request)
     setting = setting_of(replace(request, team=runs[0]))
-    names = _names(runs)
+    names = names_of(runs)
     with as_run_errors():
         env = setting.make_env()
         starts = [Start(task_id=task.task_id) for task in env.tasks.tasks]
@@ -115,13 +116,13 @@ def _locate(folder: Path, checkpoint: str | None) -> Path:
     return eval_teams.locate(folder, checkpoint, load_config(file if file.is_file() else None))
 
 
-def _names(runs: Sequence[Path]) -> list[str]:
+def names_of(runs: Sequence[Path]) -> list[str]:
     """The names of the folders; those that are there already get a number."""
     names: list[str] = []
     for run in runs:
         name = run.resolve().name
-        again = sum(other.resolve().name == name for other in runs[: len(names)])
-        names.append(f"{name}-{again + 1}" if again else name)
+        numbered = (f"{name}-{number}" for number in count(2))
+        names.append(name if name not in names else next(n for n in numbered if n not in names))
     return names
 
 

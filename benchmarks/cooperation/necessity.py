@@ -50,7 +50,7 @@ class Necessity:
     """What two or more agents gain over one."""
 
     matched: bool
-    """Whether the single agent may write as many tokens as the team."""
+    """Whether the single agent may write as many tokens as the team of its configuration."""
     tokens: Mapping[str, float | None]
     """Sampled tokens of an episode of `single` and `team`, on average; `None` where they are not known."""
     gains: Mapping[str, Gain]
@@ -108,6 +108,15 @@ def _check(team: Evaluation, single: Evaluation) -> None:
             f"both must play the same tasks, and {len(alone)} are in one alone, such as {min(alone)!r}: evaluate "
             "both with equal --split and --tasks"
         )
+    first, second = ({**found.manifest["identity"]["environment"]} for found in (team, single))
+    differing = [
+        key
+        for key in {**first, **second}
+        if first.get(key) != second.get(key) and key != "num_agents"
+    ]
+    if differing:
+        told = "; ".join(f"{key} is {first.get(key)} and {second.get(key)}" for key in differing)
+        raise ConfigError(f"the team and the single agent played different environments: {told}")
     prints = [found.manifest["data"]["eval"]["fingerprint"] for found in (team, single)]
     if prints[0] != prints[1]:
         raise ConfigError(f"the tasks differ: their fingerprints are {prints[0]} and {prints[1]}")
@@ -189,7 +198,9 @@ def _words(found: Necessity) -> list[str]:
     ]
     tokens = [found.tokens[name] for name in ("single", "team")]
     spent = ", ".join("unknown" if one is None else number(one) for one in tokens)
-    limit = "the team's token limit" if found.matched else "a token limit of its own: NOT matched"
+    limit = "the token limits of its configuration's team together"
+    if not found.matched:
+        limit = "a token limit of its own: NOT matched"
     lines.append(f"The single agent had {limit}. Tokens an episode, single and team: {spent}.")
     for agent, one in found.dispensable.items():
         lines.append(

@@ -13,6 +13,7 @@ from llm_decpomdp.algorithms.rollout import Outcome
 from llm_decpomdp.algorithms.text_env import Recorded
 from llm_decpomdp.benchmarks.cooperation.replay import Place, Replayed, Unreached, replay
 from llm_decpomdp.benchmarks.cooperation.stored import Stored, stored
+from llm_decpomdp.benchmarks.errors import ConfigError
 from llm_decpomdp.benchmarks.failures import as_run_errors
 from llm_decpomdp.benchmarks.results import Row, task_name
 from llm_decpomdp.storage import write_atomically
@@ -88,6 +89,8 @@ def rescore(folder: Path, output: Path | None = None) -> Rescored:
         RunError: If the data cannot be loaded, or programs cannot be run.
     """
     found = stored(folder)
+    if next(found.rows(), None) is None:
+        raise ConfigError(f"{folder}: episodes.jsonl is empty, so there is nothing to grade")
     with as_run_errors():
         result = compare(found, replay(found.envs, found.rows()))
     if output is not None:
@@ -101,8 +104,9 @@ def compare(found: Stored, played: Iterable[Replayed | Unreached]) -> Rescored:
     lines, samples = set(), 0
     differences: list[Difference] = []
     for one in played:
-        lines.add(one.place.line)
-        samples += len(one.outcomes) if isinstance(one, Replayed) else 0
+        if isinstance(one, Replayed):
+            lines.add(one.place.line)
+            samples += len(one.outcomes)
         differences += differences_of(one, found)
     differences.sort(key=lambda d: (d.line, d.group, d.sample or 0))
     return Rescored(len(lines), samples, tuple(found.changes_of_data()), tuple(differences))

@@ -7,28 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-
-from llm_decpomdp.benchmarks.config import load_config
+from llm_decpomdp.benchmarks.config import ASKS_OUTSIDE, asks_outside, load_stored_config
 from llm_decpomdp.benchmarks.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.baselines import one_round_discussion, sequential_pipeline
-from llm_decpomdp.benchmarks.results import Row
+from llm_decpomdp.benchmarks.results import Row, stored_rows
 from llm_decpomdp.benchmarks.run import load_envs
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.registry import make
-from llm_decpomdp.storage import RunFolder, read_json_lines
+from llm_decpomdp.storage import RunFolder
 
 TALKING = (sequential_pipeline.__name__, one_round_discussion.__name__)
 """Baselines that add to the prompts of the environment what team-mates wrote."""
-
-ASKS_OUTSIDE = "expert_edits"
-"""The mode whose prompts another model writes: its episodes are played again in the mode `plain`."""
-
-NOBODY_ASKED = {
-    "external.mode": "plain",
-    "external.expert_model": None,
-    "external.expert_base_url": None,
-}
 
 
 @dataclass(frozen=True)
@@ -51,11 +40,7 @@ class Stored:
         Raises:
             ConfigError: If a row has no groups, as in early versions.
         """
-        for line, row in enumerate(read_json_lines(self.path / "episodes.jsonl"), 1):
-            if "groups" not in row:
-                raise ConfigError(
-                    f"{self.path}: line {line} of episodes.jsonl has no groups; train again"
-                )
+        for line, row in stored_rows(self.path / "episodes.jsonl"):
             if row["phase"] in phases:
                 yield line, row
 
@@ -91,8 +76,8 @@ def stored(folder: Path) -> Stored:
         raise ConfigError(
             f"{folder} holds episodes, but neither a run's config.yaml nor an evaluation's manifest.json"
         )
-    outside = OmegaConf.select(OmegaConf.load(place.config), "external.mode") == ASKS_OUTSIDE
-    config = load_config(place.config, flags=NOBODY_ASKED if outside else None)
+    outside = asks_outside(place.config)
+    config = load_stored_config(place.config)
     train, held_out = load_envs(config)
     envs = {"train": train, "eval": held_out}
     return Stored(folder, envs, _fingerprints(manifest, envs), known_prompts=not outside)

@@ -10,14 +10,14 @@ from typing import NamedTuple
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.returns import returns
 from llm_decpomdp.algorithms.rollout import Rollout
-from llm_decpomdp.benchmarks.config import load_config
+from llm_decpomdp.benchmarks.config import load_stored_config
 from llm_decpomdp.benchmarks.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.play import rollout_of
 from llm_decpomdp.benchmarks.options import learner_options
-from llm_decpomdp.benchmarks.results import Row, task_name
+from llm_decpomdp.benchmarks.results import Row, stored_rows, task_name
 from llm_decpomdp.benchmarks.schema import Config
 from llm_decpomdp.benchmarks.teams import agents_of, policies_of
-from llm_decpomdp.storage import RunFolder, read_json_lines
+from llm_decpomdp.storage import RunFolder
 
 PHASES = ("train", "eval")
 """The splits of an export."""
@@ -87,12 +87,16 @@ class Source:
             raise ConfigError(f"{folder} holds no episodes.jsonl: name a run or an evaluation")
         self.name = folder.resolve().name
         self.manifest = files.read_manifest() if files.manifest.exists() else {}
-        self.config = load_config(files.config) if files.config.exists() else None
+        self.config = load_stored_config(files.config) if files.config.exists() else None
         self._episodes = files.episodes
 
     def rows(self) -> Iterator[Row]:
-        """The rows of `episodes.jsonl`."""
-        return read_json_lines(self._episodes)
+        """The rows of `episodes.jsonl`.
+
+        Raises:
+            ConfigError: If they are of an early version.
+        """
+        return (row for _, row in stored_rows(self._episodes))
 
     def decisions(self, phase: str) -> Iterator[Decision]:
         """All groups of a phase, in the order of the run."""

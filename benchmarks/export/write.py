@@ -18,6 +18,11 @@ from llm_decpomdp.benchmarks.export.source import PHASES, Column, Content, Sourc
 from llm_decpomdp.benchmarks.results import Row
 from llm_decpomdp.naming import unknown
 
+NO_PAIRS = (
+    ": in no group do rewards of joint samples differ by --min-margin or more. Groups of several samples are made "
+    "in training"
+)
+
 FORMATS = ("parquet", "jsonl", "hub-folder")
 
 
@@ -67,7 +72,9 @@ def export(
         counts = {phase: _write(content, phase, to, made, Path(place)) for phase in PHASES}
         rows = {phase: count for phase, count in counts.items() if count}
         if not rows:
-            raise ConfigError(f"{run} holds no {content.name} to export")
+            raise ConfigError(
+                f"{run} holds no {content.name} to export{NO_PAIRS if as_pairs else ''}"
+            )
         if to == "hub-folder":
             (made / "README.md").write_text(card(source, content, rows), encoding="utf-8")
         made.rename(folder)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from llm_decpomdp.benchmarks.cooperation.credit_summary import MEASURES, TITLES, Moment, lines, read
+from llm_decpomdp.benchmarks.cooperation.credit_summary import (
+    MEASURES,
+    NAMES,
+    TITLES,
+    Moment,
+    lines,
+    read,
+)
 from llm_decpomdp.benchmarks.report.estimates import shown
 from llm_decpomdp.benchmarks.report.experiments import Experiment
 from llm_decpomdp.benchmarks.report.page import definitions, folded, table, tag
@@ -13,7 +20,7 @@ from llm_decpomdp.benchmarks.statistics import Estimate
 MEANINGS: Mapping[str, str] = {
     "shapley": "the agent's part of what the team earned beyond silence: parts add up",
     "difference": "what the team would lose if the agent said nothing",
-    "gold": "what the team would gain if the agent gave the data's own answer",
+    "gold": "what the team would gain, perhaps less than nothing, if the agent gave the data's own answer",
     "choice": "how far the reward moves with which of its answers the agent gives, while the others stay",
     "lazy": "share of answers without which the team would have earned as much, where it earned anything",
     "dispensable": "share of what passed that would have passed without the agent",
@@ -47,9 +54,10 @@ def credit(found: Sequence[Experiment]) -> str:
 def _moments(experiment: Experiment) -> Iterator[tuple[str, Moment]]:
     """The first and the last moment of each run, under a name that tells them apart."""
     for run in experiment.runs:
-        found = read(run.path)
-        for moment in found if len(found) < 3 else (found[0], found[-1]):
-            yield ", ".join([run.path.name, *_when(moment, experiment)]), moment
+        for phase in NAMES:
+            found = read(run.path, phase)
+            for moment in found if len(found) < 3 else (found[0], found[-1]):
+                yield ", ".join([run.path.name, *_when(moment, experiment)]), moment
 
 
 def _when(moment: Moment, experiment: Experiment) -> list[str]:

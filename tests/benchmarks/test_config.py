@@ -53,6 +53,7 @@ def test_text_stays_as_it_is_written() -> None:
     assert (config.output.name, config.output.save_path) == ("007", "1e5")
     assert (config.model.name, config.model.device) == ("2.50", "true")
     assert load_config(None, ["output.name='none'"]).output.name == "none"
+    assert load_config(None, ["output.name=run #3"]).output.name == "run #3"
     assert load_config(None, ["output.name=none"]).output.name is None
 
 
@@ -72,6 +73,13 @@ def test_a_boolean_override_is_a_boolean(write: Callable[[str], Path]) -> None:
     assert load_config(path, ["output.save_final_model=false"]).output.save_final_model is False
 
 
+def test_a_mapping_of_an_item_replaces_that_of_the_file(write: Callable[[str], Path]) -> None:
+    path = write("model: {lora: {r: 8, lora_alpha: 4}}\nteam: {aux_0: a, main_0: a}")
+    assert load_config(path, ["model.lora={r: 2}"]).model.lora == {"r": 2}
+    assert load_config(path, ["model.lora={}"]).model.lora == {}
+    assert load_config(path, ["team={}"]).team == {}
+
+
 def test_null_clears_an_optional_value(write: Callable[[str], Path]) -> None:
     path = write("model: {lora: {r: 8}}")
     assert load_config(path).model.lora == {"r": 8}
@@ -84,6 +92,7 @@ def test_null_clears_an_optional_value(write: Callable[[str], Path]) -> None:
     [
         ("seed=x", "seed: .*'x'"),
         ("seed=-1", "seed must be at least 0"),
+        ("env.stop_when_solved=2", "env.stop_when_solved: must be true or false, got 2"),
         ("env.num_turns=two", "env.num_turns: .*'two'"),
         ("env.num_turns=0", "env.num_turns must be at least 1"),
         ("env.num_agents=0", "num_agents must be"),
@@ -105,7 +114,7 @@ def test_null_clears_an_optional_value(write: Callable[[str], Path]) -> None:
         ("algorithm.name=grop", "did you mean 'grpo'"),
         ("algorithm.name=grpo", "grpo trains one agent, and env.num_agents is 2"),
         ("algorithm.num_generations=1", "algorithm.num_generations must be at least 2, got 1"),
-        ("algorithm.learning_rate=nan", "algorithm.learning_rate must be at least 0"),
+        ("algorithm.learning_rate=nan", "algorithm.learning_rate must be a finite number, got nan"),
         ("algorithm.handoff=worst", "unknown algorithm.handoff 'worst'"),
         ("algorithm.plan=trees", "unknown algorithm.plan 'trees'; did you mean 'tree'"),
         ("algorithm.joint_mode=cros", "joint_mode 'cros'; did you mean 'cross'"),

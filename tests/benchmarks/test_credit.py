@@ -256,6 +256,8 @@ def test_the_command_writes_what_it_tells(
         rows = list(csv.DictReader(file))
     assert len(rows) == 6
     assert {row["lazy"] for row in rows} == {"0.0"}
+    evaluate(env, dict.fromkeys(env.possible_agents, Gold()), starts, samples=2, folder=tmp_path)
+    assert read(tmp_path) == []  # of other episodes than there are now
 
 
 def test_a_run_is_told_from_its_evaluations_or_if_asked_from_its_training(
@@ -266,8 +268,8 @@ def test_a_run_is_told_from_its_evaluations_or_if_asked_from_its_training(
     (evaluated,) = read(run)
     assert (evaluated.phase, evaluated.tasks) == ("eval", 2)
     assert call("credit", str(run), "--phase", "train") == 0
-    (trained,) = read(run)
-    assert trained.phase == "train"
+    (trained,) = read(run, "train")
+    assert trained.phase == "train" and read(run) == [evaluated]
     assert "choice" in trained.agents["aux_0"] and "choice" not in evaluated.agents["aux_0"]
     capsys.readouterr()
     assert call("credit", str(run), "--phase", "test") == 2

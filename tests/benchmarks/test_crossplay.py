@@ -17,7 +17,7 @@ from llm_decpomdp.algorithms.rollout import Start
 from llm_decpomdp.benchmarks.__main__ import main
 from llm_decpomdp.benchmarks.config import load_config
 from llm_decpomdp.benchmarks.cooperation.crossplay import cross_play, matrix, read
-from llm_decpomdp.benchmarks.cooperation.crossplay_command import load_teams
+from llm_decpomdp.benchmarks.cooperation.crossplay_command import load_teams, names_of
 from llm_decpomdp.benchmarks.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.baselines import Setting
 from llm_decpomdp.benchmarks.run import train
@@ -201,3 +201,9 @@ def test_runs_with_checkpoints_alone_play_with_their_own_weights(
         both = (teams[name][agent] for name in ("run", "other"))
         one, other = (next(policy.parameters()).detach() for policy in both)
         assert torch.allclose(one + by, other), agent
+
+
+def test_runs_of_the_same_name_get_names_of_their_own() -> None:
+    runs = [Path("a/x"), Path("b/x"), Path("c/x-2"), Path("d/x")]
+    names = names_of(runs)
+    assert names == ["x", "x-2", "x-2-2", "x-3"]

@@ -40,10 +40,15 @@ def evaluation(
     baseline: str = "single_agent_matched",
     fingerprint: str = "f",
     tokens: float | None = None,
+    turns: int = 1,
 ) -> Evaluation:
     """What an evaluation has found, in which samples that do not pass, pass half of the tests."""
     manifest: dict[str, Any] = {
-        "identity": {"team": list(agents), "about": {"baseline": baseline}},
+        "identity": {
+            "team": list(agents),
+            "about": {"baseline": baseline},
+            "environment": {"id": "toy-v0", "num_agents": len(agents), "num_turns": turns},
+        },
         "data": {"eval": {"fingerprint": fingerprint}},
         "samples": 2,
     }
@@ -117,6 +122,7 @@ def test_a_single_agent_without_the_teams_tokens_is_not_matched() -> None:
         (single(), single(), "has 1 agents and nowhere 1"),
         (team(), single({"easy": [True]}), "3 are in one alone, such as 'hard'"),
         (team(), single(fingerprint="g"), "fingerprints are f and g"),
+        (team(), single(turns=2), "different environments: num_turns is 1 and 2"),
     ],
 )
 def test_evaluations_that_do_not_belong_together_are_refused(

@@ -14,6 +14,7 @@ from llm_decpomdp.benchmarks.cooperation import credit_command, credit_summary
 from llm_decpomdp.benchmarks.cooperation.credit import Credit
 from llm_decpomdp.benchmarks.cooperation.crossplay import cross_play
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
+from llm_decpomdp.benchmarks.results import stored_rows
 from llm_decpomdp.registry import make
 from llm_decpomdp.storage import RunFolder
 from tests.benchmarks.report_runs import finished, html, words
@@ -66,7 +67,8 @@ def test_of_a_training_the_first_and_the_last_evaluation_are_shown(tmp_path: Pat
         Credit(**place, **numbers, **rest, update=update, agent="aux_0", reward=float(update))
         for update in (0, 3, 6)
     ]
-    credit_summary.write(tmp_path, credits, {})
+    evaluated = [row for _, row in stored_rows(run.episodes) if row["phase"] == "eval"]
+    credit_summary.write(tmp_path, credits, {"episodes": len(evaluated)})
     text = words(run)
     name = tmp_path.name
     assert f"{name}, before training: aux_0 0.00 0.00 — {name}, after update 6: aux_0" in text

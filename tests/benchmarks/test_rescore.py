@@ -190,7 +190,7 @@ def test_tasks_that_are_gone_and_other_data_are_told_and_the_data_first(run: Pat
     found = rescore(run)
     lines = found.lines()
     assert lines[0].startswith("the train data differ: their fingerprint was ")
-    assert "4 episodes" in lines[1]
+    assert "3 episodes" in lines[1]  # the fourth cannot be played
     gone = [one for one in found.differences if one.turn == 1]
     assert [(one.line, one.what) for one in gone] == [(1, "the state")]
     assert gone[0].task in str(gone[0].now)
@@ -200,6 +200,12 @@ def test_without_a_manifest_it_is_said_that_the_data_are_not_known(run: Path) ->
     (run / "manifest.json").unlink()
     assert "not known" in rescore(run).lines()[0]
     assert rescore(run).differences == ()
+
+
+def test_a_folder_without_episodes_has_nothing_to_agree_on(run: Path) -> None:
+    (run / "episodes.jsonl").write_text("")
+    with pytest.raises(ConfigError, match="is empty, so there is nothing to grade"):
+        rescore(run)
 
 
 def test_an_episode_without_a_start_is_refused(run: Path) -> None:

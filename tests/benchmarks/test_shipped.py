@@ -187,3 +187,9 @@ def test_a_configuration_says_what_it_is(path: Path) -> None:
 @pytest.mark.parametrize("spelled", ["demo", "demo.yaml", str(FOLDER / "demo.yaml")])
 def test_a_configuration_is_found_by_name_and_by_path(spelled: str) -> None:
     assert find_config(spelled).samefile(FOLDER / "demo.yaml")
+
+
+@pytest.mark.parametrize("name", [n for n in shipped() if ".2025-08" not in n])
+def test_trees_give_groups_that_stop_early_no_other_weight(name: str) -> None:
+    algorithm = load_config(find_config(name)).algorithm
+    assert algorithm.plan == "chain" or algorithm.early_termination_weight == 1.0
