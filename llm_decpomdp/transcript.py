@@ -17,7 +17,8 @@ def judgement(verdict: Verdict) -> str:
     lines = [f"reward {verdict.reward:.2f} ({points})"]
     if verdict.error is not None:
         lines.append(f"could not load: {verdict.error.message}")
-    lines.append(f"tests {verdict.tests_passed}/{len(verdict.tests)} passed")
+    if verdict.tests:
+        lines.append(f"tests {verdict.tests_passed}/{len(verdict.tests)} passed")
     lines += [f"  {t.status}: {t.case}  {t.message}" for t in verdict.tests if not t.passed]
     return "\n".join(lines)
 

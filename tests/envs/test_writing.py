@@ -94,6 +94,7 @@ def test_the_transcript_shows_sources_texts_and_components():
     env.step(references(env))
     text = env.render()
     assert "upper Orlen valley" in text and "method_0 answers" in text and "grounding +" in text
+    assert "tests 0/0" not in text
 
 
 # Roles
