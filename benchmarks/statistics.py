@@ -49,11 +49,6 @@ class Estimate:
     units: int
     """How many seeds the interval rests on; how many tasks, where there is one seed."""
 
-    @property
-    def half_width(self) -> float | None:
-        """Half the width of the interval."""
-        return None if self.low is None or self.high is None else (self.high - self.low) / 2
-
     def excludes(self, value: float) -> bool:
         """Whether the interval, if there is one, does not hold `value`."""
         return self.low is not None and self.high is not None and not self.low <= value <= self.high
@@ -109,10 +104,14 @@ def share(scores: ArrayLike, *, level: float = LEVEL, seed: int = 0) -> Estimate
     that well: about 3 / n (Hanley and Lippman-Hand 1983, JAMA 249, 1743).
     """
     table = _table(scores)
-    found = bootstrap(table, level=level, seed=seed)
-    if found.value not in (0.0, 1.0) or np.ptp(table) > 0:
+    return _with_hidden(bootstrap(table, level=level, seed=seed), table.shape[1], level)
+
+
+def _with_hidden(found: Estimate, tasks: int, level: float) -> Estimate:
+    """The mean of scores in [0, 1] with the interval that `share` tells of where all are 0 or all are 1."""
+    if found.value not in (0.0, 1.0):
         return found
-    hidden = 1 - (1 - level) ** (1 / table.shape[1])
+    hidden = 1 - (1 - level) ** (1 / tasks)
     low, high = (0.0, hidden) if found.value == 0.0 else (1 - hidden, 1.0)
     return Estimate(found.value, low, high, found.units)
 
@@ -161,9 +160,12 @@ def probability_of_improvement(
     """How likely a run of `second` beats one of `first` on a task that is drawn at random.
 
     The mean over the tasks of P(Y > X) + P(Y = X) / 2 over all pairs of a seed of each (the statistic of Mann and
-    Whitney over S S', as in Agarwal et al. 2021). Arguments and errors as in `paired_difference`.
+    Whitney over S S', as in Agarwal et al. 2021). Where all are won, or none, the interval is that of `share`.
+    Arguments and errors as in `paired_difference`.
     """
-    return _estimate(_pair(first, second), _wins, level, replicates, seed)
+    tables = _pair(first, second)
+    found = _estimate(tables, _wins, level, replicates, seed)
+    return _with_hidden(found, tables[0].shape[1], level)
 
 
 def _wins(one: Array, two: Array) -> Array:
@@ -203,14 +205,11 @@ class Comparison:
     improvement: Estimate
     """See `probability_of_improvement`."""
     seeds_needed: int | None
-    """With how many seeds of each method a difference as large as this one would be told from none, as far as
-    seeds decide it: chance in the tasks takes more tasks. `None` where the interval tells already, where no
-    method has several seeds, and where there is no difference at all."""
-
-    @property
-    def clear(self) -> bool:
-        """Whether the interval of the difference leaves out 0."""
-        return self.difference.excludes(0.0)
+    """With how many seeds of each method a difference as large as this one would be told from none in about
+    half of all cases, as far as seeds decide it. `None` where the interval tells already, where no method has
+    several seeds, where there is no difference at all, and where `more_tasks` are needed instead."""
+    more_tasks: bool
+    """Whether it is the chance of the tasks that leaves the interval too wide to tell: there are enough seeds."""
 
 
 def compare(
@@ -220,11 +219,12 @@ def compare(
     difference = paired_difference(first, second, level=level, seed=seed)
     improvement = probability_of_improvement(first, second, level=level, seed=seed)
     several = [table for table in _pair(first, second) if len(table) > 1]
-    needed = None
-    if several and difference.value and not difference.excludes(0.0):
-        deviation = math.hypot(*(float(table.mean(1).std(ddof=1)) for table in several))
-        needed = seeds_needed(deviation, abs(difference.value), level=level)
-    return Comparison(difference, improvement, needed)
+    if not several or not difference.value or difference.excludes(0.0):
+        return Comparison(difference, improvement, None, more_tasks=False)
+    deviation = math.hypot(*(float(table.mean(1).std(ddof=1)) for table in several))
+    needed = seeds_needed(deviation, abs(difference.value), level=level)
+    enough = needed <= min(map(len, several))
+    return Comparison(difference, improvement, None if enough else needed, more_tasks=enough)
 
 
 def pass_at_k(samples: int, passed: int, k: int) -> float:

@@ -20,7 +20,8 @@ from llm_decpomdp.algorithms import NAMES
 from llm_decpomdp.benchmarks.bench.suite import Cell, Suite
 from llm_decpomdp.benchmarks.config import load_config
 from llm_decpomdp.benchmarks.errors import ConfigError
-from llm_decpomdp.benchmarks.schema import Config
+from llm_decpomdp.benchmarks.legacy import canonical
+from llm_decpomdp.benchmarks.schema import KEYS, Config
 from llm_decpomdp.benchmarks.shipped import find_config
 from llm_decpomdp.storage import RunFolder, write_atomically
 
@@ -51,6 +52,8 @@ class Job:
         config = asdict(self.config)
         ignored = ["seed", "output", *([] if self.cell.trained else ["algorithm", "evaluation"])]
         kept = {key: value for key, value in config.items() if key not in ignored}
+        if self.cell.trained and self.config.output.keep_best:
+            kept["output"] = {"keep_best": True}  # decides which team is the final one
         return {"method": self.cell.method, "greedy": self.cell.greedy, "config": kept}
 
     @property
@@ -59,18 +62,13 @@ class Job:
         return {"tasks": self.cell.tasks, "samples": self.cell.samples}
 
     def status(self) -> dict[str, Any]:
-        """What `status.json` holds; empty where the job has not ended."""
-        path = self.folder / "status.json"
-        found: dict[str, Any] = (
-            json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        )
-        return found
+        """As `read_status`."""
+        return read_status(self.folder)
 
     @property
     def done(self) -> bool:
         """Whether all is measured that is to be."""
-        status = self.status()
-        return status.get("state") == DONE and status["amount"] == self.amount
+        return is_done(self.status(), self.amount)
 
     def end(self, state: str, **details: Any) -> None:
         """Write `status.json`."""
@@ -86,23 +84,41 @@ class Job:
         write_atomically(self.folder / "job.json", json.dumps(found, indent=2) + "\n")
 
 
+def read_status(folder: Path) -> dict[str, Any]:
+    """What `status.json` holds; empty where a job has not ended."""
+    path = folder / "status.json"
+    status: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return status
+
+
+def is_done(status: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a job has measured just what is wanted, given as its cell or `Job.amount`."""
+    amount = {"tasks": wanted["tasks"], "samples": wanted["samples"]}
+    return status.get("state") == DONE and status["amount"] == amount
+
+
 def read_job(folder: Path) -> Job:
     """The job that `job.json` in a folder describes."""
     found = json.loads((folder / "job.json").read_text(encoding="utf-8"))
     cell = found["cell"]
     tuples = {key: tuple(cell[key]) for key in ("override", "seeds")}
-    return Job(
-        Cell(**{**cell, **tuples}), found["seed"], load_config(flags=found["config"]), folder
-    )
+    config = load_config(flags=canonical(found["config"], KEYS))
+    return Job(Cell(**{**cell, **tuples}), found["seed"], config, folder)
 
 
-def jobs_of(suite: Suite, output: Path) -> list[Job]:
-    """All jobs of a suite, in its order, with their configurations loaded and checked.
+def jobs_of(suite: Suite, output: Path, only: Sequence[str] = ()) -> list[Job]:
+    """The jobs of a suite, in its order, with their configurations loaded and checked.
+
+    Args:
+        suite: The suite.
+        output: Its folder.
+        only: Names of cells; all if there are none.
 
     Raises:
         ConfigError: If a cell's configuration is wrong; names the cell.
     """
-    return [job for cell in suite.cells for job in _jobs(suite, cell, output)]
+    chosen = [cell for cell in suite.cells if not only or cell.name in only]
+    return [job for cell in chosen for job in _jobs(suite, cell, output)]
 
 
 def _jobs(suite: Suite, cell: Cell, output: Path) -> Iterator[Job]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from llm_decpomdp.benchmarks.bench.job import DONE, FAILED
+from llm_decpomdp.benchmarks.bench.job import FAILED, is_done, read_status
 from llm_decpomdp.benchmarks.bench.suite import UNTRAINED
 from llm_decpomdp.benchmarks.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.folder import Evaluation, read_evaluation
@@ -54,7 +54,9 @@ class Line:
     estimates: Mapping[str, Estimate]
     """Each of `MEASURES` that the cell has."""
     comparisons: Mapping[str, Comparison]
-    """The same against the line that its table names; without those that cannot be compared."""
+    """The same against another line; without those that cannot be compared."""
+    against: str | None
+    """The name of that line; `None` for one that others are compared with."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,9 @@ class LeagueTable:
     """As the environment describes it."""
     tasks: int
     against: str
-    """The name of the line that all are compared with."""
+    """The name of the line that others are compared with unless they say otherwise."""
+    several_turns: bool
+    """Whether an episode had several turns, so that the reward at the end is not that of all turns."""
     lines: tuple[Line, ...]
 
 
@@ -107,6 +111,12 @@ class _Measured:
         return manifest["environment"], data, self.found[0].tasks
 
     @property
+    def environment(self) -> Mapping[str, Any]:
+        """With its arguments."""
+        found: Mapping[str, Any] = self.found[0].manifest["identity"]["environment"]
+        return found
+
+    @property
     def team(self) -> list[str]:
         agents: list[str] = self.found[0].manifest["identity"]["team"]
         return agents
@@ -143,13 +153,6 @@ def job_folders(output: Path, cell: Mapping[str, Any]) -> Iterator[tuple[int, Pa
         yield seed, output / f"{cell['name']}-seed-{seed}"
 
 
-def read_status(folder: Path) -> dict[str, Any]:
-    """How a job ended; empty where it has not."""
-    path = folder / "status.json"
-    status: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return status
-
-
 def read_league(output: Path) -> League:
     """What the jobs in a suite's folder have found so far.
 
@@ -164,7 +167,7 @@ def read_league(output: Path) -> League:
         done = []
         for seed, folder in folders.items():
             status, name = read_status(folder), f"{cell['name']}, seed {seed}"
-            if status.get("state") == DONE:
+            if is_done(status, cell):
                 done.append(seed)
             elif status.get("state") == FAILED:
                 failed.append(Unfinished(name, folder.name, status["error"].strip()))
@@ -185,7 +188,10 @@ def read_league(output: Path) -> League:
 def _table(group: Sequence[_Measured], command: str) -> LeagueTable:
     untrained = [one for one in group if one.cell["method"] == UNTRAINED]
     reference = (untrained or group)[0]
-    lines = {one.cell["name"]: _line(one, reference, command) for one in group}
+    lines = {}
+    for one in group:
+        alike = (other for other in untrained if other.environment == one.environment)
+        lines[one.cell["name"]] = _line(one, next(alike, reference), command)
     teams = {one.cell["name"]: one.team == reference.team for one in group}
     ranked = sorted(
         lines.values(), key=lambda line: (not teams[line.name], -line.estimates[REWARD].value)
@@ -196,6 +202,7 @@ def _table(group: Sequence[_Measured], command: str) -> LeagueTable:
         manifest["data"]["eval"],
         len(reference.found[0].tasks),
         reference.cell["name"],
+        any(max(one.found[0].means("turns").values()) > 1 for one in group),
         tuple(ranked),
     )
 
@@ -218,6 +225,7 @@ def _line(one: _Measured, reference: _Measured, command: str) -> Line:
         one.found[0].samples,
         {measure: _estimate(measure, own) for measure, own in scores.items() if own is not None},
         comparisons,
+        None if one is reference else reference.cell["name"],
     )
 
 

@@ -27,7 +27,10 @@ NONE = "—"
 
 AGAINST = "against "
 
-IN_TERMINALS = ("cell", "seeds", "reward", MEASURES["tests_passed"])
+AT_THE_END = "reward at the end"
+"""What the reward is called where there are several turns."""
+
+IN_TERMINALS = ("cell", "seeds", "reward", AT_THE_END, MEASURES["tests_passed"])
 """Columns that a terminal has room for, beside the difference."""
 
 
@@ -53,7 +56,7 @@ def _csv_lines(league: League) -> Iterator[list[Any]]:
                     *about,
                     *(line.name, line.method, len(line.seeds), line.samples, measure),
                     *_numbers(estimate),
-                    *(_compared(found, table.against) if found else [None] * 8),
+                    *([line.against, *_compared(found)] if found else [None] * 8),
                     line.command,
                 ]
 
@@ -62,8 +65,8 @@ def _numbers(estimate: Estimate) -> list[float | None]:
     return [estimate.value, estimate.low, estimate.high]
 
 
-def _compared(found: Comparison, against: str) -> list[Any]:
-    return [against, *_numbers(found.difference), *_numbers(found.improvement), found.seeds_needed]
+def _compared(found: Comparison) -> list[Any]:
+    return [*_numbers(found.difference), *_numbers(found.improvement), found.seeds_needed]
 
 
 def as_markdown(league: League) -> str:
@@ -74,7 +77,8 @@ def as_markdown(league: League) -> str:
         lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
         marked = "\n".join(f"| {' | '.join(row)} |" for row in lines)
         parts.append(f"**{title_of(table)}**\n\n{marked}")
-    notes = [*NOTES, *unfinished(league)]
+    notes = [*dict.fromkeys(note for table in league.tables for note in notes_of(table))]
+    notes += unfinished(league)
     parts.append(
         "\n".join([*notes, f"Made by `{league.command}`; a row alone with `--only NAME`."])
     )
@@ -85,6 +89,16 @@ NOTES = (
     "In brackets: 95 % intervals of a bootstrap over tasks and seeds.",
     "Differences are paired by task; P(better) is how likely a seed beats one of the other on a task.",
 )
+
+
+def notes_of(table: LeagueTable) -> list[str]:
+    """What a reader of a table must know."""
+    notes = list(NOTES)
+    if table.several_turns:
+        notes.append("The reward at the end is that of an episode's last turn.")
+    if "seeds needed" in cells_of(table)[0]:
+        notes.append(estimates.NEEDED)
+    return notes
 
 
 def unfinished(league: League) -> list[str]:
@@ -112,8 +126,10 @@ def cells_of(table: LeagueTable) -> tuple[list[str], list[list[str]]]:
     columns = {
         "cell": [line.name for line in table.lines],
         "seeds": [_seeds(line) for line in table.lines],
-        "reward": [_value(line, REWARD) for line in table.lines],
-        f"{AGAINST}{table.against}": [_difference(line) for line in table.lines],
+        AT_THE_END if table.several_turns else MEASURES[REWARD]: [
+            _value(line, REWARD) for line in table.lines
+        ],
+        f"{AGAINST}{table.against}": [_difference(line, table.against) for line in table.lines],
         "P(better)": [_improvement(line) for line in table.lines],
         "seeds needed": [_needed(line) for line in table.lines],
         **{
@@ -143,19 +159,23 @@ def _value(line: Line, measure: str) -> str:
     return NONE if estimate is None else shown(estimate)
 
 
-def _difference(line: Line) -> str:
+def _difference(line: Line, usual: str) -> str:
+    """With the line that it is a difference from, unless that is the usual one."""
     found = line.comparisons.get(REWARD)
-    return NONE if found is None else shown(found.difference, sign=True)
+    if found is None:
+        return NONE
+    other = "" if line.against == usual else f" {AGAINST}{line.against}"
+    return f"{shown(found.difference, sign=True)}{other}"
 
 
 def _improvement(line: Line) -> str:
     found = line.comparisons.get(REWARD)
-    return NONE if found is None else shown(found.improvement)
+    return NONE if found is None else estimates.shown(found.improvement)
 
 
 def _needed(line: Line) -> str:
     found = line.comparisons.get(REWARD)
-    return NONE if found is None or found.seeds_needed is None else str(found.seeds_needed)
+    return NONE if found is None else estimates.seeds_needed(found)
 
 
 def as_tables(league: League) -> Sequence[Table]:

@@ -115,7 +115,7 @@ class Pool:
     def _stop(self) -> None:
         """Ask all processes to save and end, and wait for them; a second Ctrl-C does not wait."""
         for running in self._running:
-            running.process.send_signal(signal.SIGINT)
+            running.process.terminate()  # who starts a command in the background lets it ignore SIGINT
         for running in self._running:
             running.process.wait()
             running.log.close()

@@ -6,6 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 
 from rich.console import Console
@@ -17,6 +18,7 @@ from llm_decpomdp.benchmarks.bench.pool import Running
 from llm_decpomdp.benchmarks.evaluation.folder import TIMES
 from llm_decpomdp.benchmarks.evaluation.run import AT_A_TIME
 from llm_decpomdp.benchmarks.report.costs import duration
+from llm_decpomdp.storage import read_json_lines
 
 LOOK_SECONDS = 2.0
 """Between two looks at how far running jobs are."""
@@ -25,7 +27,8 @@ LOOK_SECONDS = 2.0
 class BenchProgress:
     """Jobs done, those that run, and the time left, on stderr; a context manager.
 
-    The time left is what the remaining work takes at the speed so far, with the work of a job as `JobCost` has it.
+    The time left is what the remaining work takes at the speed so far, with the work of a job as `JobCost` has it,
+    without what was done before this bench was started.
 
     Args:
         jobs: Those that are to be run.
@@ -34,8 +37,9 @@ class BenchProgress:
 
     def __init__(self, jobs: Sequence[Job], costs: Mapping[str, JobCost]) -> None:
         self._costs = costs
-        self._works = [self._work(job) for job in jobs]
         self._left = {job.folder: self._work(job) for job in jobs}
+        self._before = {job.folder: self._share(job) for job in jobs}
+        self._total = self._sum_left({})
         self._begin = self._looked = time.monotonic()
         self._count = len(jobs)
         self._bars: dict[str, TaskID] = {}
@@ -70,13 +74,17 @@ class BenchProgress:
         if ended is not None:
             del self._left[ended.folder]
         shares = {one.job.folder: self._share(one.job) for one in running}
-        left = sum(work * (1 - shares.get(folder, 0.0)) for folder, work in self._left.items())
-        total = sum(self._works)
-        text = f"{self._count - len(self._left)} of {self._count}{self._time(1 - left / total)}"
+        done = 1 - self._sum_left(shares) / self._total if self._total else 1.0
+        text = f"{self._count - len(self._left)} of {self._count}{self._time(done)}"
         if ended is not None:
             self._console.print(f"{_ending(ended)} ({text})", markup=False)
-        self._progress.update(self._all, completed=1 - left / total, note=text)
+        self._progress.update(self._all, completed=done, note=text)
         self._draw({name_of(one.job): shares[one.job.folder] for one in running})
+
+    def _sum_left(self, shares: Mapping[Path, float]) -> float:
+        """The work that is left, given how much of some jobs is done; of the others, what was done before."""
+        done = {**self._before, **shares}
+        return sum(work * (1 - done[folder]) for folder, work in self._left.items())
 
     def _draw(self, shares: Mapping[str, float]) -> None:
         for name in [name for name in self._bars if name not in shares]:
@@ -104,16 +112,12 @@ class BenchProgress:
         if cost is None:
             return 0.0
         batches = math.ceil(cost.episodes / job.cell.samples / AT_A_TIME) * job.cell.samples
-        evaluated = _lines(job, TIMES) / batches
-        learned = _lines(job, "training/metrics.jsonl") / max(1, cost.updates)
+        evaluated = sum(1 for _ in read_json_lines(job.folder / TIMES)) / batches
+        metrics = read_json_lines(job.folder / "training" / "metrics.jsonl")
+        learned = sum(1 for row in metrics if row["kind"] == "train") / max(1, cost.updates)
         training = LEARNING * cost.training_tokens
         done = evaluated * (cost.work - training) + min(1.0, learned) * training
         return min(1.0, done / cost.work)
-
-
-def _lines(job: Job, name: str) -> int:
-    path = job.folder / name
-    return path.read_bytes().count(b"\n") if path.is_file() else 0
 
 
 def name_of(job: Job) -> str:

@@ -1,6 +1,7 @@
 """The command `llm-decpomdp bench`: from a suite to its league table; docs/bench.md.
 
-The folder of a suite has `suite.json` (what it is made of), a folder for each job (see `bench_job`), and the
+The folder of a suite has `suite.json` (what it is made of), a folder for each job (see
+`llm_decpomdp.benchmarks.bench.job`), and the
 result: `league.csv`, `league.md` and `report.html`.
 """
 
@@ -61,13 +62,12 @@ def bench(request: Request) -> bool:
     suite = load_suite(find_suite(request.suite))
     output = request.output or Path("runs") / suite.name
     _check_names(request.only, suite)
-    every = jobs_of(suite, output)
-    jobs = [job for job in every if not request.only or job.cell.name in request.only]
+    jobs = jobs_of(suite, output, request.only)
     if request.dry_run:
         return show_costs(suite, jobs, *costs_of(jobs))
     output.mkdir(parents=True, exist_ok=True)
     with locked(output) as lock:
-        refuse_others(every)
+        refuse_others(jobs)
         write_suite(suite, request, output)
         missing = [job for job in jobs if not job.done]
         logger.info(

@@ -239,6 +239,10 @@ def _check_values(settings: Settings, where: str) -> None:
         raise ConfigError(
             f"{where}: greedy answers are all the same: leave out `samples` or `greedy`"
         )
+    if settings.greedy and "random" in settings.method:
+        raise ConfigError(
+            f"{where}: of random text none is the likeliest: leave out `greedy` or the method random"
+        )
     for key, least in (("samples", 1), ("tasks", 1), ("cores", 1)):
         value = vars(settings)[key]
         if value is not None and value < least:

@@ -20,7 +20,7 @@ act.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from llm_decpomdp.agents.scripted import Gold, RandomText
@@ -177,8 +177,7 @@ def _require_several(name: str, agents: Sequence[str]) -> None:
 def _untrained(config: Config, env: DecPOMDPEnv) -> Contestant:
     """All agents play what `model` says."""
     config = replace(config, team={}, policies={})
-    about = {"model": config.model.name, "max_new_tokens": config.model.max_new_tokens}
-    return Contestant(env, teams.load(config, [env]), about=about)
+    return Contestant(env, teams.load(config, [env]), about={"model": asdict(config.model)})
 
 
 def in_turn(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from llm_decpomdp.agents.saved_team import MANIFEST
 from llm_decpomdp.algorithms.rollout import Start
 from llm_decpomdp.benchmarks.config import load_config
 from llm_decpomdp.benchmarks.errors import ConfigError, RunError
@@ -18,6 +19,9 @@ from llm_decpomdp.benchmarks.evaluation.summary import table
 from llm_decpomdp.benchmarks.overrides import parse_overrides
 from llm_decpomdp.benchmarks.run import FAILURES
 from llm_decpomdp.benchmarks.shipped import find_config
+
+OF_THE_TEAM = ("model", "team", "policies")
+"""Sections of a configuration that say what a saved team says itself, but for `model.device`."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +116,21 @@ def _contestant(request: Request, setting: Setting) -> Contestant:
     if request.baseline is not None:
         return contestant(request.baseline, setting)
     if request.team is not None:
+        path = eval_teams.locate(request.team, request.checkpoint, setting.config)
+        if (path / MANIFEST).is_file():
+            _refuse_changes(request.overrides, path)
         return eval_teams.of_folder(request.team, request.checkpoint, setting)
     return eval_teams.of_config(setting)
+
+
+def _refuse_changes(overrides: Sequence[str], team: Path) -> None:
+    for item in overrides:
+        key = item.partition("=")[0]
+        if key.partition(".")[0] in OF_THE_TEAM and key != "model.device":
+            raise ConfigError(
+                f"{item!r} changes nothing: the saved team in {team} has its own models and sampling; leave "
+                f"it out, or change {MANIFEST} in a copy of that folder"
+            )
 
 
 def _folder(request: Request, setting: Setting) -> Path:

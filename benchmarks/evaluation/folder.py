@@ -79,12 +79,15 @@ def read_evaluation(folder: Path | str) -> Evaluation:
         for measure, value in measures(row).items():
             of_task = values.setdefault(measure, {})
             of_task[task] = (*of_task.get(task, ()), value)
-    return Evaluation(path, manifest, values, passes, _seconds(path))
+    return Evaluation(path, manifest, values, passes, _seconds(path, manifest["samples"]))
 
 
-def _seconds(folder: Path) -> dict[str, float]:
+def _seconds(folder: Path, samples: int) -> dict[str, float]:
+    """The seconds of the first samples."""
     total: dict[str, float] = {}
     for row in read_json_lines(folder / TIMES):
+        if row["sample"] >= samples:
+            continue
         for name, spent in row["seconds"].items():
             total[name] = total.get(name, 0.0) + spent
     return total

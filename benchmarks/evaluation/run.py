@@ -4,7 +4,7 @@ An evaluation is a folder:
 
 - `manifest.json`: what was evaluated, on which data, with which versions.
 - `episodes.jsonl`: one row for each episode, as of a run's evaluations, with `sample` and `tokens` besides.
-- `times.jsonl`: one row for each batch, with the seconds of agents and environment.
+- `times.jsonl`: one row for each batch, with its first start and the seconds of agents and environment.
 - `summary.json`, `summary.csv`, `tasks.csv`: the measures, overall and of each task.
 
 Episodes are played in batches of tasks, one sample of each, and every batch has random numbers of its own. What
@@ -50,6 +50,10 @@ AT_A_TIME = 64
 USUAL_K = (1, 5, 10)
 """The k of pass@k where there are as many samples and none are asked for."""
 
+MADE_WITH = ("packages", "python", "platform", "git")
+"""Keys of a manifest that may change between the sessions of an evaluation; `earlier` lists those before the last
+change."""
+
 
 def evaluate(
     env: DecPOMDPEnv,
@@ -89,8 +93,10 @@ def evaluate(
     """
     ks = _check(env, team, starts, samples, k, at_a_time)
     place = RunFolder(folder)
-    _open(place, _manifest(env, team, starts, samples, seed, about or {}, ks, at_a_time))
+    manifest = _manifest(env, team, starts, samples, seed, about or {}, ks, at_a_time)
+    before = _open(place, manifest)
     batches = _missing(place, starts, samples, at_a_time)
+    place.write_manifest({**manifest, **_made_with(before, manifest, bool(batches))})
     console = Console(stderr=True)
     shown = progress and sys.stderr.isatty()
     for number, some in track(batches, "evaluating", console=console, disable=not shown):
@@ -98,7 +104,8 @@ def evaluate(
         clock = Stopwatch()
         for row in play_episodes(env, team, act, some, number, clock):
             append_json_line(place.episodes, row)
-        append_json_line(place.path / TIMES, {"sample": number, "seconds": clock.seconds})
+        spent = {"sample": number, "start": asdict(some[0]), "seconds": clock.seconds}
+        append_json_line(place.path / TIMES, spent)
     found = read_evaluation(place.path)
     write_summary(found)
     return found
@@ -166,8 +173,8 @@ def _manifest(
     }
 
 
-def _open(place: RunFolder, manifest: Mapping[str, Any]) -> None:
-    """Write the manifest, unless the folder holds something else."""
+def _open(place: RunFolder, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest that was there before, if there was one, unless the folder holds something else."""
     if place.manifest.exists():
         before = place.read_manifest()
         if before.get("kind") != "evaluation":
@@ -179,9 +186,21 @@ def _open(place: RunFolder, manifest: Mapping[str, Any]) -> None:
             raise ConfigError(
                 f"{place.path} holds another evaluation ({told}): choose another folder with --output"
             )
-    elif place.episodes.exists():
+        return before
+    if place.episodes.exists():
         raise ConfigError(f"{place.path} holds a run: choose another folder with --output")
-    place.write_manifest(manifest)
+    return {}
+
+
+def _made_with(before: Mapping[str, Any], now: Mapping[str, Any], plays: bool) -> dict[str, Any]:
+    """What the rows are made with: as it was where nothing is played, else with what was used earlier."""
+    if not before:
+        return {}
+    old = {key: before[key] for key in MADE_WITH}
+    earlier = before.get("earlier", [])
+    if plays and any(now[key] != old[key] for key in MADE_WITH):
+        return {"earlier": [*earlier, old]}
+    return {**old, "earlier": earlier} if earlier else old
 
 
 def _missing(
@@ -197,6 +216,9 @@ def _missing(
     missing = [(n, some) for n, some in batches if not done.issuperset(_places(n, some))]
     torn = {place for n, some in missing for place in _places(n, some)}
     keep_json_lines(place.episodes, lambda row: place_of(row) not in torn)
+    keep_json_lines(  # older rows do not tell their start
+        place.path / TIMES, lambda row: "start" not in row or place_of(row) not in torn
+    )
     return missing
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from llm_decpomdp.agents.endpoint import Endpoint
 from llm_decpomdp.agents.saved_team import MANIFEST, load_saved_team, read_manifest
@@ -29,8 +32,12 @@ def of_config(setting: Setting) -> Contestant:
         RunError: If a model cannot be loaded.
     """
     env, config = setting.make_env(), setting.config
-    about = {"model": asdict(config.model), "team": config.team, "policies": config.policies}
-    return Contestant(env, teams.load(config, [env]), about=about)
+    return Contestant(env, teams.load(config, [env]), about=_declared(config))
+
+
+def _declared(config: Config) -> dict[str, Any]:
+    """What a configuration says of its team."""
+    return {"model": asdict(config.model), "team": config.team, "policies": config.policies}
 
 
 def of_folder(folder: Path, checkpoint: str | None, setting: Setting) -> Contestant:
@@ -106,7 +113,7 @@ def _saved(folder: Path, setting: Setting) -> Contestant:
         team = load_saved_team(folder, device=model.device, seed=setting.config.seed)
     except (OSError, ImportError, TypeError) as error:
         raise RunError(f"cannot load the team in {folder}: {error}") from error
-    return Contestant(env, team, about={"team": str(folder.resolve())})
+    return Contestant(env, team, about=_kept(folder))
 
 
 def _restored(path: Path, setting: Setting) -> Contestant:
@@ -114,7 +121,21 @@ def _restored(path: Path, setting: Setting) -> Contestant:
     env = setting.make_env()
     team = teams.load(setting.config, [env])
     restore(team, path)
-    return Contestant(env, team, about={"team": str(path.resolve())})
+    return Contestant(env, team, about={**_declared(setting.config), "checkpoint": _kept(path)})
+
+
+def _kept(folder: Path) -> Mapping[str, str]:
+    """What tells the team in a folder from others, also from those that the folder held before.
+
+    Weights are known by the names, the sizes and the times of their files, for reading them would take long.
+    """
+    found = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        status = path.stat()
+        found.update(f"{path.relative_to(folder)}:{status.st_size}:{status.st_mtime_ns}\n".encode())
+        if path.name == MANIFEST:
+            found.update(path.read_bytes())
+    return {"team": str(folder.resolve()), "files": found.hexdigest()}
 
 
 def restore(team: Team, path: Path) -> None:

@@ -17,6 +17,12 @@ from llm_decpomdp.benchmarks.statistics import Comparison, Estimate, bootstrap, 
 Table: TypeAlias = npt.NDArray[np.float64]
 
 
+NEEDED = (
+    "Seeds needed: how many of each would tell such a difference from none in about half of all cases, where it "
+    "is not told yet; 'more tasks': there are enough seeds, and chance in the tasks is what hides it."
+)
+
+
 def evaluated(experiment: Experiment, position: int) -> Estimate:
     """The mean team reward of the first (0) or last (-1) evaluation of each run; as `evaluated_after`."""
     table = rewards(experiment, position)
@@ -72,6 +78,13 @@ def _tasks(experiment: Experiment, position: int) -> set[str]:
     run = experiment.runs[0]
     scores = run.scores_at("eval", run.evaluations[position]["update"])
     return {score.task for score in scores}
+
+
+def seeds_needed(found: Comparison) -> str:
+    """The seeds that a comparison needs, such as "12", or that tasks are what it lacks."""
+    if found.more_tasks:
+        return "more tasks"
+    return "—" if found.seeds_needed is None else str(found.seeds_needed)
 
 
 def interval(estimate: Estimate, *, sign: bool = False) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -65,13 +66,18 @@ class Experiment:
 def experiments(runs: Sequence[Results]) -> list[Experiment]:
     """Put runs together whose configurations are equal but for the seed and the output.
 
-    Several experiments are named by the keys in which they differ, and evaluations by their folder.
+    A run that repeats the seed of another one is no further seed, so it belongs to another experiment. Several
+    experiments are named by the keys in which they differ, and evaluations by their folder.
     """
-    groups: dict[str, list[Results]] = {}
-    settings: dict[str, dict[str, Any]] = {}
+    groups: dict[tuple[str, int], list[Results]] = {}
+    settings: dict[tuple[str, int], dict[str, Any]] = {}
+    times: Counter[tuple[str, Any]] = Counter()
     for run in runs:
         found = _settings(run)
-        key = json.dumps(found, sort_keys=True, default=str)
+        text = json.dumps(found, sort_keys=True, default=str)
+        seed = run.manifest.get("seed")
+        key = text, times[text, seed]
+        times[text, seed] += 1
         groups.setdefault(key, []).append(run)
         settings[key] = found
     names = _names([groups[key][0] for key in groups], list(settings.values()))

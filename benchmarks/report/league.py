@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llm_decpomdp.benchmarks.bench.league import League, LeagueTable
-from llm_decpomdp.benchmarks.bench.league_files import NOTES, cells_of, title_of, unfinished
+from llm_decpomdp.benchmarks.bench.league_files import cells_of, notes_of, title_of, unfinished
 from llm_decpomdp.benchmarks.evaluation.measures import REWARD
 from llm_decpomdp.benchmarks.report.outcome import MANY_SEEDS
 from llm_decpomdp.benchmarks.report.page import folded, listing, table, tag
@@ -21,13 +21,9 @@ def _table(one: LeagueTable, number: int) -> Iterator[str]:
     yield tag("h3", title_of(one))
     head, rows = cells_of(one)
     yield table(f"league-{number + 1}", head, rows)
-    notes = list(NOTES)
+    notes = notes_of(one)
     if any(len(line.seeds) < MANY_SEEDS for line in one.lines):
         notes.append(f"Intervals over fewer than {MANY_SEEDS} seeds are too narrow.")
-    if "seeds needed" in head:
-        notes.append(
-            "Seeds needed: how many would tell such a difference from none, where it is not told yet."
-        )
     others = [line.name for line in one.lines if _of_another_team(line.name, one)]
     if others:
         notes.append(
@@ -40,7 +36,7 @@ def _table(one: LeagueTable, number: int) -> Iterator[str]:
 
 def _of_another_team(name: str, one: LeagueTable) -> bool:
     (line,) = (line for line in one.lines if line.name == name)
-    return name != one.against and REWARD not in line.comparisons
+    return line.against is not None and REWARD not in line.comparisons
 
 
 def _failures(league: League) -> Iterator[str]:

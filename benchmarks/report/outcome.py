@@ -7,7 +7,15 @@ from html import escape
 from statistics import fmean
 
 from llm_decpomdp.benchmarks.report.charts import window
-from llm_decpomdp.benchmarks.report.estimates import compared, evaluated, gained, interval, shown
+from llm_decpomdp.benchmarks.report.estimates import (
+    NEEDED,
+    compared,
+    evaluated,
+    gained,
+    interval,
+    seeds_needed,
+    shown,
+)
 from llm_decpomdp.benchmarks.report.experiments import Experiment
 from llm_decpomdp.benchmarks.report.page import box, folded, link, number, plain, table, tag
 from llm_decpomdp.benchmarks.results import Results, Row, component_names, pairs
@@ -63,9 +71,10 @@ def _over_seeds(experiment: Experiment) -> Iterator[str]:
     rose = sum(gained(Experiment("", (run,))).value > 0 for run in experiment.runs)
     text = (
         f"Over {runs} seeds the mean team reward changed by {shown(gain, sign=True)}, measured task by task; it "
-        f"rose with {rose} of them. {_judgement(gain, runs)} {INTERVALS}"
+        f"rose with {rose} of them. {_judgement(gain, runs)}"
     )
-    yield tag("p", f"{text} {FEW_SEEDS if runs < MANY_SEEDS else ''}".strip())
+    notes = [] if gain.low is None else [INTERVALS, *[FEW_SEEDS] * (runs < MANY_SEEDS)]
+    yield tag("p", " ".join([text, *notes]))
     yield _runs_table([experiment])
     yield from _examples(experiment.runs[0])
 
@@ -89,9 +98,7 @@ def _comparison(found: Sequence[Experiment]) -> Iterator[str]:
             found_between = compared(first, experiment)
             if found_between is not None:
                 cells[5] = shown(found_between.difference, sign=True)
-                cells[6] = (
-                    "—" if found_between.seeds_needed is None else str(found_between.seeds_needed)
-                )
+                cells[6] = seeds_needed(found_between)
         rows.append((last.value if last else float("-inf"), cells))
     against = f"against {first.name}"
     head = ["configuration", "seeds", "before", "last evaluation", "gain", against, "seeds needed"]
@@ -101,10 +108,7 @@ def _comparison(found: Sequence[Experiment]) -> Iterator[str]:
         yield folded("Every run", _runs_table(found))
         return
     yield table("summary", head, cells_of)
-    text = (
-        "Seeds needed: how many would tell such a difference from none, where it is not told yet."
-    )
-    yield tag("p", text, "small")
+    yield tag("p", NEEDED, "small")
     yield folded("Every run", _runs_table(found))
 
 
@@ -167,7 +171,7 @@ def _verdict(experiment: Experiment) -> str:
     way = f"{verb} from {before} to" if gain.value else "stayed at"
     text = f"The mean team reward {way} {after} over {_episodes(last)} on {_held_out(run)}. "
     if gain.low is None:
-        return text + "How much of the difference is chance, these episodes cannot tell."
+        return text + _judgement(gain, 1)
     size = f"{shown(gain, sign=True)}, measured task by task"
     return (
         f"{text}The difference is {size}. {_judgement(gain, 1)} {INTERVALS} This is one run with one seed: the "
@@ -177,6 +181,8 @@ def _verdict(experiment: Experiment) -> str:
 
 def _judgement(gain: Estimate, runs: int) -> str:
     """Whether it may be chance."""
+    if gain.low is None:
+        return "How much of the difference is chance, these episodes cannot tell."
     if runs == 1 and gain.units < ENOUGH_TASKS:
         return f"It may be chance: {gain.units} tasks are too few to tell."
     if not gain.excludes(0.0):

@@ -6,14 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.benchmarks.bench.job import DONE
-from llm_decpomdp.benchmarks.bench.league import (
-    League,
-    job_folders,
-    read_league,
-    read_status,
-    read_suite,
-)
+from llm_decpomdp.benchmarks.bench.job import is_done, read_status
+from llm_decpomdp.benchmarks.bench.league import League, job_folders, read_league, read_suite
 from llm_decpomdp.benchmarks.errors import ConfigError
 from llm_decpomdp.benchmarks.report.document import opening, sections
 from llm_decpomdp.benchmarks.report.experiments import Experiment
@@ -62,7 +56,7 @@ def _experiments(
         folders = [
             folder / below
             for _, folder in job_folders(output, cell)
-            if read_status(folder).get("state") == DONE and (folder / below).is_dir()
+            if is_done(read_status(folder), cell) and (folder / below).is_dir()
         ]
         if folders:
             runs = tuple(read_results(RunFolder(folder)) for folder in folders)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.agents.scripted import Scripted
+from llm_decpomdp.agents.saved_team import save_team
+from llm_decpomdp.agents.scripted import Constant, Gold, Scripted
 from llm_decpomdp.algorithms.rollout import Start
 from llm_decpomdp.benchmarks.__main__ import main
 from llm_decpomdp.benchmarks.config import load_config
@@ -120,7 +121,7 @@ def test_a_baseline_plays_the_configured_model(name: str, setting: Setting, tmp_
     assert one.env.possible_agents == (["main_0"] if alone else ["aux_0", "main_0"])
     limit = 8 if name == "single_agent_matched" else 4
     assert {policy.sampling.max_new_tokens for policy in one.team.values()} == {limit}  # type: ignore[attr-defined]
-    assert one.about["baseline"] == name and one.about["max_new_tokens"] == limit
+    assert one.about["baseline"] == name and one.about["model"]["max_new_tokens"] == limit
     start = Start(task_id=one.env.tasks.tasks[0].task_id)
     found = evaluate(one.env, one.team, [start], folder=tmp_path / "e", act=one.act)
     spent = sum(found.means(f"tokens/{agent}")[start.task_id] for agent in one.team)  # type: ignore[index]
@@ -131,7 +132,17 @@ def test_a_baseline_plays_the_configured_model(name: str, setting: Setting, tmp_
 def test_a_matched_agent_has_the_tokens_of_a_team_of_any_size(setting: Setting) -> None:
     three = replace(setting, env_options={**setting.env_options, "num_agents": 3})
     one = contestant("single_agent_matched", three)
-    assert one.about["max_new_tokens"] == 12
+    assert one.about["model"]["max_new_tokens"] == 12
+
+
+def test_baselines_that_sample_in_another_way_are_others(setting: Setting) -> None:
+    warmer = replace(setting.config, model=replace(setting.config.model, temperature=0.5))
+    one, two = (
+        contestant("naive_concatenation", replace(setting, config=config)).about
+        for config in (setting.config, warmer)
+    )
+    assert one["model"].pop("temperature") != two["model"].pop("temperature") == 0.5
+    assert one == two
 
 
 def test_expert_edits_come_between_turns(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,9 +228,28 @@ def test_the_command_evaluates_what_a_run_has_left(
     assert texts["last"] != texts["best"]
     assert call(*base, str(tmp_path / "any")) == 0
     identity = json.loads((tmp_path / "any" / "manifest.json").read_text())["identity"]
-    assert identity["about"] == {"greedy": False, "team": str(tmp_path / "run" / "final_model")}
+    assert identity["about"]["team"] == str(tmp_path / "run" / "final_model")
+    assert identity["about"]["greedy"] is False
     assert call(*base, str(tmp_path / "no"), "--env-option", "num_agents=1") == 2
     assert "plays aux_0, main_0, and coophumaneval-v0 has main_0" in capsys.readouterr().err
+    changed = ["--override", "model.device=cpu", "model.temperature=0.1"]
+    assert call(*base, str(tmp_path / "no"), *changed) == 2
+    assert "'model.temperature=0.1' changes nothing: the saved team in" in capsys.readouterr().err
+    options = ["--checkpoint", "last", "--greedy", "--seed", "2", *changed]
+    assert call(*base, str(tmp_path / "last"), *options) == 2  # there it changes something
+    assert "holds another evaluation" in capsys.readouterr().err
+
+
+def test_a_team_that_was_saved_again_is_another_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = "eval --env coophumaneval-v0 --env-option source=bundled --split test[:1]".split()
+    line += ["--team", str(tmp_path / "team"), "--output", str(tmp_path / "e")]
+    save_team({"aux_0": Gold(), "main_0": Gold()}, tmp_path / "team")
+    assert call(*line) == call(*line) == 0
+    save_team({"aux_0": Gold(), "main_0": Constant("nothing")}, tmp_path / "team")
+    assert call(*line) == 2
+    assert "holds another evaluation" in capsys.readouterr().err
 
 
 def learn_something(checkpoint: Path) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -162,10 +163,13 @@ def test_a_suite_that_changed_is_refused_before_anything_is_done(
     ]
 
 
-def start(folder: Path, text: str) -> subprocess.Popen[bytes]:
+def start(folder: Path, text: str, *, background: bool = False) -> subprocess.Popen[bytes]:
+    """A bench of a suite; in the `background` of a script it ignores SIGINT, as all that it starts do."""
     command = [sys.executable, "-m", "llm_decpomdp.benchmarks", "bench", suite(folder, text)]
     return subprocess.Popen(
-        [*command, "--output", str(folder / "out"), "--cores", "2"], stderr=subprocess.PIPE
+        [*command, "--output", str(folder / "out"), "--cores", "2"],
+        stderr=subprocess.PIPE,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_IGN) if background else None,
     )
 
 
@@ -241,6 +245,19 @@ def test_a_bench_that_is_stopped_takes_its_jobs_with_it_and_goes_on_as_if_it_had
         time.sleep(0.02)
     cut = [folder for folder in jobs(tmp_path) if 0 < lines(folder / "episodes.jsonl") < 180]
     assert cut and not any((folder / "status.json").exists() for folder in cut)
+    assert rest(tmp_path) == unharmed
+
+
+@two_at_once
+def test_a_bench_in_the_background_is_stopped_with_its_jobs(
+    unharmed: dict[str, Any], tmp_path: Path
+) -> None:
+    process = start(tmp_path, LONG, background=True)
+    times = [folder / "times.jsonl" for folder in jobs(tmp_path)]
+    wait_for(lambda: all(3 < lines(path) for path in times), process)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(PATIENCE) == 130
+    assert not any((folder / "status.json").exists() for folder in jobs(tmp_path))
     assert rest(tmp_path) == unharmed
 
 

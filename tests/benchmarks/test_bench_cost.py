@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -105,3 +107,28 @@ def test_progress_tells_what_has_ended_and_how_long_the_rest_may_take(
     first, second = capsys.readouterr().err.splitlines()
     assert first == "done: untrained, seed 0, in 1 min 1 s (1 of 2, about 1 min 40 s left)"
     assert second == "done: untrained, seed 1, in 1 min 1 s (2 of 2)"
+
+
+def begun(one: Job, updates: int, evaluations: int) -> None:
+    """Leave the metrics of a training that has come so far."""
+    rows = [{"kind": "train"}] * updates + [{"kind": "eval"}] * evaluations
+    one.write()
+    folder = one.folder / "training"
+    folder.mkdir(exist_ok=True)
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_what_was_done_before_does_not_count_as_done_in_this_session(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    early, late = (job(tmp_path, f"method: train, seeds: {seed}") for seed in (0, 1))
+    known = replace(job_cost(early), updates=10, training_tokens=10**9)  # all else is nothing
+    begun(early, 9, 40)
+    late.write()
+    late.end(DONE, seconds=61.0)
+    now = time.monotonic()
+    with BenchProgress([early, late], {"train": known}) as progress:
+        monkeypatch.setattr(time, "monotonic", lambda: now + 100)
+        progress.changed([], late)
+    # one of the 1.1 trainings that were left took 100 s
+    assert "(1 of 2, about 10.0 s left)" in capsys.readouterr().err

@@ -14,6 +14,7 @@ from llm_decpomdp.agents.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms.records import evaluation_metrics
 from llm_decpomdp.algorithms.rollout import Start
 from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.evaluation import run
 from llm_decpomdp.benchmarks.evaluation.measures import measures
 from llm_decpomdp.benchmarks.evaluation.play import rollout_of
 from llm_decpomdp.benchmarks.evaluation.run import Evaluation, evaluate, read_evaluation
@@ -199,6 +200,46 @@ def test_what_is_there_is_not_played_again_and_more_samples_are_added(
     assert (tmp_path / "e" / "episodes.jsonl").read_bytes().startswith(before)
     assert {len(v) for v in more.values["last/reward_mean"].values()} == {3}
     assert run(2, left=0).values == first.values  # what was asked for, though more is there
+
+
+def test_times_are_those_of_the_batches_that_count(make_word_env: Make, tmp_path: Path) -> None:
+    env, path = make_word_env(), tmp_path / "times.jsonl"
+    team = {"left_0": Gold(), "right_0": Gold()}
+
+    def seconds(tasks: int, samples: int) -> dict[str, float]:
+        starts = starts_of(env)[:tasks]
+        found = evaluate(env, team, starts, samples=samples, folder=tmp_path, at_a_time=4)
+        return dict(found.seconds)
+
+    def places() -> list[tuple[int, str]]:
+        return [(row["sample"], row["start"]["task_id"]) for row in read_json_lines(path)]
+
+    seconds(2, 1)
+    seconds(6, 1)  # plays the two again, in a batch of four
+    assert places() == [(0, "word/0"), (0, "word/4")]
+    path.write_text(path.read_text()[:-5])  # killed while it wrote
+    once = seconds(6, 2)
+    assert places() == [(0, "word/0"), (1, "word/0"), (1, "word/4")]
+    first, *others = [row["seconds"]["environment"] for row in read_json_lines(path)]
+    assert once["environment"] == pytest.approx(first + sum(others))
+    assert seconds(6, 1)["environment"] == first
+
+
+def test_a_folder_tells_what_its_rows_were_made_with(
+    make_word_env: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env, team = make_word_env(), {"left_0": Gold(), "right_0": Gold()}
+
+    def packages(samples: int, version: str) -> list[dict[str, str]]:
+        monkeypatch.setattr(run, "versions", lambda: {"torch": version})
+        evaluate(env, team, starts_of(env), samples=samples, folder=tmp_path)
+        manifest = json.loads((tmp_path / "manifest.json").read_text())
+        sessions = [*manifest.get("earlier", []), manifest]
+        return [session["packages"]["torch"] for session in sessions]
+
+    assert packages(1, "1") == packages(1, "2") == ["1"]  # nothing is played
+    assert packages(2, "2") == packages(2, "3") == packages(3, "2") == ["1", "2"]
+    assert packages(4, "3") == ["1", "2", "3"]
 
 
 def test_models_sample_by_the_seed_alone_whatever_was_sampled_before(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import csv
 import json
 import subprocess
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,9 @@ TEAMS: Mapping[str, Mapping[int, Callable[[], Policy]]] = {
 }
 """The policy of both agents by cell and seed; `learned` has seeds that differ."""
 
+DONE = {"state": "done", "amount": {"tasks": None, "samples": 1}}
+"""How a job of these suites ends."""
+
 
 def team(policy: Callable[[], Policy]) -> Team:
     return {"left_0": policy(), "right_0": policy()}
@@ -48,13 +52,13 @@ def team(policy: Callable[[], Policy]) -> Team:
 @pytest.fixture
 def output(make_word_env: Make, tmp_path: Path) -> Path:
     """The folder of a suite: `learned` wants a third seed, which has failed; `late` was not measured yet."""
-    env = make_word_env()
+    env = make_word_env(num_turns=1)
     starts = [Start(task_id=task.task_id) for task in env.tasks.tasks]
     for name, seeds in TEAMS.items():
         for seed, policy in seeds.items():
             folder = tmp_path / f"{name}-seed-{seed}"
             evaluate(env, team(policy), starts, folder=folder, seed=seed, about={"cell": name})
-            (folder / "status.json").write_text('{"state": "done"}')
+            (folder / "status.json").write_text(json.dumps(DONE))
     failed = tmp_path / "learned-seed-2"
     failed.mkdir()
     status = {"state": "failed", "error": "Traceback\nMemoryError: <b>all</b> is full\n"}
@@ -71,7 +75,7 @@ def output(make_word_env: Make, tmp_path: Path) -> Path:
 
 
 def cell(name: str, method: str, *seeds: int) -> dict[str, Any]:
-    return {"name": name, "method": method, "seeds": seeds, "samples": 1}
+    return {"name": name, "method": method, "seeds": seeds, "tasks": None, "samples": 1}
 
 
 def lines(output: Path) -> dict[str, Line]:
@@ -129,7 +133,13 @@ def test_the_table_can_be_pasted_and_has_seeds_and_intervals(output: Path) -> No
         "tests passed",
         "pass@1",
     ]
-    assert rows[0][:5] == ["gold", "1", "1.00 (all equal)", "+1.00 (all equal)", "1.00 (all equal)"]
+    assert rows[0][:5] == [
+        "gold",
+        "1",
+        "1.00 (all equal)",
+        "+1.00 (all equal)",
+        "1.00 (0.61 to 1.00)",
+    ]
     assert rows[1][1] == "2 of 3" and rows[1][2].startswith("0.58 (")
     assert rows[1][5] == str(lines(output)["learned"].comparisons[REWARD].seeds_needed)
     assert rows[2][3:6] == ["—", "—", "—"]
@@ -160,7 +170,7 @@ def test_cells_that_played_other_tasks_have_a_table_of_their_own(
     env = make_word_env()
     folder = output / "late-seed-7"
     evaluate(env, team(Gold), [Start(task_id="word/3")], folder=folder, seed=7)
-    (folder / "status.json").write_text('{"state": "done"}')
+    (folder / "status.json").write_text(json.dumps(DONE))
     first, second = read_league(output).tables
     assert (first.tasks, second.tasks) == (6, 1)
     (late,) = second.lines
@@ -179,6 +189,57 @@ def test_rewards_of_other_teams_are_not_compared_and_come_last(
     assert set(table.lines[-1].comparisons) == {"tests_passed", "pass@1"}
     page = write_suite_report(output).read_text()
     assert "Teams of other agents (gold) have another maximum" in page
+
+
+def test_a_table_asks_for_tasks_where_there_are_enough_seeds(output: Path) -> None:
+    (table,) = read_league(output).tables
+    (line,) = (line for line in table.lines if line.name == "learned")
+    found = replace(line.comparisons[REWARD], seeds_needed=None, more_tasks=True)
+    changed = replace(line, comparisons={REWARD: found})
+    head, rows = cells_of(replace(table, lines=(changed,)))
+    assert rows[0][head.index("seeds needed")] == "more tasks"
+
+
+def test_jobs_that_have_measured_another_amount_are_missing(output: Path) -> None:
+    less = {**DONE, "amount": {"tasks": 3, "samples": 1}}
+    (output / "learned-seed-1" / "status.json").write_text(json.dumps(less))
+    assert lines(output)["learned"].seeds == (0,)
+    missing = [job.name for job in read_league(output).missing]
+    assert missing == ["learned, seed 1", "late, seed 7"]
+
+
+def test_a_cell_is_compared_with_the_untrained_one_of_its_own_environment(
+    output: Path, make_word_env: Make
+) -> None:
+    path = output / "suite.json"
+    suite = json.loads(path.read_text())
+    suite["cells"] += [cell("talks", "untrained", 0), cell("talked", "magrpo", 0)]
+    path.write_text(json.dumps(suite))
+    env = make_word_env(num_turns=2)
+    starts = [Start(task_id=task.task_id) for task in env.tasks.tasks]
+    for name, policy in (("talks", lambda: Constant("nothing")), ("talked", Gold)):
+        folder = output / f"{name}-seed-0"
+        evaluate(env, team(policy), starts, folder=folder, about={"cell": name})
+        (folder / "status.json").write_text(json.dumps(DONE))
+        manifest = json.loads((folder / "manifest.json").read_text())
+        manifest["identity"]["environment"] = {"id": "word-v0", "num_turns": 2}
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+    found = lines(output)
+    assert {name: line.against for name, line in found.items()} == {
+        **dict.fromkeys(("learned", "gold"), "untrained"),
+        **{"untrained": None, "talks": None, "talked": "talks"},
+    }
+    league = read_league(output)
+    head, rows = cells_of(league.tables[0])
+    assert head[2:4] == ["reward at the end", "against untrained"]
+    shown = {row[0]: row[3] for row in rows}
+    assert shown["talked"].endswith("against talks") and "against" not in shown["learned"]
+    assert "The reward at the end is that of an episode's last turn." in as_markdown(league)
+    write_league(league, output)
+    with (output / "league.csv").open() as file:
+        against = {(row["cell"], row["measure"]): row["against"] for row in csv.DictReader(file)}
+    assert against["talked", REWARD] == "talks"
+    assert "Teams of other agents" not in write_suite_report(output).read_text()
 
 
 def test_the_report_has_the_league_its_commands_and_failures(output: Path) -> None:

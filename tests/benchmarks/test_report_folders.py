@@ -33,6 +33,22 @@ def test_runs_that_differ_by_the_seed_are_one_experiment(tmp_path: Path) -> None
     ]
 
 
+def test_a_run_that_repeats_a_seed_is_no_further_seed(tmp_path: Path) -> None:
+    runs = [finished(RunFolder(tmp_path / f"run-{n}"), seed) for n, seed in enumerate((0, 1, 0, 0))]
+    found = experiments([read_results(run) for run in runs])
+    folders = [[run.path.name for run in experiment.runs] for experiment in found]
+    assert folders == [["run-0", "run-1"], ["run-2"], ["run-3"]]
+    assert [experiment.name for experiment in found] == ["run-0", "run-2", "run-3"]
+
+
+def test_seeds_without_common_tasks_have_no_interval_to_speak_of(tmp_path: Path) -> None:
+    runs = [finished(RunFolder(tmp_path / f"s{seed}"), seed) for seed in range(2)]
+    runs[1].episodes.write_text("", encoding="utf-8")
+    text = words(*runs)
+    assert "it rose with 2 of them. How much of the difference is chance" in text
+    assert "The interval" not in text and "In brackets" not in text
+
+
 def test_seeds_have_a_band_a_table_and_one_interval(tmp_path: Path) -> None:
     runs = [finished(RunFolder(tmp_path / f"s{seed}"), seed, extra=seed / 10) for seed in range(3)]
     text = words(*runs)

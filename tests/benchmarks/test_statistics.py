@@ -42,6 +42,11 @@ def test_pass_at_k_refuses_what_cannot_be(arguments: tuple[int, int, int]) -> No
         pass_at_k(*arguments)
 
 
+def half_width(found: Estimate) -> float:
+    assert found.low is not None and found.high is not None
+    return (found.high - found.low) / 2
+
+
 def test_interquartile_mean_leaves_out_a_quarter_at_each_end() -> None:
     assert interquartile_mean(np.array([[100.0, 1, 2, 3, 4, -50, 5, 6]])) == pytest.approx([3.5])
     assert interquartile_mean(np.array([[9.0, 1, 2]])) == pytest.approx([4.0])  # floor(3 / 4) is 0
@@ -59,7 +64,7 @@ def test_an_estimate_is_the_statistic_and_two_percentiles() -> None:
 def test_the_interval_of_tasks_has_the_width_of_their_standard_error() -> None:
     scores = np.random.default_rng(0).normal(size=400)
     found = bootstrap(scores, replicates=5000)
-    assert found.half_width == pytest.approx(1.96 * scores.std() / 20, rel=0.05)
+    assert half_width(found) == pytest.approx(1.96 * scores.std() / 20, rel=0.05)
     assert found.units == 400
 
 
@@ -70,14 +75,14 @@ def test_tasks_are_drawn_once_for_all_seeds() -> None:
         bootstrap(tasks, replicates=5000),
         bootstrap(np.tile(tasks, (10, 1)), replicates=5000),
     )
-    assert many.half_width == pytest.approx(one.half_width, rel=0.1)
+    assert half_width(many) == pytest.approx(half_width(one), rel=0.1)
     assert (one.units, many.units) == (30, 10)
 
 
 def test_equal_tasks_tell_as_little_of_other_seeds_as_one_of_them_does() -> None:
     seeds = np.random.default_rng(2).normal(size=(8, 1))
     one, many = bootstrap(seeds, replicates=5000), bootstrap(np.tile(seeds, 50), replicates=5000)
-    assert many.half_width == pytest.approx(one.half_width, rel=0.1)
+    assert half_width(many) == pytest.approx(half_width(one), rel=0.1)
 
 
 def test_memory_is_bounded_and_blocks_change_nothing_but_the_draws(
@@ -114,7 +119,6 @@ def test_episodes_counted_as_units_would_miss_the_truth_often() -> None:
 
 def test_nothing_to_resample_gives_no_interval_and_no_chance_one_without_width() -> None:
     assert bootstrap([3.0]) == Estimate(3.0, None, None, 1)
-    assert bootstrap([[3.0]]).half_width is None
     assert bootstrap([2.0, 2.0, 2.0]) == Estimate(2.0, 2.0, 2.0, 3)
     assert bootstrap([[1.0], [2.0]]).units == 2
     assert paired_difference([1.0], [3.0]) == Estimate(2.0, None, None, 1)
@@ -135,8 +139,8 @@ def test_a_paired_difference_takes_out_how_hard_tasks_are() -> None:
     before, after = hard + 0.1 * rng.normal(size=50), hard + 0.5 + 0.1 * rng.normal(size=50)
     found = paired_difference(before, after)
     assert found.value == pytest.approx(0.5, abs=0.1)
-    assert found.half_width < 0.1 and found.excludes(0.0)  # type: ignore[operator]
-    assert bootstrap(before).half_width > 2  # type: ignore[operator]
+    assert half_width(found) < 0.1 and found.excludes(0.0)
+    assert half_width(bootstrap(before)) > 2
 
 
 def test_a_paired_difference_of_the_middle_is_that_of_the_middles() -> None:
@@ -163,6 +167,14 @@ def test_equal_methods_improve_with_probability_one_half() -> None:
     assert probability_of_improvement(scores, scores) == Estimate(0.5, 0.5, 0.5, 2)
 
 
+def test_a_method_that_wins_every_task_or_none_may_lose_or_win_others() -> None:
+    none, every = np.zeros((1, 8)), np.ones((3, 8))
+    hidden = 1 - 0.05 ** (1 / 8)
+    won, lost = (probability_of_improvement(*pair) for pair in ((none, every), (every, none)))
+    assert (won.value, won.low, won.high) == (1.0, pytest.approx(1 - hidden), 1.0)
+    assert (lost.value, lost.low, lost.high) == (0.0, 0.0, pytest.approx(hidden))
+
+
 def test_seeds_needed_give_the_width_that_was_wanted() -> None:
     """The mean width of Student's intervals at n seeds is the wanted one, and at fewer seeds above it."""
     count = seeds_needed(1.0, 0.5)
@@ -179,13 +191,27 @@ def test_a_comparison_says_how_many_seeds_it_would_take() -> None:
     rng = np.random.default_rng(8)
     first, second = rng.normal(size=(3, 10)), rng.normal(size=(3, 10)) + 0.1
     unclear = compare(first, second)
-    assert not unclear.clear
+    assert not unclear.difference.excludes(0.0) and not unclear.more_tasks
     assert unclear.seeds_needed is not None and unclear.seeds_needed > 3
     clear = compare(first, second + 10)
-    assert clear.clear and clear.seeds_needed is None and clear.improvement.value == 1.0
+    assert (
+        clear.difference.excludes(0.0)
+        and clear.seeds_needed is None
+        and clear.improvement.value == 1.0
+    )
     assert compare(first, first).seeds_needed is None  # no difference at all
     assert compare(first[0], second[0]).seeds_needed is None  # one seed each
     assert compare(first[0], second).difference.units == 3
+
+
+def test_a_comparison_asks_for_tasks_where_seeds_agree() -> None:
+    first = np.zeros((4, 6))
+    second = np.tile([[5.0, -4.0, 3.0, -2.0, 0.5, 1.0]], (4, 1))
+    found = compare(first, second)
+    assert not found.difference.excludes(0.0)
+    assert (found.seeds_needed, found.more_tasks) == (None, True)
+    assert not compare(first, second + 10).more_tasks
+    assert not compare(first[0], second[0]).more_tasks  # one seed each
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,10 @@ def test_every_shipped_suite_resolves() -> None:
         ("config: demo\ncells: [{samples: many}]", "cell 0: samples: .*many"),
         ("config: demo\ncells: [{cores: 0}]", "cores must be at least 1, got 0"),
         ("config: demo\ncells: [{greedy: true, samples: 2}]", "greedy answers are all the same"),
+        (
+            "config: demo\ncells: [{greedy: true, method: random}]",
+            "leave out `greedy` or the method",
+        ),
         ("config: demo\ncells: [{}, {}]", "two cells are called 'untrained'; give one .* `name`"),
         ("config: demo\ncells: [{name: a/b}]", "a name must be made of letters.*'a/b'"),
         ("config: demo\ncells: [", "cannot read"),
@@ -151,3 +155,29 @@ def test_a_folder_keeps_to_the_cell_that_it_began_with(tmp_path: Path) -> None:
     refuse_others([job("override: algorithm.learning_rate=1.0")])  # nothing is learned here
     with pytest.raises(ConfigError, match=r"model\.temperature was 0\.8 and is 0\.1\): choose"):
         refuse_others([job("override: model.temperature=0.1")])
+
+
+def test_which_team_of_a_training_is_final_decides_what_is_measured(tmp_path: Path) -> None:
+    def job(method: str, more: str) -> Job:
+        override = f"[output.name=other, {more}]"
+        cells = f"cells: [{{method: {method}, override: {override}}}]"
+        (found,) = jobs(tmp_path, f"config: demo\n{cells}\n")
+        return found
+
+    for method in ("train", "untrained"):
+        first = job(method, "output.report=false")
+        first.write()
+        (first.folder / "manifest.json").write_text("{}")
+        refuse_others([job(method, "output.report=true")])
+    refuse_others([job("untrained", "output.keep_best=true")])
+    with pytest.raises(ConfigError, match=r"output was None and is .*keep_best"):
+        refuse_others([job("train", "output.keep_best=true")])
+
+
+def test_cells_that_are_not_asked_for_are_not_loaded(tmp_path: Path) -> None:
+    text = "config: demo\ncells: [{method: gold}, {name: broken, config: dmo}]\n"
+    suite = load_suite(written(tmp_path, text))
+    (job,) = jobs_of(suite, tmp_path / "out", ["gold"])
+    assert job.cell.name == "gold"
+    with pytest.raises(ConfigError, match="cell 'broken'"):
+        jobs_of(suite, tmp_path / "out")
