@@ -20,7 +20,7 @@ from omegaconf.errors import OmegaConfBaseException, ValidationError
 from llm_decpomdp.benchmarks.errors import ConfigError
 from llm_decpomdp.benchmarks.legacy import canonical, renamed
 from llm_decpomdp.benchmarks.options import learner_options, start_cost
-from llm_decpomdp.benchmarks.overrides import Whole, parse_overrides
+from llm_decpomdp.benchmarks.overrides import Whole, parse_overrides, parts, plain
 from llm_decpomdp.benchmarks.ranges import LIMITED, TYPES, check_value, holds_text, type_of
 from llm_decpomdp.benchmarks.schema import KEYS, SECTIONS, AlgorithmConfig, Config
 from llm_decpomdp.benchmarks.teams import agents_of, policies_of
@@ -106,7 +106,8 @@ def _merge(layers: Sequence[Mapping[str, Any]]) -> DictConfig:
             try:
                 if type_of(key).startswith(TYPES["bool"]) and type(value) in (int, float):
                     raise ValidationError
-                OmegaConf.update(merged, key, value, merge=not isinstance(value, Whole))
+                for name, part in parts(key, value):
+                    OmegaConf.update(merged, name, plain(part), merge=not isinstance(part, Whole))
             except OmegaConfBaseException:
                 raise ConfigError(f"{key}: must be {type_of(key)}, got {value!r}") from None
     return merged

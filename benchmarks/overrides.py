@@ -19,7 +19,7 @@ quotes away, so text that must stay quoted needs two: `"output.name='none'"`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, ClassVar
 
 import yaml
@@ -48,6 +48,21 @@ _NOTHING = re.compile(_WORDS["null"])
 
 class Whole(dict[str, Any]):
     """A mapping that an item sets as a whole: it replaces what stood there, while items of its parts add to it."""
+
+
+def parts(key: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """A value by its key, then those parts of it that replace what stood there, by theirs."""
+    yield key, value
+    if isinstance(value, dict) and not isinstance(value, Whole):
+        for name, part in value.items():
+            yield from (
+                found for found in parts(f"{key}.{name}", part) if isinstance(found[1], Whole)
+            )
+
+
+def plain(value: Any) -> Any:
+    """The value in ordinary mappings."""
+    return {k: plain(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
 def parse_overrides(

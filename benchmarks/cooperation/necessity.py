@@ -14,7 +14,7 @@ from rich.table import Table
 
 from llm_decpomdp.benchmarks.cooperation import credit_summary
 from llm_decpomdp.benchmarks.errors import ConfigError
-from llm_decpomdp.benchmarks.evaluation.baselines import single_agent_matched
+from llm_decpomdp.benchmarks.evaluation.baselines import baseline_of, single_agent_matched
 from llm_decpomdp.benchmarks.evaluation.folder import Evaluation, read_evaluation
 from llm_decpomdp.benchmarks.evaluation.summary import as_csv, number, told
 from llm_decpomdp.benchmarks.statistics import (
@@ -84,8 +84,7 @@ def necessity(team: Evaluation, single: Evaluation) -> Necessity:
     moments = credit_summary.read(team.folder)
     agents = moments[-1].agents if moments else {}
     return Necessity(
-        matched=single.manifest["identity"]["about"].get("baseline")
-        == single_agent_matched.__name__,
+        matched=baseline_of(single.manifest["identity"]["about"]) == single_agent_matched.__name__,
         tokens={"single": _tokens(single), "team": _tokens(team)},
         gains=gains,
         suffices=tuple(task for task in one if one[task] >= several[task] and one[task] > 0),

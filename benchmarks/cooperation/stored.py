@@ -9,7 +9,11 @@ from typing import Any
 
 from llm_decpomdp.benchmarks.config import ASKS_OUTSIDE, asks_outside, load_stored_config
 from llm_decpomdp.benchmarks.errors import ConfigError
-from llm_decpomdp.benchmarks.evaluation.baselines import one_round_discussion, sequential_pipeline
+from llm_decpomdp.benchmarks.evaluation.baselines import (
+    baseline_of,
+    one_round_discussion,
+    sequential_pipeline,
+)
 from llm_decpomdp.benchmarks.results import Row, stored_rows
 from llm_decpomdp.benchmarks.run import load_envs
 from llm_decpomdp.env import DecPOMDPEnv
@@ -100,7 +104,7 @@ def _evaluation(folder: Path, manifest: Mapping[str, Any]) -> Stored:
         envs = {"eval": make(env_id, **options)}
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"{folder}: {error.args[0]}") from None
-    talking = identity["about"].get("baseline") in TALKING
+    talking = baseline_of(identity["about"]) in TALKING
     return Stored(folder, envs, _fingerprints(manifest, envs), not outside, talking)
 
 

@@ -91,6 +91,12 @@ def contestant(name: str, setting: Setting) -> Contestant:
     return replace(found, about={"baseline": name, **found.about})
 
 
+def baseline_of(about: Mapping[str, Any]) -> str | None:
+    """The baseline that a manifest says was evaluated, by itself or as the method of a suite's cell."""
+    name = about.get("baseline", about.get("method"))
+    return name if name in BASELINES else None
+
+
 def single_agent(setting: Setting) -> Contestant:
     """One agent alone."""
     return _alone(setting, setting.config.model.max_new_tokens)

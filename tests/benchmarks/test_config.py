@@ -78,6 +78,9 @@ def test_a_mapping_of_an_item_replaces_that_of_the_file(write: Callable[[str], P
     assert load_config(path, ["model.lora={r: 2}"]).model.lora == {"r": 2}
     assert load_config(path, ["model.lora={}"]).model.lora == {}
     assert load_config(path, ["team={}"]).team == {}
+    path = write("policies: {aux_0: {max_new_tokens: 40}, main_0: {max_new_tokens: 96}}")
+    found = load_config(path, ["policies.aux_0={kind: random}", "policies.main_0.max_new_tokens=9"])
+    assert found.policies == {"aux_0": {"kind": "random"}, "main_0": {"max_new_tokens": 9}}
 
 
 def test_null_clears_an_optional_value(write: Callable[[str], Path]) -> None:

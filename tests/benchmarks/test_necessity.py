@@ -111,6 +111,10 @@ def test_the_interval_over_tasks_is_paired() -> None:
 def test_a_single_agent_without_the_teams_tokens_is_not_matched() -> None:
     found = necessity(team(), single(baseline="single_agent"))
     assert not found.matched
+    of_suite = single()
+    about = of_suite.manifest["identity"]["about"]
+    about["method"] = about.pop("baseline")
+    assert necessity(team(), of_suite).matched
     assert found.tokens == {"single": None, "team": None}
 
 
