@@ -126,7 +126,7 @@ ARRIVED: dict[str, Callable[[Built], Any]] = {
     "model.top_p": lambda built: built.model.sampling.top_p,
     "model.top_k": lambda built: built.model.sampling.top_k,
     "model.max_new_tokens": lambda built: (
-        built.model.sampling.max_new_tokens,
+        max(one.sampling.max_new_tokens for one in built.team.values() if isinstance(one, CausalLM)),
         built.trainer.learner.options.fixed_length,
     ),
     "model.compute_dtype": lambda built: str(built.model.compute_dtype).removeprefix("torch."),
