@@ -126,7 +126,9 @@ ARRIVED: dict[str, Callable[[Built], Any]] = {
     "model.top_p": lambda built: built.model.sampling.top_p,
     "model.top_k": lambda built: built.model.sampling.top_k,
     "model.max_new_tokens": lambda built: (
-        max(one.sampling.max_new_tokens for one in built.team.values() if isinstance(one, CausalLM)),
+        max(
+            one.sampling.max_new_tokens for one in built.team.values() if isinstance(one, CausalLM)
+        ),
         built.trainer.learner.options.fixed_length,
     ),
     "model.compute_dtype": lambda built: str(built.model.compute_dtype).removeprefix("torch."),
