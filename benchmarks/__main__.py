@@ -15,16 +15,12 @@ import typer
 from llm_decpomdp.benchmarks.bench import commands as suites
 from llm_decpomdp.benchmarks.cooperation import commands as cooperation
 from llm_decpomdp.benchmarks.evaluation import commands as evaluation
+from llm_decpomdp.benchmarks.evaluation.commands import Overrides
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(evaluation.app)
 app.add_typer(suites.app)
 app.add_typer(cooperation.app)
-
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--override", metavar="KEY=VALUE ...", help="Set keys of the configuration."),
-]
 
 
 @app.command()

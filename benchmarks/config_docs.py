@@ -16,7 +16,7 @@ from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from llm_decpomdp.agents.specs import KINDS, PolicySpec
-from llm_decpomdp.benchmarks import legacy, overrides, shipped
+from llm_decpomdp.benchmarks import legacy, overrides, shipped, teams
 from llm_decpomdp.benchmarks.ranges import CHOICES, in_words, type_in_words
 from llm_decpomdp.benchmarks.schema import FIELDS, ROOT_KEYS, SECTIONS, Config
 from llm_decpomdp.benchmarks.scripts import FLAGS
@@ -36,24 +36,6 @@ full in its folder's `config.yaml`, which is a configuration too.
 A key that is unknown, and a value of another type or out of its range, ends the command before anything is loaded,
 with the nearest key or the range in the error. Every key below is read by something: a test changes each of them
 and looks for the value where it must arrive.
-"""
-
-TEAMS = """\
-## Policies
-
-`team` names a policy for each agent, `policies` says what each of them is:
-
-```yaml
-team:
-  aux_0: helper
-  main_0: partner
-policies:
-  helper: {lora: {r: 16}}
-  partner: {kind: endpoint, name: Qwen/Qwen2.5-Coder-7B, base_url: http://localhost:8000/v1}
-```
-
-A policy has a `kind` (`model` if it says none) and the keys that the kind reads. Those that `model` has too are as
-there where the policy does not set them; one that `policies` leaves out is as `model` says.
 """
 
 SPELLINGS = """\
@@ -79,8 +61,13 @@ The plain files for TLDR and arXiv are as of August 2025, those for MBPP and Cla
 def page() -> str:
     """The whole page."""
     parts = [INTRODUCTION, _overrides(), *map(_section, SECTIONS), _root()]
-    parts += [TEAMS, _policies(), SPELLINGS, _spellings(), NAMES, _names()]
+    parts += [_teams(), _policies(), SPELLINGS, _spellings(), NAMES, _names()]
     return "\n".join(parts)
+
+
+def _teams() -> str:
+    """What `llm_decpomdp.benchmarks.teams` says of teams, but for its first line."""
+    return f"## Policies\n\n{inspect.cleandoc(str(teams.__doc__)).partition(chr(10))[2].strip()}\n"
 
 
 def documented(owner: type) -> dict[str, str]:

@@ -1,5 +1,7 @@
 """The team of a configuration.
 
+`team` names a policy for each agent, `policies` says what each of them is:
+
 ```yaml
 team:
   aux_0: helper

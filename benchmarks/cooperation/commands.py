@@ -10,6 +10,19 @@ from typing import Annotated
 
 import typer
 
+from llm_decpomdp.benchmarks.evaluation.commands import (
+    AtATime,
+    Checkpoint,
+    Env,
+    EnvOptions,
+    Greedy,
+    Output,
+    Samples,
+    Seed,
+    Split,
+    Tasks,
+)
+
 app = typer.Typer()
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A run or an evaluation.")]
@@ -80,30 +93,21 @@ def crossplay(
         str | None,
         typer.Option(help="Who comes from the column's run; by default the last agent."),
     ] = None,
-    checkpoint: Annotated[
-        str | None, typer.Option(help="Which teams of the runs: final, best or last.")
-    ] = None,
-    env: Annotated[
-        str | None, typer.Option(help="An environment instead of the first run's.")
-    ] = None,
-    env_option: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="An argument of the environment.")
-    ] = None,
-    split: Annotated[
-        str | None, typer.Option(help="Which problems; by default the first run's held-out.")
-    ] = None,
-    tasks: Annotated[
-        int | None, typer.Option(min=1, help="How many of them, from the first on.")
-    ] = None,
-    samples: Annotated[int, typer.Option(min=1, help="Episodes of each problem.")] = 1,
-    greedy: Annotated[bool, typer.Option("--greedy", help="Take the likeliest token.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Decides what is sampled.")] = 0,
-    at_a_time: Annotated[int, typer.Option(min=1, help="Episodes that are played together.")] = 64,
-    output: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where the results go.")
-    ] = None,
+    checkpoint: Checkpoint = None,
+    env: Env = None,
+    env_option: EnvOptions = None,
+    split: Split = None,
+    tasks: Tasks = None,
+    samples: Samples = 1,
+    greedy: Greedy = False,
+    seed: Seed = 0,
+    at_a_time: AtATime = 64,
+    output: Output = None,
 ) -> None:
-    """Let agents of different runs play together. Stopped, the same command goes on."""
+    """Let agents of different runs play together. Stopped, the same command goes on.
+
+    What is not given is as in the first run.
+    """
     from llm_decpomdp.benchmarks.console import exit_codes, prepare_process
     from llm_decpomdp.benchmarks.cooperation import crossplay_command
     from llm_decpomdp.benchmarks.evaluation.command import Request
