@@ -185,6 +185,29 @@ def test_an_update_samples_is_rewarded_and_learns(tiny_model: str, weights: str)
     assert 4 <= answer["tokens"] <= 16 and min(answer["seconds"].values()) > 0
 
 
+def test_the_floor_of_an_update_has_its_tokens_and_reads_a_shared_base_once(
+    tiny_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes: list[tuple[int, int]] = []
+    forward = product_floors.Products.forward
+
+    def counted(self: product_floors.Products, rows: int, head_rows: int) -> None:
+        passes.append((rows, head_rows))
+        forward(self, rows, head_rows)
+
+    monkeypatch.setattr(product_floors.Products, "forward", counted)
+    tasks = workload.task_ids(workload.environment(), 2)
+    taken = {}
+    for weights in ("own", "adapters"):
+        passes.clear()
+        answer = product_floors.update(tiny_model, tasks, 3, 4, "float32", "cpu", weights)
+        assert answer["tokens"] == 2 * 3 * 4 and set(answer["seconds"]) == {"sampling", "learning"}
+        taken[weights] = passes[1:]  # the first one only warms up
+    assert [head_rows for _, head_rows in taken["adapters"]] == [2, 6, 6, 6, 12, 12]
+    assert [head_rows for _, head_rows in taken["own"]] == [1, 3, 3, 3, 1, 3, 3, 3, 12, 12]
+    assert sum(rows for rows, _ in taken["own"]) == sum(rows for rows, _ in taken["adapters"])
+
+
 def test_every_group_of_a_timed_update_teaches_something(tiny_model: str) -> None:
     env = growth_variants.Talk(agents=2, turns=2, prompt_words=3)  # whose rewards are all alike
     sampling = Sampling(max_new_tokens=3)
@@ -203,9 +226,10 @@ def test_peers_that_are_not_there_are_named(tiny_model: str) -> None:
     assert set(update.installed(Path(sys.executable))) == {"comlrl", "trl"}
     common = {"model": tiny_model, "group_size": 2, "new_tokens": 4}
     there = update.variants(common, "cpu", None, update.installed(None), False)
-    assert set(there) == set(update.TEAMS)
+    assert set(there) == {*update.TEAMS, *update.PRODUCTS}
     judgements = update.judge({})
-    assert len({each.goal.name for each in judgements}) == 2 * len(update.BOUNDS)
+    pairs = sum(2 if ours in update.TEAMS else 1 for ours, *_ in update.BOUNDS)
+    assert len({each.goal.name for each in judgements}) == len(judgements) == pairs == 12
     assert all(each.measured is None and "comlrl" in each.note for each in judgements[:2])
 
 
