@@ -11,6 +11,9 @@ import torch
 
 from llm_decpomdp.agents.precision import resolve_compute_dtype
 
+KEEPING_STARTS = (True, False, "gaussian", "orthogonal")
+"""First weights of LoRA that leave the model below as it is; PiSSA, OLoRA and others take a part out of it."""
+
 
 def load_model(
     name_or_path: str | Path,
@@ -72,7 +75,7 @@ def with_adapters(
         seeds: Decide the first weights of new adapters, by name.
 
     Raises:
-        ValueError: If a new adapter would train biases of the model.
+        ValueError: If an adapter would change the model below it.
     """
     from peft import LoraConfig, PeftConfig, get_peft_model
 
@@ -83,11 +86,7 @@ def with_adapters(
             config.inference_mode = False
         else:
             config = LoraConfig(task_type="CAUSAL_LM", **source)
-            if config.bias != "none":
-                raise ValueError(
-                    f"lora: bias={config.bias!r} would change the model below the adapter, which is "
-                    "frozen; leave it out, or set lora_bias=true"
-                )
+        _leaves_the_model_alone(config)
         config.base_model_name_or_path = model.name_or_path
         with torch.random.fork_rng():
             torch.manual_seed(seeds[name])
@@ -99,6 +98,22 @@ def with_adapters(
             adapted.load_adapter(source, name, is_trainable=True)
     adapted.set_requires_grad(list(adapters))
     return adapted
+
+
+def _leaves_the_model_alone(config: Any) -> None:
+    """The other adapters, the reference and the saved adapters all rely on the model as it was loaded."""
+    bias, start = getattr(config, "bias", "none"), getattr(config, "init_lora_weights", True)
+    if bias != "none":
+        raise ValueError(
+            f"lora: bias={bias!r} would change the model below the adapter, which is frozen; leave it "
+            "out, or set lora_bias=true"
+        )
+    if start not in KEEPING_STARTS or getattr(config, "kasa_config", None) is not None:
+        what = "kasa_config" if start in KEEPING_STARTS else f"init_lora_weights={start!r}"
+        raise ValueError(
+            f"lora: {what} would change the model below the adapter, which is frozen, or needs data "
+            f"that is not there; leave it out, or set init_lora_weights to one of {KEEPING_STARTS}"
+        )
 
 
 def save_adapter(model: Any, adapter: str, folder: Path) -> None:

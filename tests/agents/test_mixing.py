@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from peft import KasaConfig
 
 from llm_decpomdp.agents.causal_lm import CausalLM
 from llm_decpomdp.agents.mixing import can_mix, mixing
-from llm_decpomdp.agents.pretrained import with_adapters
+from llm_decpomdp.agents.pretrained import KEEPING_STARTS, with_adapters
 
 IDS = torch.tensor([[4, 5, 6], [7, 8, 9], [4, 5, 6], [9, 9, 9]])
 ROWS = ["one", "two", "two", "one"]
@@ -107,6 +108,30 @@ def test_layers_whose_computation_was_replaced_cannot_be_mixed(build: Build) -> 
     assert not can_mix(model)
 
 
-def test_an_adapter_that_would_train_biases_of_the_frozen_model_is_refused(build: Build) -> None:
-    with pytest.raises(ValueError, match="bias='all' would change the model below"):
-        build({**QUERIES, "bias": "all"})
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"bias": "all"},
+        {"init_lora_weights": "pissa"},
+        {"init_lora_weights": "pissa_niter_2"},
+        {"init_lora_weights": "olora"},
+        {"kasa_config": KasaConfig()},
+    ],
+)
+def test_an_adapter_that_would_change_the_frozen_model_is_refused(
+    build: Build, option: dict[str, Any]
+) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(option))}.* would change the model below"):
+        build({**QUERIES, **option})
+
+
+@pytest.mark.parametrize("start", KEEPING_STARTS)
+def test_other_first_weights_leave_the_model_below_as_it_was(
+    make_policy: Callable[..., CausalLM], start: bool | str
+) -> None:
+    model = make_policy().model
+    before = model.get_decoder().layers[0].self_attn.q_proj.weight.clone()
+    lora = {**QUERIES, "init_lora_weights": start, "r": 4}
+    adapted = with_adapters(model, {"one": lora, "two": lora}, {"one": 0, "two": 1})
+    layer = adapted.get_base_model().get_decoder().layers[0].self_attn.q_proj
+    assert set(layer.lora_A) == {"one", "two"} and torch.equal(layer.base_layer.weight, before)
