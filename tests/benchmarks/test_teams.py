@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from llm_decpomdp.agents.specs import KINDS, PolicySpec
 from llm_decpomdp.benchmarks.config import load_config
 from llm_decpomdp.benchmarks.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.manifest import models
-from llm_decpomdp.benchmarks.run import load_envs
+from llm_decpomdp.benchmarks.run import load_envs, train
 from llm_decpomdp.benchmarks.schema import Config, ModelConfig
 from llm_decpomdp.benchmarks.teams import agents_of, check_lora, load, policies_of
 from llm_decpomdp.policy import Policy, TrainablePolicy
@@ -86,7 +88,6 @@ def test_kinds_take_what_they_read_alone() -> None:
         ([*TWO, "policies.helper.top_k=0"], r"policies\.helper\.top_k must be at least 1"),
         ([*TWO, "policies.helper.compute_dtype=half"], r"policies\.helper\.compute_dtype 'half'"),
         ([*TWO, "policies.helper={lora: {r: 2}, trainable: false}"], "does nothing"),
-        ([*TWO, "policies={helper: {kind: gold}, partner: {kind: random}}"], "can be trained"),
         (["team={aux_0: a/b, main_0: c}"], "letters, digits"),
         (["team=3"], "team"),
     ],
@@ -94,6 +95,18 @@ def test_kinds_take_what_they_read_alone() -> None:
 def test_a_wrong_declaration_is_refused_by_its_key(overrides: list[str], expected: str) -> None:
     with pytest.raises(ConfigError, match=expected):
         load_config(None, overrides)
+
+
+def test_a_team_without_a_trainable_policy_is_played_but_not_trained(
+    quick: list[str], tmp_path: Path
+) -> None:
+    scripted = "policies={helper: {kind: gold}, partner: {kind: random}}"
+    config = load_config(None, [*quick, *TWO, scripted, f"output.base_dir={tmp_path}"])
+    assert set(loaded(config)) == {"aux_0", "main_0"}
+    expected = r"no policy .* can be trained \(helper: gold, partner: random\)"
+    with pytest.raises(ConfigError, match=expected):
+        train(config, "scripted")
+    assert not any(tmp_path.iterdir())
 
 
 def test_agents_have_weights_of_their_own_unless_shared(quick: list[str]) -> None:
