@@ -40,7 +40,7 @@ def lessons(
     """The lessons of all groups.
 
     A completion's value is the mean return of the joint samples that contain it, less
-    `truncation_penalty` if it met the token limit and the option `truncated` is `penalise`.
+    `truncation_penalty` if it hit the token limit and the option `truncated` is `penalise`.
 
     Args:
         rollouts: As sampled.

@@ -60,7 +60,7 @@ class LearnerOptions:
     It is what full weights were before training. For an adapter it is the model without adapters, also where
     the adapter was trained before. Later steps on a batch take its samples as if they were their own."""
     truncated: str = "train"
-    """What completions that met the token limit are: `train` like any other, `mask` (compared with, and
+    """What completions that hit the token limit are: `train` like any other, `mask` (compared with, and
     not trained), or `penalise` (worth less by `truncation_penalty`, for the agent that wrote them)."""
     truncation_penalty: float = 0.0
     """In the units of the reward."""

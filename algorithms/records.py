@@ -23,7 +23,7 @@ def reward_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     - `reward_std`: standard deviation over all joint samples.
     - `turn_<k>/groups`: number of groups of turn k.
     - `stopped_early`: share of the last groups at which a rollout stopped early.
-    - `truncated/<agent>`: share of the agent's completions that met the token limit.
+    - `truncated/<agent>`: share of the agent's completions that hit the token limit.
     """
     turns = [rollout.turns for rollout in rollouts]
     metrics = _means("", turns)

@@ -149,7 +149,7 @@ class AlgorithmConfig:
     kl_coefficient: float = 0.0
     """Pull towards the policies as they were before training; 0 keeps no reference."""
     truncated: str = "train"
-    """What to do with completions that met the token limit: `train`, `mask` or `penalise`."""
+    """What to do with completions that hit the token limit: `train`, `mask` or `penalise`."""
     truncation_penalty: float = 0.0
     """What `penalise` takes off, in the units of the reward."""
     turn_gradient_weights: list[float] | None = None

@@ -128,7 +128,7 @@ TRACKERS: Mapping[str, Callable[..., Tracker]] = {
 
 
 def check_trackers(wanted: Mapping[str, Any]) -> None:
-    """Raise a `ConfigError` for a tracker that there is not, or a value that is none."""
+    """Raise a `ConfigError` for an unknown tracker or an invalid value."""
     for name, options in wanted.items():
         if name not in TRACKERS:
             raise ConfigError(unknown("tracker in output.trackers", name, TRACKERS))

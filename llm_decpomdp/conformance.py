@@ -82,7 +82,7 @@ def check_info(agent: str, info: object, keys: set[str] | None) -> set[str]:
             isinstance(key, str) and type(value) in (int, float, bool) and math.isfinite(value),
             f"finite Python numbers (int, float, bool) in the info of {agent!r}",
             f"{key!r}: {short(value)} ({type(value).__name__})",
-            "Text belongs into the observation, the rendering or the records.",
+            "Text belongs in the observation, the rendering or the records.",
         )
     require(
         keys is None or set(info) == keys,
@@ -113,7 +113,7 @@ def check_rewards(rewards: Mapping[str, Any], infos: Mapping[str, Mapping[str, f
         len(set(rewards.values())) <= 1,
         "the same team reward for every agent",
         rewards,
-        "Return one number for all; shares of single agents belong into the infos.",
+        "Return one number for all; shares of single agents belong in the infos.",
     )
 
 

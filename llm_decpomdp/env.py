@@ -23,7 +23,7 @@ MAX_ACTION_LENGTH = 100_000
 """Longest completion that is read, in code points; what lies beyond is cut off."""
 
 MAX_OBSERVATION_LENGTH = 1_000_000
-"""Bound of a prompt in code points: a problem, a previous response and bounded feedback fit with room."""
+"""Bound of a prompt in code points: a problem, a previous response and bounded feedback fit with room to spare."""
 
 MAX_STATE_LENGTH = 100_000_000
 

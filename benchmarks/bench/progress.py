@@ -21,7 +21,7 @@ from llm_decpomdp.benchmarks.report.costs import duration
 from llm_decpomdp.storage import read_json_lines
 
 LOOK_SECONDS = 2.0
-"""Between two looks at how far running jobs are."""
+"""Seconds between two checks of running jobs."""
 
 
 class BenchProgress:

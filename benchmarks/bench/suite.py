@@ -123,7 +123,7 @@ def find_suite(name: str) -> Path:
 
 
 def load_suite(path: Path) -> Suite:
-    """The suite of a file, checked as far as that goes without its configurations.
+    """The suite in a file; its configurations are not checked yet.
 
     Raises:
         ConfigError: If a key or a value is wrong; names the cell.

@@ -28,7 +28,7 @@ def group(
     chosen: int | None = None,
     cut: Sequence[str] = (),
 ) -> Group:
-    """A group of two completions an agent; both of the agents in `cut` met the token limit at their first."""
+    """A group of two completions an agent; both agents in `cut` hit the token limit at their first."""
     completions = {
         agent: (
             Completion("first", finish_reason="length" if agent in cut else "stop"),
