@@ -10,8 +10,8 @@ averaged before: their chance is in the means already, and drawing them again wo
 
 No resampling makes many seeds of few: the interval of S seeds lies between the lowest and the highest of them, and
 those enclose the true median in 1 - 2^(1 - S) of all cases: 75 % for three seeds, 94 % for five. Where seeds
-differ more than tasks, intervals of 95 % contained the true value in 76 % of simulated cases with three seeds, in 84 % with
-five and in 90 % with ten; where tasks differ more, in 92 to 95 %.
+differ more than tasks, intervals of 95 % contained the true value in 76 % of simulated cases with three seeds, in
+84 % with five and in 90 % with ten; where tasks differ more, in 92 to 95 %.
 """
 
 from __future__ import annotations
