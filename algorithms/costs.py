@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MOST_SAMPLES = 100_000
-"""Completions of one agent from one start that are still taken for meant."""
+"""Joint samples, which are steps of the environment, from one start that are still taken for meant."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ def cost(plan: str, joint_mode: str, group_size: int, num_agents: int, num_turns
     groups with J = G joint samples if aligned, and J = G^N if crossed.
 
     Raises:
-        ValueError: If it is absurd; names the number.
+        ValueError: If it is more than `MOST_SAMPLES` joint samples; names them, and what to change.
     """
     joint = group_size**num_agents if (plan, joint_mode) == ("tree", "cross") else group_size
     groups = num_turns if plan == "chain" else sum(joint**turn for turn in range(num_turns))

@@ -105,7 +105,9 @@ def report(
 
 @app.command()
 def play(
-    env_id: Annotated[str, typer.Argument(help="An environment; `list` shows them.")],
+    env_id: Annotated[
+        str, typer.Argument(help="An environment of `list`, or your own as MODULE:ID.")
+    ],
     agent: Annotated[
         str | None, typer.Option(help="The agent that you are; by default the last one.")
     ] = None,
@@ -205,7 +207,9 @@ def doctor() -> None:
 
 @app.command()
 def audit(
-    env_id: Annotated[str, typer.Argument(help="An environment; `list` shows them.")],
+    env_id: Annotated[
+        str, typer.Argument(help="An environment of `list`, or your own as MODULE:ID.")
+    ],
     source: Annotated[str, typer.Option(help="Where the problems come from.")] = "auto",
     split: Annotated[
         str | None, typer.Option(help="Which of them, such as test[16:]; by default the usual.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,11 @@ from llm_decpomdp.benchmarks.legacy import canonical, renamed
 from llm_decpomdp.benchmarks.options import learner_options, start_cost
 from llm_decpomdp.benchmarks.overrides import Whole, parse_overrides, parts, plain
 from llm_decpomdp.benchmarks.ranges import LIMITED, TYPES, check_value, holds_text, type_of
-from llm_decpomdp.benchmarks.schema import KEYS, SECTIONS, AlgorithmConfig, Config
+from llm_decpomdp.benchmarks.schema import KEYS, SECTIONS, SIZES, AlgorithmConfig, Config
 from llm_decpomdp.benchmarks.teams import agents_of, policies_of
 from llm_decpomdp.benchmarks.trackers import check_trackers
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.registry import takes
 
 ASKS_OUTSIDE = "expert_edits"
 """The mode whose prompts another model writes."""
@@ -71,8 +73,7 @@ def load_config(
         config: Config = OmegaConf.to_object(_merge(layers))  # type: ignore[assignment]
     except OmegaConfBaseException as error:  # an interpolation that leads nowhere
         raise ConfigError(str(error).splitlines()[0]) from None
-    validate(config)
-    return config
+    return validate(config)
 
 
 def load_stored_config(path: Path) -> Config:
@@ -113,25 +114,33 @@ def _merge(layers: Sequence[Mapping[str, Any]]) -> DictConfig:
     return merged
 
 
-def validate(config: Config) -> None:
+def validate(config: Config) -> Config:
     """Check ranges and names, without loading data or models.
+
+    Returns:
+        The same, with as many agents and turns as its environment has where these are no arguments of it.
 
     Raises:
         ConfigError: If a value is out of range, or two values don't fit together.
     """
     for key in sorted(LIMITED):
         check_value(key, attrgetter(key)(config), key)
+    env = _check_env(config)
+    sizes: dict[str, Any] = {
+        key: of(env) for key, of in SIZES.items() if not takes(config.env.id, key)
+    }
+    config = replace(config, env=replace(config.env, **sizes))
     _check_algorithm(config)
     check_trackers(config.output.trackers)
     if config.output.keep_best and config.evaluation.num_tasks == 0:
         raise ConfigError("output.keep_best needs evaluations: set evaluation.num_tasks")
-    agents = _check_env(config)
-    _check_team(config, agents)
+    _check_team(config, env.possible_agents)
     try:
-        learner_options(config, 1, agents)
+        learner_options(config, 1, env.possible_agents)
         start_cost(config)
     except ValueError as error:
         raise ConfigError(f"algorithm: {error}") from None
+    return config
 
 
 def _check_algorithm(config: Config) -> None:
@@ -159,14 +168,14 @@ def _check_algorithm(config: Config) -> None:
             raise ConfigError(f"algorithm.turn_gradient_weights must be at least 0, got {weights}")
 
 
-def _check_env(config: Config) -> list[str]:
-    """Build the environment on both splits; its agents."""
+def _check_env(config: Config) -> DecPOMDPEnv:
+    """Build the environment on both splits; the second one."""
     for split in (config.dataset.train_split, config.dataset.eval_split):
         try:
             env = config.make_env(split)
         except (ValueError, TypeError, KeyError, ImportError) as error:
             raise ConfigError(str(error.args[0])) from None
-    return list(env.possible_agents)
+    return env
 
 
 def _check_team(config: Config, agents: Sequence[str]) -> None:

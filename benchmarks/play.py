@@ -11,7 +11,7 @@ from llm_decpomdp.benchmarks.errors import ConfigError, RunError
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.naming import unknown
 from llm_decpomdp.policy import Policy
-from llm_decpomdp.registry import make
+from llm_decpomdp.registry import make, takes
 
 END = "."
 """The line that ends a typed answer."""
@@ -53,8 +53,9 @@ def play_episode(
     try:
         team_size = {} if num_agents is None else {"num_agents": num_agents}
         turns = {} if num_turns is None else {"num_turns": num_turns}
-        env = make(env_id, source=source, **turns, **team_size)
-    except (ValueError, TypeError, KeyError) as error:
+        data = {"source": source} if source != "auto" or takes(env_id, "source") else {}
+        env = make(env_id, **data, **turns, **team_size)
+    except (ValueError, TypeError, KeyError, ImportError) as error:
         raise ConfigError(str(error.args[0])) from None
     typing = env.possible_agents[-1] if agent is None else agent
     if typing not in env.possible_agents:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from llm_decpomdp.benchmarks.options import (
     trainer_options,
 )
 from llm_decpomdp.benchmarks.schema import Config
-from llm_decpomdp.benchmarks.splits import TwoSplits
+from llm_decpomdp.benchmarks.splits import TwoSplits, same_source
 from llm_decpomdp.benchmarks.trackers import require_packages, tracking
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.experts import ExpertError
@@ -116,6 +117,26 @@ def resume(path: Path) -> Result:
     return _finish(config, trainer, folder)
 
 
+def go_on(config: Config, name: str, folder: RunFolder) -> Result:
+    """Train in this folder: from its newest checkpoint, or from the start if it holds none.
+
+    Args:
+        config: What to do; `output.base_dir` and `output.name` are set to the folder's.
+        name: The configuration's name.
+        folder: Where; without a checkpoint all in it is deleted.
+
+    Raises:
+        ConfigError: As `train` and `resume`.
+        RunError: As `train`.
+        Interrupted: As `train`.
+    """
+    if any(folder.checkpoints.glob("update-*")):
+        return resume(folder.path)
+    shutil.rmtree(folder.path)  # stopped before there was anything to keep
+    output = replace(config.output, base_dir=str(folder.path.parent), name=folder.path.name)
+    return train(replace(config, output=output), name)
+
+
 def _finish(config: Config, trainer: Trainer, folder: RunFolder) -> Result:
     from llm_decpomdp.algorithms import processes
 
@@ -185,9 +206,7 @@ def load_envs(config: Config) -> tuple[DecPOMDPEnv, DecPOMDPEnv]:
     """
     try:
         train_env = config.make_env(config.dataset.train_split)
-        found = train_env.tasks.source  # what `auto` has found holds for both
-        source = "bundled" if found == "package" else found
-        eval_env = config.make_env(config.dataset.eval_split, source)
+        eval_env = config.make_env(config.dataset.eval_split, same_source(train_env))
         both = set(train_env.tasks.positions) & set(eval_env.tasks.positions)
     except (ValueError, OSError) as error:
         raise RunError(f"cannot load the data of {config.env.id}: {error}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import Field, asdict, dataclass, field, fields
 from typing import Any
 
@@ -17,7 +17,7 @@ class EnvConfig:
     """The environment: what `llm_decpomdp.make` is given."""
 
     id: str = "coophumaneval-v0"
-    """Which environment; `llm-decpomdp list` shows the ids."""
+    """Which environment: an id of `llm-decpomdp list`, or `module:id` for one that a module of yours registers."""
     num_agents: int = 2
     """Agents of the team; who they are is up to the environment."""
     num_turns: int = 1
@@ -226,24 +226,42 @@ class Config:
     def make_env(self, split: str, source: str | None = None) -> DecPOMDPEnv:
         """The environment on one split; `source` in place of the configuration's own.
 
-        Keys that stand at their defaults are left out where the environment has no such argument: a family
-        without programs has no isolation. Others it refuses.
+        Where the environment has no such argument, keys that stand at their defaults are left out: a family
+        without programs has no isolation, one with a few problems no splits. Others it refuses.
 
         Raises:
+            ImportError: If the module of the environment's id cannot be imported.
+            KeyError: If there is no such environment.
             ValueError: If `env.options` names an argument that has a key of its own, or a value is bad.
             TypeError: If the environment has no such argument.
         """
         settings, defaults = self._settings(), Config()._settings()
+        for key in self.env.options:
+            if key in (*settings, "split", "source"):
+                raise ValueError(f"env.options: {key!r} has a key of its own; set that")
+        fixed = {key: settings.pop(key) for key in SIZES if not takes(self.env.id, key)}
         given = {
             key: value
             for key, value in settings.items()
             if takes(self.env.id, key) or value != defaults[key]
         }
-        for key in self.env.options:
-            if key in (*settings, "split", "source"):
-                raise ValueError(f"env.options: {key!r} has a key of its own; set that")
-        data = {"split": split, "source": source or self.dataset.source}
-        return make(self.env.id, **given, **self.env.options, **data)
+        data = self._data(split, source or self.dataset.source)
+        env = make(self.env.id, **given, **self.env.options, **data)
+        for key, value in fixed.items():
+            if value not in (defaults[key], true := SIZES[key](env)):
+                raise ValueError(f"env.{key}={value}: {self.env.id} always has {true}; drop it")
+        return env
+
+    def _data(self, split: str, source: str) -> dict[str, str]:
+        """The arguments that choose problems; refuses a choice where the environment has no such argument."""
+        chosen = {"split": split, "source": self.dataset.source}
+        for key, value in chosen.items():
+            if value not in NO_CHOICE and not takes(self.env.id, key):
+                raise ValueError(
+                    f"{self.env.id} takes no {key}, got {value!r}: keep the defaults of `dataset`"
+                )
+        chosen["source"] = source
+        return {key: value for key, value in chosen.items() if takes(self.env.id, key)}
 
     def _settings(self) -> dict[str, Any]:
         """The arguments of the environment that have keys of their own, but for its data."""
@@ -251,6 +269,15 @@ class Config:
         del env["id"], env["options"]
         return {**env, "external_mode": external.pop("mode"), **external}
 
+
+SIZES: dict[str, Callable[[DecPOMDPEnv], int]] = {
+    "num_agents": lambda env: len(env.possible_agents),
+    "num_turns": lambda env: env.num_turns,
+}
+"""What an environment is, whether or not it has an argument for it."""
+
+NO_CHOICE = ("auto", "bundled", DatasetConfig.train_split, DatasetConfig.eval_split)
+"""What an environment with one set of problems is right for."""
 
 ROOT_KEYS = ("team", "policies", "seed")
 """The keys that stand in no section."""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import logging
 import math
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +12,7 @@ from statistics import fmean, stdev
 from rich.console import Console
 from rich.table import Table
 
+from llm_decpomdp.benchmarks.csv_files import write_csv
 from llm_decpomdp.benchmarks.errors import ConfigError
 from llm_decpomdp.benchmarks.results import Results, change, read_results
 from llm_decpomdp.benchmarks.schema import Config
@@ -67,24 +65,24 @@ def run_seeds(config: Config, name: str, seeds: Sequence[int]) -> Path:
     folder = Path(config.output.base_dir) / f"{config.output.name or name}-seeds"
     results = [_result(config, name, seed, folder) for seed in seeds]
     points = curve(results)
-    write_atomically(folder / "curve.csv", as_csv(points, seeds))
+    head = ["update", "mean", "standard_error", *(f"seed_{seed}" for seed in seeds)]
+    write_csv(
+        folder / "curve.csv",
+        head,
+        ([p.update, p.mean, p.standard_error, *p.rewards] for p in points),
+    )
     draw(points, seeds, folder / "curve.png", name)
     Console(width=100, highlight=False).print(table(results, seeds))
     return folder
 
 
 def _result(config: Config, name: str, seed: int, folder: Path) -> Results:
-    from llm_decpomdp.benchmarks.run import resume, train
+    from llm_decpomdp.benchmarks.run import go_on
 
     run = RunFolder(folder / f"seed-{seed}")
     if not (run.path / "done").exists():
         logger.info("seed %d: %s", seed, run.path)
-        if any(run.checkpoints.glob("update-*")):
-            resume(run.path)
-        else:
-            shutil.rmtree(run.path, ignore_errors=True)  # stopped before there was anything to keep
-            output = replace(config.output, base_dir=str(folder), name=run.path.name)
-            train(replace(config, seed=seed, output=output), name)
+        go_on(replace(config, seed=seed), name, run)
         write_atomically(run.path / "done", "")
     return read_results(run)
 
@@ -96,16 +94,6 @@ def curve(results: Sequence[Results]) -> list[Point]:
     ]
     shared = sorted(set.intersection(*map(set, found)))
     return [Point(update, tuple(of_run[update] for of_run in found)) for update in shared]
-
-
-def as_csv(points: Sequence[Point], seeds: Sequence[int]) -> str:
-    """One line for each evaluation."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["update", "mean", "standard_error", *(f"seed_{seed}" for seed in seeds)])
-    for point in points:
-        writer.writerow([point.update, point.mean, point.standard_error, *point.rewards])
-    return text.getvalue()
 
 
 def draw(points: Sequence[Point], seeds: Sequence[int], path: Path, name: str) -> None:

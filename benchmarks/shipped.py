@@ -42,9 +42,9 @@ ERAS = {"LLM_Collaboration_with_MARL/configs": "", "experiments/configs": ".2025
 logger = logging.getLogger(__name__)
 
 
-def shipped() -> dict[str, Path]:
-    """The files by name."""
-    return {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
+def shipped(folder: Path = FOLDER) -> dict[str, Path]:
+    """The files of a folder by name."""
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
 def description(path: Path) -> str:

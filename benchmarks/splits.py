@@ -1,4 +1,4 @@
-"""One environment over two splits, for a trainer that trains on one and evaluates on the other."""
+"""Two splits of the same data, for a trainer that trains on one and evaluates on the other."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from llm_decpomdp.env import DecPOMDPEnv
+
+
+def same_source(env: DecPOMDPEnv) -> str:
+    """The `source` that loads another split from where the data of this environment was found."""
+    found = env.tasks.source
+    return "bundled" if found == "package" else found
 
 
 class TwoSplits:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from llm_decpomdp.envs.bugfix_reward import RepairReward
 from llm_decpomdp.envs.bugfix_roles import repair_team
 from llm_decpomdp.envs.bugfix_signals import REPAIR_SIGNALS, RepairView
 from llm_decpomdp.envs.bugfix_tasks import BugTask, bug_task
+from llm_decpomdp.envs.flags import check_flags
 from llm_decpomdp.envs.humanevalfix import HUMANEVALFIX
 from llm_decpomdp.envs.modes import code_mode, parse_slice
 from llm_decpomdp.envs.sandbox import Sandbox
@@ -41,6 +42,7 @@ def bugfix(
     on_expert_failure: str = "raise",
     split: str = "train",
     source: str = "bundled",
+    exclude_known_issues: bool = False,
     stop_when_solved: bool = True,
     discount: float = 1.0,
     isolation: str = "best_effort",
@@ -96,6 +98,8 @@ def bugfix(
         source: `bundled` (or `auto`), or the path of a JSONL, JSON or Parquet file with programs of your own,
             whose bugs are made and tried when it is loaded: columns `task_id`, `program`, `entry_point`,
             `test`, or those of ClassEval.
+        exclude_known_issues: Whether to leave out the tasks of the split whose problems are known to be wrong;
+            `metadata` names them with the reasons.
         stop_when_solved: Whether a repaired program ends the episode.
         discount: Discount factor of the model, in [0, 1].
         isolation: What to do if this system lacks a layer of the sandbox: `best_effort` warns once, `require`
@@ -117,11 +121,12 @@ def bugfix(
     if source == "hub":
         raise ValueError("source='hub': these tasks are made here; take 'bundled' or a file's path")
     parse_split(split, SPLITS)
+    check_flags(exclude_known_issues=exclude_known_issues)
     path = None if source in ("auto", "bundled") else source
     loader = _load_own if path is not None else _load_bundled
     return repair_env(
         "bugfix_v0",
-        partial(loader, split, num_agents, bugs, spread, task_seed, path),
+        partial(loader, split, exclude_known_issues, num_agents, bugs, spread, task_seed, path),
         num_agents=num_agents,
         num_turns=num_turns,
         external_mode=external_mode,
@@ -151,6 +156,7 @@ def humanevalfix(
     on_expert_failure: str = "raise",
     split: str = "test",
     source: str = "auto",
+    exclude_known_issues: bool = False,
     stop_when_solved: bool = True,
     discount: float = 1.0,
     isolation: str = "best_effort",
@@ -166,9 +172,10 @@ def humanevalfix(
         ValueError: If an argument has a bad value; bad data raises when it is first loaded.
     """
     parse_split(split, HUMANEVALFIX.split_names)
+    check_flags(exclude_known_issues=exclude_known_issues)
     return repair_env(
         "humanevalfix_v0",
-        partial(_load_fixes, split, source, num_agents),
+        partial(_load_fixes, split, source, exclude_known_issues, num_agents),
         num_agents=num_agents,
         num_turns=num_turns,
         external_mode=external_mode,
@@ -186,7 +193,13 @@ def humanevalfix(
 
 
 def _load_own(
-    split: str, num_agents: int, bugs: int, spread: str, seed: int, path: str | None
+    split: str,
+    exclude_known_issues: bool,
+    num_agents: int,
+    bugs: int,
+    spread: str,
+    seed: int,
+    path: str | None,
 ) -> TaskSet:
     dataset = Dataset(
         name="bugfix",
@@ -198,7 +211,7 @@ def _load_own(
         splits=SPLITS[:-1],
         split_of=split_of,
     )
-    found = load(dataset, split, "bundled")
+    found = load(dataset, split, "bundled", exclude_known_issues)
     return found if path is None else replace(found, source=path)
 
 
@@ -208,8 +221,8 @@ def _load_bundled(*arguments: Any) -> TaskSet:
     return _load_own(*arguments)
 
 
-def _load_fixes(split: str, source: str, num_agents: int) -> TaskSet:
-    found = load(HUMANEVALFIX, split, source)
+def _load_fixes(split: str, source: str, exclude_known_issues: bool, num_agents: int) -> TaskSet:
+    found = load(HUMANEVALFIX, split, source, exclude_known_issues)
     tasks = [task for task in found.tasks if isinstance(task, BugTask)]
     large = tuple(task for task in tasks if len(task.functions) >= num_agents)
     if not large:
@@ -249,18 +262,16 @@ def repair_env(
         expert_base_url=expert_base_url,
         on_expert_failure=on_expert_failure,
         signals=REPAIR_SIGNALS,
-        look=RepairView.of,
-        wanted="the code of your functions",
+        compose=partial(
+            FailingFirst, look=RepairView.of, wanted="the code of your functions", briefing=briefing
+        ),
     )
-    parts = {
-        field.name: getattr(mode.composition, field.name) for field in fields(mode.composition)
-    }
     return DecPOMDPEnv(
         name,
         tasks=tasks,
         roles=roles,
         reward=RepairReward(roles, bench),
-        mode=replace(mode, composition=FailingFirst(**parts, briefing=briefing)),
+        mode=mode,
         num_turns=num_turns,
         stop_when_solved=stop_when_solved,
         discount=discount,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from llm_decpomdp.envs.bugfix_bench import Bench
@@ -58,17 +58,15 @@ def failure(test: Outcome, origin: str, whose: str) -> str:
 class FailingFirst(Composition):
     """Later prompts that speak of the same tests as the first one."""
 
-    briefing: Briefing | None = None
+    briefing: Briefing = field(kw_only=True)
 
     def view(self, task: BugTask, turn: Turn) -> object:
         """What the signals are made of."""
-        assert self.briefing is not None
         tests = self.briefing.shown(task, turn.verdict.tests)
         return self.look(task, self.roles, turn.completions, tests)
 
     def secrets(self, task: BugTask) -> list[str]:
         """Texts of the tests that no prompt may contain."""
-        assert self.briefing is not None
         cases = task.tests.cases
         public = (task.prompt, task.buggy, *self.briefing.shown(task, cases))
         return [case for case in cases if not any(case in text for text in public)]

@@ -17,14 +17,13 @@ from pathlib import Path
 
 from llm_decpomdp.envs.bugfix_sources import (
     Source,
-    bundled_rows,
     bundled_sources,
     faults_by_key,
     own_sources,
 )
 from llm_decpomdp.envs.mutation import mutants, overlap
 from llm_decpomdp.envs.sandbox import Execution, Sandbox
-from llm_decpomdp.envs.sources import Row
+from llm_decpomdp.envs.sources import Row, bundled_rows
 from llm_decpomdp.seeding import stream
 
 MAX_BUGS = 3
@@ -148,6 +147,7 @@ def _row(source: Source, keys: Faults) -> Row:
         "test": source.test,
         "entry_point": source.entry_point,
         "bugs": keys,
+        "problem": source.name.removesuffix("/divided"),
     }
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from llm_decpomdp.envs.bugfix_briefing import failure
 from llm_decpomdp.envs.bugfix_roles import FixerRole
 from llm_decpomdp.envs.bugfix_tasks import BugTask, Submission
+from llm_decpomdp.envs.signals import passed, plain
 from llm_decpomdp.episode import Outcome
 
 
@@ -88,16 +89,6 @@ def level_passed(view: RepairView, role: FixerRole) -> list[str]:
         f"- {'Syntax correct' if view.parses else 'Syntax not correct'}",
         f"- {'Passed all tests' if passed == total else f'Passed {passed}/{total} tests'}",
     ]
-
-
-def passed(view: RepairView, role: FixerRole) -> list[str]:
-    """One signal for everything."""
-    return [f"Signal: {'All levels passed' if view.passed else 'Not all levels passed'}"]
-
-
-def plain(view: RepairView, role: FixerRole) -> list[str]:
-    """No signals."""
-    return []
 
 
 REPAIR_SIGNALS: dict[str, Callable[[RepairView, FixerRole], list[str]]] = {

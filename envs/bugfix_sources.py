@@ -13,12 +13,10 @@ A user's own file may hold programs, or rows of ClassEval.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources
 from pathlib import Path
 
 from llm_decpomdp.envs.bugfix_methods import is_class
@@ -35,7 +33,7 @@ from llm_decpomdp.envs.program_text import (
     without_docstring,
 )
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox
-from llm_decpomdp.envs.sources import BadRow, Row, read_rows, text_field
+from llm_decpomdp.envs.sources import BadRow, Row, bundled_rows, read_rows, text_field
 
 VALIDATION = Limits(2.0, 2.0, 10.0, wall_factor=30.0, max_timeouts=1)
 """Far more than a variant of a program needs that takes at most `MAX_STEPS`."""
@@ -113,12 +111,6 @@ def bundled_sources() -> Iterator[Source]:
     for row in HUMANEVAL.bundled():
         code = row["prompt"] + row["canonical_solution"]
         yield _source({**row, "program": code})
-
-
-def bundled_rows(name: str) -> list[Row]:
-    """The rows of a file of this package."""
-    text = resources.files("llm_decpomdp.envs").joinpath(f"data/{name}").read_text("utf-8")
-    return [json.loads(line) for line in text.splitlines()]
 
 
 def _one(parts: Sequence[str]) -> str:

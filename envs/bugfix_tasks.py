@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from llm_decpomdp.envs.bugfix_methods import is_class
 from llm_decpomdp.envs.bugfix_program import instrumented, pieces, repairable
 from llm_decpomdp.envs.code import SyntaxProblem
+from llm_decpomdp.envs.known_issues import KNOWN_ISSUES
 from llm_decpomdp.envs.program_text import distance, tokens
 from llm_decpomdp.envs.sandbox import Tests
 from llm_decpomdp.envs.sources import Row
@@ -86,7 +87,10 @@ class BugTask(Task):
 
 
 def bug_task(index: int, row: Row) -> BugTask:
-    """A task of a row with `task_id`, `prompt`, `correct`, `buggy`, `test`, `entry_point` and `bugs`."""
+    """A task of a row with `task_id`, `prompt`, `correct`, `buggy`, `test`, `entry_point`, `bugs` and `problem`.
+
+    `problem` is the id of the problem that the program solves, where its known issues are listed.
+    """
     return BugTask(
         task_id=row["task_id"],
         index=index,
@@ -96,4 +100,5 @@ def bug_task(index: int, row: Row) -> BugTask:
         test=row["test"],
         entry_point=row["entry_point"],
         bugs=tuple(row["bugs"]),
+        known_issue=KNOWN_ISSUES.get(row["problem"]),
     )

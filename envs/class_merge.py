@@ -12,7 +12,7 @@ changes. The rules, all of them without chance:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from llm_decpomdp.envs.class_reading import Piece, inside_strings, shift
@@ -161,10 +161,11 @@ def _around(team: tuple[Contribution, ...]) -> Iterator[tuple[str, Place]]:
 
 def _helpers(outline: Outline, team: tuple[Contribution, ...]) -> Iterator[tuple[str, Place]]:
     """Methods that the skeleton does not know."""
-    seen: Mapping[str, str] = {}
+    seen: dict[str, str] = {}
     for one in team:
         for piece in one.own:
-            if piece.name not in outline.names and seen.get(piece.name, one.agent) == one.agent:
-                seen = {**seen, piece.name: one.agent}
+            if piece.name in outline.names:
+                continue
+            if seen.setdefault(piece.name, one.agent) == one.agent:
                 yield "", None
                 yield from _lines(one, piece, outline.indent)

@@ -21,6 +21,7 @@ from llm_decpomdp.envs.class_roles import ClassRole, skeleton_block
 from llm_decpomdp.envs.class_tasks import ClassTask
 from llm_decpomdp.envs.class_tests import case_id
 from llm_decpomdp.envs.code import SyntaxProblem, parsed
+from llm_decpomdp.envs.signals import passed, plain
 from llm_decpomdp.episode import Outcome
 
 MAX_NAMED = 5
@@ -125,16 +126,6 @@ def level_passed(view: ClassView, role: ClassRole) -> list[str]:
         f"- {'Methods overlap' if view.merged.overlaps else 'No overlap'}",
         f"- {summary}",
     ]
-
-
-def passed(view: ClassView, role: ClassRole) -> list[str]:
-    """One signal for everything."""
-    return [f"Signal: {'All levels passed' if view.passed else 'Not all levels passed'}"]
-
-
-def plain(view: ClassView, role: ClassRole) -> list[str]:
-    """No signals."""
-    return []
 
 
 def code_feedback(view: ClassView, role: ClassRole) -> list[str]:

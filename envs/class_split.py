@@ -52,7 +52,7 @@ def divide(outline: Outline, solution: str, by: str, num_agents: int) -> Shares:
 
 
 def check_division(by: object, num_agents: object) -> None:
-    """Refuse a rule that there isn't, or no agents.
+    """Refuse an unknown rule, or a team without agents.
 
     Raises:
         ValueError: If an argument is wrong.

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ast
-import json
 import logging
 import os
 import sys
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from importlib import resources
+from functools import lru_cache, partial
 
 from llm_decpomdp.envs.class_skeleton import Outline, find_class, outline, repaired
 from llm_decpomdp.envs.class_tests import class_tests
@@ -18,7 +16,7 @@ from llm_decpomdp.envs.humaneval import MAX_PROMPT_LENGTH
 from llm_decpomdp.envs.known_issues import KNOWN_ISSUES
 from llm_decpomdp.envs.sandbox import Tests
 from llm_decpomdp.envs.sandbox.packages import is_installed
-from llm_decpomdp.envs.sources import BadRow, Dataset, Row, load, text_field
+from llm_decpomdp.envs.sources import BadRow, Dataset, Row, bundled_rows, load, text_field
 from llm_decpomdp.tasks import Task, TaskSet
 
 BEHIND = {"bs4": "lxml"}
@@ -157,17 +155,11 @@ def _with_imports(skeleton: str, statements: object) -> str:
     return "\n".join([*missing, "", skeleton]) if missing else skeleton
 
 
-def _bundled_rows() -> list[Row]:
-    """Classes of ours."""
-    text = resources.files("llm_decpomdp.envs").joinpath("data/classeval.jsonl").read_text("utf-8")
-    return [json.loads(line) for line in text.splitlines()]
-
-
 CLASSEVAL = Dataset(
     name="classeval",
     hub="FudanSELab/ClassEval",
     filename="classeval.jsonl",
-    bundled=_bundled_rows,
+    bundled=partial(bundled_rows, "classeval.jsonl"),
     to_task=class_task,
     stand_in=True,
 )

@@ -248,11 +248,6 @@ def case_id(case: str) -> str:
     return case.partition("\n")[0]
 
 
-def case_body(case: str) -> str:
-    """The code of a test, from its text."""
-    return case.partition("\n")[2]
-
-
 def _cases(module: ast.Module) -> Iterator[tuple[str, str, FunctionNode]]:
     """The test methods: class, name and code, those of base classes in the module included."""
     classes = {node.name: node for node in module.body if isinstance(node, ast.ClassDef)}

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.class_reward import ClassReward
 from llm_decpomdp.envs.class_roles import class_team
 from llm_decpomdp.envs.class_signals import CLASS_SIGNALS, ClassView
 from llm_decpomdp.envs.class_tasks import CLASSEVAL, ClassTask, load_classes
-from llm_decpomdp.envs.modes import SignalMode, code_mode
+from llm_decpomdp.envs.flags import check_flags
+from llm_decpomdp.envs.modes import Composition, code_mode
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.envs.sources import parse_split
 
@@ -18,8 +21,12 @@ WANTED = "the code of your methods"
 
 
 @dataclass(frozen=True)
-class HiddenTestMode(SignalMode):
-    """A mode that counts all tests and shows none."""
+class HiddenTests(Composition):
+    """Later prompts that tell what became of all tests, and show none of them."""
+
+    def shown(self, tests: Sequence[Any]) -> tuple[Any, ...]:
+        """All: the signals name them, and don't quote them."""
+        return tuple(tests)
 
     def secrets(self, task: ClassTask) -> list[str]:
         """Texts that no prompt may contain."""
@@ -102,11 +109,9 @@ def classeval(
     - v0: first version.
     """
     parse_split(split, CLASSEVAL.split_names)
-    if not isinstance(exclude_known_issues, bool):
-        raise ValueError(
-            f"exclude_known_issues must be True or False, got {exclude_known_issues!r}"
-        )
+    check_flags(exclude_known_issues=exclude_known_issues)
     team = class_team(num_agents, by)
+    composition = HiddenTests if external_mode == "code_feedback" else Composition
     mode = code_mode(
         external_mode,
         team,
@@ -117,12 +122,8 @@ def classeval(
         expert_base_url=expert_base_url,
         on_expert_failure=on_expert_failure,
         signals=CLASS_SIGNALS,
-        look=ClassView.of,
-        wanted=WANTED,
+        compose=partial(composition, look=ClassView.of, wanted=WANTED),
     )
-    if external_mode == "code_feedback":
-        every = replace(mode.composition, sandbox_slice=0)
-        mode = HiddenTestMode(external_mode, every, CLASS_SIGNALS)
     return DecPOMDPEnv(
         "classeval_v0",
         tasks=partial(load_classes, split, source, exclude_known_issues),

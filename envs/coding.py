@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.flags import check_flags
 from llm_decpomdp.envs.humaneval import COOPHUMANEVAL, HUMANEVAL
 from llm_decpomdp.envs.mbpp import MBPP
 from llm_decpomdp.envs.modes import code_mode
@@ -101,10 +102,7 @@ def coding_env(
     - v0: first version.
     """
     parse_split(split, dataset.split_names)
-    if not isinstance(exclude_known_issues, bool):
-        raise ValueError(
-            f"exclude_known_issues must be True or False, got {exclude_known_issues!r}"
-        )
+    check_flags(exclude_known_issues=exclude_known_issues)
     team = coding_team(num_agents, roles)
     mode = code_mode(
         external_mode,

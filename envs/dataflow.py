@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from llm_decpomdp.envs.code import FunctionNode
-from llm_decpomdp.envs.constants import makes_no_difference, truth
 from llm_decpomdp.envs.listing import LOOPS, Listing, parts
 from llm_decpomdp.envs.scopes import DEFINITIONS
+from llm_decpomdp.envs.truth import makes_no_difference, truth
 
 _BUILTINS = set(dir(builtins)) - {"setattr", "exec", "eval", "__import__"}
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
 from llm_decpomdp.envs.code import find_function, signature, without_definition
 from llm_decpomdp.envs.known_issues import KNOWN_ISSUES
 from llm_decpomdp.envs.sandbox import Tests, instrument
-from llm_decpomdp.envs.sources import BadRow, Dataset, Row, text_field
+from llm_decpomdp.envs.sources import BadRow, Dataset, Row, bundled_rows, text_field
 from llm_decpomdp.tasks import Task
 
 MAX_PROMPT_LENGTH = 100_000
@@ -102,12 +100,8 @@ def _human_eval_rows() -> list[Row]:
 
 def _bundled_coop_rows() -> list[Row]:
     """Sixteen problems of HumanEval with a division of ours, then problems of ours."""
-    text = (
-        resources.files("llm_decpomdp.envs").joinpath("data/coophumaneval.jsonl").read_text("utf-8")
-    )
     real = {row["task_id"]: row for row in _human_eval_rows()}
-    rows = [json.loads(line) for line in text.splitlines()]
-    return [{**real.get(row["task_id"], {}), **row} for row in rows]
+    return [{**real.get(row["task_id"], {}), **row} for row in bundled_rows("coophumaneval.jsonl")]
 
 
 HUMANEVAL = Dataset(

@@ -42,14 +42,16 @@ def humanevalfix_task(index: int, row: Row) -> BugTask:
     if not instrumented(correct, test, entry_point).cases:
         raise BadRow(f"field 'test' holds no assert about {entry_point!r}")
     stated = statement_of(f"{prompt.rstrip()}\n    pass\n", entry_point)
+    task_id = text_field(row, "task_id")
     fields = {
-        "task_id": text_field(row, "task_id"),
+        "task_id": task_id,
         "prompt": stated or prompt,
         "correct": without_docstring(correct, entry_point),
         "buggy": without_docstring(buggy, entry_point),
         "test": test,
         "entry_point": entry_point,
         "bugs": [text_field(row, "bug_type")],
+        "problem": task_id.replace("Python", "HumanEval"),
     }
     return bug_task(index, fields)
 

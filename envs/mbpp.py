@@ -22,15 +22,14 @@ its task id; a row without either, such as a problem of your own, belongs to all
 from __future__ import annotations
 
 import ast
-import json
 import warnings
 from collections import Counter
-from functools import lru_cache
-from importlib import resources
+from functools import lru_cache, partial
 
 from llm_decpomdp.envs.humaneval import CodeTask, code_task
+from llm_decpomdp.envs.sandbox.analysis import names
 from llm_decpomdp.envs.scopes import DEFINITIONS
-from llm_decpomdp.envs.sources import BadRow, Dataset, Row, text_field
+from llm_decpomdp.envs.sources import BadRow, Dataset, Row, bundled_rows, text_field
 from llm_decpomdp.envs.syntax import parse
 
 SPLITS = ("prompt", "test", "validation", "train")
@@ -149,7 +148,7 @@ def header(code: ast.Module, entry_point: str, tests: ast.Module, text: str) -> 
         returns=function.returns,
     )
     imported = {name for statement in tests.body for name in _binds(statement)}
-    wanted = (_names(head) | _names(tests)) - imported
+    wanted = (names(head) | names(tests)) - imported
     parts = [*_given(code, wanted, entry_point), head]
     return "\n\n\n".join(ast.unparse(ast.fix_missing_locations(part)) for part in parts) + "\n"
 
@@ -163,12 +162,8 @@ def _given(tree: ast.Module, wanted: set[str], entry_point: str) -> list[ast.stm
         for statement in tree.body:
             if statement not in chosen and name in _binds(statement) - {entry_point}:
                 chosen.add(statement)
-                pending += _names(statement)
+                pending += names(statement)
     return [statement for statement in tree.body if statement in chosen]
-
-
-def _names(tree: ast.AST) -> set[str]:
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
 def _binds(statement: ast.stmt) -> set[str]:
@@ -180,18 +175,12 @@ def _binds(statement: ast.stmt) -> set[str]:
     return {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
-def _bundled_rows() -> list[Row]:
-    """Problems of ours in MBPP's form."""
-    file = resources.files("llm_decpomdp.envs").joinpath("data/mbpp.jsonl")
-    return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-
-
 MBPP = Dataset(
     name="mbpp",
     hub="google-research-datasets/mbpp",
     config="sanitized",
     filename="mbpp_sanitized.jsonl",
-    bundled=_bundled_rows,
+    bundled=partial(bundled_rows, "mbpp.jsonl"),
     to_task=mbpp_task,
     stand_in=True,
     splits=SPLITS,

@@ -14,7 +14,7 @@ last code (`previous_response`), the mode's signals, and a request to revise. No
 Line numbers count in the agent's own code. A team-mate's code is never quoted; what leaves it is the outcome of
 the tests that `sandbox_slice` shows, with the text of an exception that the joint program raised.
 
-A family with other signals gives `code_mode` a table of them and says what they look at (`look`).
+A family with other signals gives `code_mode` a table of them, and a `Composition` that says what they look at.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from llm_decpomdp.envs.experts import Expert, ExpertError, make_expert
+from llm_decpomdp.envs.flags import check_flags
 from llm_decpomdp.envs.signals import SIGNALS, View
 from llm_decpomdp.episode import Turn
 from llm_decpomdp.naming import unknown
@@ -34,8 +35,6 @@ from llm_decpomdp.parts import Role
 logger = logging.getLogger(__name__)
 
 NO_CODE = "<no implementation found>"
-
-MODES = (*SIGNALS, "expert_edits")
 
 
 class Writer(Role, Protocol):
@@ -200,8 +199,7 @@ def code_mode(
     expert_base_url: str | None = None,
     on_expert_failure: str = "raise",
     signals: Signals = SIGNALS,
-    look: Look = View.of,
-    wanted: str = "the function code",
+    compose: Callable[..., Composition] = Composition,
 ) -> SignalMode | ExpertMode:
     """The external mode of this name.
 
@@ -215,24 +213,17 @@ def code_mode(
         expert_base_url: Address of an endpoint of the user's own for it.
         on_expert_failure: `raise`, or `continue` without edits.
         signals: What each mode tells.
-        look: What the signals are made of.
-        wanted: What an answer shall consist of.
+        compose: Makes the composition of the roles and the first three options: a class, or one with more given.
 
     Raises:
         ValueError: If a name or value is wrong, or `expert_edits` has no `expert_model`.
     """
     if name not in (*signals, "expert_edits"):
         raise ValueError(unknown("external_mode", name, (*signals, "expert_edits")))
-    for flag, value in (
-        ("original_prompt", original_prompt),
-        ("previous_response", previous_response),
-    ):
-        if not isinstance(value, bool):
-            raise ValueError(f"{flag} must be True or False, got {value!r}")
+    check_flags(original_prompt=original_prompt, previous_response=previous_response)
     if on_expert_failure not in ("raise", "continue"):
         raise ValueError(unknown("on_expert_failure", on_expert_failure, ("raise", "continue")))
-    shown = parse_slice(sandbox_slice)
-    composition = Composition(roles, shown, original_prompt, previous_response, look, wanted)
+    composition = compose(roles, parse_slice(sandbox_slice), original_prompt, previous_response)
     if name in signals:
         return SignalMode(name, composition, signals)
     if not expert_model:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any, cast
 
-from llm_decpomdp.envs.constants import same, truth
+from llm_decpomdp.envs.truth import same, truth
 
 
 def prune(module: ast.Module) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from llm_decpomdp.envs.code import Reading
 from llm_decpomdp.envs.humaneval import CodeTask
@@ -153,12 +154,21 @@ def _usage_signal(view: View, helper: str, use: HelperUse) -> str:
     return f"{helper} call present and used"
 
 
-def passed(view: View, role: Role) -> list[str]:
+class Judged(Protocol):
+    """What says whether all is well."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether every level is passed."""
+        ...
+
+
+def passed(view: Judged, role: object) -> list[str]:
     """One signal for everything."""
     return [f"Signal: {'All levels passed' if view.passed else 'Not all levels passed'}"]
 
 
-def plain(view: View, role: Role) -> list[str]:
+def plain(view: object, role: object) -> list[str]:
     """No signals."""
     return []
 

@@ -126,7 +126,7 @@ def _rows(
     if source == "hub":
         return _hub_rows(dataset, split), "hub", False
     if source == "bundled":
-        return _bundled_rows(dataset, split)
+        return _of_package(dataset, split)
     if source != "auto":
         path = Path(source)
         if not path.is_file():
@@ -140,17 +140,22 @@ def _rows(
             return _of_split(dataset, split, read_rows(local)), str(local), False
         logger.warning("%s=%s has no %s", DATA_FOLDER, folder, dataset.filename)
     if not dataset.stand_in:
-        return _bundled_rows(dataset, split)
+        return _of_package(dataset, split)
     if hub_has(dataset):
         try:
             return _hub_rows(dataset, split), "hub", False
         except (OSError, ValueError) as error:  # it answered, and then gave no data
             logger.warning("the hub does not give %s: %s", dataset.hub, error)
     _warn_of_stand_in(dataset.name)
-    return _bundled_rows(dataset, split)
+    return _of_package(dataset, split)
 
 
-def _bundled_rows(dataset: Dataset, split: str) -> tuple[Numbered, str, bool]:
+def bundled_rows(name: str) -> list[Row]:
+    """The rows of a file of this package, such as `mbpp.jsonl`."""
+    return read_rows(Path(__file__).with_name("data") / name)
+
+
+def _of_package(dataset: Dataset, split: str) -> tuple[Numbered, str, bool]:
     found = "bundled" if dataset.stand_in else "package"
     return _of_split(dataset, split, dataset.bundled()), found, dataset.stand_in
 

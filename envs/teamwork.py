@@ -41,11 +41,6 @@ class HelperUse:
 NOTHING = HelperUse(False, False, False)
 
 
-def helper_use(code: str, function: str, helper: str = "aux") -> HelperUse:
-    """How `function`, defined in `code`, uses the only helper; see `helper_uses`."""
-    return helper_uses(code, function, (helper,))[0]
-
-
 @lru_cache(maxsize=1024)
 def helper_uses(code: str, function: str, helpers: tuple[str, ...]) -> tuple[HelperUse, ...]:
     """How `function`, defined in `code`, uses each of the helpers, which are defined elsewhere.

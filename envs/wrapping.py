@@ -6,9 +6,9 @@ import ast
 
 from llm_decpomdp.envs.calls import Calls
 from llm_decpomdp.envs.code import FunctionNode
-from llm_decpomdp.envs.constants import same
 from llm_decpomdp.envs.pruning import is_padding
 from llm_decpomdp.envs.scopes import DEFINITIONS, Variable
+from llm_decpomdp.envs.truth import same
 
 
 def is_wrapper(calls: Calls, function: FunctionNode, known: dict[ast.AST, bool]) -> bool:

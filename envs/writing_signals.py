@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from llm_decpomdp.envs.flags import check_flags
 from llm_decpomdp.envs.grounding import Grounding
 from llm_decpomdp.envs.writing_grounded import Assessment, GroundedReward
 from llm_decpomdp.envs.writing_measures import Band, count_tokens
@@ -186,8 +187,5 @@ def writing_mode(
         )
     if name not in SIGNALS:
         raise ValueError(unknown("external_mode", name, SIGNALS))
-    flags = {"original_prompt": original_prompt, "previous_response": previous_response}
-    for flag, value in flags.items():
-        if not isinstance(value, bool):
-            raise ValueError(f"{flag} must be True or False, got {value!r}")
+    check_flags(original_prompt=original_prompt, previous_response=previous_response)
     return WritingMode(name, reward, original_prompt, previous_response)

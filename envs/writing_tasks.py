@@ -17,16 +17,14 @@ language model's tokenizer makes of it.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import resources
 
-from llm_decpomdp.envs.sources import BadRow, Dataset, Row, load
+from llm_decpomdp.envs.sources import BadRow, Dataset, Row, bundled_rows, load
 from llm_decpomdp.tasks import Task, TaskSet
 
 MAX_POST_LENGTH = 20_000
@@ -140,12 +138,6 @@ def _split_of(row: Row) -> str | None:
     return named if isinstance(named, str) else None
 
 
-def _bundled(name: str) -> list[Row]:
-    """Texts of ours."""
-    file = resources.files("llm_decpomdp.envs").joinpath(f"data/{name}.jsonl")
-    return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-
-
 def _texts(
     name: str, hub: str, splits: tuple[str, ...], to_task: Callable[[int, Row], Task]
 ) -> Dataset:
@@ -153,7 +145,7 @@ def _texts(
         name=name,
         hub=hub,
         filename=f"{name}.jsonl",
-        bundled=partial(_bundled, name),
+        bundled=partial(bundled_rows, f"{name}.jsonl"),
         to_task=to_task,
         stand_in=True,
         splits=splits,

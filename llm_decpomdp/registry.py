@@ -1,4 +1,7 @@
-"""Environment ids: what can be made, and from what."""
+"""Environment ids: what can be made, and from what.
+
+Wherever an id is taken, `module:id` imports `module` first, which registers the id: `docs/own_family.md`.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,11 @@ import importlib
 import inspect
 import json
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pettingzoo
@@ -69,12 +75,46 @@ def register(id: str, entry_point: str, **kwargs: Any) -> None:
 def spec(id: str) -> EnvSpec:
     """The registered environment of this id.
 
+    Args:
+        id: A registered id, or `module:id` to import first the module that registers it.
+
     Raises:
-        KeyError: If there is none; the text names the nearest id.
+        ImportError: If the module cannot be imported.
+        KeyError: If there is no such id; the text names the nearest one.
     """
-    if id not in _registry:
-        raise KeyError(unknown("environment", id, _registry))
-    return _registry[id]
+    module, _, name = id.rpartition(":")
+    remedy = f"One of your own is 'module:{name}', by the module that registers it"
+    if ":" in id:
+        remedy = (
+            f"{_imported(module, id)} registers none of this name: call llm_decpomdp.register in it"
+        )
+    if name not in _registry:
+        raise KeyError(f"{unknown('environment', name, _registry)}. {remedy}")
+    return _registry[name]
+
+
+def _imported(module: str, id: str) -> ModuleType:
+    """A module that may lie in the current folder as well, as with `python -m`.
+
+    The folder joins `sys.path` and stays there, since environments import more when they are made. It is the last
+    entry, so that no file in it hides an installed module.
+    """
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)
+    missing = ModuleNotFoundError(
+        f"{id!r}: there is no module {module!r}, neither installed nor in {here}; name it as `import` does"
+    )
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise missing
+    try:
+        return importlib.import_module(module)
+    except Exception as error:  # a module may do anything
+        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+            raise missing from None
+        raise ImportError(
+            f"{id!r}: importing {module!r} failed with {type(error).__name__}: {error}; "
+            f"`python -c 'import {module}'` shows where"
+        ) from error
 
 
 def registered() -> list[str]:
@@ -86,10 +126,12 @@ def make(id: str, **kwargs: Any) -> DecPOMDPEnv:
     """Build an environment.
 
     Args:
-        id: A registered id, such as `coophumaneval-v0`.
+        id: A registered id, such as `coophumaneval-v0`, or `module:id` to import first the module that
+            registers it.
         **kwargs: Arguments of the environment; they override the registered defaults.
 
     Raises:
+        ImportError: If the module cannot be imported.
         KeyError: If the id is unknown.
         TypeError: If an argument is unknown; the text names the nearest valid one.
         ValueError: If an argument has a bad value.
@@ -108,7 +150,8 @@ def takes(id: str, argument: str) -> bool:
     """Whether an environment has an argument of this name.
 
     Raises:
-        KeyError: If the id is unknown.
+        ImportError: As `make`.
+        KeyError: As `make`.
     """
     parameters = inspect.signature(_builder(id)).parameters
     return argument in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())

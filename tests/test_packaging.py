@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import configparser
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from llm_decpomdp.benchmarks.doctor.examine import EXTRAS
+
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("llm_decpomdp", "envs", "agents", "algorithms", "benchmarks")
+BESIDE = ("docs", "examples", "tests")
+"""Folders that are in the source archive and not in the wheel."""
 
 QUICK_LOOP = """
 import os, sys
@@ -68,14 +74,24 @@ def test_every_data_file_is_packaged() -> None:
     assert data == packaged
 
 
+def test_the_doctor_looks_for_all_that_the_extras_install() -> None:
+    extras = {
+        name: tuple(re.split(r"[<>=]", line)[0] for line in lines.split() if "[" not in line)
+        for name, lines in setup()["options.extras_require"].items()
+        if name != "dev"
+    }
+    assert extras == EXTRAS
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel built from a copy of the checkout's files."""
     source = tmp_path_factory.mktemp("source")
-    for name in (*FOLDERS, "tests"):
+    for name in (*FOLDERS, *BESIDE):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source / name)
+    for file in ROOT.iterdir():
+        if file.is_file():
+            shutil.copy(file, source)
     build = "import setuptools.build_meta as b; print(b.build_sdist('dist')); print(b.build_wheel('dist'))"
     subprocess.run([sys.executable, "-c", build], cwd=source, check=True, capture_output=True)
     (built,) = (source / "dist").glob("*.whl")
@@ -88,6 +104,17 @@ def test_the_wheel_holds_the_folders_as_sub_packages_and_nothing_else(wheel: Pat
     assert {top for top in tops if not top.endswith(".dist-info")} == {"llm_decpomdp"}
     for expected in ("envs/sandbox/inside/worker.py", "envs/data/coophumaneval.jsonl", "py.typed"):
         assert f"llm_decpomdp/{expected}" in names
+
+
+def test_the_source_archive_holds_every_file_of_the_checkout(wheel: Path) -> None:
+    (archive,) = wheel.parent.glob("*.tar.gz")
+    with tarfile.open(archive) as tar:
+        names = {name.partition("/")[2] for name in tar.getnames()}
+    source = wheel.parents[1]
+    for folder in (*FOLDERS, *BESIDE):
+        assert {str(path.relative_to(source)) for path in (source / folder).rglob("*.*")} <= names
+    assert {"CHANGELOG.md", "CITATION.cff", "Makefile", "constraints.txt", "LICENSE"} <= names
+    assert not [name for name in names if name.endswith(".pyc")]
 
 
 @pytest.fixture(scope="module")

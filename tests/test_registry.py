@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pettingzoo
 import pytest
 
@@ -16,6 +19,28 @@ CODING = "llm_decpomdp.envs.coding:coophumaneval"
 def own_registry(monkeypatch):
     """Ids that a test adds are gone after it."""
     monkeypatch.setattr(registry, "_registry", dict(registry._registry))
+
+
+@pytest.fixture
+def here(own_registry, monkeypatch, tmp_path):
+    """The current folder, which Python does not look into, as where a console script is started."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    yield tmp_path
+    for name in ("mine", "neighbour", "families", "families.words"):
+        sys.modules.pop(name, None)
+
+
+def module(path: Path, id: str) -> None:
+    """Write a module that registers an environment, and builds it with another one beside it."""
+    path.with_name("neighbour.py").write_text("TURNS = 4\n")
+    path.write_text(
+        "import llm_decpomdp\n"
+        f"llm_decpomdp.register({id!r}, f'{{__name__}}:build')\n"
+        "def build(offset=0.0):\n"
+        "    import neighbour\n"
+        "    return llm_decpomdp.make('coophumaneval-v0', source='bundled', num_turns=neighbour.TURNS)\n"
+    )
 
 
 def test_importing_the_package_registers_the_ids():
@@ -98,3 +123,62 @@ def test_an_environment_of_pettingzoos_registry_knows_what_it_is() -> None:
     )
     assert env.metadata["id"] == "coophumaneval-v0"
     assert env.metadata["kwargs"] == {"num_turns": 1, "source": "bundled"}
+
+
+def test_a_module_of_the_current_folder_registers_its_environment_first(here) -> None:
+    module(here / "mine.py", "mine-v0")
+    env = llm_decpomdp.make("mine:mine-v0")
+    assert env.num_turns == 4
+    assert env.metadata["id"] == env.spec_id == "mine:mine-v0"  # as any process can make it again
+    assert registry.takes("mine:mine-v0", "offset") and not registry.takes("mine:mine-v0", "split")
+    assert llm_decpomdp.spec("mine:mine-v0") == llm_decpomdp.spec("mine-v0")
+    assert llm_decpomdp.spec("mine-v0").entry_point == "mine:build"
+
+
+def test_a_module_may_lie_in_a_package_and_any_id_goes_with_it(here) -> None:
+    package = here / "families"
+    package.mkdir()
+    module(package / "words.py", "words-v0")
+    assert llm_decpomdp.spec("families.words:words-v0").id == "words-v0"
+    assert llm_decpomdp.spec("families.words:mbpp-v0").id == "mbpp-v0"
+
+
+def test_nothing_is_looked_up_in_the_folder_for_ids_without_a_module(here) -> None:
+    llm_decpomdp.spec("mbpp-v0")
+    assert str(here) not in sys.path
+
+
+def test_a_file_of_the_current_folder_hides_no_installed_module(here) -> None:
+    module(here / "colorsys.py", "colours-v0")
+    with pytest.raises(KeyError, match=r"<module 'colorsys' from .* registers none of this name"):
+        llm_decpomdp.spec("colorsys:colours-v0")
+
+
+@pytest.mark.filterwarnings(
+    "ignore:Overriding environment"
+)  # PettingZoo's registry forgets nothing
+@pytest.mark.parametrize(
+    ("id", "error", "message"),
+    [
+        ("absent:x-v0", ModuleNotFoundError, "'absent:x-v0': there is no module 'absent', neither"),
+        ("absent.deeper:x-v0", ModuleNotFoundError, "there is no module 'absent.deeper'"),
+        ("mine.py:mine-v0", ModuleNotFoundError, "no module 'mine.py'.* as `import` does"),
+        ("./mine:mine-v0", ModuleNotFoundError, "no module './mine'"),
+        (":mine-v0", ModuleNotFoundError, "no module ''"),
+        ("mine:mime-v0", KeyError, "did you mean 'mine-v0'.* <module 'mine' from .*mine.py'>"),
+        ("mime-v0", KeyError, "unknown environment 'mime-v0'.* 'module:mime-v0'"),
+        ("lacks:x-v0", ImportError, "importing 'lacks' failed with .*No module named 'gone'"),
+        (
+            "broken:x-v0",
+            ImportError,
+            "failed with NameError: name 'y' .*`python -c 'import broken'`",
+        ),
+    ],
+)
+def test_a_wrong_id_with_a_module_says_what_is_missing(here, id, error, message) -> None:
+    module(here / "mine.py", "mine-v0")
+    (here / "lacks.py").write_text("import gone\n")
+    (here / "broken.py").write_text("x = y\n")
+    for call in (llm_decpomdp.make, llm_decpomdp.spec, lambda id: registry.takes(id, "split")):
+        with pytest.raises(error, match=message):
+            call(id)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 
 from llm_decpomdp.benchmarks.audit.grading import Subject
@@ -14,7 +13,6 @@ from llm_decpomdp.envs.class_roles import ClassRole
 from llm_decpomdp.envs.class_tasks import ClassTask
 from llm_decpomdp.envs.code import find_function
 from llm_decpomdp.envs.humaneval import CodeTask
-from llm_decpomdp.envs.known_issues import KNOWN_ISSUES
 from llm_decpomdp.envs.program_text import function_text
 from llm_decpomdp.parts import Role
 from llm_decpomdp.tasks import Task
@@ -24,14 +22,6 @@ IDLE = {
     "returns None": "    return None\n",
 }
 """Bodies of functions that do no work, by what they do."""
-
-
-def known_issue(task: Task) -> str:
-    """What is known to be wrong with a row, or with the problem that a program with bugs was made of."""
-    number = re.match(r"(?:Python|HumanEval)/(\d+)", task.task_id)
-    if isinstance(task, BugTask) and number:
-        return KNOWN_ISSUES.get(f"HumanEval/{number[1]}", "")
-    return task.known_issue or ""
 
 
 def about_text(task: Task) -> Iterator[Remark]:

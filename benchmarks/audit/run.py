@@ -17,6 +17,7 @@ from rich.table import Table
 
 from llm_decpomdp.benchmarks.audit import rows
 from llm_decpomdp.benchmarks.audit.episodes import programs_of
+from llm_decpomdp.benchmarks.audit.examples import as_test, contradictions
 from llm_decpomdp.benchmarks.audit.grading import Grading, Subject, grade, reference
 from llm_decpomdp.benchmarks.audit.remarks import (
     REFERENCE,
@@ -28,7 +29,6 @@ from llm_decpomdp.benchmarks.audit.remarks import (
 )
 from llm_decpomdp.benchmarks.audit.writing import about_writing
 from llm_decpomdp.benchmarks.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.examples import as_test, contradictions
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.bugfix_tasks import BugTask
 from llm_decpomdp.envs.class_reward import ClassReward
@@ -73,13 +73,13 @@ class Audit:
     def summary(self) -> str:
         """One line."""
         explained = [remark for remark in self.remarks if remark.explained]
-        known = {*self.data["known_issues"], *(remark.task_id for remark in explained)}
         notes = sum(not remark.fault for remark in self.remarks)
+        known = len(self.data["known_issues"])
         left_out = len(self.data["excluded"])
         return (
             f"{self.env_id}, {self.data['split']} of {self.data['source']}: {self.data['rows'] + left_out} rows, "
             f"{self.data['rows']} checked, {left_out} left out with a reason; {self.references} references, "
-            f"{self.programs} programs graded {self.repeats} times each; {len(known)} rows with known issues, "
+            f"{self.programs} programs graded {self.repeats} times each; {known} rows with known issues, "
             f"which explain {len(explained)} faults; {self.faults} faults unexplained, {notes} notes"
         )
 
@@ -142,9 +142,9 @@ def audit(
     except SandboxError as error:
         raise RunError(str(error)) from error
     left_out = (Remark("left out", name, "", why) for name, why in data.excluded.items())
-    issues = {task.task_id: rows.known_issue(task) for task in data.tasks}
+    issues = data.known_issues
     remarks = [
-        replace(remark, explained=issues[remark.task_id] if remark.fault else "")
+        replace(remark, explained=issues.get(remark.task_id, "") if remark.fault else "")
         for remark in (*found.remarks, *left_out)
     ]
     remarks.sort(key=lambda remark: (not remark.fault, bool(remark.explained)))
@@ -247,7 +247,7 @@ def _load(env_id: str, source: str, split: str | None) -> DecPOMDPEnv:
         env = make(env_id, **chosen)
         len(env.tasks)
         return env
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, ImportError) as error:
         raise ConfigError(str(error.args[0])) from None
     except OSError as error:
         raise RunError(f"cannot load the data of {env_id}: {error}") from error

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.algorithms.costs import Cost
 from llm_decpomdp.benchmarks import teams
 from llm_decpomdp.benchmarks.bench.job import Job
-from llm_decpomdp.benchmarks.errors import ConfigError
-from llm_decpomdp.benchmarks.evaluation.baselines import Setting
+from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES, Setting
 from llm_decpomdp.benchmarks.options import schedule, start_cost
 from llm_decpomdp.benchmarks.schema import Config
+from llm_decpomdp.benchmarks.splits import same_source
 from llm_decpomdp.env import DecPOMDPEnv
 
 LEARNING = 2
@@ -23,14 +22,6 @@ START = 2000
 
 Limits = Mapping[str, int]
 """The most tokens of a completion of each agent that has a model."""
-
-SEVERAL = (
-    "single_agent_matched",
-    "naive_concatenation",
-    "sequential_pipeline",
-    "one_round_discussion",
-)
-"""Baselines that need a team of several agents."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +87,7 @@ def _evaluations(updates: int, every: int) -> int:
 
 def _training_env(config: Config, played: DecPOMDPEnv) -> DecPOMDPEnv:
     """The environment on the training split, with its data from where that of the evaluation is."""
-    found = played.tasks.source
-    return config.make_env(config.dataset.train_split, "bundled" if found == "package" else found)
+    return config.make_env(config.dataset.train_split, same_source(played))
 
 
 def _played(setting: Setting, method: str) -> tuple[DecPOMDPEnv, Limits]:
@@ -106,35 +96,15 @@ def _played(setting: Setting, method: str) -> tuple[DecPOMDPEnv, Limits]:
     Raises:
         ConfigError: If the method does not fit the environment.
     """
-    env, config = setting.make_env(), setting.config
-    agents, most = env.possible_agents, config.model.max_new_tokens
-    names = teams.agents_of(config, agents)
-    specs = teams.policies_of(config, names)
-    own = {agent: specs[names[agent]] for agent in agents}
-    limits = {
-        a: spec.max_new_tokens for a, spec in own.items() if spec.kind in ("model", "endpoint")
-    }
-    if method in SEVERAL and len(agents) < 2:
-        raise ConfigError(f"{method} is about a team, and there is one agent: set env.num_agents")
-    match method:
-        case "single_agent" | "single_agent_matched":
-            alone = setting.make_env(num_agents=1)
-            budget = most if method == "single_agent" else sum(limits.values())
-            return alone, dict.fromkeys(alone.possible_agents, budget)
-        case "naive_concatenation" | "sequential_pipeline":
-            return env, dict.fromkeys(agents, most)
-        case "one_round_discussion":
-            return env, dict.fromkeys(agents, 2 * most)
-        case "expert_edits":
-            turns = max(2, env.num_turns)
-            edited = setting.make_env(external_mode="expert_edits", num_turns=turns)
-            return edited, dict.fromkeys(agents, most)
-        case "gold":
-            teams.check_references(dict.fromkeys(agents, PolicySpec("gold")), [env])
-            return env, {}
-        case "random":
-            return env, {}
-    return env, limits
+    if method in BASELINES:
+        found = BASELINES[method](setting)
+        return found.env, found.limits
+    env = setting.make_env()
+    names = teams.agents_of(setting.config, env.possible_agents)
+    specs = teams.policies_of(setting.config, names)
+    own = {agent: specs[name] for agent, name in names.items()}
+    models = {a: spec for a, spec in own.items() if spec.kind in ("model", "endpoint")}
+    return env, {agent: spec.max_new_tokens for agent, spec in models.items()}
 
 
 def _about(env: DecPOMDPEnv, config: Config) -> str:

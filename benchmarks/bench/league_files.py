@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from llm_decpomdp.benchmarks.bench.league import MEASURES, League, LeagueTable, Line
+from llm_decpomdp.benchmarks.csv_files import write_csv
 from llm_decpomdp.benchmarks.evaluation.measures import REWARD
 from llm_decpomdp.benchmarks.report import estimates
 from llm_decpomdp.benchmarks.report.page import number
@@ -36,11 +35,7 @@ IN_TERMINALS = ("cell", "seeds", "reward", AT_THE_END, MEASURES["tests_passed"])
 
 def write_league(league: League, output: Path) -> None:
     """Write `league.csv` and `league.md` into the suite's folder."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
-    writer.writerows(_csv_lines(league))
-    write_atomically(output / "league.csv", text.getvalue())
+    write_csv(output / "league.csv", CSV_COLUMNS, _csv_lines(league))
     write_atomically(output / "league.md", as_markdown(league))
 
 

@@ -31,7 +31,7 @@ from omegaconf.errors import OmegaConfBaseException
 from llm_decpomdp.algorithms import NAMES
 from llm_decpomdp.benchmarks.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES
-from llm_decpomdp.benchmarks.shipped import description
+from llm_decpomdp.benchmarks.shipped import description, shipped
 from llm_decpomdp.naming import unknown
 
 FOLDER = Path(__file__).parents[1] / "suites"
@@ -105,7 +105,7 @@ class Suite:
 
 def shipped_suites() -> dict[str, Path]:
     """The files that come with the package, by name."""
-    return {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
+    return shipped(FOLDER)
 
 
 def find_suite(name: str) -> Path:

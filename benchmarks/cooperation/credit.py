@@ -88,7 +88,7 @@ def credits(played: Iterable[Replayed], seed: int = 0) -> Iterator[Credit]:
     Equal counterfactuals of a state are executed once.
 
     Args:
-        played: From `llm_decpomdp.benchmarks.replay.replay`.
+        played: From `llm_decpomdp.benchmarks.cooperation.replay.replay`.
         seed: Decides which orders of more than six agents their Shapley values are averaged over.
 
     Raises:

@@ -13,7 +13,8 @@ from typing import Any
 from rich.table import Table
 
 from llm_decpomdp.benchmarks.cooperation.credit import Credit
-from llm_decpomdp.benchmarks.evaluation.summary import as_csv, told
+from llm_decpomdp.benchmarks.csv_files import write_csv
+from llm_decpomdp.benchmarks.evaluation.summary import told
 from llm_decpomdp.benchmarks.results import stored_rows
 from llm_decpomdp.benchmarks.statistics import Estimate, bootstrap, share
 from llm_decpomdp.storage import write_atomically
@@ -143,7 +144,7 @@ def write(folder: Path, found: Sequence[Credit], about: Mapping[str, Any]) -> li
     write_atomically(folder / f"{name}.json", json.dumps(content, indent=2) + "\n")
     names = [*(field.name for field in fields(Credit)), *SHARES]
     lines = [[vars_of(credit)[name] for name in names] for credit in found]
-    write_atomically(folder / f"{name}.csv", as_csv(names, lines))
+    write_csv(folder / f"{name}.csv", names, lines)
     return told_at
 
 

@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llm_decpomdp.algorithms.rollout import Start
+from llm_decpomdp.benchmarks.csv_files import write_csv
 from llm_decpomdp.benchmarks.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.folder import Evaluation
 from llm_decpomdp.benchmarks.evaluation.measures import REWARD, is_share
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
-from llm_decpomdp.benchmarks.evaluation.summary import as_csv
 from llm_decpomdp.benchmarks.statistics import Estimate, bootstrap, share
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.naming import unknown
@@ -185,7 +185,7 @@ def write(found: CrossPlay, folder: Path) -> None:
         for column, one in columns.items()
     ]
     head = ["measure", "row", "column", "value", "low", "high"]
-    write_atomically(folder / "matrix.csv", as_csv(head, lines))
+    write_csv(folder / "matrix.csv", head, lines)
 
 
 def read(folder: Path) -> CrossPlay | None:

@@ -128,8 +128,8 @@ def names_of(runs: Sequence[Path]) -> list[str]:
 
 def _folder(names: Sequence[str], setting: Setting) -> Path:
     """The same for the same runs and environment, so that the same command goes on."""
-    who = "-".join(names)
-    return Path(setting.config.output.base_dir) / f"crossplay-{who}-{setting.env_id}"
+    who, place = "-".join(names), setting.env_id.replace(":", "-")
+    return Path(setting.config.output.base_dir) / f"crossplay-{who}-{place}"
 
 
 def table(found: CrossPlay, measure: str) -> Table:

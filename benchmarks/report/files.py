@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from llm_decpomdp.benchmarks.csv_files import write_csv
 from llm_decpomdp.benchmarks.report.charts import component_charts, learning_curve, save, task_map
 from llm_decpomdp.benchmarks.report.experiments import Experiment
 from llm_decpomdp.benchmarks.report.tasks import rewards_by_task
 from llm_decpomdp.benchmarks.results import Row, component_names
-from llm_decpomdp.storage import write_atomically
 
 
 def write_files(found: Sequence[Experiment], folder: Path) -> None:
@@ -23,10 +21,9 @@ def write_files(found: Sequence[Experiment], folder: Path) -> None:
     - `learning`, `components`, `tasks`: the figures, `.svg` and `.png`; those that have something to show.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    rows = [_named(e, i) | row for e in found for i, row in _metrics(e)]
-    write_atomically(folder / "metrics.csv", as_csv(rows))
-    rows = [_named(e, i) | row for e in found for i, row in _scores(e)]
-    write_atomically(folder / "episodes.csv", as_csv(rows))
+    for name, rows_of in (("metrics", _metrics), ("episodes", _scores)):
+        rows = [_named(e, i) | row for e in found for i, row in rows_of(e)]
+        _write(folder / f"{name}.csv", rows)
     save(learning_curve(found), folder)
     every = [row for e in found for kind in ("train", "eval") for row in e.rows(kind)]
     if component_names(every)[0]:
@@ -36,14 +33,10 @@ def write_files(found: Sequence[Experiment], folder: Path) -> None:
         save(task_map(columns), folder)
 
 
-def as_csv(rows: Sequence[Row]) -> str:
+def _write(path: Path, rows: Sequence[Row]) -> None:
     """One line for each row, under all their keys."""
-    text = io.StringIO()
     keys = list(dict.fromkeys(key for row in rows for key in row))
-    writer = csv.DictWriter(text, keys, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    write_csv(path, keys, ([row.get(key) for key in keys] for row in rows))
 
 
 def _named(experiment: Experiment, index: int) -> dict[str, Any]:

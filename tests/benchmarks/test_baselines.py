@@ -170,6 +170,24 @@ def test_a_baseline_that_makes_no_sense_is_one_clear_error(setting: Setting) -> 
             contestant(name, where)
 
 
+@pytest.mark.parametrize(
+    ("name", "limits"),
+    [
+        ("single_agent", {"main_0": 7}),
+        ("single_agent_matched", {"main_0": 14}),
+        ("naive_concatenation", {"aux_0": 7, "main_0": 7}),
+        ("one_round_discussion", {"aux_0": 14, "main_0": 14}),
+        ("gold", {}),
+    ],
+)
+def test_what_models_may_write_in_a_turn_is_known_before_they_are_loaded(
+    setting: Setting, name: str, limits: dict[str, int]
+) -> None:
+    model = replace(setting.config.model, name="no such model", max_new_tokens=7)
+    setting = replace(setting, config=replace(setting.config, model=model))
+    assert BASELINES[name](setting).limits == limits
+
+
 def test_every_baseline_is_described() -> None:
     import llm_decpomdp.benchmarks.evaluation.baselines as module
 

@@ -82,9 +82,10 @@ def test_a_frozen_partner_without_a_model_says_nothing_that_counts(tmp_path: Pat
 
 
 def test_stand_in_problems_are_called_so(tmp_path: Path) -> None:
-    assert "16 problems of coophumaneval test[:16] (bundled), a stand-in" in (
-        cost(tmp_path, "method: gold").data
-    )
+    told = "16 problems of coophumaneval test[:16] (bundled), a stand-in"
+    assert cost(tmp_path, "method: gold").data == told
+    asked = cost(tmp_path, "method: gold, override: dataset.source=auto").data
+    assert asked.startswith(f"{told}: the benchmark's own cannot be reached from here")
 
 
 def test_a_method_that_needs_a_team_is_refused_for_one_agent(tmp_path: Path) -> None:

@@ -11,8 +11,10 @@ from llm_decpomdp.benchmarks.audit.run import audit
 from llm_decpomdp.benchmarks.audit.writing import about_writing
 from llm_decpomdp.benchmarks.errors import ConfigError
 from llm_decpomdp.benchmarks.quality.writing import GOAL, Line, compare, judge, main, table
-from llm_decpomdp.benchmarks.quality.writing_texts import DEGENERATE, REFERENCE, degenerate
+from llm_decpomdp.benchmarks.quality.writing_texts import REFERENCE, degenerate
 from llm_decpomdp.registry import make
+
+DEGENERATE = ("shuffled words", "random words", "source copied", "another row's", "one sentence")
 
 
 @pytest.mark.parametrize("genre", ["tldr", "arxiv"])

@@ -121,6 +121,6 @@ def shape_task(**changes: object) -> ClassTask:
 def judge(completions: list[str], by: str = "parameters", **changes: object):
     """The verdict of a team's completions."""
     team = class_team(len(completions), by)
-    reward = ClassReward(team, Sandbox())
+    reward = ClassReward(team, Sandbox(cache_size=0))
     answers = {role.agent: text for role, text in zip(team, completions, strict=True)}
     return reward(shape_task(**changes), answers)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import llm_decpomdp
 from llm_decpomdp import check_env
+from llm_decpomdp.envs.known_issues import KNOWN_ISSUES
+from tests.envs.bugfix_examples import ROW
 
 MODES = ("level_feedback", "level_passed", "passed", "plain", "expert_edits")
 
@@ -20,6 +24,7 @@ MODES = ("level_feedback", "level_passed", "passed", "plain", "expert_edits")
         ({"num_agents": 0}, "num_agents must be"),
         ({"split": "dev"}, "unknown split"),
         ({"source": "hub"}, "are made here"),
+        ({"exclude_known_issues": 1}, "exclude_known_issues must be True or False, got 1"),
         ({"external_mode": "pased"}, "did you mean 'passed'"),
         ({"external_mode": "expert_edits"}, "needs expert_model"),
     ],
@@ -27,6 +32,17 @@ MODES = ("level_feedback", "level_passed", "passed", "plain", "expert_edits")
 def test_bad_arguments_are_refused(arguments, why):
     with pytest.raises(ValueError, match=why):
         llm_decpomdp.make("bugfix-v0", **arguments)
+
+
+def test_tasks_of_problems_with_known_issues_can_be_left_out(tmp_path):
+    rows = [{**ROW, "task_id": task_id} for task_id in ("HumanEval/47", "HumanEval/48")]
+    path = tmp_path / "programs.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    every = llm_decpomdp.make("bugfix-v0", source=str(path)).metadata["data"]
+    wrong = every["known_issues"]
+    assert set(wrong.values()) == {KNOWN_ISSUES["HumanEval/47"]} and 2 * len(wrong) == every["rows"]
+    left = llm_decpomdp.make("bugfix-v0", source=str(path), exclude_known_issues=True)
+    assert left.metadata["data"]["excluded"] == wrong and len(left.tasks) == len(wrong)
 
 
 @pytest.mark.parametrize("arguments", [{"num_agents": 9}, {"spread": "across"}])

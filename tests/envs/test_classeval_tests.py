@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm_decpomdp.envs.class_tests import HOST, HOST_CODE, case_body, case_id, class_tests
+from llm_decpomdp.envs.class_tests import HOST, HOST_CODE, case_id, class_tests
 from llm_decpomdp.envs.sandbox import Program, Sandbox
 from tests.envs.class_examples import SOLUTION
 
@@ -178,7 +178,7 @@ def test_inside_files_can_be_shared():
 def test_a_case_is_its_name_and_its_text():
     (case,) = class_tests(module("def test_a(self):\n    pass"), "Shape").cases
     assert case_id(case) == "T.test_a"
-    assert case_body(case) == "def test_a(self):\n    pass"
+    assert case == "T.test_a\ndef test_a(self):\n    pass"
 
 
 def test_what_does_not_parse_is_refused():

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_decpomdp.envs.code import find_function, read, signature, without_definition
-from llm_decpomdp.envs.teamwork import helper_use
+from llm_decpomdp.envs.teamwork import helper_uses
 
 SQ = "def sq(x):\n    y = aux(x)\n    return y + 1"
 
@@ -266,7 +266,7 @@ HOSTILE = {
 def test_a_hostile_completion_is_read_soon_and_without_an_exception(completion):
     begin = time.monotonic()
     reading = read(completion[:100_000], "sq")
-    helper_use(reading.code, "sq")
+    helper_uses(reading.code, "sq", ("aux",))
     assert time.monotonic() - begin < 10
     assert reading.code.isspace() or len(reading.code) <= 100_000
 
@@ -291,6 +291,6 @@ FRAGMENTS = st.sampled_from([
 @given(st.lists(FRAGMENTS | st.text(max_size=5), max_size=14).map("".join))
 def test_no_text_at_all_raises(completion):
     reading = read(completion, "sq")
-    use = helper_use(reading.code, "sq")
+    (use,) = helper_uses(reading.code, "sq", ("aux",))
     assert use.called or not (use.ignored or use.reasons)
     assert reading.defined or not reading.returns

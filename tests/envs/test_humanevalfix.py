@@ -10,6 +10,7 @@ import pytest
 import llm_decpomdp
 from llm_decpomdp.envs.bugfix_reward import MAXIMUM
 from llm_decpomdp.envs.humanevalfix import HUMANEVALFIX
+from llm_decpomdp.envs.known_issues import KNOWN_ISSUES
 from llm_decpomdp.envs.sources import load
 from tests.envs.bugfix_examples import sample
 
@@ -38,10 +39,10 @@ def fix_row(**changed):
     }
 
 
-def fix_env(tmp_path, *rows):
+def fix_env(tmp_path, *rows, **options):
     path = tmp_path / "fix.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return llm_decpomdp.make("humanevalfix-v0", source=str(path))
+    return llm_decpomdp.make("humanevalfix-v0", source=str(path), **options)
 
 
 def test_rows_in_the_format_of_humanevalfix_become_tasks(tmp_path):
@@ -97,6 +98,15 @@ def test_a_row_without_a_field_is_refused(tmp_path, field):
     with pytest.raises(ValueError, match=f"line 2: .*{field}"):
         env = fix_env(tmp_path, fix_row(), fix_row(task_id="Python/901", **{field: ""}))
         env.reset(seed=0)
+
+
+def test_known_issues_of_humaneval_stand_in_the_metadata_and_can_be_left_out(tmp_path):
+    rows = [fix_row(), fix_row(task_id="Python/47")]
+    data = fix_env(tmp_path, *rows).metadata["data"]
+    assert data["known_issues"] == {"Python/47": KNOWN_ISSUES["HumanEval/47"]}
+    data = fix_env(tmp_path, *rows, exclude_known_issues=True).metadata["data"]
+    assert (data["rows"], data["known_issues"]) == (1, {})
+    assert data["excluded"] == {"Python/47": KNOWN_ISSUES["HumanEval/47"]}
 
 
 def test_the_stand_in_of_humanevalfix_can_be_solved():

@@ -10,7 +10,6 @@ import llm_decpomdp
 from llm_decpomdp.envs.experts import ExpertError
 from llm_decpomdp.envs.humaneval import CodeTask, code_task
 from llm_decpomdp.envs.modes import (
-    MODES,
     NO_CODE,
     SIGNALS,
     Composition,
@@ -23,6 +22,7 @@ from llm_decpomdp.envs.roles import coding_team
 from llm_decpomdp.envs.sandbox import Limits, Sandbox
 from llm_decpomdp.episode import Turn
 
+MODES = (*SIGNALS, "expert_edits")
 AUX = "def aux(x):\n    return x * x"
 MAIN = "def sq(x):\n    y = aux(x)\n    return y + (x > 2)"
 ALONE = "def sq(x):\n    return x * x + (x > 2)"

@@ -10,13 +10,14 @@ import llm_decpomdp
 from llm_decpomdp import check_env
 from llm_decpomdp.envs.expert_reply import expert_prompt, short_names
 from llm_decpomdp.envs.humaneval import code_task
-from llm_decpomdp.envs.modes import MODES, code_mode
+from llm_decpomdp.envs.modes import SIGNALS, code_mode
 from llm_decpomdp.envs.reward import CodeReward
 from llm_decpomdp.envs.roles import coding_team
 from llm_decpomdp.envs.sandbox import Limits, Sandbox
 from llm_decpomdp.envs.teamwork import helper_uses
 from llm_decpomdp.episode import Turn
 
+MODES = (*SIGNALS, "expert_edits")
 TASK = code_task(
     0,
     {

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from llm_decpomdp.envs.teamwork import helper_use
+from llm_decpomdp.envs.teamwork import helper_uses
+
+
+def helper_use(code: str, function: str):
+    (found,) = helper_uses(code, function, ("aux",))
+    return found
 
 
 def use(body: str, around: str = ""):

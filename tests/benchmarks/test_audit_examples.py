@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm_decpomdp.benchmarks.examples import contradictions, examples
+from llm_decpomdp.benchmarks.audit.examples import contradictions, examples
 from llm_decpomdp.envs.humaneval import CodeTask
 
 

@@ -1,4 +1,4 @@
-"""What constants make of an expression: whether it is always true or always false.
+"""Whether an expression is always true or always false, whatever runs before it.
 
 Only what is plain to see is decided (literals and what operators make of them); a condition that hangs on a
 variable may always go both ways.

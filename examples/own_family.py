@@ -1,0 +1,77 @@
+"""A family of your own: two poets write a couplet, a line each, and neither sees the other's line.
+
+A family is made of four parts: tasks, roles, a reward and a mode. `docs/own_family.md` says what to do with it.
+"""
+
+import re
+
+from llm_decpomdp import DecPOMDPEnv, Verdict, register
+from llm_decpomdp.naming import unknown
+from llm_decpomdp.tasks import Task, TaskSet
+
+COUPLETS = (
+    ("the moon", "The moon has lost her way at night,", "and asks the owls to lend her light."),
+    ("a teapot", "The teapot sings a song of steam", "and wakes the kitchen from its dream."),
+    ("the sea", "The sea keeps knocking at the land", "and writes its name upon the sand."),
+    ("winter", "The garden wears a coat of snow", "and no one hears the roses grow."),
+    ("a bicycle", "Two wheels, one bell, a summer hill,", "and all the world is standing still."),
+    ("a lighthouse", "It turns its eye across the bay", "and shows the ships a safer way."),
+)
+TASKS = tuple(
+    Task(subject, index, subject, references={"poet_0": first, "poet_1": second})
+    for index, (subject, first, second) in enumerate(COUPLETS)
+)
+SPLITS = {"train": TASKS[:4], "test": TASKS[4:]}
+
+
+class Poet:
+    """A role: an agent, what it is asked first, and an answer that would do."""
+
+    def __init__(self, agent, line):
+        self.agent, self.line = agent, line
+
+    def first_prompt(self, task):
+        return (
+            f"Two poets write a couplet about {task.prompt}, a line each. The lines rhyme, and have as many "
+            f"words. You write the {self.line} line, and cannot see the other. Answer with your line alone."
+        )
+
+    def reference(self, task):
+        return task.references[self.agent]
+
+
+class Couplet:
+    """The reward: half for last words that end alike, half for as many words in both lines, at least four."""
+
+    components = ("rhyme", "metre")
+
+    def __call__(self, task, completions):
+        one, two = (re.findall(r"[a-z]+", text.lower()) for text in completions.values())
+        rhyme = bool(one and two) and one[-1] != two[-1] and one[-1][-2:] == two[-1][-2:]
+        metre = min(len(one), len(two)) / max(len(one), len(two), 4)
+        return Verdict({"rhyme": rhyme / 2, "metre": metre / 2}, solved=rhyme and metre == 1)
+
+
+class Applause:
+    """The mode: what each sees after a turn, which is nothing of the other's line."""
+
+    info_keys = ()
+
+    def __call__(self, task, turn):
+        told = "They rhymed." if turn.verdict.components["rhyme"] else "They did not rhyme."
+        return {agent: f"{prompt}\n\n{told} Again!" for agent, prompt in turn.prompts.items()}, {}
+
+    def secrets(self, task):
+        return list(task.references.values())
+
+
+def couplet(split="train", num_turns=1):
+    """Build the environment; these are the arguments that `make` takes."""
+    if split not in SPLITS:
+        raise ValueError(unknown("split", split, SPLITS))
+    tasks = TaskSet(SPLITS[split], "couplets", source="bundled", split=split)
+    poets = [Poet("poet_0", "first"), Poet("poet_1", "second")]
+    return DecPOMDPEnv("couplet_v0", tasks, poets, Couplet(), Applause(), num_turns=num_turns)
+
+
+register("couplet-v0", f"{__name__}:couplet")

@@ -1,0 +1,67 @@
+"""Configurations of environments that lack some of the usual arguments: probes, and families of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llm_decpomdp.benchmarks.config import load_config
+from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.options import learner_options, start_cost
+from llm_decpomdp.benchmarks.run import load_envs, train
+from llm_decpomdp.benchmarks.shipped import find_config
+from llm_decpomdp.envs.probes import PROBES
+
+TURNS = ["env.id=probe-turns-v0", "algorithm.turn_gradient_weights=[1.5, 0.5]"]
+
+
+@pytest.mark.parametrize("probe", PROBES)
+def test_a_probe_is_configured_by_its_id_alone(probe: str, tmp_path: Path) -> None:
+    config = load_config(find_config("demo"), [f"env.id={probe}"])
+    env, same = load_envs(config)
+    assert env.spec_id == same.spec_id == probe
+    assert (config.env.num_agents, config.env.num_turns) == (
+        len(env.possible_agents),
+        env.num_turns,
+    )
+    stored = tmp_path / "config.yaml"
+    stored.write_text(config.to_yaml())
+    assert load_config(stored) == config
+
+
+def test_turns_that_nobody_chooses_are_known_all_the_same() -> None:
+    config = load_config(None, TURNS)
+    assert config.env.num_turns == 2
+    assert start_cost(config).groups == 2
+    assert learner_options(config, 1, ["player_0", "player_1"]).turn_gradient_weights == (1.5, 0.5)
+    assert load_config(None, [*TURNS, "env.num_turns=2"]) == config
+
+
+def test_a_single_agent_is_trained_with_grpo() -> None:
+    alone = ["env.id=probe-halves-v0", "env.num_agents=1", "algorithm.name=grpo"]
+    assert load_config(None, alone).env.num_agents == 1
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("env.num_turns=3", "env.num_turns=3: probe-turns-v0 always has 2; drop it"),
+        ("env.num_agents=3", "env.num_agents=3: probe-turns-v0 always has 2; drop it"),
+        ("dataset.source=x.jsonl", "takes no source, got 'x.jsonl': keep the defaults"),
+        ("dataset.train_split=train", "takes no split, got 'train': keep the defaults"),
+        ("dataset.eval_split=test", "takes no split, got 'test': keep the defaults"),
+        ("env.isolation=require", "probe-turns-v0: unknown argument 'isolation'"),
+        ("env.id=absent:x-v0", "there is no module 'absent'"),
+    ],
+)
+def test_what_an_environment_cannot_do_is_refused(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_config(None, [TURNS[0], override])
+
+
+def test_a_probe_is_trained_and_reported(quick: list[str]) -> None:
+    config = load_config(None, [*quick, TURNS[0]])
+    result = train(config, "probe")
+    assert result.summary["updates"] == 2
+    assert result.report is not None and "probe-turns-v0" in result.report.read_text()
