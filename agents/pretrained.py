@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from llm_decpomdp.agents.local_models import model_source
 from llm_decpomdp.agents.precision import resolve_compute_dtype
 
 KEEPING_STARTS = (True, False, "gaussian", "orthogonal")
@@ -52,7 +53,7 @@ def load_base(
     if (Path(name_or_path) / "adapter_config.json").is_file():
         from peft import PeftConfig
 
-        source = PeftConfig.from_pretrained(str(name_or_path)).base_model_name_or_path
+        source = model_source(PeftConfig.from_pretrained(str(name_or_path)).base_model_name_or_path)
     place = _device(device)
     model: Any = AutoModelForCausalLM.from_pretrained(
         source,
@@ -88,7 +89,7 @@ def with_adapters(
             config = LoraConfig(task_type="CAUSAL_LM", **source)
         _leaves_the_model_alone(config)
         config.base_model_name_or_path = model.name_or_path
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seeds[name])
             if adapted is None:
                 adapted = get_peft_model(model, config, adapter_name=name)

@@ -71,6 +71,9 @@ def sample(
 
     Returns:
         N rows: the samples of the first prompt, then those of the second, and so on.
+
+    Raises:
+        FloatingPointError: If the model's logits are not finite.
     """
     rows = _Rows(prompts, num_samples, end_ids, model.device)
     ids, mask = pad_left([prompt.ids for prompt in prompts], model.device)  # (B, P)
@@ -221,7 +224,16 @@ class _Rows:
         return going
 
     def finish(self) -> list[SampledRow]:
-        """All rows, without what lies behind their ends."""
+        """All rows, without what lies behind their ends.
+
+        Raises:
+            FloatingPointError: If the model gave a token no finite log-probability.
+        """
+        if not self._log_probs.isfinite().all():
+            raise FloatingPointError(
+                "the model's logits are not finite: its weights may have diverged (lower learning_rate, "
+                "set max_grad_norm), or bfloat16 is too coarse for it (compute_dtype=float32)"
+            )
         columns = (self._tokens, self._log_probs, self._lengths, self._stopped)
         return [
             SampledRow(tuple(tokens[:length]), tuple(log_probs[:length]), stopped)

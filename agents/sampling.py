@@ -126,7 +126,8 @@ def draw(logits: Tensor, options: RowOptions, uniform: Tensor) -> tuple[Tensor, 
     # Strictly below the total: the first entry above the target then has a probability above 0.
     below = torch.nextafter(total, torch.zeros_like(total))
     target = torch.minimum(uniform.unsqueeze(1) * total, below)
-    tokens = torch.searchsorted(cumulative, target, right=True)
+    # Past the last entry only if logits are not numbers, which the log-probability then says.
+    tokens = torch.searchsorted(cumulative, target, right=True).clamp(max=logits.shape[-1] - 1)
     # A parallel sum may not rise everywhere: what was cut off must not be drawn all the same.
     cut = weights.gather(1, tokens).isinf()
     if cut.any():

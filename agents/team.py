@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from llm_decpomdp.agents.endpoint import Endpoint
-from llm_decpomdp.agents.loading import explained, load_policy, model_source
+from llm_decpomdp.agents.loading import explained, load_policy
+from llm_decpomdp.agents.local_models import model_source
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
 from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.naming import unknown

@@ -91,6 +91,6 @@ def _random_llama(size: int, width: int, layers: int, context: int, seed: int) -
         pad_token_id=0,
         initializer_range=INITIAL_SCALE,
     )
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return LlamaForCausalLM(config)

@@ -53,7 +53,7 @@ def _write(folder: Path) -> None:
         max_position_embeddings=CONTEXT,
         eos_token_id=len(letters),
     )
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = LlamaForCausalLM(config)
     with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:

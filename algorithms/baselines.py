@@ -20,6 +20,9 @@ from numpy.typing import NDArray
 Returns = NDArray[np.float64]
 Baseline = Callable[[Returns], Returns]
 
+ROUNDING = 1e-12
+"""What sums of the same rewards in another order may differ by, as a share of the group's largest return."""
+
 SMALLEST_SPREAD = 1e-8
 """Standard deviation below which normalised advantages take a group's returns as equal."""
 
@@ -31,20 +34,18 @@ def mean(returns: Returns) -> Returns:
     own return, so the expected gradient is (G-1)/G times the one of an independent baseline: a
     smaller step in the same direction.
 
-    Degenerate case: equal returns give advantages of exactly 0, whatever the rounding of the sum.
+    Degenerate case: equal returns give advantages of 0.
     """
-    low, high = returns.min(-1, keepdims=True), returns.max(-1, keepdims=True)
-    average = np.clip(returns.mean(-1, keepdims=True), low, high)
-    return np.broadcast_to(average, returns.shape)
+    return np.broadcast_to(returns.mean(-1, keepdims=True), returns.shape)
 
 
 def leave_one_out(returns: Returns) -> Returns:
     """The mean return of the others: b_g = (1/(G-1)) sum_{h != g} R_h.
 
-    The baseline of RLOO (Kool et al. 2019; arXiv 2402.14740). It does not contain the sample's own
-    return, so the gradient is unbiased; advantages are G/(G-1) times those of `mean`.
+    The baseline of RLOO (Kool et al. 2019; Ahmadian et al. 2024, arXiv 2402.14740). It does not contain the
+    sample's own return, so the gradient is unbiased; advantages are G/(G-1) times those of `mean`.
 
-    Degenerate case: equal returns give advantages of exactly 0.
+    Degenerate case: equal returns give advantages of 0.
 
     Raises:
         ValueError: If there is one sample, and so no other.
@@ -55,9 +56,8 @@ def leave_one_out(returns: Returns) -> Returns:
             f"leave_one_out compares a sample with the others of its group and needs at least 2, got {size}; "
             "use the baseline 'none'"
         )
-    low, high = returns.min(-1, keepdims=True), returns.max(-1, keepdims=True)
     others: Returns = (returns.sum(-1, keepdims=True) - returns) / (size - 1)
-    return np.clip(others, low, high)
+    return others
 
 
 def maximum(returns: Returns) -> Returns:
@@ -67,7 +67,7 @@ def maximum(returns: Returns) -> Returns:
     the samples it is subtracted from, so the gradient is biased: mistakes are made less likely, and the best
     sample gains only what they lose.
 
-    Degenerate case: equal returns give advantages of exactly 0.
+    Degenerate case: equal returns give advantages of 0.
     """
     return np.broadcast_to(returns.max(-1, keepdims=True), returns.shape)
 
@@ -97,9 +97,12 @@ def advantages(returns: Returns, baseline: Baseline, *, normalize: bool = False)
 
     The deviation is that of the returns and nothing is centred again, so baselines still differ by
     their shift; baselines that differ by a factor become equal for optimizers that ignore scale.
-    Normalised groups without spread have advantages of 0.
+    Normalised groups without spread have advantages of 0, and so have differences that rounding alone
+    makes: Adam would take a step of usual length along them.
     """
     difference: Returns = returns - baseline(returns)
+    noise = ROUNDING * np.abs(returns).max(-1, keepdims=True)
+    difference = np.where(np.abs(difference) <= noise, 0.0, difference)
     if not normalize:
         return difference
     spread = returns.std(-1, keepdims=True)

@@ -101,8 +101,9 @@ def _all(folder: Path, kind: str) -> list[Path]:
 def _write(target: Path, counters: Mapping[str, Any], state: Mapping[str, Any]) -> None:
     folder = target.parent
     folder.mkdir(parents=True, exist_ok=True)
-    for unfinished in folder.glob(".*"):  # of a process that was killed
-        shutil.rmtree(unfinished)
+    for kind in ("update", "best", "old"):
+        for unfinished in folder.glob(f".{kind}-*"):  # of a process that was killed
+            shutil.rmtree(unfinished)
     temporary = folder / f".{target.name}"
     temporary.mkdir()
     with (temporary / "state.pt").open("wb") as file:

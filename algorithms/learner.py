@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from llm_decpomdp.algorithms import processes
-from llm_decpomdp.algorithms.baselines import Baseline
+from llm_decpomdp.algorithms.baselines import Baseline, none
 from llm_decpomdp.algorithms.credit import Lesson, lessons
 from llm_decpomdp.algorithms.losses import (
     REDUCTIONS,
@@ -23,10 +23,9 @@ from llm_decpomdp.algorithms.losses import (
 )
 from llm_decpomdp.algorithms.optimizer import PolicyOptimizer, learning_rate_factor
 from llm_decpomdp.algorithms.options import LearnerOptions
-from llm_decpomdp.algorithms.returns import reach
 from llm_decpomdp.algorithms.rollout import Rollout, distinct_policies
 from llm_decpomdp.algorithms.tally import Tally
-from llm_decpomdp.policy import ReferencedPolicy, Team, TrainablePolicy
+from llm_decpomdp.policy import Completion, ReferencedPolicy, Team, TrainablePolicy
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +61,8 @@ class Learner:
 
     Raises:
         TypeError: If the divergence from a reference is wanted and a policy keeps none.
-        ValueError: If a single-agent algorithm gets a team, or no policy can be trained.
+        ValueError: If a single-agent algorithm gets a team, no policy can be trained, or advantages would
+            be without bounds.
     """
 
     def __init__(self, team: Team, algorithm: Algorithm, options: LearnerOptions) -> None:
@@ -70,6 +70,15 @@ class Learner:
             raise ValueError(
                 f"{algorithm.name} trains one agent, and the team has {len(team)}: {sorted(team)}; "
                 "use 'magrpo'"
+            )
+        if (
+            algorithm.baseline is none
+            and options.normalize_advantages
+            and not options.max_grad_norm
+        ):
+            raise ValueError(
+                f"{algorithm.name} compares returns with nothing, so normalize_advantages makes advantages of "
+                "hundreds where they are nearly equal: set max_grad_norm, or normalize_advantages=False"
             )
         self.algorithm = algorithm
         self.options = options
@@ -103,7 +112,7 @@ class Learner:
         return metrics
 
     def accumulate(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
-        """Compute the gradient: the mean loss of the groups, each weighted by its factor.
+        """Compute the gradient: the mean over starts of their groups' losses, added up with their weights.
 
         With n `updates_per_batch` the first n - 1 steps are taken here, and the gradient is that of the
         last. No weight changes otherwise. Groups without signal are counted and skipped.
@@ -118,8 +127,9 @@ class Learner:
         self._clear()
         found = self._lessons(rollouts)
         groups = processes.total(len(found))
-        # Silent groups count in the mean, so that their number does not change the others' weight.
-        episodes = processes.total(sum(sum(reach(rollout)) for rollout in rollouts))
+        # Neither silent groups nor turns that a rollout lacks change what the other groups weigh: a divisor
+        # that depended on the samples would bias the gradient.
+        starts = processes.total(len(rollouts))
         loud = [lesson for lesson in found if lesson.weight and (self._pulled or not lesson.silent)]
         old: dict[tuple[int, str], Tensor] = {}
         for epoch in range(self.options.updates_per_batch):
@@ -129,7 +139,7 @@ class Learner:
             for index, lesson in enumerate(loud):
                 for agent, advantages in lesson.advantages.items():
                     if self._pulled or advantages.any():
-                        tally.add(agent, *self._backward(index, lesson, agent, episodes, old))
+                        self._backward(index, lesson, agent, starts, old, tally)
             norms = dict(self._grad_norms(rollouts))
         silent = processes.total(sum(lesson.silent for lesson in found))
         return {
@@ -156,36 +166,40 @@ class Learner:
         index: int,
         lesson: Lesson,
         agent: str,
-        episodes: float,
+        starts: float,
         old: dict[tuple[int, str], Tensor],
-    ) -> tuple[Tensor, ...]:
-        """Add the gradient of one agent's loss; the loss, mask, log-probabilities, and terms to report."""
+        tally: Tally,
+    ) -> None:
+        """Add the gradient of one agent's loss, and count it."""
         options, policy = self.options, self._agents[agent]
         prompt, completions = lesson.group.prompts[agent], lesson.group.completions[agent]
         log_probs, mask = policy.log_probs(prompt, completions)  # (G, T)
         if options.truncated == "mask":
             kept = [float(not completion.truncated) for completion in completions]
             mask = mask * torch.tensor(kept, dtype=mask.dtype, device=mask.device).unsqueeze(1)
+        before = old.setdefault((index, agent), log_probs.detach())
         advantages = torch.as_tensor(lesson.advantages[agent]).to(log_probs)
-        moved = torch.zeros_like(mask)
         if options.updates_per_batch == 1:
             terms = policy_gradient(log_probs, advantages)
         else:
-            before = old.setdefault((index, agent), log_probs.detach())
             terms = clipped_surrogate(log_probs, before, advantages, options.clip_range)
-            moved = ((log_probs.detach() - before).exp() - 1).abs() > options.clip_range
-        divergence = torch.zeros_like(mask)
+        ratio = (log_probs.detach() - before).exp()
+        told = {
+            "entropy": -log_probs.detach(),
+            "clip_fraction": (ratio - 1).abs() > options.clip_range,
+            "mismatch": (log_probs.detach() - _sampled(completions, log_probs)).abs(),
+        }
         if options.kl_coefficient:
             assert isinstance(policy, ReferencedPolicy), policy
             reference, _ = policy.reference_log_probs(prompt, completions)
             terms = terms + options.kl_coefficient * kl_divergence(log_probs, reference, mask)
-            divergence = kl_estimate(log_probs, reference)
+            told["kl"] = kl_estimate(log_probs, reference)
         reduce = REDUCTIONS[options.loss]
-        loss = lesson.weight / episodes * reduce(terms, mask, options.fixed_length or 1)
+        loss = lesson.weight / starts * reduce(terms, mask, options.fixed_length or 1)
         self._require_finite(float(loss.detach()), f"loss of {agent!r}", str(lesson.start))
         if loss.requires_grad:
             loss.backward()  # type: ignore[no-untyped-call]
-        return loss.detach(), mask, log_probs.detach(), moved, divergence
+        tally.add(agent, loss.detach(), mask, told)
 
     def _grad_norms(self, rollouts: Sequence[Rollout]) -> Iterator[tuple[str, float]]:
         for name, optimizer in self._optimizers.items():
@@ -243,6 +257,14 @@ class Learner:
         for name, optimizer in self._optimizers.items():
             optimizer.load_state_dict(state["optimizers"][name])
         self.updates = state["updates"]
+
+
+def _sampled(completions: Sequence[Completion], like: Tensor) -> Tensor:
+    """The sampler's log-probabilities, padded as `like`, (G, T); not a number where it told none."""
+    known = torch.full_like(like, torch.nan)
+    for row, completion in zip(known, completions, strict=True):
+        row[: len(completion.log_probs)] = torch.tensor(completion.log_probs).to(row)
+    return known
 
 
 def _referenced(name: str, policy: TrainablePolicy) -> ReferencedPolicy:

@@ -1,4 +1,5 @@
-"""MARLOO: a team against the mean of the others in its group (RLOO, Kool et al. 2019, arXiv 2402.14740).
+"""MARLOO: a team against the mean of the others in its group (RLOO: Kool et al. 2019,
+and Ahmadian et al. 2024, arXiv 2402.14740, for language models).
 
 As MAGRPO (`magrpo.py`), with a baseline that leaves the sample itself out:
 

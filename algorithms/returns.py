@@ -46,9 +46,9 @@ def completion_values(group: Group, joint_returns: Returns, agent: int) -> Retur
 def reach(rollout: Rollout) -> list[float]:
     """The share of the episodes that come to each group of a rollout.
 
-    1 at the start. In a chain all episodes go on with the chosen joint sample; in a tree each of the J joint
-    samples of a group takes 1/J of them. Weighted by it, a tree's groups of one turn count as much as the
-    single one of a chain, and the gradient is that of the expected return.
+    1 at the start. In a tree each of the J joint samples of a group takes 1/J of them: weighted by it, the
+    gradient is that of the expected return. In a chain 1 on every turn that it has, as if all samples had gone on
+    with the chosen one, also those that ended.
     """
     found: list[float] = []
     for group in rollout.groups:

@@ -54,6 +54,7 @@ class Saver:
             for name, policy in policies.items()
             if isinstance(policy, Stateful) and not isinstance(policy, TrainablePolicy)
         }
+        self.mark()
         self._identity = {
             "algorithm": learner.algorithm.name,
             "policies": sorted(policies),
@@ -76,6 +77,10 @@ class Saver:
             needed += 2 * disk.state_bytes(parameters)
         disk.require_room(self.folder.parent, needed, "the run with its checkpoints")
 
+    def mark(self) -> None:
+        """An update is complete: partners are saved as they are now, whatever they are asked before a save."""
+        self._partner_states = {name: one.state_dict() for name, one in self._partners.items()}
+
     def save(self) -> None:
         """Write a checkpoint of the last complete update, unless there is one.
 
@@ -86,7 +91,7 @@ class Saver:
         if processes.rank() == 0 and self.newest != update:
             state = {
                 "policies": self._states(),
-                "partners": {name: one.state_dict() for name, one in self._partners.items()},
+                "partners": self._partner_states,
                 "learner": self.learner.state_dict(),
             }
             disk.require_room(self.folder.parent, disk.state_bytes(state), "a checkpoint")
@@ -123,6 +128,7 @@ class Saver:
         self._load(state)
         for name, partner in self._partners.items():
             partner.load_state_dict(state["partners"][name])
+        self.mark()
         self.learner.load_state_dict(state["learner"])
         self.newest = self.learner.updates
         return self.newest
@@ -149,7 +155,7 @@ class Saver:
         Raises:
             FileNotFoundError: If there are none.
         """
-        found = processes.of_first(checkpoint.best(self.folder))
+        found = checkpoint.best(self.folder)
         if found is None:
             raise FileNotFoundError(f"no best policies in {self.folder}: keep_best was not set")
         counters, state = checkpoint.load(found)

@@ -33,7 +33,7 @@ class Trainer:
 
     Everything random is drawn from streams that are named by the update, so a run that is resumed
     equals one that never stopped, bit for bit on a CPU, if every start names a seed or a task and
-    every policy that samples has `seed` (remote models have none).
+    every policy that samples has `seed`; remote models answer as they like.
 
     Several processes (see `processes`) each work on a share of every update's starts and step alike;
     the first of them writes.
@@ -221,6 +221,7 @@ class Trainer:
                 **learned,
             }
             self._journal.write(update, "train", row, rollouts)
+            self._saver.mark()
             self._torn = False
 
     def evaluate(self) -> dict[str, Any]:

@@ -147,7 +147,7 @@ class AlgorithmConfig:
     clip_range: float = 0.2
     """How far from 1 the ratio of a token's probabilities counts."""
     kl_coefficient: float = 0.0
-    """Pull towards the policies as they were before training; 0 keeps no reference."""
+    """Pull towards the reference: the weights before training, or the model without its adapter; 0 keeps none."""
     truncated: str = "train"
     """What to do with completions that hit the token limit: `train`, `mask` or `penalise`."""
     truncation_penalty: float = 0.0
@@ -188,7 +188,7 @@ class OutputConfig:
     save_path: str | None = None
     """Where the final team goes, if `save_final_model` saves it; null for `final_model` in the run's folder."""
     checkpoint_every: int = 0
-    """Updates between checkpoints; 0 saves on Ctrl-C alone."""
+    """Updates between checkpoints; 0 saves only when the run is stopped or fails."""
     keep_checkpoints: int = 2
     """How many of the newest ones to keep."""
     record_tokens: bool = False

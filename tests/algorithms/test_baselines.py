@@ -20,6 +20,13 @@ def test_equal_returns_have_advantages_of_exactly_zero() -> None:
         assert not advantages(np.full((1, 7), value), mean).any()
 
 
+@pytest.mark.parametrize("name", ["mean", "leave_one_out", "max"])
+def test_sums_of_the_same_rewards_in_another_order_teach_nothing(name: str) -> None:
+    returns = 1e3 * np.array([(0.1 + 0.2) + 0.3, 0.1 + (0.2 + 0.3), 0.6])
+    assert len(set(returns)) == 2 and not advantages(returns, BASELINES[name]).any()
+    assert advantages(np.array([1.0, 1.0 + 1e-9, 1.0]), BASELINES[name]).any()
+
+
 def test_advantages_sum_to_zero_and_ignore_a_shift() -> None:
     returns = np.array([0.1, 0.9, 0.4, 0.4])
     found = advantages(returns, mean)

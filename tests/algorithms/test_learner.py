@@ -51,9 +51,18 @@ def test_turn_weights_scale_the_turns(policy: Any, make_chain: Any) -> None:
     turns = [([1.0, 2.0, 3.0], {"x": ROWS}), ([3.0, 0.0, 1.0], {"x": MORE})]
     one, two = (accumulated(policy, [make_chain(policy, [turn])]) for turn in turns)
     both = accumulated(policy, [make_chain(policy, turns)], turn_gradient_weights=(1.5, 0.5))
-    torch.testing.assert_close(both, (1.5 * one + 0.5 * two) / 2)
+    torch.testing.assert_close(both, 1.5 * one + 0.5 * two)
     only = accumulated(policy, [make_chain(policy, turns)], turn_gradient_weights=(0.0, 1.0))
-    torch.testing.assert_close(only, two / 2)
+    torch.testing.assert_close(only, two)
+
+
+def test_a_start_weighs_the_same_however_many_turns_the_others_take(
+    policy: Any, make_chain: Any
+) -> None:
+    short = make_chain(policy, [([1.0, 2.0, 3.0], {"x": ROWS})])
+    long = make_chain(policy, [([0.0, 2.0, 1.0], {"x": ROWS}), ([3.0, 0.0, 1.0], {"x": MORE})])
+    expected = (accumulated(policy, [short]) + accumulated(policy, [long])) / 2
+    torch.testing.assert_close(accumulated(policy, [short, long]), expected)
 
 
 def test_the_early_termination_weight_scales_the_last_turn_of_a_stopped_chain(
@@ -63,9 +72,9 @@ def test_the_early_termination_weight_scales_the_last_turn_of_a_stopped_chain(
     one, two = (accumulated(policy, [make_chain(policy, [turn])]) for turn in turns)
     stopped = make_chain(policy, turns, stopped_early=True)
     options = {"turn_gradient_weights": (1.0, 0.5, 9.0), "early_termination_weight": 4.0}
-    torch.testing.assert_close(accumulated(policy, [stopped], **options), (one + 2.0 * two) / 2)
+    torch.testing.assert_close(accumulated(policy, [stopped], **options), one + 2.0 * two)
     finished = make_chain(policy, turns)
-    torch.testing.assert_close(accumulated(policy, [finished], **options), (one + 0.5 * two) / 2)
+    torch.testing.assert_close(accumulated(policy, [finished], **options), one + 0.5 * two)
 
 
 def test_a_shared_policy_has_one_optimizer_and_accumulates_all_losses(

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
+from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learner import Learner
 from llm_decpomdp.algorithms.options import LearnerOptions
 from tests.algorithms.conftest import TinyPolicy
@@ -150,3 +152,27 @@ def test_the_entropy_estimate_is_the_entropy_of_a_uniform_policy(
     policy.model.bias.data.zero_()
     metrics = learn(policy, [make_chain(policy, [([1.0, 2.0, 3.0], {"x": ROWS})])])
     assert metrics["entropy/x"] == pytest.approx(math.log(3), rel=1e-6)
+
+
+def test_the_mismatch_is_the_distance_from_what_the_sampler_told(
+    policy: Any, make_chain: Any
+) -> None:
+    chain = make_chain(policy, [([1.0, 2.0, 3.0], {"x": ROWS})])
+    assert learn(policy, [chain])["mismatch/x"] == 0.0  # the sampler told nothing
+    (group,) = chain.groups
+    log_probs = policy.log_probs(group.prompts["x"], group.completions["x"])[0].detach()
+    told = [
+        replace(one, log_probs=tuple(float(value) + 0.25 for value in row[: len(one.tokens)]))
+        for one, row in zip(group.completions["x"], log_probs, strict=True)
+    ]
+    told[0] = replace(told[0], log_probs=())
+    half = replace(chain, groups=(replace(group, completions={"x": tuple(told)}),))
+    assert learn(policy, [half])["mismatch/x"] == pytest.approx(0.25, rel=1e-5)
+
+
+def test_returns_that_nothing_is_taken_from_are_not_normalised_without_bounds(policy: Any) -> None:
+    options = LearnerOptions(learning_rate=0.1, normalize_advantages=True)
+    with pytest.raises(ValueError, match="mareinforce compares returns with nothing"):
+        Learner({"x": policy}, ALGORITHMS["mareinforce"], options)
+    Learner({"x": policy}, ALGORITHMS["mareinforce"], replace(options, max_grad_norm=1.0))
+    Learner({"x": policy}, ALGORITHMS["maremax"], options)

@@ -185,16 +185,30 @@ def test_resuming_needs_a_checkpoint_of_this_run(tmp_path: Path) -> None:
         build(tmp_path, learner={"learning_rate": 0.1}).resume()
 
 
-def test_a_partner_that_replays_texts_goes_on_where_it_was(tmp_path: Path) -> None:
+@pytest.mark.parametrize("call", [None, 2, 5])
+def test_a_partner_that_replays_texts_goes_on_where_it_was(
+    tmp_path: Path, call: int | None
+) -> None:
     def trainer(folder: str, batches: Any = BATCHES, **options: Any) -> Trainer:
         texts = [f"{number:b}".replace("0", "a").replace("1", "b") for number in range(1000)]
         team = {**make_team(), "y": Replay(texts)}
         return build(tmp_path / folder, batches, team=team, **options)
 
-    straight = trainer("straight")
+    every: dict[str, Any] = {} if call is None else {"eval_every": 1}
+    straight = trainer("straight", **every)
     straight.train()
-    trainer("parts", BATCHES[:2], checkpoint_every=2).train()
-    again = trainer("parts")
+    if call is None:
+        trainer("parts", BATCHES[:2], checkpoint_every=2).train()
+    else:  # stopped after the partner was asked for the next update's texts, or an evaluation's
+        stopped = trainer("parts", **every)
+        policy: Any = stopped.team["x"]
+        policy.generate = on_call(
+            call, policy.generate, lambda *_: signal.raise_signal(signal.SIGINT)
+        )
+        with pytest.raises(Interrupted):
+            stopped.train()
+        assert stopped.team["y"].played > 0
+    again = trainer("parts", **every)
     again.resume()
     again.train()
     require_equal(straight, again)

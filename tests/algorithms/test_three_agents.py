@@ -81,15 +81,15 @@ def test_the_scale_of_values_does_not_grow_with_the_number_of_agents(agents: int
 
 
 # Advantages of the first completion (the second has their negatives) with the mean as the baseline, and the
-# groups' weights: turn weights (2, 3), over the turns that a whole episode has, in parts of those that come there.
+# groups' weights: turn weights (2, 3), in parts of the episodes that come there.
 EXPECTED = {
-    "chain": ({agent: [1.0, -2.0] for agent in TEAM}, [2.0 / 2, 3.0 / 2]),
+    "chain": ({agent: [1.0, -2.0] for agent in TEAM}, [2.0, 3.0]),
     # 3 + 0.5 * 4 = 5 against 1
-    "aligned": ({agent: [2.0, -2.0] for agent in TEAM}, [2.0 / 1.5, 1.5 / 1.5]),
+    "aligned": ({agent: [2.0, -2.0] for agent in TEAM}, [2.0, 1.5]),
     # On the second turn the last agent alone decides.
     "cross": (
         {"x": [-2.125, 0.0, 0.0], "y": [-0.875, 0.0, 0.0], "z": [-0.625, -2.0, -4.0]},
-        [2.0 / 1.25, 0.375 / 1.25, 0.375 / 1.25],
+        [2.0, 0.375, 0.375],
     ),
 }
 

@@ -6,11 +6,12 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from llm_decpomdp import check_env, make
+from llm_decpomdp import check_env, make, registry
 from llm_decpomdp.benchmarks.bench.suite import load_suite
 from llm_decpomdp.benchmarks.config import load_config
 from llm_decpomdp.benchmarks.run import resume, train
@@ -26,16 +27,22 @@ COMMANDS = [
 ID = "own_family:couplet-v0"
 
 
+pytestmark = pytest.mark.filterwarnings("ignore:Overriding environment")
+"""PettingZoo's registry keeps what a test adds; ours doesn't."""
+
+
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The current folder, with what a reader of the guide has in it."""
     shutil.copy(ROOT / "examples" / "own_family.py", tmp_path)
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(ROOT / "examples")  # where it stays importable after this test
+    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
+    monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
-    return tmp_path
+    yield tmp_path
+    sys.modules.pop("own_family", None)
 
 
 def run(command: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -167,9 +168,16 @@ def test_the_splits_of_a_writing_configuration_can_be_overridden() -> None:
     assert (config.env.id, config.dataset.eval_split) == ("tldr-v0", "test[:100]")
 
 
-def test_a_script_refuses_a_configuration_of_another_algorithm() -> None:
-    with pytest.raises(ConfigError, match=r"use train_grpo\.py"):
-        effective("train_magrpo.py --config grpo_he_config")
+@pytest.mark.parametrize(
+    ("config", "override", "name"),
+    [("grpo_he_config", "", "grpo"), ("magrpo_he_config", "algorithm.name=marloo", "marloo")],
+)
+def test_a_script_refuses_another_algorithm_and_names_the_command_for_it(
+    config: str, override: str, name: str
+) -> None:
+    remedy = f"use llm-decpomdp train --config {config} --override algorithm.name={name}"
+    with pytest.raises(ConfigError, match=re.escape(remedy)):
+        effective(f"train_magrpo.py --config {config} --override seed=1 {override}")
 
 
 def test_a_users_file_without_an_algorithm_takes_that_of_the_script(tmp_path: Path) -> None:
