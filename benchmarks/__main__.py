@@ -58,24 +58,6 @@ def demo(override: Overrides = None) -> None:
 
 
 @app.command()
-def seeds(
-    config: Annotated[str, typer.Option(help="Name or path of a configuration.")],
-    count: Annotated[int, typer.Option(min=1, help="How many seeds, from 0 on.")] = 3,
-    override: Overrides = None,
-) -> None:
-    """Train with several seeds, and draw what all of them learn on held-out problems."""
-    from llm_decpomdp.benchmarks.config import load_config
-    from llm_decpomdp.benchmarks.console import exit_codes, prepare_process
-    from llm_decpomdp.benchmarks.seeds import run_seeds
-    from llm_decpomdp.benchmarks.shipped import find_config
-
-    prepare_process()
-    with exit_codes():
-        path = find_config(config)
-        print(run_seeds(load_config(path, override or ()), path.stem, range(count)) / "curve.png")
-
-
-@app.command()
 def report(
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, evaluations.")

@@ -209,28 +209,6 @@ def pairs(results: Results) -> list[Pair]:
     return sorted(found, key=lambda pair: -pair.gain)
 
 
-@dataclass(frozen=True)
-class Change:
-    """A difference of two means, and how far chance in tasks and samples would move it."""
-
-    difference: float
-    standard_error: float | None
-    """`None` where a mean rests on a single episode."""
-
-
-def change(results: Results) -> Change:
-    """From the first to the last evaluation, of which there must be two; task by task where it can be."""
-    before, after = results.evaluations[0], results.evaluations[-1]
-    gains = [pair.gain for pair in pairs(results)]
-    if len(gains) > 1:
-        error = stdev(gains) / math.sqrt(len(gains))
-        return Change(fmean(gains), error)
-    difference = after["reward_mean"] - before["reward_mean"]
-    errors = before["reward_standard_error"], after["reward_standard_error"]
-    both = None if None in errors else math.hypot(*errors)
-    return Change(difference, both)
-
-
 def data_sets(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Row]]:
     """The descriptions of data anywhere in a manifest, each with the name that it stands under."""
     for key, value in manifest.items():

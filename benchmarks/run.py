@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,26 +114,6 @@ def resume(path: Path) -> Result:
     trainer = make_trainer(config, train_env, eval_env, team, folder)
     logger.info("continuing after update %d", trainer.resume())
     return _finish(config, trainer, folder)
-
-
-def go_on(config: Config, name: str, folder: RunFolder) -> Result:
-    """Train in this folder: from its newest checkpoint, or from the start if it holds none.
-
-    Args:
-        config: What to do; `output.base_dir` and `output.name` are set to the folder's.
-        name: The configuration's name.
-        folder: Where; without a checkpoint all in it is deleted.
-
-    Raises:
-        ConfigError: As `train` and `resume`.
-        RunError: As `train`.
-        Interrupted: As `train`.
-    """
-    if any(folder.checkpoints.glob("update-*")):
-        return resume(folder.path)
-    shutil.rmtree(folder.path)  # stopped before there was anything to keep
-    output = replace(config.output, base_dir=str(folder.path.parent), name=folder.path.name)
-    return train(replace(config, output=output), name)
 
 
 def _finish(config: Config, trainer: Trainer, folder: RunFolder) -> Result:

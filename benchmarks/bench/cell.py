@@ -74,8 +74,18 @@ def train(job: Job) -> None:
     """Train the team, from the newest checkpoint if there is one; only the final team is kept."""
     folder = job.training
     if not (folder.path / "final_model" / MANIFEST).is_file():
-        output = replace(job.config.output, save_final_model=True, save_path=None)
-        run.go_on(replace(job.config, output=output), job.cell.name, folder)
+        if any(folder.checkpoints.glob("update-*")):
+            run.resume(folder.path)
+        else:
+            shutil.rmtree(folder.path)  # stopped before there was anything to keep
+            output = replace(
+                job.config.output,
+                base_dir=str(job.folder),
+                name=folder.path.name,
+                save_final_model=True,
+                save_path=None,
+            )
+            run.train(replace(job.config, output=output), job.cell.name)
     shutil.rmtree(folder.checkpoints, ignore_errors=True)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.benchmarks.results import change, pairs, read_results
+from llm_decpomdp.benchmarks.results import pairs, read_results
 from llm_decpomdp.storage import RunFolder, append_json_line
 from tests.benchmarks.report_runs import (
     DATA,
@@ -109,15 +109,6 @@ def test_what_data_and_configurations_say_is_escaped(folder: RunFolder) -> None:
 
 def test_the_same_folder_gives_the_same_page(folder: RunFolder) -> None:
     assert html(folder) == html(folder)
-
-
-def test_the_change_of_a_run_has_its_paired_uncertainty(folder: RunFolder) -> None:
-    gains = [1.0, 1.0, 1.0, 1.0, 1.1, 3.0, 1.0, 1.1]
-    mean = sum(gains) / 8
-    error = (sum((gain - mean) ** 2 for gain in gains) / 7 / 8) ** 0.5
-    found = change(read_results(folder))
-    assert found.difference == pytest.approx(mean)
-    assert found.standard_error == pytest.approx(error)
 
 
 def test_the_result_is_said_with_intervals(folder: RunFolder) -> None:
