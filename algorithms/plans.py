@@ -113,22 +113,14 @@ def run_cost(
         return None
     agents = len(env.possible_agents)
     one = cost(options.plan, options.joint_mode, options.group_size, agents, env.num_turns)
-    evaluations = sum(
-        evaluated(update, len(batches), options) for update in range(len(batches) + 1)
-    )
     return RunCost(
         start=one,
         update=one.times(max(map(len, batches))),
         training=one.times(sum(map(len, batches))),
         evaluations=cost("chain", "aligned", 1, agents, env.num_turns).times(
-            evaluations * episodes
+            options.evaluations(len(batches)) * episodes
         ),
     )
-
-
-def evaluated(update: int, total: int, options: TrainerOptions) -> bool:
-    """Whether an evaluation follows `update`, of `total`; 0 stands for before the first."""
-    return update in (0, total) or bool(options.eval_every and update % options.eval_every == 0)
 
 
 def announce(found: RunCost | None, options: TrainerOptions, updates: int) -> None:

@@ -13,7 +13,7 @@ from llm_decpomdp.algorithms.interruption import Interrupted, terminable, uninte
 from llm_decpomdp.algorithms.journal import Journal, Listener
 from llm_decpomdp.algorithms.learner import Algorithm, Learner, trainable_policies
 from llm_decpomdp.algorithms.options import LearnerOptions
-from llm_decpomdp.algorithms.plans import Bounded, announce, evaluated, play, roll_out, run_cost
+from llm_decpomdp.algorithms.plans import Bounded, announce, play, roll_out, run_cost
 from llm_decpomdp.algorithms.records import count_tokens, evaluation_metrics, reward_metrics
 from llm_decpomdp.algorithms.rollout import Rollout, Start, Stopwatch, distinct_policies
 from llm_decpomdp.algorithms.saver import Saver
@@ -182,7 +182,7 @@ class Trainer:
         options, total = self.options, len(self.batches)
         while True:
             update = self.learner.updates
-            if evaluated(update, total, options):
+            if options.evaluates(update, total):
                 self.evaluate()
             if update >= total:
                 return

@@ -36,7 +36,7 @@ class TrainerOptions:
 
     That reward is the highest of several noisy ones, and so promises a little too much."""
     checkpoint_every: int = 0
-    """Updates between checkpoints, and one after the last update; 0 saves on Ctrl-C alone."""
+    """Updates between checkpoints, and one after the last update; 0 saves only when the run is stopped or fails."""
     keep_checkpoints: int = 2
     """How many of the newest checkpoints to keep, beside the best."""
     record_tokens: bool = False
@@ -63,3 +63,11 @@ class TrainerOptions:
             raise ValueError(
                 f"handoff={self.handoff!r} needs plan='chain': in a tree all joint samples go on"
             )
+
+    def evaluates(self, update: int, total: int) -> bool:
+        """Whether an evaluation follows `update`, of `total`; 0 stands for before the first."""
+        return update in (0, total) or bool(self.eval_every and update % self.eval_every == 0)
+
+    def evaluations(self, total: int) -> int:
+        """How many evaluations a run of `total` updates makes."""
+        return sum(self.evaluates(update, total) for update in range(total + 1))

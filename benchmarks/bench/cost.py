@@ -9,7 +9,7 @@ from llm_decpomdp.algorithms.costs import Cost
 from llm_decpomdp.benchmarks import teams
 from llm_decpomdp.benchmarks.bench.job import Job
 from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES, Setting
-from llm_decpomdp.benchmarks.options import schedule, start_cost
+from llm_decpomdp.benchmarks.options import schedule, start_cost, trainer_options
 from llm_decpomdp.benchmarks.schema import Config
 from llm_decpomdp.benchmarks.splits import same_source
 from llm_decpomdp.env import DecPOMDPEnv
@@ -67,21 +67,13 @@ def job_cost(job: Job) -> JobCost:
     batches = schedule(config, [task.task_id for task in _training_env(config, env).tasks.tasks])
     training: Cost = start_cost(config).times(sum(map(len, batches)))
     held_out = len(env.tasks.tasks[: config.evaluation.num_tasks])
-    own_episodes = held_out * _evaluations(len(batches), config.evaluation.every)
+    own_episodes = held_out * trainer_options(config).evaluations(len(batches))
     completions = training.completions + own_episodes * env.num_turns
     return replace(
         found,
         updates=len(batches),
         joint_samples=training.joint_samples,
         training_tokens=completions * sum(limits.values()),
-    )
-
-
-def _evaluations(updates: int, every: int) -> int:
-    """How many evaluations a run makes: before the first and after the last update, and every so many."""
-    return sum(
-        update in (0, updates) or bool(every and update % every == 0)
-        for update in range(updates + 1)
     )
 
 
