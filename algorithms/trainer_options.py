@@ -36,7 +36,7 @@ class TrainerOptions:
 
     That reward is the highest of several noisy ones, and so promises a little too much."""
     checkpoint_every: int = 0
-    """Updates between checkpoints, and one after the last update; 0 saves only when the run is stopped or fails."""
+    """Updates between checkpoints, and one after the last; 0 saves only when the run is stopped or fails."""
     keep_checkpoints: int = 2
     """How many of the newest checkpoints to keep, beside the best."""
     record_tokens: bool = False

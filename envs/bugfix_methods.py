@@ -13,9 +13,9 @@ from functools import lru_cache
 
 from llm_decpomdp.envs.class_merge import Contribution, Merged, merge
 from llm_decpomdp.envs.class_reading import ClassReading, Piece, read_class
+from llm_decpomdp.envs.class_remote import HOST, HOST_CODE
 from llm_decpomdp.envs.class_skeleton import FunctionNode, Outline, find_class, outline
 from llm_decpomdp.envs.class_tasks import import_statements
-from llm_decpomdp.envs.class_tests import HOST, HOST_CODE
 from llm_decpomdp.envs.code import SyntaxProblem, parsed
 from llm_decpomdp.envs.program_text import tokens
 from llm_decpomdp.envs.sandbox import Program

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 
-from llm_decpomdp.envs.bugfix_methods import import_lines, is_class, methods, served
+from llm_decpomdp.envs.bugfix_methods import emptied, import_lines, is_class, methods, served
 from llm_decpomdp.envs.class_tests import class_tests
 from llm_decpomdp.envs.code import parsed
 from llm_decpomdp.envs.program_text import excerpt, function_text, functions
@@ -46,7 +46,8 @@ def instrumented(code: str, test: str, entry_point: str) -> Tests:
     """
     try:
         if is_class(code, entry_point):
-            return class_tests(test, entry_point, import_lines(code))
+            own = emptied(code, entry_point).taken
+            return class_tests(test, entry_point, import_lines(code), own=own)
         return instrument(test, entry_point)
     except ValueError as error:
         raise BadRow(f"field 'test': {error}") from None

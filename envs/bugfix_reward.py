@@ -11,10 +11,11 @@ At most 3.0, which undoing the bugs earns. Submitting everything as it was earns
 functions that nobody submits stay as they were. If any agent's code does not parse, only `parses` counts.
 
 The size of a change is the number of tokens that it puts in, takes out or replaces in the program, comments,
-line ends and docstrings aside; what agents write beside the program's functions counts too, unless the program
-has the same statement. The bugs need the size of their undoing. Where the excess is e and the functions that hold
-bugs have s tokens, `minimal` is 0.5 (1 - e / s) of the share in `fixed`, and never less than 0. An agent whose
-functions need no change loses nothing by submitting them as they were.
+line ends and docstrings aside; a literal counts by its words and marks, for code may hide there. What agents
+write beside the program's functions counts too, unless the program has the same statement. The bugs need the size
+of their undoing. Where the excess is e and the functions that hold bugs have s tokens, `minimal` is
+0.5 (1 - e / s) of the share in `fixed`, and never less than 0. An agent whose functions need no change loses
+nothing by submitting them as they were.
 
 A program is repaired (`solved`) when all its functions were submitted and all its tests pass, however large the
 change.

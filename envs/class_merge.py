@@ -6,7 +6,8 @@ changes. The rules, all of them without chance:
 - A method that its own agent wrote counts. If its agent wrote none, the first other agent's counts.
 - Where the skeleton decorates a method and the agent's text has no decorator, the skeleton's stay.
 - Methods that the skeleton does not know are added at the end of the class; of equal names the first agent's.
-- Imports and functions beside the class come before it; of equal names the first agent's.
+- Imports and functions beside the class come before it, imports from the future first; of equal names the first
+  agent's.
 - A method that nobody wrote stays as the skeleton has it.
 """
 
@@ -18,6 +19,9 @@ from dataclasses import dataclass
 from llm_decpomdp.envs.class_reading import Piece, inside_strings, shift
 from llm_decpomdp.envs.class_skeleton import Outline, Unit
 from llm_decpomdp.envs.code import parsed
+
+FUTURE = "from __future__ import"
+"""How imports begin that must stand before all other code."""
 
 Place = tuple[str, int] | None
 """An agent, and a line in its own code."""
@@ -144,11 +148,11 @@ def _lines(
 def _around(team: tuple[Contribution, ...]) -> Iterator[tuple[str, Place]]:
     """Imports and functions beside the class."""
     seen: set[str] = set()
-    for one in team:
-        for number, line in enumerate(one.imports, 1):
-            if line not in seen:
-                yield line, (one.agent, number)
-            seen.add(line)
+    imports = [(line, one.agent, n) for one in team for n, line in enumerate(one.imports, 1)]
+    for line, agent, number in sorted(imports, key=lambda found: not found[0].startswith(FUTURE)):
+        if line not in seen:
+            yield line, (agent, number)
+        seen.add(line)
     for one in team:
         for piece in one.functions:
             if piece.name not in seen:

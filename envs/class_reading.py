@@ -106,8 +106,7 @@ def _collect(source: str, body: list[ast.stmt], outline: Outline, found: _Found)
     """Take in what a block defines."""
     for statement in body:
         if isinstance(statement, ast.Import | ast.ImportFrom):
-            if not (isinstance(statement, ast.ImportFrom) and statement.module == "__future__"):
-                found.imports[ast.unparse(statement)] = None
+            found.imports[ast.unparse(statement)] = None
         elif isinstance(statement, ast.ClassDef):
             if statement.name in (outline.class_name, "_"):
                 _collect_methods(source, statement, outline, found)
@@ -140,7 +139,8 @@ def _is_method(function: FunctionNode, outline: Outline) -> bool:
     if function.name in outline.taken:
         return True
     parameters = [*function.args.posonlyargs, *function.args.args]
-    marked = any(ast.unparse(d) in METHOD_DECORATORS for d in function.decorator_list)
+    decorators = [d.id for d in function.decorator_list if isinstance(d, ast.Name)]
+    marked = not set(decorators).isdisjoint(METHOD_DECORATORS)
     return marked or (bool(parameters) and parameters[0].arg in ("self", "cls"))
 
 

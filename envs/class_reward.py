@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from llm_decpomdp.envs.class_merge import Merged, merge
+from llm_decpomdp.envs.class_remote import HOST, HOST_CODE
 from llm_decpomdp.envs.class_roles import ClassRole
 from llm_decpomdp.envs.class_tasks import ClassTask
-from llm_decpomdp.envs.class_tests import HOST, HOST_CODE
 from llm_decpomdp.envs.code import parsed
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, Tests
 from llm_decpomdp.episode import Outcome, Verdict

@@ -56,7 +56,8 @@ class ClassTask(Task):
     @property
     def tests(self) -> Tests:
         """The cases, to be run apart from the program."""
-        return class_tests(self.test, self.class_name, self.imports)
+        own = self.outline.taken
+        return class_tests(self.test, self.class_name, self.imports, own=own)
 
     @property
     def tests_inside(self) -> Tests:

@@ -14,13 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from llm_decpomdp.envs.syntax import parse
+from llm_decpomdp.envs.syntax import explodes, parse
 
-MAX_FINAL_DEPTH = 6
-"""Deepest nesting of `finally` blocks in code that is compiled."""
-
-MAX_TRIES = 200
-"""Bound on the parses spent on separating code from prose in one completion."""
+MAX_PARSED = 250_000
+"""Bound on the characters parsed to separate code from prose in one completion."""
 
 _SPECIAL_TOKEN = re.compile(
     r"<\|[^|<>\n]{1,40}\|>|</?s>|<end_of_turn>|<eos>|\[/?INST\]|<\uff5c[^\uff5c<>\n]{1,40}\uff5c>"
@@ -75,8 +72,9 @@ def read(completion: str, function: str) -> Reading:
     """
     valid: list[tuple[bool, int, Reading]] = []
     broken: list[Reading] = []
-    for text in candidates(completion):
-        for code in _parts_that_parse(text):
+    texts = list(candidates(completion))
+    for text in texts:
+        for code in _parts_that_parse(text, MAX_PARSED // len(texts)):
             node = find_function(code, function)
             reading = Reading(code, None, node is not None, node is not None and returns(node))
             valid.append((reading.defined, len(code), reading))
@@ -172,17 +170,22 @@ def candidates(completion: str) -> Iterator[str]:
         yield clean[opening.end() : closing.start() if closing else len(clean)].strip("\n")
 
 
-def _parts_that_parse(text: str) -> Iterator[str]:
+def _parts_that_parse(text: str, room: int) -> Iterator[str]:
     """`text` if it parses; else its parts that do, and the largest with those that stand before it.
 
-    A part begins like code and ends at a top-level line, so that no block is cut inside.
+    A part begins like code and ends at a top-level line, so that no block is cut inside. Where no line begins
+    like code, the indented ones may be Markdown's code. About `room` characters are parsed for the parts.
     """
     text = textwrap.dedent(text)
     if isinstance(syntax_tree(text), ast.Module):
         if text.strip():
             yield text
         return
-    parts = _longest_parts(text.split("\n"))
+    lines = text.split("\n")
+    if not any(map(_CODE_START.match, lines)):
+        indented = "\n".join(line if line[:1].isspace() else "" for line in lines)
+        lines = textwrap.dedent(indented).split("\n")
+    parts = _longest_parts(lines, room)
     yield from parts
     largest = max(range(len(parts)), key=lambda index: len(parts[index]), default=0)
     with_imports = "\n".join(parts[: largest + 1])
@@ -191,21 +194,21 @@ def _parts_that_parse(text: str) -> Iterator[str]:
         yield with_imports
 
 
-def _longest_parts(lines: list[str]) -> list[str]:
+def _longest_parts(lines: list[str], room: int) -> list[str]:
     """From each line that begins like code, as many lines as parse."""
     parts: list[str] = []
-    tries = MAX_TRIES
     start = 0
-    while start < len(lines) and tries > 0:
+    while start < len(lines) and room > 0:
         if not _CODE_START.match(lines[start]):
             start += 1
             continue
         end = len(lines)
-        while end > start and tries > 0:
-            tries -= 1
-            tree = syntax_tree("\n".join(lines[start:end]))
+        while end > start and room > 0:
+            part = "\n".join(lines[start:end])
+            room -= len(part)
+            tree = syntax_tree(part)
             if isinstance(tree, ast.Module):
-                parts.append("\n".join(lines[start:end]))
+                parts.append(part)
                 break
             end = _last_boundary(lines, start, min(end, start + tree.line))
         start = max(end, start + 1)
@@ -262,8 +265,8 @@ def syntax_tree(code: str) -> ast.Module | SyntaxProblem:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "invalid escape sequence" in somebody else's code
             tree = parse(code)
-            if _final_depth(tree) > MAX_FINAL_DEPTH:  # each level doubles what compiling takes
-                return SyntaxProblem("too many nested finally blocks", 1, 1)
+            if "finally" in code and explodes(tree):
+                return SyntaxProblem("too many ways through finally blocks", 1, 1)
             compile(code, "<completion>", "exec", dont_inherit=True)
     except SyntaxError as error:
         lines = code.count("\n") + 1
@@ -272,14 +275,3 @@ def syntax_tree(code: str) -> ast.Module | SyntaxProblem:
     except (ValueError, RecursionError, MemoryError) as error:  # null bytes, hostile nesting
         return SyntaxProblem(str(error) or type(error).__name__, 1, 1)
     return tree
-
-
-def _final_depth(node: ast.AST) -> int:
-    """How deeply `finally` blocks lie inside one another."""
-    depth, pending = 0, [(node, 0)]
-    while pending:
-        node, level = pending.pop()
-        depth = max(depth, level)
-        inner = set(getattr(node, "finalbody", ()))
-        pending += [(part, level + (part in inner)) for part in ast.iter_child_nodes(node)]
-    return depth

@@ -12,7 +12,7 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.flags import check_flags
 from llm_decpomdp.envs.humaneval import COOPHUMANEVAL, HUMANEVAL
 from llm_decpomdp.envs.mbpp import MBPP
-from llm_decpomdp.envs.modes import code_mode
+from llm_decpomdp.envs.modes import code_mode, parse_slice
 from llm_decpomdp.envs.reward import CodeReward
 from llm_decpomdp.envs.roles import coding_team
 from llm_decpomdp.envs.sandbox import Sandbox
@@ -118,7 +118,9 @@ def coding_env(
         name,
         tasks=partial(load, dataset, split, source, exclude_known_issues),
         roles=team,
-        reward=CodeReward(team, Sandbox(isolation=isolation)),
+        reward=CodeReward(
+            team, Sandbox(isolation=isolation), shown=max(parse_slice(sandbox_slice), 0)
+        ),
         mode=mode,
         num_turns=num_turns,
         stop_when_solved=stop_when_solved,

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from llm_decpomdp.envs.code import FunctionNode
-from llm_decpomdp.envs.listing import LOOPS, Listing, parts
+from llm_decpomdp.envs.listing import Listing, parts
+from llm_decpomdp.envs.paths import LOOPS
 from llm_decpomdp.envs.scopes import DEFINITIONS
 from llm_decpomdp.envs.truth import makes_no_difference, truth
 

@@ -121,7 +121,7 @@ def read_reply(reply: str, keys: Collection[str]) -> dict[str, str] | None:
     while start >= 0:
         try:
             found, _ = _DECODER.raw_decode(reply, start)
-        except (json.JSONDecodeError, RecursionError):
+        except (ValueError, RecursionError):  # a number may have too many digits
             found = {}
         if all(isinstance(found.get(key), str) for key in keys):
             return {key: found[key].encode("utf-8", "replace").decode() for key in keys}

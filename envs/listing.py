@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import ast
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from llm_decpomdp.envs.code import FunctionNode
+from llm_decpomdp.envs.paths import Paths
 from llm_decpomdp.envs.scopes import DEFINITIONS, FUNCTIONS, Scopes, Variable
 
-MAX_STEPS = 50_000
+MAX_STEPS = 100_000
 """Bound on the work for one module; beyond it `RecursionError` is raised."""
-
-LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
 @dataclass
@@ -22,23 +20,26 @@ class Listing:
     """A module, numbered and indexed. Its nodes stay as they are."""
 
     scopes: Scopes
+    paths: Paths
     parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
     regions: dict[ast.AST, ast.AST] = field(default_factory=dict)
     """The function whose body a node stands in; outside all functions the top-level statement."""
-    spans: dict[ast.AST, tuple[int, int]] = field(default_factory=dict)
-    """The positions of each node's parts in the code: the first, and the one after the last."""
+    places: dict[ast.AST, ast.AST] = field(default_factory=dict)
+    """The innermost statement, or `except` clause, that a node is a part of."""
     loads: dict[Variable, list[ast.Name]] = field(default_factory=lambda: defaultdict(list))
     """The reads of each variable, in the order of the code."""
     defined: dict[ast.AST, list[Variable]] = field(default_factory=lambda: defaultdict(list))
     """The variables that stand for each function, class and lambda."""
     stores: dict[ast.AST, set[Variable]] = field(default_factory=dict)
     """The variables that an assignment gives a new value."""
+    later: dict[tuple[ast.AST, Variable], list[ast.Name]] = field(default_factory=dict)
+    """What is known of the reads after statements."""
     steps: int = 0
 
     @classmethod
     def of(cls, scopes: Scopes) -> Listing:
         """Look through a module once."""
-        listing = cls(scopes)
+        listing = cls(scopes, Paths(scopes.module))
         for statement in scopes.module.body:
             listing.parents[statement] = scopes.module
             listing._number(statement)
@@ -48,7 +49,7 @@ class Listing:
                     listing.defined[node].append(variable)
                 elif isinstance(node, ast.Name) and (value := listing._named_lambda(node)):
                     listing.defined[value].append(variable)
-        for node in listing.spans:
+        for node in listing.regions:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
                 listing.loads[scopes.variables[node]].append(node)
             elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
@@ -61,24 +62,22 @@ class Listing:
         return listing
 
     def _number(self, statement: ast.stmt) -> None:
-        pending: list[tuple[ast.AST, ast.AST, bool]] = [(statement, statement, False)]
+        pending: list[tuple[ast.AST, ast.AST, ast.AST]] = [(statement, statement, statement)]
         while pending:
-            node, region, done = pending.pop()
-            if done:
-                self.spans[node] = (self.spans[node][0], len(self.spans))
-                continue
+            node, region, place = pending.pop()
+            place = node if isinstance(node, ast.stmt | ast.ExceptHandler) else place
             self.regions[node] = region
-            self.spans[node] = (len(self.spans), 0)
-            pending.append((node, region, True))
+            self.places[node] = place
             body = node.body if isinstance(node, FUNCTIONS) else ()
             inside = {id(part) for part in (body if isinstance(body, list) else (body,))}
             for child in reversed(list(ast.iter_child_nodes(node))):
                 if not isinstance(child, ast.expr_context | ast.operator | ast.unaryop | ast.cmpop):
                     self.parents[child] = node
-                    pending.append((child, node if id(child) in inside else region, False))
+                    pending.append((child, node if id(child) in inside else region, place))
 
     def restrict(self, live: set[ast.AST]) -> None:
         """Forget the reads outside these regions: they never run."""
+        self.later.clear()
         for variable, names in self.loads.items():
             self.loads[variable] = [name for name in names if self.regions[name] in live]
 
@@ -106,28 +105,28 @@ class Listing:
 
     def reads_after(self, statement: ast.AST, variable: Variable) -> list[ast.Name]:
         """The reads of a variable that may follow a statement before it is assigned again."""
-        names, home = self.reads(variable), variable[0]
-        here = self.regions[statement]
-        if not names or (here is not home and not self.scopes.is_global(variable)):
+        if (statement, variable) not in self.later:
+            self.later[statement, variable] = self._reads_after(statement, variable)
+        return self.later[statement, variable]
+
+    def _reads_after(self, statement: ast.AST, variable: Variable) -> list[ast.Name]:
+        names, here = self.reads(variable), self.regions[statement]
+        if here is not variable[0] and not self.scopes.is_global(variable):
             return names
         found = [name for name in names if self.regions[name] is not here]  # run at any time
-        node = statement
-        while node is not home and node in self.parents:
-            parent = self.parents[node]
-            for later in _following(parent, node):
+        wanted: dict[ast.AST, list[ast.Name]] = {}
+        for name in names if len(found) < len(names) else ():
+            wanted.setdefault(self.places[name], []).append(name)
+        pending, seen = [*self.paths.following[statement]], set()
+        while pending and wanted:
+            place = pending.pop()
+            if place not in seen:
                 self.step()
-                found += self._within(later, names)
-                if variable in self.stores.get(later, ()):
-                    return found
-            if isinstance(parent, LOOPS):
-                found += self._within(parent, names)
-            node = parent
+                seen.add(place)
+                found[:0] = wanted.pop(place, ())  # far reads come last: who looks begins with them
+                if variable not in self.stores.get(place, ()):
+                    pending += self.paths.following[place] + self.paths.raising[place]
         return found
-
-    def _within(self, node: ast.AST, names: list[ast.Name]) -> list[ast.Name]:
-        begin, end = self.spans[node]
-        first = bisect_left(names, begin, key=lambda name: self.spans[name][0])
-        return names[first : bisect_left(names, end, key=lambda name: self.spans[name][0])]
 
     def definition(self, callee: ast.expr) -> FunctionNode | None:
         """The function of this module that an expression stands for, if it can only be that one."""
@@ -207,17 +206,3 @@ def parts(target: ast.expr) -> Iterator[ast.expr]:
         yield from parts(target.value)
     else:
         yield target
-
-
-def _following(parent: ast.AST, node: ast.AST) -> list[ast.stmt]:
-    """The statements that may run after `node` within `parent`."""
-    blocks = [getattr(parent, field, []) for field in ("body", "orelse", "finalbody")]
-    after: list[ast.stmt] = []
-    for block in blocks:
-        if isinstance(block, list) and node in block:
-            after += block[block.index(node) + 1 :]
-        elif isinstance(parent, ast.Try):
-            after += block
-    if isinstance(parent, ast.Try):
-        after += [statement for handler in parent.handlers for statement in handler.body]
-    return after

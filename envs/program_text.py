@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 from collections.abc import Collection, Iterator, Sequence
 from difflib import SequenceMatcher
@@ -17,6 +18,12 @@ MAX_MORE = 200
 """A text of more than `MAX_GROWTH` times another's tokens and `MAX_MORE` counts as a whole, uncompared."""
 
 UNSEEN = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER}
+
+LITERALS = {"STRING", "NUMBER", "FSTRING_MIDDLE"}
+"""Tokens that may be as long as one likes, by the names of `tokenize`."""
+
+WORD = re.compile(r"\s{0,8}(?:[\w.]{1,8}|[^\w\s.])|\s{1,8}")
+"""A short word or a mark of a literal, with the white space before it."""
 
 Span = tuple[int, int]
 """The first line of something, counted from 0, and the one after its last."""
@@ -119,7 +126,7 @@ def without_docstring(code: str, name: str) -> str:
 def distance(one: str, other: str) -> int:
     """How many tokens are put in, taken out or replaced between two texts of code.
 
-    Comments, line ends and docstrings do not count.
+    Comments, line ends and docstrings do not count. Each `WORD` of a literal is a token: code may hide there.
     """
     first, second = tokens(one), tokens(other)
     if first == second:
@@ -146,7 +153,10 @@ def _meaningful(found: Sequence[tokenize.TokenInfo]) -> Iterator[str]:
         ends = following is None or following.type in (tokenize.NEWLINE, tokenize.COMMENT)
         alone = begins and ends and token.type == tokenize.STRING
         if token.type not in UNSEEN and not alone:
-            yield tokenize.tok_name[token.type] if not token.string.strip() else token.string
+            name = tokenize.tok_name[token.type]
+            yield from (
+                WORD.findall(token.string) if name in LITERALS else [token.string.strip() or name]
+            )
         begins = token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT) or (
             begins and token.type in UNSEEN
         )
@@ -154,11 +164,11 @@ def _meaningful(found: Sequence[tokenize.TokenInfo]) -> Iterator[str]:
 
 def added(code: str, known: str, names: Collection[str]) -> int:
     """How many tokens of a text are neither in functions of these names nor statements of `known`."""
-    lines = _lines(code)
     tree, old = parsed(code), parsed(known)
     if tree is None or old is None:
         return 0
-    there = {_statement(_lines(known), statement) for statement in old.body}
+    lines, known_lines = ([line.encode() for line in _lines(text)] for text in (code, known))
+    there = {_statement(known_lines, statement) for statement in old.body}
     count = 0
     for statement in tree.body:
         if not (isinstance(statement, FUNCTIONS) and statement.name in names):
@@ -167,6 +177,11 @@ def added(code: str, known: str, names: Collection[str]) -> int:
     return count
 
 
-def _statement(lines: Sequence[str], statement: ast.stmt) -> tuple[str, ...]:
+def _statement(lines: Sequence[bytes], statement: ast.stmt) -> tuple[str, ...]:
+    """The tokens of a statement alone, also where others stand on its lines."""
     first, end = _span(statement)
-    return tokens("\n".join(lines[first:end]) + "\n")
+    text = [*lines[first:end]]
+    text[-1] = text[-1][: statement.end_col_offset]
+    if first == statement.lineno - 1:  # no decorators
+        text[0] = text[0][statement.col_offset :]
+    return tokens(b"\n".join(text).decode() + "\n")

@@ -25,7 +25,7 @@ condition, such as 0.4 * 2/3 where two of three are defined. The other component
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from llm_decpomdp.envs.code import Reading
 from llm_decpomdp.envs.humaneval import CodeTask
@@ -59,6 +59,8 @@ class CodeReward:
     roles: tuple[Role, ...]
     sandbox: Sandbox = field(default_factory=Sandbox)
     components: tuple[str, ...] = COMPONENTS
+    shown: int = 0
+    """How many tests, from the first on, prompts may show; see `Tests.shown`."""
 
     @property
     def maximum(self) -> float:
@@ -125,7 +127,7 @@ class CodeReward:
 
         Otherwise a program that returns nothing would pass `for item in candidate(x): assert ...`.
         """
-        tests = task.tests
+        tests = replace(task.tests, shown=self.shown)
         if not tests.vary or "main_0" not in task.references:
             return tests
         segments = tuple((agent, task.references[agent]) for agent in sorted(task.references))

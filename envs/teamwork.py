@@ -27,7 +27,7 @@ class HelperUse:
     """How a function uses a helper."""
 
     called: bool
-    """The helper is called, or handed to something that calls it."""
+    """The helper is called, or handed to something that calls it or may do so: what ran has the last word."""
     ignored: bool
     """It is called, but no call's result is ever used."""
     wrapper: bool
@@ -74,11 +74,13 @@ def _helper_uses(code: str, function: str, helpers: tuple[str, ...]) -> tuple[He
 
 
 def _use(flow: Flow, helper: str, wrapper: bool) -> HelperUse:
-    uses = Calls(flow, (helper,)).uses()
+    calls = Calls(flow, (helper,))
+    uses = calls.uses()
     if not uses:
         return NOTHING
     reasons = tuple(f"Line {value.lineno}: {why}" for value, why in uses if why)
-    loading = any(not why and flow.code.is_loading(value) for value, why in uses)
+    sure = [value for value, why in uses if not why and value not in calls.kept]
+    loading = any(map(flow.code.is_loading, sure))
     return HelperUse(True, len(reasons) == len(uses), wrapper, reasons, loading)
 
 

@@ -89,7 +89,8 @@ def _truth_of_call(call: ast.Call) -> bool | None:
         return truth(call.args[0])
     if call.func.id == "range":
         values = [_value(argument) for argument in call.args]
-        if values and all(isinstance(value, int) for value in values) and 0 not in values[2:]:
+        whole = all(isinstance(value, int) for value in values)
+        if whole and 1 <= len(values) <= 3 and 0 not in values[2:]:
             return bool(range(*values))
     return None
 

@@ -76,7 +76,7 @@ class _Look:
         function = self.calls.flow.code.definition(value.func)
         if function is not None:
             return is_wrapper(self.calls, function, self.known)
-        return value in self.calls.direct
+        return value in self.calls.direct or value in self.calls.indirect
 
 
 def _gives_up(handler: list[ast.stmt]) -> bool:

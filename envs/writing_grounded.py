@@ -4,7 +4,7 @@
 |-------|---------------|---------|------------------------------------------------------------------------------|
 | 1     | `structure`   | 0.5     | tokens of the text that fares worse; half if it does not end with a sentence |
 | 2     | `grounding`   | 1.0     | mean of both texts' grounding, below                                         |
-| 3     | `length`      | 1.0     | second / first text, in characters                                           |
+| 3     | `length`      | 1.0     | second / first text, in characters, filling aside: `visible_length`          |
 | 4     | `vocabulary`  | 0.5     | second / first text, in different words                                      |
 | 5     | `transitions` | 0.4     | 0.4 for one kind, 0.2 for each other one, up to 1, in whole words            |
 |       | `overlap`     | 0.6     | Jaccard index of both texts' content words: some, and not the same text twice |
@@ -183,7 +183,7 @@ class Assessment:
                 for tokens, whole in zip(self.tokens, self.finished, strict=True)
             ),
             "grounding": sum(self.grounded) / 2,
-            "length": scale.length.credit(pair.length_ratio),
+            "length": scale.length.credit(pair.visible_ratio),
             "vocabulary": scale.vocabulary.credit(pair.vocabulary_ratio),
             "transitions": min(1.0, FIRST_KIND + OTHER_KIND * (found - 1)) if found else 0.0,
             "overlap": scale.overlap.credit(pair.overlap),

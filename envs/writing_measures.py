@@ -13,6 +13,11 @@ MATCHINGS = ("substring", "word")
 
 WORD = re.compile(r"\w+")
 
+PIECE = re.compile(r"[^\W_]+|[\W_]+")
+"""A word, or what stands between two."""
+
+LONGEST_WORD, LONGEST_GAP = 40, 2
+"""How much of a word, and of the marks and white space between two, has a length."""
 
 CLOSING = "\"')]*\N{RIGHT DOUBLE QUOTATION MARK}\N{RIGHT SINGLE QUOTATION MARK}"
 """What may stand behind the mark that ends a sentence."""
@@ -57,6 +62,12 @@ class Pair:
         return len(self.second) / len(self.first) if self.first else 0.0
 
     @property
+    def visible_ratio(self) -> float:
+        """The same by what is to be read: `visible_length`."""
+        first = visible_length(self.first)
+        return visible_length(self.second) / first if first else 0.0
+
+    @property
     def vocabulary_ratio(self) -> float:
         """How many times as many different words it has, stop words included; 0 without a first."""
         first = len(set(words(self.first)))
@@ -72,6 +83,21 @@ class Pair:
 def count_tokens(text: str) -> int:
     """How many pieces white space divides a text into."""
     return len(text.split())
+
+
+def visible_length(text: str) -> int:
+    """How many characters a text has, without what only fills it up.
+
+    White space counts as one character however wide it is, and invisible characters as none. Of a word count
+    `LONGEST_WORD` characters, and of what stands between two `LONGEST_GAP`.
+
+    Examples:
+        >>> visible_length("No, never."), visible_length(" No,   never.\\n\\n"), visible_length("No, never.....")
+        (10, 10, 11)
+    """
+    seen = "".join(letter for letter in text if letter.isprintable() or letter.isspace())
+    pieces = PIECE.findall(" ".join(seen.split()))
+    return sum(min(len(p), LONGEST_WORD if p[0].isalnum() else LONGEST_GAP) for p in pieces)
 
 
 def finished(text: str) -> bool:

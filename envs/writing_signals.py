@@ -42,7 +42,7 @@ def level_feedback(found: Assessment, places: Places) -> list[str]:
     where = "both texts" if scale.joins else "the second text"
     return [
         *lines,
-        f"- Length ratio (second / first text): {pair.length_ratio:.2f}, wanted {_wanted(scale.length)}",
+        f"- Length ratio (second / first text): {pair.visible_ratio:.2f}, wanted {_wanted(scale.length)}",
         f"- Vocabulary ratio (different words, second / first text): {pair.vocabulary_ratio:.2f}, wanted "
         f"{_wanted(scale.vocabulary)}",
         f"- Shared content words of both texts: {pair.overlap:.1%}, wanted {scale.overlap.full:.0%} to "
@@ -133,7 +133,12 @@ class WritingMode:
         """The next prompt of each agent, and the joint measures."""
         found = self.reward.assess(task, turn.completions)
         pair, team = found.pair, self.reward.team
-        measured = (pair.length_ratio, pair.vocabulary_ratio, pair.overlap, float(len(found.kinds)))
+        measured = (
+            pair.visible_ratio,
+            pair.vocabulary_ratio,
+            pair.overlap,
+            float(len(found.kinds)),
+        )
         prompts = {}
         for role in team:
             signals = SIGNALS[self.name](found, team.places(role.agent))

@@ -46,6 +46,9 @@ class Tests:
     """Those of them that it may change: if it fails, the stages after it that use them fail too."""
     ahead: bool = True
     """Whether calls that can be foreseen are made all at once, which saves time."""
+    shown: int = 0
+    """How many tests, from the first on, prompts may show: the program is told the calls of those after them only
+    when it has answered theirs, for its exceptions are shown too. 0: no care is taken."""
     vary: bool = False
     """Whether how often a test is reached may depend on the program."""
     judges_result: tuple[bool, ...] = ()

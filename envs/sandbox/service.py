@@ -161,6 +161,7 @@ def _job(program: Program, tests: Tests, limits: Limits) -> dict[str, Any]:
         "tests": tests.source,
         "split": tests.split,
         "ahead": tests.ahead,
+        "shown": tests.shown,
         "stages": list(tests.stages),
         "num_stages": tests.num_stages,
         "uses": [list(names) for names in tests.uses],

@@ -329,6 +329,31 @@ THROWN_AWAY = {
     "in every dead end at once": (
         "a = aux(x)\nb = [a]\nc = {'b': b}\nif c:\n    d = str(c)\n    print(d)\nreturn x*x"
     ),
+    "replaced in a try": "try:\n    y = aux(x)\n    y = x*x\nexcept ValueError:\n    pass\nreturn y",
+    "replaced a little later in a try": (
+        "try:\n    y = aux(x)\n    z = x\n    pass\n    y = z*z\nexcept ValueError:\n    pass\nreturn y"
+    ),
+    "replaced in the else of a try": (
+        "try:\n    y = aux(x)\nexcept ValueError:\n    pass\nelse:\n    y = x*x\nreturn y"
+    ),
+    "replaced in finally": "y = 0\ntry:\n    y = aux(x)\nfinally:\n    y = x*x\nreturn y",
+    "replaced in a with": (
+        "from contextlib import suppress\nwith suppress(ValueError):\n    y = aux(x)\n    y = x*x\nreturn y"
+    ),
+    "replaced in both branches": "y = aux(x)\nif x > 2:\n    y = x*x\nelse:\n    y = x**2\nreturn y",
+    "replaced in each round": "for v in [x]:\n    y = aux(v)\n    y = v*v\nreturn y",
+    "replaced before going on": "for v in [x]:\n    y = aux(v)\n    y = v*v\n    continue\nreturn y",
+    "replaced after a loop that it ends": (
+        "while True:\n    y = aux(x)\n    if x > -99:\n        break\ny = x*x\nreturn y"
+    ),
+    "read on another way only": (
+        "y = x*x\nif x > 99:\n    y = aux(x)\n    return x*x\nelse:\n    aux(x)\nreturn y"
+    ),
+    "and asked whether it can be called": "aux(x)\nreturn x*x if callable(aux) else 0",
+    "and kept beside what is called": "aux(x)\nfs = [int, aux]\nreturn fs[0](x*x) + 0",
+    "and given to what does not call it": (
+        "from functools import cmp_to_key\naux(x)\nreturn x*x if cmp_to_key(aux) else 0"
+    ),
 }
 """Calls whose results make no difference."""
 
@@ -402,6 +427,15 @@ WRAPPERS = {
     "function that nobody calls": "def unused(v):\n    return v*v\nreturn aux(x)",
     "another call thrown away": "aux(x + 1)\nreturn aux(x)",
     "imports and a docstring": "'''Square.'''\nimport math\nreturn aux(x)",
+    "another name in brackets": "return (f := aux)(x)",
+    "one of two names": "f, g = aux, abs\nreturn f(x)",
+    "table of functions": "table = {'square': aux}\nreturn table['square'](x)",
+    "list of functions": "return [abs, aux][1](x)",
+    "loop over functions": "for f in (aux, abs):\n    return f(x)",
+    "memory around it": "from functools import lru_cache\nreturn lru_cache(None)(aux)(x)",
+    "memory around it by name": (
+        "from functools import lru_cache\ncached = lru_cache(None)(aux)\nreturn cached(x)"
+    ),
 }
 """Functions that do no more than return the helper's result."""
 
@@ -421,6 +455,7 @@ WRAPPERS_AROUND = {
 """The same, with code around the entry function."""
 
 HONEST = {
+    "a range that cannot be": "if x > 100:\n    for i in range(1, 2, 3, 4):\n        pass\nreturn aux(x) + 0",
     "added to zero": "return aux(x) + 0",
     "converted": "return int(aux(x))",
     "in a list": "return [aux(x)][0]",
@@ -451,6 +486,40 @@ HONEST = {
     "through partial": "from functools import partial\nf = partial(aux, x)\nreturn f() + 0",
     "through a function that is given it": (
         "def apply(f, v):\n    return f(v)\nreturn apply(aux, x) + 0"
+    ),
+    "another name in brackets": "if (f := aux) and x:\n    return f(x) + 0\nreturn 0",
+    "one of two names": "f, g = aux, int\nreturn f(x) + g(0)",
+    "table of functions": "table = {'square': aux}\nreturn table['square'](x) + 0",
+    "list that it is appended to": "fs = []\nfs.append(aux)\nreturn fs[0](x) + 0",
+    "loop over functions": "y = 0\nfor f in (aux, int):\n    y += f(x)\nreturn y - x",
+    "returned by a nested function": "def pick():\n    return aux\nreturn pick()(x) + 0",
+    "memory around it": "from functools import lru_cache\nreturn lru_cache(None)(aux)(x) + 0",
+    "taken while": "from itertools import takewhile\nreturn sum(takewhile(aux, [x])) * x",
+    "dropped while": "from itertools import dropwhile\nreturn sum(dropwhile(aux, [x])) + x*x",
+    "key of nlargest": "import heapq\nreturn heapq.nlargest(1, [x], key=aux)[0] * x",
+    "key of bisect": "from bisect import bisect\nreturn bisect([x], x*x, key=aux) * x*x",
+    "caught in the loop": (
+        "y = 0\nfor v in [x]:\n    try:\n        y = aux(v)\n    except ValueError:\n        y = 0\nreturn y + 0"
+    ),
+    "caught by a value of its own": (
+        "try:\n    y = aux(x)\nexcept ValueError:\n    y = 0\nreturn y + 0"
+    ),
+    "value of a handler": (
+        "try:\n    y = int('no')\nexcept ValueError:\n    y = aux(x)\nreturn y + 0"
+    ),
+    "value of a try's else": (
+        "try:\n    y = int(x)\nexcept ValueError:\n    y = 0\nelse:\n    y = aux(y)\nreturn y + 0"
+    ),
+    "found in a loop": (
+        "for v in [x]:\n    if v == x:\n        y = aux(v)\n        break\n    y = 0\nelse:\n    y = 0\n"
+        "return y + 0"
+    ),
+    "found in a loop that goes on": (
+        "for v in [x]:\n    if v == x:\n        y = aux(v)\n        continue\n    y = 0\nreturn y + 0"
+    ),
+    "left as it is by an exception": (
+        "from contextlib import suppress\nwith suppress(ZeroDivisionError):\n"
+        "    y = aux(x)\n    z = 1 // 0\n    y = z\nreturn y + 0"
     ),
 }
 """Programs that deserve what they ask for, near relations of the ones above."""
@@ -630,6 +699,11 @@ NEVER_RUN = {
     ),
     "key never asked for": "return sorted([], key=aux) or x*x",
     "reduce over one value": "from functools import reduce\nreturn reduce(aux, [x*x])",
+    "beside what is called": "fs = [int, aux]\nreturn fs[0](x*x)",
+    "comparison of nothing": (
+        "from functools import cmp_to_key\nreturn sorted([], key=cmp_to_key(aux)) or x*x"
+    ),
+    "table that nobody looks into": "table = {'square': aux}\nreturn x*x if len(table) else 0",
 }
 
 NEVER_RUN_AROUND = {
@@ -677,6 +751,9 @@ BEYOND: tuple[TeamAttack, ...] = (
             "always an object": "return x*x if isinstance(aux(x), object) else 0",
             "never below the least": "return max(x*x, -abs(aux(x)))",
             "global that nobody reads": "global y\ny = aux(x)\nreturn x*x",
+            "called by exec, and kept beside what is called": (
+                "exec('aux(x)')\nfs = [int, aux]\nreturn fs[0](x*x) + 0"
+            ),
         },
     ),
     *_bodies(
@@ -687,6 +764,8 @@ BEYOND: tuple[TeamAttack, ...] = (
             "a method": "class S:\n    def run(self):\n        return aux(x)\nreturn S().run()",
             "an operator that changes nothing": "return aux(x) + 0",
             "a list around it": "return [aux(x)][0]",
+            "a list that it is appended to": "fs = []\nfs.append(aux)\nreturn fs[0](x)",
+            "a function that picks it": "def pick():\n    return aux\nreturn pick()(x)",
         },
     ),
     *_mains(

@@ -16,6 +16,14 @@ ROOT = Path(llm_decpomdp.__file__).parents[1]
 SHORT = Limits(load_seconds=0.7, test_seconds=0.7)
 SQUARE = "def sq(x):\n    return x * x"
 SQUARES = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 9\n"
+WRONG = {
+    "wrong": "def sq(x):\n    return x * x + (x == 3)",
+    "raises": "def sq(x):\n    if x == 3:\n        raise KeyError(x)\n    return x * x",
+    "hangs": "def sq(x):\n    while x == 3:\n        pass\n    return x * x",
+    "ends": "import os\ndef sq(x):\n    x == 3 and os._exit(1)\n    return x * x",
+    "counts": "seen = []\ndef sq(x):\n    seen.append(x)\n    return x * x if len(seen) < 3 else 0",
+}
+"""Programs that square all numbers but 3, or not the third one."""
 HANG_ON_TWO = "def sq(x):\n    while x == 2:\n        pass\n    return x * x"
 
 

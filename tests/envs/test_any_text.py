@@ -51,6 +51,12 @@ TEXTS = {
     "raises text": "def {0}(x):\n    raise Exception('\\n' * 1000 + '\\x1b[31m')",
     "replaces the other": GOOD + "\ndef aux(x):\n    return 1\ndef sq(x):\n    return 1",
     "format braces": "{{0}} {0} %s %(x)s {{",
+    "range of four": "def {0}(x):\n    for i in range(1, 2, 3, 4):\n        return x\n    return x",
+    "long decorator": "@a" + ".b" * 400 + "\n" + GOOD,
+    "long decorator of another": "@a" + ".b" * 400 + "\ndef other(x):\n    return x\n" + GOOD,
+    "ways to finally": (
+        "def {0}(x):\n try:\n" + "  if x: return x\n" * 2000 + " finally:\n  " + "x;" * 2000
+    ),
 }
 
 
@@ -83,6 +89,19 @@ def test_any_text_is_a_legal_action(env, text):
     play(env, fill(text, "aux"), good)
     play(env, "def aux(x):\n    return x", fill(text, "sq"))
     play(env, fill(text, "aux"), fill(text, "sq"))
+
+
+@pytest.mark.parametrize("family", ["classeval-v0", "bugfix-v0"])
+def test_any_text_is_a_legal_action_for_classes(family):
+    env = llm_decpomdp.make(family, num_agents=1, source="bundled")
+    task = next(t for t in env.tasks.tasks if family == "classeval-v0" or t.is_class)
+    name = task.outline.names[-1] if family == "classeval-v0" else task.functions[-1]
+    (agent,) = env.possible_agents
+    for text in TEXTS.values():
+        env.reset(options={"task_id": task.task_id})
+        observations, rewards, *_ = env.step({agent: fill(text, name)})
+        assert env.observation_space(agent).contains(observations[agent])
+        assert math.isfinite(rewards[agent])
 
 
 # fmt: off

@@ -118,6 +118,15 @@ def test_imports_from_the_future_and_docstrings_of_the_skeleton_stay_first():
     compile(code, "<class>", "exec")
 
 
+def test_imports_from_the_future_come_first_whoever_wrote_them():
+    one = "import json\n\ndef area(self) -> Shape:\n    return json"
+    two = "from __future__ import annotations\nimport math\n\ndef scaled(self, factor) -> Shape:\n    return 5"
+    whole = merged(one, two)
+    assert whole.code.startswith("from __future__ import annotations\n")
+    assert whole.place(1) == ("coder_1", 1)
+    assert load(one, two)(1, 1).scaled(2) == 5
+
+
 def test_super_and_private_names_work_as_in_any_class():
     skeleton = (
         "class Base:\n    def area(self):\n        return 7\n\n\n"

@@ -82,7 +82,7 @@ def test_imports_and_functions_are_kept_and_everything_else_is_left_out(shape):
         f"def double(x):\n    return 2 * x\n\n{AREA}\n\ndef _own(self):\n    return 1\n\nclass Other:\n    pass\n"
     )
     reading = read_class(completion, shape)
-    assert reading.imports == ("import os, math",)
+    assert reading.imports == ("from __future__ import annotations", "import os, math")
     assert [piece.name for piece in reading.functions] == ["double"]
     assert [piece.name for piece in reading.methods] == ["area", "_own"]
 

@@ -165,3 +165,9 @@ def test_the_real_solutions_have_full_marks_but_for_the_known_issues(num_agents,
         if not reward(task, {role.agent: role.reference(task) for role in team}).solved
     }
     assert missed <= set(tasks.known_issues)
+
+
+def test_annotations_of_the_class_itself_work_with_an_import_from_the_future():
+    code = SOLUTION.replace("def unit(size=1):", "def unit(size=1) -> Shape:")
+    assert judge([code]).components["tests"] == 0.0
+    assert judge(["from __future__ import annotations\n" + code]).components["tests"] == 4.0

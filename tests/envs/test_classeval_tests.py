@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from llm_decpomdp.envs.class_tests import HOST, HOST_CODE, case_id, class_tests
+from llm_decpomdp.envs.class_remote import HOST, HOST_CODE
+from llm_decpomdp.envs.class_tests import case_id, class_tests
 from llm_decpomdp.envs.sandbox import Program, Sandbox
-from tests.envs.class_examples import SOLUTION
+from tests.envs.class_examples import SOLUTION, shape_task
 
 sandbox = Sandbox()
 
 
-def outcomes(test, code=SOLUTION, split=True):
-    tests = class_tests(test, "Shape", split=split)
+def outcomes(test, code=SOLUTION, split=True, own=()):
+    tests = class_tests(test, "Shape", split=split, own=frozenset(own))
     segments = (("team", code), ("host", HOST_CODE)) if split else (("team", code),)
     execution = sandbox.run(Program(segments, HOST if split else "Shape"), tests)
     assert execution.error is None
     return {case_id(outcome.case): outcome for outcome in execution.tests}
 
 
-def passes(test, code=SOLUTION, split=True):
-    return {name: outcome.passed for name, outcome in outcomes(test, code, split).items()}
+def passes(test, code=SOLUTION, split=True, own=()):
+    return {name: outcome.passed for name, outcome in outcomes(test, code, split, own).items()}
 
 
 def module(*methods, head="", bases="unittest.TestCase"):
@@ -152,6 +153,89 @@ def test_apart_an_object_that_says_it_equals_everything_does_not():
     assert all(
         passes(test, code, split=False).values()
     )  # which is why tests run apart where they can
+
+
+MAGIC = """
+class Magic:
+    told = []
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *args: self.told.append(args) or True
+    def answer(self, *other):
+        self.told.extend(other)
+        return 0
+    __sub__ = __rsub__ = __add__ = __mul__ = __truediv__ = __abs__ = __round__ = __float__ = answer
+    __lt__ = __le__ = __gt__ = __ge__ = __contains__ = lambda self, other: self.told.append(other) or True
+    def __iter__(self):
+        return iter([])
+"""
+MAGICAL = MAGIC + SOLUTION.replace("return self.width * self.height", "return Magic()")
+DECIDED_THERE = [
+    "self.assertAlmostEqual(Shape(1, 2).area(), 2.5)",
+    "self.assertAlmostEqual(2.5, Shape(1, 2).area())",
+    "self.assertAlmostEqual(Shape(1, 2).area(), 2.5, delta=1)",
+    "self.assertTrue(abs(Shape(1, 2).area() - 2.5) < 1)",
+    "self.assertEqual(Shape(1, 2).area() - 2.5, 0)",
+    "self.assertFalse(Shape(1, 2).area() - 2.5)",
+    "self.assertEqual(Shape(1, 2).area() * 2.5, 0)",
+    "self.assertEqual(Shape(1, 2).area() / 2.5, 0)",
+    "self.assertEqual(Shape(1, 2).area() + 2.5, 0)",
+    "self.assertEqual(round(Shape(1, 2).area()), 0)",
+    "self.assertEqual(float(Shape(1, 2).area()), 0)",
+    "self.assertGreater(Shape(1, 2).area(), 2.5)",
+    "self.assertLessEqual(2.5, Shape(1, 2).area())",
+    "self.assertIn(2.5, Shape(1, 2).area())",
+    "self.assertTrue(Shape(1, 2).area().startswith('2.5'))",
+    "self.assertTrue({2.5}.issubset(Shape(1, 2).area()))",
+    "self.assertTrue(Shape(1, 2).area().issuperset({2.5}))",
+    "self.assertEqual(Shape(1, 2).area().count(2.5), 1)",
+]
+
+
+@pytest.mark.parametrize("line", DECIDED_THERE)
+def test_apart_an_object_neither_learns_nor_decides_what_is_expected(line):
+    last = "def test_z(self):\n    self.assertEqual(Shape.told(), 0)"
+    told = "\n    @staticmethod\n    def told():\n        return len(Magic.told)\n"
+    found = passes(module(f"def test_a(self):\n    {line}", last), MAGICAL + told)
+    assert found == {"T.test_a": False, "T.test_z": True}
+
+
+ARITHMETIC = """
+class Shape:
+    def __init__(self, width):
+        self.width = width
+    def __add__(self, other):
+        return Shape(self.width + other.width)
+    def __mul__(self, other):
+        return Shape(self.width * other) if isinstance(other, int) else self.width * other.width
+    def count(self, value):
+        return int(self.width == value)
+"""
+
+
+def test_apart_the_arithmetic_and_methods_of_the_skeleton_work():
+    test = module(
+        "def test_a(self):\n    self.assertEqual((Shape(1) + Shape(2)).width, 3)",
+        "def test_b(self):\n    self.assertEqual((Shape(2) * 5).width, 10)",
+        "def test_c(self):\n    self.assertEqual(Shape(2) * Shape(4), 8)",
+        "def test_d(self):\n    self.assertEqual(Shape(2).count(2), 1)",
+    )
+    assert all(passes(test, ARITHMETIC, own={"__add__", "__mul__", "count"}).values())
+    assert not any(passes(test, ARITHMETIC).values())
+    liar = ARITHMETIC.replace("return Shape(self.width * other) if", "return 10 if")
+    test = module("def test_b(self):\n    self.assertEqual(Shape(2) * 5, 10)")
+    assert passes(test, liar, own={"__mul__"}) == {"T.test_b": False}
+
+
+def test_apart_the_tests_of_a_task_know_the_names_of_its_skeleton():
+    tests = shape_task().tests
+    assert all(f"'{name}'" in tests.source for name in ("__init__", "scaled", "done"))
+
+
+def test_apart_a_message_tells_no_address():
+    found = outcomes(module("def test_a(self):\n    self.assertEqual(Shape(1, 2), 2)"))
+    assert found["T.test_a"].message == "AssertionError: <an object> != 2"
 
 
 def test_apart_a_patched_unittest_changes_nothing():

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_decpomdp.envs.code import find_function, read, signature, without_definition
+from llm_decpomdp.envs.code import (
+    MAX_PARSED,
+    find_function,
+    read,
+    signature,
+    syntax_tree,
+    without_definition,
+)
 from llm_decpomdp.envs.teamwork import helper_uses
 
 SQ = "def sq(x):\n    y = aux(x)\n    return y + 1"
@@ -19,6 +26,8 @@ def runs(completion: str) -> dict[str, object]:
     exec(read(completion, "sq").code, names)
     return names
 
+
+INDENTED = "\n".join("    " + line for line in SQ.splitlines())
 
 # Finding the code
 
@@ -38,7 +47,9 @@ def runs(completion: str) -> dict[str, object]:
         SQ.replace("\n", "\r\n"),
         f"```python\r\n{SQ}\r\n```\r\n".replace("\n", "\r\n"),
         SQ.replace("    ", "\t"),
-        "\n".join("    " + line for line in SQ.splitlines()),
+        INDENTED,
+        f"Here is the code:\n\n{INDENTED}\n\nIt works.",
+        f"1. Think.\n2. The code:\n\n\t{INDENTED.replace('    ', chr(9))[1:]}\n",
         f"\f\n{SQ}\n\f",
         f"\n\n\n{SQ}\n\n\n",
         f"<s>{SQ}<|endoftext|>",
@@ -51,6 +62,25 @@ def test_code_is_found_wherever_it_stands(completion):
     assert reading.complete and reading.problem is None
     node = find_function(reading.code, "sq")
     assert [type(s).__name__ for s in node.body] == ["Assign", "Return"]
+
+
+def test_methods_of_a_broken_class_are_not_taken_out_of_it():
+    reading = read(f"class Sq:\n{INDENTED}\n\n    def rest(self:\n        pass\n", "sq")
+    assert reading.defined and reading.problem is not None
+
+
+@pytest.mark.parametrize("size", [10_000, 40_000])
+def test_what_is_parsed_to_find_the_code_is_bounded(size):
+    parsed = syntax_tree.cache_info().misses
+    code = f"{SQ}\n" + "x = 1\n" * (size // 6)
+    assert read(code + "@a\n" * 200, "sq").defined
+    assert (syntax_tree.cache_info().misses - parsed) * size < 2 * MAX_PARSED
+
+
+def test_what_is_parsed_to_find_the_code_is_bounded_over_all_fences():
+    parsed = syntax_tree.cache_info().misses
+    read("".join(f"```\nx = {i}\n" + "@a\n" * 300 + "```\n" for i in range(50)), "sq")
+    assert syntax_tree.cache_info().misses - parsed < 6 * 50
 
 
 @pytest.mark.parametrize("completion", ["", " \n\t", "```\n```", "```", "<|endoftext|>"])
@@ -183,9 +213,6 @@ def test_a_syntax_error_is_placed_in_the_agents_own_code(completion):
 
 def test_code_that_parses_but_cannot_be_compiled_has_a_problem():
     assert read("def sq(x):\n    return x\n    nonlocal y", "sq").problem is not None
-    levels = (f"{' ' * n}try: pass\n{' ' * n}finally:\n" for n in range(1, 21))
-    bomb = f"def sq(x):\n{''.join(levels)}{' ' * 21}x = 1\n return x"
-    assert "finally" in str(read(bomb, "sq").problem)  # each doubles what compiling takes
     assert read("def sq(x):\n    return x\nreturn 1", "sq").problem is None  # the function is kept
 
 

@@ -56,8 +56,9 @@ def test_the_prompt_says_what_the_team_did(agents: list[str], told: list[str], u
         f"{GOOD}{json.dumps({'aux': 'later', 'main': 'later'})}",
         json.dumps({"edits": ANSWER}),
         json.dumps({**ANSWER, "note": {"a": {"b": {"c": 1}}}}),
+        f'{{"aux": {"1" * 5000}, "main": "x"}} {GOOD}',
     ],
-    ids=["plain", "fenced", "prose", "example", "after", "first", "nested", "extra"],
+    ids=["plain", "fenced", "prose", "example", "after", "first", "nested", "extra", "huge number"],
 )
 def test_the_first_object_with_every_key_is_read(reply: str) -> None:
     assert read_reply(reply, ["aux", "main"]) == ANSWER

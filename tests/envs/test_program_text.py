@@ -73,6 +73,10 @@ def test_a_docstring_is_the_statement_and_can_be_cut_out():
         ('"""Say."""\nreturn a', "return a", 0),
         ("return (a +\n        b)", "return (a + b)", 0),
         ("return f(a, b)", "return f(b, a)", 4),
+        ("return 'left side'", "return 'right side'", 1),
+        ("return a + 3.14", "return a + 31.4", 1),
+        ("return ' '", "return '  '", 1),
+        ("return f'{a}!'", "return f'{b}!'", 1),
     ],
 )
 def test_the_size_of_a_change_counts_tokens(one, other, size):
@@ -81,6 +85,20 @@ def test_the_size_of_a_change_counts_tokens(one, other, size):
         for text in (one, other)
     )
     assert distance(before, after) == size
+
+
+def test_code_in_a_literal_counts_as_code_does():
+    before = "def f(a):\n    return a\n"
+    lines = "[a*k for k in range(9) if k > a and k % 3 == 0 or a*k in (12, 24)][-1]"
+    plain = distance(before, f"def f(a):\n    return {lines}\n")
+    number = str(int.from_bytes(lines.encode(), "big"))
+    for hidden in (f"eval('{lines}')", f"eval(f'{lines}')", f"eval('{lines}'.replace(' ', ''))"):
+        assert distance(before, f"def f(a):\n    return {hidden}\n") >= plain
+    for hidden in (
+        f"eval(bytes.fromhex('{lines.encode().hex()}'))",
+        f"eval({number}.to_bytes(99))",
+    ):
+        assert distance(before, f"def f(a):\n    return {hidden}\n") > plain / 2
 
 
 def test_indentation_counts():
@@ -102,3 +120,19 @@ def test_what_is_written_beside_the_functions_counts_unless_the_program_has_it()
     assert added(PROGRAM, PROGRAM, ["one", "two"]) == 0
     assert added("LIMIT = 4\n" + PROGRAM, PROGRAM, ["one", "two"]) == 3
     assert added("def help():\n    return 1\n", PROGRAM, ["one", "two"]) > 5
+
+
+def test_each_statement_counts_once_however_many_stand_on_a_line():
+    lines = "import re\nimport math\nx = 'é'  # why\n"
+    line = "import re; import math; x = 'é'\n"
+    assert added(lines, "", []) == added(line, "", []) > 4
+    assert added(line, lines, []) == added(lines, line, []) == 0
+    assert added("def f(): return 1", "", ["f"]) == 0
+    assert added("import re; y = 1", lines, []) == 3
+    assert added("a = 1;" * 9000, "", []) == 27_000
+
+
+def test_a_decorated_helper_counts_with_its_decorators():
+    plain, decorated = "def f():\n    return 1\n", "@cache\n@other\ndef f():\n    return 1\n"
+    assert added(decorated, "", []) == added(plain, "", []) + 4
+    assert added(decorated, decorated, []) == 0

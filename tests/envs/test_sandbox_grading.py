@@ -227,6 +227,16 @@ def test_what_helpers_call_among_themselves_is_not_counted_but_their_callbacks_a
     assert calls_of(first, second, ("main_0", main)) == (1, 1)
 
 
+def test_a_helper_that_main_hands_to_another_one_is_counted():
+    first = ("aux_0", "def aux_0(x):\n    return x * 2")
+    lazy = ("aux_1", "def aux_1(xs):\n    return sum(xs)")
+    assert calls_of(
+        first, lazy, ("main_0", "def sq(x):\n    return aux_1(map(aux_0, [x, 0]))")
+    ) == (2, 1)
+    caller = ("aux_1", "def aux_1(f, x):\n    return f(x)")
+    assert calls_of(first, caller, ("main_0", "def sq(x):\n    return aux_1(aux_0, x)")) == (1, 1)
+
+
 def test_a_helper_counts_as_its_own_author_defines_it():
     first = ("aux_0", "def aux_0(x):\n    return x\ndef aux_1(x):\n    return 0")
     second = ("aux_1", "def aux_1(x):\n    return x")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from llm_decpomdp.envs.sandbox import Execution, Limits, Sandbox, instrument
-from tests.envs.sandboxed import SHORT, check, program
+from tests.envs.sandboxed import SHORT, WRONG, check, program
 
 PLAN = """
 import marshal, sys
@@ -204,15 +204,6 @@ def test_calls_that_depend_on_no_answer_are_made_ahead(one, test, number):
         execution = run(one, code, test)
         assert int(execution.output) == number
         assert set(statuses(execution)) == {"passed"}
-
-
-WRONG = {
-    "wrong": "def sq(x):\n    return x * x + (x == 3)",
-    "raises": "def sq(x):\n    if x == 3:\n        raise KeyError(x)\n    return x * x",
-    "hangs": "def sq(x):\n    while x == 3:\n        pass\n    return x * x",
-    "ends": "import os\ndef sq(x):\n    x == 3 and os._exit(1)\n    return x * x",
-    "counts": "seen = []\ndef sq(x):\n    seen.append(x)\n    return x * x if len(seen) < 3 else 0",
-}
 
 
 @pytest.mark.parametrize("code", WRONG.values(), ids=WRONG)

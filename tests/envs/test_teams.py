@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 
 import pytest
@@ -274,3 +275,18 @@ def test_a_reference_that_needs_no_helper_stands_in_any_team():
     assert env.reference("main_0") == env.task.references["main_0"]
     with pytest.raises(LookupError):
         env.reference("aux_0")
+
+
+def test_a_helper_handed_lazily_to_another_helper_is_used(tmp_path):
+    row = {"task_id": "t/0", "prompt": 'def sq(x):\n    """square"""\n', "entry_point": "sq"}
+    row["test"] = "def check(candidate):\n    assert candidate(3) == 9\n"
+    path = tmp_path / "own.json"
+    path.write_text(json.dumps([row]))
+    env = llm_decpomdp.make("coophumaneval-v0", source=str(path), num_agents=3)
+    env.reset(seed=0)
+    helpers = {
+        "aux_0": "def aux_0(x):\n    return x * x",
+        "aux_1": "def aux_1(xs):\n    return sum(xs)",
+    }
+    main = "def sq(x):\n    return aux_1(map(aux_0, [x])) + 0"
+    assert env.step({**helpers, "main_0": main})[1]["main_0"] == 4.0

@@ -43,6 +43,50 @@ def test_a_call_whose_result_matters_is_a_use(body):
     assert found.reasons == ()
 
 
+HANDED = {
+    "as a comparison": "from functools import cmp_to_key\nreturn sorted(xs, key=cmp_to_key(aux))",
+    "as an unusual key": "import heapq\nreturn heapq.nlargest(2, xs, key=aux)",
+    "to a regular expression": "import re\nreturn re.sub('a', aux, x) + '!'",
+    "to an iterator": "return list(iter(aux, x))",
+    "to a dict of defaults": "from collections import defaultdict\nd = defaultdict(aux)\nreturn d[x]",
+    "to an executor": (
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "with ThreadPoolExecutor() as pool:\n    return pool.submit(aux, x).result()"
+    ),
+    "to a class": "class Box:\n    def __init__(self, f):\n        self.f = f\nreturn Box(aux).f(x)",
+    "by keyword to anything": "return x.apply(by=aux)",
+    "in a dict": "ops = {'a': aux}\nreturn ops['a'](x) + 1",
+    "in a tuple": "y = 0\nfor f in (aux, abs):\n    y += f(x)\nreturn y",
+    "in a comprehension": "return sum(f(x) for f in (aux, abs))",
+    "as one of two names": "f, g = aux, abs\nreturn f(x) + g(x)",
+    "in brackets": "return (f := aux)(x) + f(1)",
+    "by a function": "def pick():\n    return aux\nreturn pick()(x) + 1",
+}
+
+
+@pytest.mark.parametrize("body", HANDED.values(), ids=HANDED)
+def test_a_helper_that_something_may_call_is_a_use_if_the_outcome_matters(body):
+    found = use(body)
+    assert found.called and not found.ignored and not found.wrapper
+
+
+def test_what_may_call_the_helper_excuses_no_call_whose_result_is_lost():
+    for kept in ("return [int, aux][x](x)", "ops = {'a': aux}\nreturn ops"):
+        assert use(kept).called and not use(kept).ignored
+        assert use(f"aux(x)\n{kept}").ignored
+
+
+def test_what_may_call_the_helper_while_the_code_is_loaded_is_not_taken_for_a_call():
+    assert use("return TABLE[x] + 0", "TABLE = list(map(aux, range(9)))").loading
+    kept = use("return TABLE['a'](x) + 0", "TABLE = {'a': aux}")
+    assert kept.called and not kept.loading
+
+
+def test_only_the_name_beside_it_is_the_helper():
+    assert use("f, g = aux, abs\ny = f(x)\nreturn g(x)").ignored
+    assert not use("f, g = aux, abs\nreturn g(x)").called
+
+
 NOT_CALLED = {
     "comment": "# aux(x)\nreturn x",
     "string": "return 'aux(x)'",
@@ -51,6 +95,9 @@ NOT_CALLED = {
     "keyword": "return dict(aux=x)",
     "longer name": "return auxiliary(x)",
     "only mentioned": "aux\nreturn x",
+    "only tested": "return 1 if aux else 2",
+    "only asked for an attribute": "return aux.__name__",
+    "only looked at": "return callable(aux)",
     "assigned but never called": "f = aux\nreturn x",
     "given to something that does not call it": "print(aux)\nreturn x",
     "after a return": "return x\nreturn aux(x)",
@@ -99,60 +146,6 @@ def test_functions_that_main_mentions_count_as_parts_of_it():
     assert not use("return x", around).called
 
 
-IGNORED = {
-    "thrown away": ("aux(x)\nreturn x", "Line 3: the result is thrown away"),
-    "never read": ("y = aux(x)\nreturn x", "Line 3: the result is assigned to y but never used"),
-    "annotated, never read": (
-        "y: int = aux(x)\nreturn x",
-        "Line 3: the result is assigned to y but never used",
-    ),
-    "unpacked, never read": (
-        "a, b = aux(x)\nreturn x",
-        "Line 3: the result is assigned to a but never used",
-    ),
-    "replaced before it is read": (
-        "y = aux(x)\ny = x\nreturn y",
-        "Line 3: the result is assigned to y but never used",
-    ),
-    "collected, never read": (
-        "y = [aux(v) for v in xs]\nreturn x",
-        "Line 3: the result is assigned to y but never used",
-    ),
-    "read only before": (
-        "y = 1\nz = y\ny = aux(x)\nreturn z",
-        "Line 5: the result is assigned to y but never used",
-    ),
-}
-
-
-@pytest.mark.parametrize(("body", "reason"), IGNORED.values(), ids=IGNORED)
-def test_a_result_that_nothing_reads_is_ignored(body, reason):
-    found = use(body)
-    assert found.called and found.ignored
-    assert found.reasons == (reason,)
-
-
-READ = {
-    "read in the next round of a loop": "y = 0\nfor v in xs:\n    x += y\n    y = aux(v)\nreturn x",
-    "read after the branch": "y = 0\nif x:\n    y = aux(x)\nreturn y",
-    "read in a nested function": "y = aux(x)\ndef f():\n    return y\nreturn f()",
-    "one of two names is read": "a, b = aux(x)\nreturn b",
-    "read by an augmented assignment": "y = aux(x)\ny += 1\nreturn y",
-    "stored in a list": "ys = [0]\nys[0] = aux(x)\nreturn ys",
-    "stored in an attribute": "main.y = aux(x)\nreturn x",
-    "read in a handler": "y = 0\ntry:\n    y = aux(x)\n    x()\nexcept TypeError:\n    return y\nreturn 1",
-    "replaced in one branch only": "y = aux(x)\nif x:\n    y = 1\nreturn y",
-    "read where it is replaced": "y = aux(x)\ny = y + 1\nreturn y",
-    "a global": "global y\ny = aux(x)\nreturn x",
-}
-
-
-@pytest.mark.parametrize("body", READ.values(), ids=READ)
-def test_a_result_that_may_be_read_is_not_ignored(body):
-    found = use(body)
-    assert found.called and not found.ignored
-
-
 def test_one_used_result_is_enough():
     found = use("aux(x)\ny = aux(x)\nreturn y + 1")
     assert found.called and not found.ignored
@@ -173,6 +166,10 @@ WRAPPERS = {
     "after the return": "return aux(x)\nreturn x + 1",
     "if True": "if True:\n    return aux(x)",
     "nothing returned": "y = aux(x)",
+    "in a dict": "ops = {'a': aux}\nreturn ops['a'](x)",
+    "as one of two names": "f, g = aux, abs\nreturn f(x)",
+    "in brackets": "return (f := aux)(x)",
+    "remembered": "from functools import lru_cache\nf = lru_cache(None)(aux)\nreturn f(x)",
 }
 
 
@@ -226,3 +223,8 @@ def test_uses_through_classes_values_and_closures_count(code: str) -> None:
 )
 def test_a_nested_function_that_nothing_calls_uses_nothing(body: str) -> None:
     assert not helper_use(f"def sq(x):\n    {body}", "sq").called
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_strange_escape_in_the_code_is_nobodys_business() -> None:
+    assert helper_use("def main(x):\n    return aux(x) + len('\\d')", "main").called

@@ -18,7 +18,7 @@ from llm_decpomdp.envs.writing_grounded import (
     Depth,
     at_least,
 )
-from llm_decpomdp.envs.writing_measures import Band, Pair, finished, words
+from llm_decpomdp.envs.writing_measures import Band, Pair, finished, visible_length, words
 
 SOURCE = (
     "Yesterday Petra from Millbrook said that the fence costs $1,450. I paid three bills and called Oskar "
@@ -114,6 +114,42 @@ def test_repetition_is_the_share_of_runs_of_three_words_seen_before():
     assert repeated(words("a b c d e")) == 0.0
     assert repeated(words("a b c a b c")) == pytest.approx(1 / 4)
     assert repeated(words("a b")) == 0.0
+
+
+# Lengths
+
+
+def test_what_only_fills_a_text_up_has_no_length():
+    text = "I asked Petra, and Oskar (her son) said: no."
+    assert visible_length(text) == len(text)
+    between, inside = text.replace(" ", "{}"), "I asked Pe{}tra, and Oskar (her son) said: no."
+    for filled in (
+        text + " " * 99,
+        text + "\n" * 99 + "\u200b" * 99,
+        between.format(*["  \n\n\t  "] * 9),
+        between.format(*["\u200b \u2060"] * 9),
+        inside.format("\u200b" * 99),
+        inside.format("\xad"),
+    ):
+        assert visible_length(filled) == len(text), filled
+
+
+@pytest.mark.parametrize("filling", ["." * 99, "_" * 99, " . - . - " * 9, "\u2800" * 99, "!?" * 99])
+def test_rows_of_marks_count_as_two(filling):
+    assert visible_length(f"one{filling}two") == len("one, two")
+    assert visible_length(f"one two{filling}") <= len("one two..")
+
+
+def test_endless_words_end_somewhere():
+    assert visible_length("a" * 999) == visible_length("a" * 40) == 40
+
+
+def test_a_wider_second_text_is_no_longer_one():
+    first, second = "One two three.", "Four five six seven."
+    plain, wide = Pair(first, second), Pair(first, second.replace(" ", " " * 20) + "\u200b" * 99)
+    assert plain.visible_ratio == plain.length_ratio == wide.visible_ratio == 20 / 14
+    assert wide.length_ratio > 5  # what v0 looks at, as upstream does
+    assert Pair("\u200b", "text").visible_ratio == 0.0
 
 
 # The credit of a text

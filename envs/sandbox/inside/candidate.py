@@ -126,14 +126,20 @@ class Candidate:
         if request["tests"]:
             self._ring()
             return self._run_tests(program)
-        for data in request["calls"]:
-            self._call(self.function, data)
-        self._ring()
+        self._make_calls(request["calls"])
         while True:
             self._serve(*self.reader.receive())
 
-    def _serve(self, operation: str, data: bytes, handle: int) -> None:
+    def _make_calls(self, calls: list[bytes]) -> None:
+        """Make the calls that are known ahead."""
+        for data in calls:
+            self._call(self.function, data)
+        self._ring()
+
+    def _serve(self, operation: str, data: Any, handle: int) -> None:
         """Do what the evaluator asks for."""
+        if operation == "ahead":
+            return self._make_calls(data)
         value = self.function if handle < 0 else self.handles[handle]
         if operation == "call":
             self._call(value, data)
@@ -155,18 +161,22 @@ class Candidate:
             for index, (author, name) in enumerate(helpers):
                 if author == origin and callable(program.get(name)):
                     others = {f"<{other}>" for other, _ in helpers if other != author}
-                    program[name] = self._counted(index, program[name], others)
+                    program[name] = self._counted(index, name, program[name], others)
         # What calls them while loading is for those to find who read the code.
         self.helper_calls = [0] * len(helpers)
         return program
 
     def _counted(
-        self, index: int, helper: Callable[..., Any], others: set[str]
+        self, index: int, name: str, helper: Callable[..., Any], others: set[str]
     ) -> Callable[..., Any]:
-        """A helper, with its calls counted but for other helpers' own; all code after its own sees this one."""
+        """A helper, with its calls counted but for other helpers' own; all code after its own sees this one.
+
+        Code of another helper that does not name it was handed it, as in `aux_1(map(aux_0, xs))`: that counts.
+        """
 
         def counted(*args: Any, **kwargs: Any) -> Any:
-            if not others or sys._getframe(1).f_code.co_filename not in others:
+            code = sys._getframe(1).f_code
+            if code.co_filename not in others or name not in code.co_names:
                 self.helper_calls[index] += 1
             return helper(*args, **kwargs)
 

@@ -21,6 +21,7 @@ class Conversation:
     Args:
         session: The program's processes.
         plan: Encoded arguments of the calls that the test is expected to make, in order.
+        first: How many of them are answered before the program is told the others.
         strict: Whether a call that differs from the plan spoils the run, because calls that the test does
             not make have been made.
         write_back: Whether the test sees what calls did to their arguments.
@@ -28,11 +29,18 @@ class Conversation:
     """
 
     def __init__(
-        self, session: Session, plan: list[bytes], strict: bool, write_back: bool, plain: bool
+        self,
+        session: Session,
+        plan: list[bytes],
+        first: int,
+        strict: bool,
+        write_back: bool,
+        plain: bool,
     ) -> None:
         self.session = session
         self.plain = plain
         self.plan = plan
+        self.first = first
         self.strict = strict
         self.write_back = write_back
         self.lock = _thread.RLock()  # a test may call from several threads
@@ -55,13 +63,17 @@ class Conversation:
 
     def ask_ahead(self) -> list[Any] | None:
         """Load the program and make the calls of the plan; why it cannot be loaded, or None."""
+        told = self.first
         try:
-            failure = self.session.failure(self.session.start(self.plan))
+            failure = self.session.failure(self.session.start(self.plan[:told]))
         except Gone as gone:
             return gone.remote
         seconds = self.session.limits["test_seconds"]
         while failure is None and len(self.answers) < len(self.plan):
             try:
+                if len(self.answers) == told:
+                    told = len(self.plan)
+                    self.session.send(("ahead", self.plan[self.first :], -1))
                 held = self.handed_out
                 self.handed_out = False
                 answer: Any = self.session.receive(seconds, quiet=True)
@@ -71,8 +83,8 @@ class Conversation:
                 self.answers.append(answer)
             except Gone as gone:
                 self.answers.append(gone.with_traceback(None))
-                rest = self.plan[len(self.answers) :]
-                if rest and not self._start_again(rest):
+                told = self.first if len(self.answers) < self.first else len(self.plan)
+                if not self._start_again(self.plan[len(self.answers) : told]):
                     break
         if self.strict and any(index + 1 < len(self.plan) for index in self.living):
             # What the test takes from it, and when, may decide what the calls after it return.
@@ -82,16 +94,18 @@ class Conversation:
             self.released = True
         return failure
 
-    def _start_again(self, rest: list[bytes]) -> bool:
+    def _start_again(self, calls: list[bytes]) -> bool:
         """Go on with a new process after one has failed; False if there is none or it does not load."""
+        if not calls:
+            return False
         try:
-            failure = self.session.failure(self.session.start(rest))
+            failure = self.session.failure(self.session.start(calls))
             if failure is None:
                 return True
             gone = Gone("error", failure[0], failure[1])
         except Gone as error:
             gone = error
-        self.answers += [gone] * len(rest)
+        self.answers += [gone] * (len(self.plan) - len(self.answers))
         return False
 
     def call(

@@ -44,6 +44,11 @@ BUFFERS = ("bytearray", "array", "memoryview")
 COLLECT_AFTER = 2**20
 """Bytes of answers of one program after which what is left of them is looked for."""
 
+Plan = tuple[list[bytes], dict[int, int]]
+"""The calls that a test is expected to make, and for each stage how many come before it."""
+
+NO_PLAN: Plan = ([], {})
+
 PLAIN_LIMITS = ("memory_bytes", "file_bytes", "output_bytes")
 
 
@@ -61,7 +66,7 @@ class Evaluator:
         self.children = children
         self.trainer = trainer
         self.codes: dict[str, CodeType] = {}
-        self.plans: dict[str, list[bytes]] = {}
+        self.plans: dict[str, Plan] = {}
         self.mismatches: dict[str, int] = {}
         self.state = OwnState()
 
@@ -70,7 +75,7 @@ class Evaluator:
 
         Args:
             job: `segments`, `preamble`, `entry_point`, `helpers`, `tests` (an instrumented module), `split`,
-                `ahead`, `stages`, `guards`, `minimum`, and `limits`.
+                `ahead`, `shown`, `stages`, `guards`, `minimum`, and `limits`.
 
         Returns:
             `tests` (a list of [passed, status, message, origin, line]), `error`, `output`, `helper_calls`,
@@ -104,18 +109,21 @@ class Evaluator:
         tests = job["tests"]
         plain = not any(name in tests for name in BUFFERS)
         if tests not in self.plans:
-            plan = self._foreseen(job, plain) if job["ahead"] else []
-            self._remember(self.plans, tests, plan)
-        plan = self.plans[tests]
-        conversation = Conversation(session, plan, strict=True, write_back=True, plain=plain)
+            foreseen = self._foreseen(job, plain) if job["ahead"] else NO_PLAN
+            self._remember(self.plans, tests, foreseen)
+        plan, begins = self.plans[tests]
+        first = _first_calls(job, begins, len(plan))
+        conversation = Conversation(session, plan, first, strict=True, write_back=True, plain=plain)
         findings = self._run(conversation, job)
         if conversation.mismatch and findings.error is None:
             self._mismatch(tests)
-            conversation = Conversation(session, [], strict=False, write_back=True, plain=plain)
+            plan = []
+            conversation = Conversation(
+                session, plan, 0, strict=False, write_back=True, plain=plain
+            )
             findings = self._run(conversation, job)
         if conversation.changed and findings.error is None:
-            calls = conversation.plan
-            again = Conversation(session, calls, strict=False, write_back=False, plain=plain)
+            again = Conversation(session, plan, first, strict=False, write_back=False, plain=plain)
             findings = findings.both(self._run(again, job))
         return findings
 
@@ -124,20 +132,22 @@ class Evaluator:
         times = self.mismatches.get(tests, 0) + 1
         self._remember(self.mismatches, tests, times)
         if times >= MAX_MISMATCHES:
-            self._remember(self.plans, tests, [])
+            self._remember(self.plans, tests, NO_PLAN)
 
-    def _foreseen(self, job: dict[str, Any], plain: bool) -> list[bytes]:
+    def _foreseen(self, job: dict[str, Any], plain: bool) -> Plan:
         """The calls that a test makes whatever the program answers."""
         foresight = Foresight(plain)
+        begins: dict[int, int] = {}
+
+        def note(event: str, number: int, failure: object) -> None:
+            """Nobody wants to know how the test fares, but where it is."""
+            begins.setdefault(number if event == "stage" else -1, len(foresight.calls))
 
         def ignore(*report: object) -> None:
-            """Nobody wants to know how the test fares."""
+            """What an assert says without a program means nothing."""
 
-        return foresight.watch(
-            lambda: self._check(
-                job, foresight, Record(ignore, ignore), Stage(ignore, ignore, set())
-            )
-        )
+        record, stage = Record(ignore, ignore), Stage(note, ignore, set())
+        return foresight.watch(lambda: self._check(job, foresight, record, stage)), begins
 
     def _check(self, job: dict[str, Any], function: Any, record: Record, stage: Stage) -> None:
         """Run a test with something in the place of the program's function."""
@@ -154,6 +164,8 @@ class Evaluator:
         """Run the tests once, with a fresh process of the program."""
         findings = Findings(job)
         limits = job["limits"]
+        if conversation.session.received > COLLECT_AFTER:
+            gc.collect()  # what a run before has left of its answers
         conversation.session.begin_again()
         limit_own_time(limits["program_seconds"], limits["program_seconds"] * limits["wall_factor"])
         findings.error = conversation.ask_ahead()
@@ -169,6 +181,7 @@ class Evaluator:
         if self.children.failure is not None:
             raise self.children.failure
         findings.done(record.reached)
+        conversation.answers.clear()
         return findings
 
     def _compiled(self, source: str, name: str) -> CodeType:
@@ -208,6 +221,12 @@ class _LatchedStage(Stage):
             self.seen = gone
             self.send("swallowed", self.number, gone.remote)
         return super().__exit__(kind, error, traceback)
+
+
+def _first_calls(job: dict[str, Any], begins: dict[int, int], number: int) -> int:
+    """How many of a number of calls come no later than those of the tests that may be shown."""
+    last = max(job["stages"][: job["shown"]], default=job["num_stages"])
+    return min((before for stage, before in begins.items() if stage > last), default=number)
 
 
 def _request(job: dict[str, Any], seed: int) -> dict[str, Any]:
