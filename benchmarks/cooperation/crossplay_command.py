@@ -117,10 +117,13 @@ def _locate(folder: Path, checkpoint: str | None) -> Path:
 
 
 def names_of(runs: Sequence[Path]) -> list[str]:
-    """The names of the folders; those that are there already get a number."""
+    """The names of the folders, or of those around them where all are called alike, as the trainings of a
+    suite are; names that are there already get a number."""
+    folders = [run.resolve() for run in runs]
+    while len({folder.name for folder in folders}) == 1 < len(set(folders)):
+        folders = [folder.parent for folder in folders]
     names: list[str] = []
-    for run in runs:
-        name = run.resolve().name
+    for name in (folder.name for folder in folders):
         numbered = (f"{name}-{number}" for number in count(2))
         names.append(name if name not in names else next(n for n in numbered if n not in names))
     return names

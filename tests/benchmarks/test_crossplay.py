@@ -207,3 +207,6 @@ def test_runs_of_the_same_name_get_names_of_their_own() -> None:
     runs = [Path("a/x"), Path("b/x"), Path("c/x-2"), Path("d/x")]
     names = names_of(runs)
     assert names == ["x", "x-2", "x-2-2", "x-3"]
+    assert names_of([Path("a/0/run"), Path("a/1/run")]) == ["0", "1"]  # as of a suite
+    assert names_of([Path("a/0/run"), Path("b/0/run")]) == ["a", "b"]
+    assert names_of([Path("a/x"), Path("a/x")]) == ["x", "x-2"]
