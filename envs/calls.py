@@ -144,9 +144,16 @@ class Calls:
     def uses(self) -> list[tuple[ast.expr, str]]:
         """Each use of the helper, and why its result is lost ("" where it is used).
 
-        Where nothing is seen to call the helper, what it was put into may do so: only running tells.
+        Where nothing is seen to call the helper, what was given it may do so, and so may what it was put into, if
+        that is used: only running tells.
         """
-        return self._judged([*self.direct, *self.handed_on]) or self._judged(self.kept)
+        sure = self._judged([*self.direct, *self.handed_on])
+        parents = self.flow.code.parents
+        return sure or [
+            (name, why)
+            for name, why in self._judged(self.kept)
+            if not why or isinstance(parents[name], ast.Call | ast.keyword)
+        ]
 
     def _judged(self, values: Sequence[ast.expr]) -> list[tuple[ast.expr, str]]:
         found: list[tuple[ast.expr, str]] = []

@@ -114,9 +114,9 @@ class _Pruner(ast.NodeTransformer):
         node.handlers = [h for h in node.handlers if h.type is None or truth(h.type) is not False]
         if all(is_padding(s) and not isinstance(s, ast.Import | ast.ImportFrom) for s in node.body):
             node.handlers = []
-        if not node.handlers and not (node.finalbody and _ends(node.body[-1])):
-            return [*node.body, *node.orelse, *node.finalbody]
-        return node
+        if all(map(is_padding, node.finalbody)):
+            node.finalbody = []
+        return node if node.handlers or node.finalbody else [*node.body, *node.orelse]
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST | list[ast.stmt]:
         self.generic_visit(node)

@@ -78,8 +78,8 @@ class Execution:
     seconds: float
     """Time on the clock that the grading took; that of the first time, where the verdict was remembered."""
     helper_calls: tuple[int, ...] = ()
-    """How often each of `Program.helpers` was called, as far as the program tells the truth: not by code of
-    other helpers that names it, but where that was handed it."""
+    """How often each of `Program.helpers` was called, as far as the program tells the truth. What other helpers'
+    parts call does not count, unless they nowhere name it: then they were handed it."""
     reached: tuple[int, ...] = ()
     """How often each test was reached."""
     wall_decided: bool = False

@@ -237,6 +237,12 @@ def test_a_helper_that_main_hands_to_another_one_is_counted():
     assert calls_of(first, caller, ("main_0", "def sq(x):\n    return aux_1(aux_0, x)")) == (1, 1)
 
 
+def test_what_a_helper_calls_by_another_name_is_not_counted():
+    first = ("aux_0", "def aux_0(x):\n    return x * 2")
+    second = ("aux_1", "other = aux_0\ndef aux_1(x):\n    return other(x)")
+    assert calls_of(first, second, ("main_0", "def sq(x):\n    return aux_1(x)")) == (0, 1)
+
+
 def test_a_helper_counts_as_its_own_author_defines_it():
     first = ("aux_0", "def aux_0(x):\n    return x\ndef aux_1(x):\n    return 0")
     second = ("aux_1", "def aux_1(x):\n    return x")

@@ -82,6 +82,12 @@ def test_what_may_call_the_helper_while_the_code_is_loaded_is_not_taken_for_a_ca
     assert kept.called and not kept.loading
 
 
+def test_what_may_call_the_helper_for_nothing_ignores_its_result():
+    found = use("from threading import Thread\nt = Thread(target=aux)\nt.start()\nreturn x")
+    assert found.called and found.ignored
+    assert found.reasons == ("Line 4: the result is assigned to t but never used",)
+
+
 def test_only_the_name_beside_it_is_the_helper():
     assert use("f, g = aux, abs\ny = f(x)\nreturn g(x)").ignored
     assert not use("f, g = aux, abs\nreturn g(x)").called
@@ -95,6 +101,7 @@ NOT_CALLED = {
     "keyword": "return dict(aux=x)",
     "longer name": "return auxiliary(x)",
     "only mentioned": "aux\nreturn x",
+    "only kept": "fs = [aux]\nreturn x",
     "only tested": "return 1 if aux else 2",
     "only asked for an attribute": "return aux.__name__",
     "only looked at": "return callable(aux)",

@@ -160,23 +160,21 @@ class Candidate:
             exec(compile(code, f"<{origin}>", "exec", dont_inherit=True), program)
             for index, (author, name) in enumerate(helpers):
                 if author == origin and callable(program.get(name)):
-                    others = {f"<{other}>" for other, _ in helpers if other != author}
-                    program[name] = self._counted(index, name, program[name], others)
+                    # Code that does not name it was handed it, as in `aux_1(map(aux_0, xs))`.
+                    naming = {o for o, text in request["segments"] if name in text}
+                    others = {f"<{o}>" for o, _ in helpers if o != author and o in naming}
+                    program[name] = self._counted(index, program[name], others)
         # What calls them while loading is for those to find who read the code.
         self.helper_calls = [0] * len(helpers)
         return program
 
     def _counted(
-        self, index: int, name: str, helper: Callable[..., Any], others: set[str]
+        self, index: int, helper: Callable[..., Any], others: set[str]
     ) -> Callable[..., Any]:
-        """A helper, with its calls counted but for other helpers' own; all code after its own sees this one.
-
-        Code of another helper that does not name it was handed it, as in `aux_1(map(aux_0, xs))`: that counts.
-        """
+        """A helper, with its calls counted but for those of `others`; all code after its own sees this one."""
 
         def counted(*args: Any, **kwargs: Any) -> Any:
-            code = sys._getframe(1).f_code
-            if code.co_filename not in others or name not in code.co_names:
+            if not others or sys._getframe(1).f_code.co_filename not in others:
                 self.helper_calls[index] += 1
             return helper(*args, **kwargs)
 
