@@ -185,7 +185,7 @@ def expected(key: str, value: Any, built: Built) -> Any:
         case "env.options":
             return value.get("exclude_known_issues")
         case "external.sandbox_slice":
-            return 0 if built.config.external.mode == "code_feedback" else parse_slice(value)
+            return parse_slice(value)
         case "model.top_k":
             return value or 0
         case "model.max_new_tokens":
