@@ -22,8 +22,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from llm_decpomdp.benchmarks.audit.remarks import Remark
-from llm_decpomdp.envs.bugfix_tasks import BugTask
-from llm_decpomdp.envs.class_tasks import ClassTask
+from llm_decpomdp.envs.bugfix.tasks import BugTask
+from llm_decpomdp.envs.classeval.tasks import ClassTask
 from llm_decpomdp.envs.code import parsed
 from llm_decpomdp.envs.humaneval import CodeTask
 from llm_decpomdp.envs.scopes import DEFINITIONS

@@ -6,9 +6,9 @@ import copy
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from llm_decpomdp.envs.bugfix_bench import Bench
-from llm_decpomdp.envs.bugfix_reward import RepairReward
-from llm_decpomdp.envs.class_reward import ClassReward
+from llm_decpomdp.envs.bugfix.bench import Bench
+from llm_decpomdp.envs.bugfix.reward import RepairReward
+from llm_decpomdp.envs.classeval.reward import ClassReward
 from llm_decpomdp.envs.reward import CodeReward
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, Tests
 from llm_decpomdp.episode import Verdict

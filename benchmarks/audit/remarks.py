@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from llm_decpomdp.benchmarks.audit.grading import Grading, Subject
-from llm_decpomdp.envs.bugfix_tasks import BugTask
+from llm_decpomdp.envs.bugfix.tasks import BugTask
 from llm_decpomdp.episode import Outcome, Verdict
 
 REFERENCE = "reference"

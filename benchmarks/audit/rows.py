@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from llm_decpomdp.benchmarks.audit.grading import Subject
 from llm_decpomdp.benchmarks.audit.remarks import Remark
-from llm_decpomdp.envs.bugfix_roles import FixerRole
-from llm_decpomdp.envs.bugfix_tasks import BugTask
-from llm_decpomdp.envs.class_roles import ClassRole
-from llm_decpomdp.envs.class_tasks import ClassTask
+from llm_decpomdp.envs.bugfix.roles import FixerRole
+from llm_decpomdp.envs.bugfix.tasks import BugTask
+from llm_decpomdp.envs.classeval.roles import ClassRole
+from llm_decpomdp.envs.classeval.tasks import ClassTask
 from llm_decpomdp.envs.code import find_function
 from llm_decpomdp.envs.humaneval import CodeTask
 from llm_decpomdp.envs.program_text import function_text

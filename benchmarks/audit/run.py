@@ -30,13 +30,13 @@ from llm_decpomdp.benchmarks.audit.remarks import (
 from llm_decpomdp.benchmarks.audit.writing import about_writing
 from llm_decpomdp.benchmarks.errors import ConfigError, RunError
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.bugfix_tasks import BugTask
-from llm_decpomdp.envs.class_reward import ClassReward
-from llm_decpomdp.envs.class_tasks import ClassTask
+from llm_decpomdp.envs.bugfix.tasks import BugTask
+from llm_decpomdp.envs.classeval.reward import ClassReward
+from llm_decpomdp.envs.classeval.tasks import ClassTask
 from llm_decpomdp.envs.humaneval import CodeTask
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError
 from llm_decpomdp.envs.sandbox.service import available_cores
-from llm_decpomdp.envs.writing_tasks import WritingTask
+from llm_decpomdp.envs.writing.tasks import WritingTask
 from llm_decpomdp.registry import make
 from llm_decpomdp.tasks import Task, TaskSet
 

@@ -11,8 +11,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from llm_decpomdp.envs.bugfix_pool import counting_faults
-from llm_decpomdp.envs.bugfix_sources import bundled_sources
+from llm_decpomdp.envs.bugfix.pool import counting_faults
+from llm_decpomdp.envs.bugfix.sources import bundled_sources
 from llm_decpomdp.envs.mutation import KINDS, mutants
 from llm_decpomdp.envs.sandbox import Sandbox
 

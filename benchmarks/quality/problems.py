@@ -19,8 +19,8 @@ from itertools import combinations, starmap
 from typing import Any
 
 from llm_decpomdp.benchmarks.quality.equivalent_mutants import EQUIVALENT
-from llm_decpomdp.envs.bugfix_program import instrumented
-from llm_decpomdp.envs.bugfix_sources import Source, bundled_sources
+from llm_decpomdp.envs.bugfix.program import instrumented
+from llm_decpomdp.envs.bugfix.sources import Source, bundled_sources
 from llm_decpomdp.envs.mbpp import MBPP, mbpp_task
 from llm_decpomdp.envs.mutation import KINDS, Mutant, mutants
 from llm_decpomdp.envs.program_text import tokens

@@ -139,9 +139,9 @@ def main(
 
 
 def _maximum(version: str) -> str:
-    from llm_decpomdp.envs import writing_grounded, writing_reward
+    from llm_decpomdp.envs.writing import grounded, reward
 
-    maximum = writing_reward.MAX_REWARD if version == "v0" else writing_grounded.MAX_REWARD
+    maximum = reward.MAX_REWARD if version == "v0" else grounded.MAX_REWARD
     return f"{maximum:g}"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.writing_measures import words
+from llm_decpomdp.envs.writing.measures import words
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.tasks import Task
 

@@ -18,9 +18,9 @@ from llm_decpomdp.benchmarks.config import load_config
 from llm_decpomdp.benchmarks.run import final_folder, load_envs, make_trainer, new_folder
 from llm_decpomdp.benchmarks.schema import Config
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.bugfix_reward import RepairReward
+from llm_decpomdp.envs.bugfix.reward import RepairReward
 from llm_decpomdp.envs.modes import ExpertMode, parse_slice
-from llm_decpomdp.envs.writing_signals import WritingMode
+from llm_decpomdp.envs.writing.signals import WritingMode
 from llm_decpomdp.policy import Policy
 from llm_decpomdp.storage import RunFolder
 

@@ -8,7 +8,7 @@ import pytest
 
 from llm_decpomdp.benchmarks.quality.equivalent_mutants import EQUIVALENT
 from llm_decpomdp.benchmarks.quality.problems import GOAL, near_duplicates, ours, quality, report
-from llm_decpomdp.envs.bugfix_sources import Source
+from llm_decpomdp.envs.bugfix.sources import Source
 from llm_decpomdp.envs.sandbox import Sandbox
 
 STATEMENT = '''def most(values):

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp.envs.bugfix_reward import MAXIMUM
+from llm_decpomdp.envs.bugfix.reward import MAXIMUM
 from tests.envs.class_examples import ROW
 
 CODE = '''from math import floor

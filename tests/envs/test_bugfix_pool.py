@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp.envs.bugfix_pool import bundled_faults, counting_faults, counts
-from llm_decpomdp.envs.bugfix_sources import bundled_sources
+from llm_decpomdp.envs.bugfix.pool import bundled_faults, counting_faults, counts
+from llm_decpomdp.envs.bugfix.sources import bundled_sources
 from llm_decpomdp.envs.sandbox import Sandbox
 from tests.envs.bugfix_examples import program_file
 

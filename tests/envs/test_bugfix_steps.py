@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from llm_decpomdp.envs.bugfix_pool import bundled_faults, counts
-from llm_decpomdp.envs.bugfix_sources import Source, bundled_sources
-from llm_decpomdp.envs.bugfix_steps import MAX_STEPS, counted
+from llm_decpomdp.envs.bugfix.pool import bundled_faults, counts
+from llm_decpomdp.envs.bugfix.sources import Source, bundled_sources
+from llm_decpomdp.envs.bugfix.steps import MAX_STEPS, counted
 from llm_decpomdp.envs.sandbox import Sandbox
 
 TEST = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 9\n"

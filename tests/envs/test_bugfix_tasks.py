@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp.envs.bugfix_reward import MAXIMUM
+from llm_decpomdp.envs.bugfix.reward import MAXIMUM
 from tests.envs.bugfix_examples import answers, sample
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,9 +9,9 @@ import types
 import pytest
 
 from llm_decpomdp import make
-from llm_decpomdp.envs.class_merge import merge
-from llm_decpomdp.envs.class_roles import class_team
-from llm_decpomdp.envs.class_tasks import class_task, load_classes
+from llm_decpomdp.envs.classeval.merge import merge
+from llm_decpomdp.envs.classeval.roles import class_team
+from llm_decpomdp.envs.classeval.tasks import class_task, load_classes
 from llm_decpomdp.envs.sources import BadRow
 from tests.envs.class_examples import ROW, shape_task
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from llm_decpomdp.envs.class_merge import merge
-from llm_decpomdp.envs.class_roles import class_team
+from llm_decpomdp.envs.classeval.merge import merge
+from llm_decpomdp.envs.classeval.roles import class_team
 from tests.envs.class_examples import SOLUTION, shape_task
 
 AREA = "def area(self):\n    return self.width * self.height  # both"

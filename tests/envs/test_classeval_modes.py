@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from llm_decpomdp import check_env, make
-from llm_decpomdp.envs.class_tests import case_id
+from llm_decpomdp.envs.classeval.tests import case_id
 
 MODES = ("code_feedback", "level_feedback", "level_passed", "passed", "plain", "expert_edits")
 TASK = {"task_id": "OurClasses/0"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from llm_decpomdp.envs.class_reading import read_class
-from llm_decpomdp.envs.class_skeleton import is_stub, outline, repaired
+from llm_decpomdp.envs.classeval.reading import read_class
+from llm_decpomdp.envs.classeval.skeleton import is_stub, outline, repaired
 from llm_decpomdp.envs.code import parsed
 from tests.envs.class_examples import shape_task
 

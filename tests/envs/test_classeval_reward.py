@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp import make
-from llm_decpomdp.envs.class_reward import ClassReward
-from llm_decpomdp.envs.class_roles import class_team
-from llm_decpomdp.envs.class_tasks import load_classes
+from llm_decpomdp.envs.classeval.reward import ClassReward
+from llm_decpomdp.envs.classeval.roles import class_team
+from llm_decpomdp.envs.classeval.tasks import load_classes
 from llm_decpomdp.envs.sandbox import Sandbox
 from tests.envs.class_examples import SKELETON, SOLUTION, TEST, judge, shape_task
 

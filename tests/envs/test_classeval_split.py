@@ -6,9 +6,9 @@ from itertools import chain
 
 import pytest
 
-from llm_decpomdp.envs.class_skeleton import outline
-from llm_decpomdp.envs.class_split import RULES, divide
-from llm_decpomdp.envs.class_tasks import load_classes
+from llm_decpomdp.envs.classeval.skeleton import outline
+from llm_decpomdp.envs.classeval.split import RULES, divide
+from llm_decpomdp.envs.classeval.tasks import load_classes
 from tests.envs.class_examples import SOLUTION, shape_task
 
 TEAMS = (1, 2, 3, 5, 9)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from llm_decpomdp.envs.class_remote import HOST, HOST_CODE
-from llm_decpomdp.envs.class_tests import case_id, class_tests
+from llm_decpomdp.envs.classeval.remote import HOST, HOST_CODE
+from llm_decpomdp.envs.classeval.tests import case_id, class_tests
 from llm_decpomdp.envs.sandbox import Program, Sandbox
 from tests.envs.class_examples import SOLUTION, shape_task
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp.envs.bugfix_reward import MAXIMUM
-from llm_decpomdp.envs.humanevalfix import HUMANEVALFIX
+from llm_decpomdp.envs.bugfix.humanevalfix import HUMANEVALFIX
+from llm_decpomdp.envs.bugfix.reward import MAXIMUM
 from llm_decpomdp.envs.known_issues import KNOWN_ISSUES
 from llm_decpomdp.envs.sources import load
 from tests.envs.bugfix_examples import sample

@@ -20,7 +20,7 @@ from pettingzoo.test import (
 from pettingzoo.utils import parallel_to_aec
 
 from llm_decpomdp import check_env, make
-from llm_decpomdp.envs.paragraphs import paragraphs
+from llm_decpomdp.envs.writing.paragraphs import paragraphs
 
 AGENTS = {
     "tldr": ["summarizer_0", "elaborator_0"],

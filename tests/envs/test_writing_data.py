@@ -8,9 +8,9 @@ from itertools import combinations
 import pytest
 
 from llm_decpomdp import make
-from llm_decpomdp.envs.writing_constants import STOP_WORDS
-from llm_decpomdp.envs.writing_measures import words
-from llm_decpomdp.envs.writing_tasks import MAX_POST_LENGTH, TOKEN
+from llm_decpomdp.envs.writing.constants import STOP_WORDS
+from llm_decpomdp.envs.writing.measures import words
+from llm_decpomdp.envs.writing.tasks import MAX_POST_LENGTH, TOKEN
 
 SPLITS = {"tldr": ("train", "test"), "arxiv": ("train", "val")}
 
@@ -202,8 +202,8 @@ def test_lone_surrogates_in_a_row_do_no_harm(tmp_path):
 def test_a_folder_in_the_format_of_the_hub_is_loaded(tmp_path, monkeypatch):
     from dataclasses import replace
 
-    from llm_decpomdp.envs import writing
-    from llm_decpomdp.envs.writing_tasks import POSTS, load_texts
+    from llm_decpomdp.envs.writing import env as writing
+    from llm_decpomdp.envs.writing.tasks import POSTS, load_texts
 
     (tmp_path / "test.jsonl").write_text(json.dumps(post()) + "\n")
     (tmp_path / "train.jsonl").write_text(json.dumps(post(prompt="Other.")) + "\n")

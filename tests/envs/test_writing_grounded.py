@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from llm_decpomdp import make
-from llm_decpomdp.envs.grounding import Source, names, numbers, repeated, stem
-from llm_decpomdp.envs.writing_grounded import (
+from llm_decpomdp.envs.writing.grounded import (
     ARXIV_SCALE,
     COMPONENTS,
     LEVELS,
@@ -18,7 +17,8 @@ from llm_decpomdp.envs.writing_grounded import (
     Depth,
     at_least,
 )
-from llm_decpomdp.envs.writing_measures import Band, Pair, finished, visible_length, words
+from llm_decpomdp.envs.writing.grounding import Source, names, numbers, repeated, stem
+from llm_decpomdp.envs.writing.measures import Band, Pair, finished, visible_length, words
 
 SOURCE = (
     "Yesterday Petra from Millbrook said that the fence costs $1,450. I paid three bills and called Oskar "

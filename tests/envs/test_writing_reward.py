@@ -7,16 +7,16 @@ import time
 import pytest
 
 from llm_decpomdp import make
-from llm_decpomdp.envs.writing_constants import STOP_WORDS, TRANSITIONS
-from llm_decpomdp.envs.writing_measures import Pair, transitions
-from llm_decpomdp.envs.writing_reward import (
+from llm_decpomdp.envs.writing.constants import STOP_WORDS, TRANSITIONS
+from llm_decpomdp.envs.writing.measures import Pair, transitions
+from llm_decpomdp.envs.writing.reward import (
     ARXIV_KNOTS,
     COMPONENTS,
     MAX_REWARD,
     TLDR_KNOTS,
     LevelReward,
 )
-from llm_decpomdp.envs.writing_roles import ARXIV, TLDR, writing_team
+from llm_decpomdp.envs.writing.roles import ARXIV, TLDR, writing_team
 
 TLDR_REWARD = LevelReward(writing_team(TLDR, 2), TLDR_KNOTS)
 ARXIV_REWARD = LevelReward(writing_team(ARXIV, 2), ARXIV_KNOTS)

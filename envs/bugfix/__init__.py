@@ -1,0 +1,1 @@
+"""Bug fixing: several agents mend the functions of one program."""

@@ -1,0 +1,88 @@
+"""The reward of repairing a program.
+
+| component   | points    | condition                                                                         |
+|-------------|-----------|-----------------------------------------------------------------------------------|
+| `parses`    | 0 to 0.5  | share of the program's functions that were submitted in code that parses          |
+| `fixed`     | 0 to 2.0  | share of the tests that failed before and pass now                                |
+| `minimal`   | 0 to 0.5  | the share in `fixed`, less what the change is larger than the bugs need           |
+| `regressed` | 0 to -1.0 | share of the tests that passed before and do not pass now                         |
+
+At most 3.0, which undoing the bugs earns. Submitting everything as it was earns 0.5, and nothing at all 0:
+functions that nobody submits stay as they were. If any agent's code does not parse, only `parses` counts.
+
+The size of a change is the number of tokens that it puts in, takes out or replaces in the program, comments,
+line ends and docstrings aside; a literal counts by its words and marks, for code may hide there. What agents
+write beside the program's functions counts too, unless the program has the same statement. The bugs need the size
+of their undoing. Where the excess is e and the functions that hold bugs have s tokens, `minimal` is
+0.5 (1 - e / s) of the share in `fixed`, and never less than 0. An agent whose functions need no change loses
+nothing by submitting them as they were.
+
+A program is repaired (`solved`) when all its functions were submitted and all its tests pass, however large the
+change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from llm_decpomdp.envs.bugfix.bench import Bench
+from llm_decpomdp.envs.bugfix.methods import added_to_class
+from llm_decpomdp.envs.bugfix.roles import FixerRole
+from llm_decpomdp.envs.bugfix.tasks import BugTask, Submission
+from llm_decpomdp.envs.program_text import added, distance
+from llm_decpomdp.episode import Outcome, Verdict
+
+PARSES, FIXED, MINIMAL, REGRESSED = 0.5, 2.0, 0.5, 1.0
+MAXIMUM = PARSES + FIXED + MINIMAL
+COMPONENTS = ("parses", "fixed", "minimal", "regressed")
+
+
+@dataclass(frozen=True)
+class RepairReward:
+    """Puts the agents' functions into the program, runs its tests, and compares with before."""
+
+    roles: tuple[FixerRole, ...]
+    bench: Bench
+    components: tuple[str, ...] = COMPONENTS
+    maximum: float = MAXIMUM
+
+    def __call__(self, task: BugTask, completions: Mapping[str, str]) -> Verdict:
+        """Judge one joint completion."""
+        points = dict.fromkeys(COMPONENTS, 0.0)
+        work = {role.agent: role.read(task, completions[role.agent]) for role in self.roles}
+        submitted = {name: text for one in work.values() for name, text in one.submitted.items()}
+        points["parses"] = PARSES * len(submitted) / len(task.functions)
+        if any(one.problem for one in work.values()):
+            why = "the joint program does not parse"
+            tests = tuple(Outcome(case, False, "not_run", why) for case in task.tests.cases)
+            return Verdict(points, False, tests)
+        before = self.bench.before(task).tests
+        execution = self.bench.run(task, work)
+        pairs = list(zip(before, execution.tests, strict=True))
+        fixed = _share([new.passed for old, new in pairs if not old.passed])
+        points["fixed"] = FIXED * fixed
+        points["regressed"] = 0.0 - REGRESSED * _share(
+            [not new.passed for old, new in pairs if old.passed]
+        )
+        excess = max(0, change(task, work, submitted) - task.need)
+        points["minimal"] = MINIMAL * fixed * max(0.0, 1 - excess / task.size)
+        passes = all(test.passed for test in execution.tests)
+        solved = passes and len(submitted) == len(task.functions)
+        return Verdict(points, solved, execution.tests, execution.error)
+
+
+def _share(outcomes: list[bool]) -> float:
+    return sum(outcomes) / len(outcomes) if outcomes else 0.0
+
+
+def change(task: BugTask, work: Mapping[str, Submission], submitted: Mapping[str, str]) -> int:
+    """The size of what the agents changed, in tokens."""
+    inside = sum(distance(task.given[name], text) for name, text in submitted.items())
+    return inside + sum(_beside(task, one.code) for one in work.values())
+
+
+def _beside(task: BugTask, code: str) -> int:
+    if task.is_class:
+        return added_to_class(code, task.buggy, task.entry_point)
+    return added(code, task.buggy, task.functions)

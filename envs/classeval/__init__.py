@@ -1,0 +1,1 @@
+"""ClassEval: several agents write the methods of one class."""

@@ -1,0 +1,120 @@
+"""The reward of completing a class as a team.
+
+| component | points  | for                                                                                |
+|-----------|---------|------------------------------------------------------------------------------------|
+| `syntax`  | 0 to 2  | share of the methods that the agent which was asked for them wrote, so that it parses |
+| `tests`   | 0 to 4  | share of the unit tests that pass                                                    |
+| `overlap` | -1 to 0 | minus the share of the methods that several agents wrote                              |
+
+At most 6. A body that is empty is not written. A team that wrote no method, or whose class does not compile,
+earns 0 in all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from llm_decpomdp.envs.classeval.merge import Merged, merge
+from llm_decpomdp.envs.classeval.remote import HOST, HOST_CODE
+from llm_decpomdp.envs.classeval.roles import ClassRole
+from llm_decpomdp.envs.classeval.tasks import ClassTask
+from llm_decpomdp.envs.code import parsed
+from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, Tests
+from llm_decpomdp.episode import Outcome, Verdict
+
+COMPONENTS = ("syntax", "tests", "overlap")
+SYNTAX_POINTS, TEST_POINTS, OVERLAP_COST = 2.0, 4.0, 1.0
+MAX_REWARD = SYNTAX_POINTS + TEST_POINTS
+
+LIMITS = Limits(test_seconds=25.0, program_seconds=125.0)
+"""One test of the real data takes eight seconds."""
+
+PACKAGE_LIMITS = replace(LIMITS, load_seconds=30.0, memory_bytes=2**31)
+"""For classes that import packages: some take seconds and a gigabyte of address space to load."""
+
+TEAM = "team"
+"""Origin of the merged class, until a line of it is traced to its agent."""
+
+
+@dataclass(frozen=True)
+class ClassReward:
+    """Merges the agents' methods into one class, runs it against the tests, and counts.
+
+    The tests run apart from the program where the data's own solution fares there as it does in one process
+    with them.
+    """
+
+    roles: tuple[ClassRole, ...]
+    sandbox: Sandbox = field(default_factory=Sandbox)
+    components: tuple[str, ...] = COMPONENTS
+    _split: dict[str, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What `is_split` has found."""
+
+    def __call__(self, task: ClassTask, completions: Mapping[str, str]) -> Verdict:
+        """Judge one joint completion."""
+        team = tuple(role.read(task, completions[role.agent]) for role in self.roles)
+        merged = merge(task.outline, team)
+        points = dict.fromkeys(COMPONENTS, 0.0)
+        if not any(piece for one in team for piece in (*one.own, *one.foreign) if not piece.stub):
+            return _not_run(task, points, "no method was written")
+        if parsed(merged.code) is None:
+            return _not_run(task, points, "the class does not compile")
+        total = len(task.outline.units)
+        points["syntax"] = SYNTAX_POINTS * sum(len(one.written) for one in team) / total
+        points["overlap"] -= OVERLAP_COST * len(merged.overlaps) / total
+        execution = self._run(task, merged.code, self.is_split(task))
+        passed = sum(test.passed for test in execution.tests)
+        points["tests"] = TEST_POINTS * passed / len(execution.tests)
+        tests = tuple(_traced(test, merged) for test in execution.tests)
+        error = _traced(execution.error, merged) if execution.error is not None else None
+        verdict = Verdict(points, False, tests, error)
+        return replace(verdict, solved=verdict.reward >= MAX_REWARD - 1e-9)
+
+    def is_split(self, task: ClassTask) -> bool:
+        """Whether the tests of a class run apart from programs.
+
+        They do not where the class needs packages: only the standard library is there for them. Otherwise the
+        data's own solution shows it, once for each class.
+        """
+        if task.task_id not in self._split:
+            self._split[task.task_id] = not task.packages and self._fares_alike(task)
+        return self._split[task.task_id]
+
+    def _fares_alike(self, task: ClassTask) -> bool:
+        """Whether the solution passes the same tests apart from them as in one process with them."""
+        if not task.solution:
+            return True
+        solution = _solution(task)
+        apart = self._run(task, solution, split=True)
+        if all(test.passed for test in apart.tests):
+            return True
+        inside = self._run(task, solution, split=False)
+        return [test.passed for test in apart.tests] == [test.passed for test in inside.tests]
+
+    def _run(self, task: ClassTask, code: str, split: bool) -> Execution:
+        tests: Tests = task.tests if split else task.tests_inside
+        segments = ((TEAM, code), ("host", HOST_CODE)) if split else ((TEAM, code),)
+        program = Program(segments, HOST if split else task.class_name)
+        if not task.packages:
+            return self.sandbox.run(program, tests, LIMITS)
+        return self.sandbox.offering(task.packages).run(program, tests, PACKAGE_LIMITS)
+
+
+def _solution(task: ClassTask) -> str:
+    """The skeleton with the data's own methods."""
+    alone = ClassRole(0, 1, "balanced")
+    reference = alone.reference(task) or ""
+    return merge(task.outline, (alone.read(task, reference),)).code
+
+
+def _traced(test: Outcome, merged: Merged) -> Outcome:
+    """An outcome with the agent whose line raised."""
+    place = merged.place(test.line) if test.origin == TEAM else None
+    agent, line = place or ("", 0)
+    return replace(test, origin=agent, line=line)
+
+
+def _not_run(task: ClassTask, points: dict[str, float], why: str) -> Verdict:
+    tests = tuple(Outcome(case, False, "not_run", why) for case in task.tests.cases)
+    return Verdict(points, False, tests, None)

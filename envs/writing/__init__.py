@@ -1,0 +1,1 @@
+"""Writing: two agents write two texts about one source."""

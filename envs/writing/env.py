@@ -1,0 +1,179 @@
+"""The writing families, each a composition of four parts: tasks, roles, reward, mode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.sources import Dataset, parse_split
+from llm_decpomdp.envs.writing.grounded import ARXIV_SCALE, TLDR_SCALE, GroundedReward, Scale
+from llm_decpomdp.envs.writing.measures import MATCHINGS
+from llm_decpomdp.envs.writing.reward import ARXIV_KNOTS, TLDR_KNOTS, Knots, LevelReward
+from llm_decpomdp.envs.writing.roles import ARXIV, TLDR, Genre, writing_team
+from llm_decpomdp.envs.writing.signals import SingleTurn, writing_mode
+from llm_decpomdp.envs.writing.tasks import ABSTRACTS, POSTS, load_texts
+from llm_decpomdp.naming import unknown
+
+
+@dataclass(frozen=True)
+class Family:
+    """What the two versions of a genre share."""
+
+    genre: Genre
+    dataset: Dataset
+    knots: Knots
+    scale: Scale
+
+
+def writing_v0(
+    family: Family,
+    *,
+    num_agents: int = 2,
+    num_turns: int = 1,
+    matching: str = "substring",
+    split: str = "train",
+    source: str = "auto",
+    discount: float = 1.0,
+    render_mode: str | None = None,
+) -> DecPOMDPEnv:
+    """Write about one source as a team, judged by form alone: `tldr-v0` and `arxiv-v0`.
+
+    ## Description
+    Two agents write at the same time, neither sees what the other writes. TLDR: of a forum post, `summarizer_0`
+    writes a concise summary and `elaborator_0` a detailed one. arXiv: of an abstract, `background_0` writes the
+    background and motivation of an introduction and `method_0` its method and implications. With
+    `num_agents=1`, `writer_0` writes both as paragraphs divided by `[PARAGRAPH_SPLIT]`.
+
+    ## Observation Space
+    `UnicodeText`: the source, and what to write of it.
+
+    ## Action Space
+    `UnicodeText`: a completion. Any text is legal.
+
+    ## Rewards
+    The levels of `llm_decpomdp.envs.writing.reward`, at most 2.98. They compare the two texts with each other and
+    not with the source; for new work take v1.
+
+    ## Starting State
+    A source drawn by `reset(seed=...)`, or chosen by `options={"task_id": ...}`.
+
+    ## Episode End
+    Terminates after one turn.
+
+    Args:
+        family: TLDR or arXiv.
+        num_agents: 2, or 1 for `writer_0` alone.
+        num_turns: 1.
+        matching: How transitions are found: `substring` (also inside words, as upstream) or `word`.
+        split: Such as `train`, `train[:1000]` or `test[:50%]`; TLDR has `train` and `test`, arXiv `train` and
+            `val`, and both `all`.
+        source: `auto`, `hub`, `bundled`, or the path of a JSONL, JSON or Parquet file with the hub's columns.
+        discount: Discount factor of the model, in [0, 1].
+        render_mode: `None`, `ansi` or `human`.
+
+    Raises:
+        ValueError: If an argument has a bad value; bad data raises when it is first loaded.
+
+    ## Version History
+    - v1: the texts must be about their source, there are no cliffs, and more turns are possible.
+    - v0: first version.
+    """
+    name = family.genre.name
+    parse_split(split, family.dataset.split_names)
+    if isinstance(num_turns, bool) or num_turns != 1:
+        raise ValueError(
+            f"num_turns must be 1: {name}-v0 has a single turn, got {num_turns!r}; {name}-v1 has more"
+        )
+    if matching not in MATCHINGS:
+        raise ValueError(unknown("matching", matching, MATCHINGS))
+    team = writing_team(family.genre, num_agents)
+    return DecPOMDPEnv(
+        f"{name}_v0",
+        tasks=partial(load_texts, family.dataset, split, source),
+        roles=team.roles,
+        reward=LevelReward(team, family.knots, matching),
+        mode=SingleTurn(),
+        num_turns=1,
+        discount=discount,
+        render_mode=render_mode,
+    )
+
+
+def writing_v1(
+    family: Family,
+    *,
+    num_agents: int = 2,
+    num_turns: int = 1,
+    external_mode: str = "level_feedback",
+    original_prompt: bool = True,
+    previous_response: bool = True,
+    split: str = "train",
+    source: str = "auto",
+    stop_when_solved: bool = True,
+    discount: float = 1.0,
+    render_mode: str | None = None,
+) -> DecPOMDPEnv:
+    """Write about one source as a team, judged by form and by the source: `tldr-v1` and `arxiv-v1`.
+
+    ## Description
+    As `writing_v0`, in one turn or several.
+
+    ## Observation Space
+    `UnicodeText`: the source, and what to write of it, on the first turn; then what the external mode says.
+
+    ## Action Space
+    `UnicodeText`: a completion. Any text is legal.
+
+    ## Rewards
+    The levels of `llm_decpomdp.envs.writing.grounded`, each turn anew: at most 4.0. `solved` in the infos means
+    full marks.
+
+    ## Starting State
+    A source drawn by `reset(seed=...)`, or chosen by `options={"task_id": ...}`.
+
+    ## Episode End
+    Terminates after `num_turns` turns, and after a turn with full marks if `stop_when_solved`.
+
+    Args:
+        family: TLDR or arXiv.
+        num_agents: 2, or 1 for `writer_0` alone.
+        num_turns: Horizon, at least 1.
+        external_mode: What comes after each turn: `level_feedback`, `level_passed`, `passed` or `plain`.
+        original_prompt: Whether later prompts repeat the first one, with the source.
+        previous_response: Whether later prompts show the agent's own last text.
+        split: As in `writing_v0`.
+        source: `auto`, `hub`, `bundled`, or the path of a JSONL, JSON or Parquet file with the hub's columns.
+        stop_when_solved: Whether full marks end the episode.
+        discount: Discount factor of the model, in [0, 1].
+        render_mode: `None`, `ansi` or `human`.
+
+    Raises:
+        ValueError: If an argument has a bad value; bad data raises when it is first loaded.
+
+    ## Version History
+    - v1: first version of this reward.
+    """
+    parse_split(split, family.dataset.split_names)
+    team = writing_team(family.genre, num_agents)
+    reward = GroundedReward(team, family.scale)
+    return DecPOMDPEnv(
+        f"{family.genre.name}_v1",
+        tasks=partial(load_texts, family.dataset, split, source),
+        roles=team.roles,
+        reward=reward,
+        mode=writing_mode(external_mode, reward, original_prompt, previous_response),
+        num_turns=num_turns,
+        stop_when_solved=stop_when_solved,
+        discount=discount,
+        render_mode=render_mode,
+    )
+
+
+TLDR_FAMILY = Family(TLDR, POSTS, TLDR_KNOTS, TLDR_SCALE)
+ARXIV_FAMILY = Family(ARXIV, ABSTRACTS, ARXIV_KNOTS, ARXIV_SCALE)
+
+tldr_v0 = partial(writing_v0, TLDR_FAMILY)
+tldr_v1 = partial(writing_v1, TLDR_FAMILY)
+arxiv_v0 = partial(writing_v0, ARXIV_FAMILY)
+arxiv_v1 = partial(writing_v1, ARXIV_FAMILY)

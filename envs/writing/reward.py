@@ -1,0 +1,100 @@
+"""The first reward of writing together: four levels over the form of two texts, each a gate to the next.
+
+| level | component     | points | TLDR                                    | arXiv                          |
+|-------|---------------|--------|-----------------------------------------|--------------------------------|
+| 1     | `structure`   | 0.5    | both texts have 8 to 256 tokens         | 128 to 256                     |
+| 2     | `length`      | 1.0    | second / first, characters: 1.6 to 3.2  | 1.3 to 1.6                     |
+| 3     | `vocabulary`  | 0.5    | second / first, different words: from 2 | 0.7 to 1.3                     |
+| 4     | `transitions` | 0.4    | kinds of transitions in the second text | in both, joined without a gap  |
+|       | `overlap`     | 0.6    | Jaccard index of content words: 0.03    | 0.23                           |
+
+Beside its best values a level's credit falls linearly to the ends of its band; outside of the band, or with the
+wrong number of tokens, the reward ends with what was earned. n kinds of transitions earn 0.4 (0.4 + 0.05 (n - 1)),
+none 0. There are 12 kinds, so the true maximum is 2.98, not 3.0.
+
+The source is not looked at: words drawn at random earn nearly as much as a good text does. `grounded` has
+the reward that looks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from llm_decpomdp.envs.writing.measures import Band, Pair, count_tokens, transitions
+from llm_decpomdp.envs.writing.roles import WritingTeam
+from llm_decpomdp.envs.writing.tasks import WritingTask
+from llm_decpomdp.episode import Verdict
+
+COMPONENTS = ("structure", "length", "vocabulary", "transitions", "overlap")
+STRUCTURE, LENGTH, VOCABULARY, TRANSITION, OVERLAP = 0.5, 1.0, 0.5, 0.4, 0.6
+
+FIRST_KIND, OTHER_KIND, ALL_KINDS = 0.4, 0.05, 12
+
+MAX_REWARD = (
+    STRUCTURE
+    + LENGTH
+    + VOCABULARY
+    + TRANSITION * (FIRST_KIND + OTHER_KIND * (ALL_KINDS - 1))
+    + OVERLAP
+)
+"""2.98, for a pair of texts with all kinds of transitions."""
+
+
+@dataclass(frozen=True)
+class Knots:
+    """Where the levels of one genre rise and fall."""
+
+    tokens: tuple[int, int]
+    """Fewest and most tokens of each text."""
+    length: Band
+    vocabulary: Band
+    overlap: float
+    """The Jaccard index from which on it earns all."""
+    joins: bool
+    """Whether transitions of both texts count, or of the second alone."""
+
+
+TLDR_KNOTS = Knots(
+    (8, 256), Band(1.1, 1.6, 3.2, 5.0), Band(1.3, 2.0, math.inf, math.inf), 0.03, joins=False
+)
+ARXIV_KNOTS = Knots(
+    (128, 256), Band(0.8, 1.3, 1.6, 2.0), Band(0.5, 0.7, 1.3, 1.7), 0.23, joins=True
+)
+
+
+@dataclass(frozen=True)
+class LevelReward:
+    """Judges the form of a pair of texts."""
+
+    team: WritingTeam
+    knots: Knots
+    matching: str = "substring"
+    components: tuple[str, ...] = COMPONENTS
+
+    def __call__(self, task: WritingTask, completions: Mapping[str, str]) -> Verdict:
+        """Judge one joint completion."""
+        points = self.points(self.team.read(completions))
+        verdict = Verdict(points, False)
+        return Verdict(points, verdict.reward >= MAX_REWARD - 1e-9)
+
+    def points(self, pair: Pair) -> dict[str, float]:
+        """The points of every component; see the table above."""
+        points = dict.fromkeys(COMPONENTS, 0.0)
+        fewest, most = self.knots.tokens
+        if not all(fewest <= count_tokens(text) <= most for text in pair.texts):
+            return points
+        points["structure"] = STRUCTURE
+        if pair.length_ratio not in self.knots.length:
+            return points
+        points["length"] = LENGTH * self.knots.length.credit(pair.length_ratio)
+        if pair.vocabulary_ratio not in self.knots.vocabulary:
+            return points
+        points["vocabulary"] = VOCABULARY * self.knots.vocabulary.credit(pair.vocabulary_ratio)
+        text = pair.first + pair.second if self.knots.joins else pair.second
+        kinds = len(transitions(text, self.matching))
+        share = FIRST_KIND + OTHER_KIND * (kinds - 1) if kinds else 0.0
+        points["transitions"] = TRANSITION * share
+        points["overlap"] = OVERLAP * min(pair.overlap, self.knots.overlap) / self.knots.overlap
+        return points
