@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.probe_parts import Cues, Player, Points, ProbeTask, Words
@@ -60,7 +61,7 @@ _EXACT = _TOKEN**2  # of a certain letter and then the end
 PROBES: Mapping[str, Probe] = {
     "probe-rendezvous-v0": Probe("sign or credit", 1.0, 3 * _TOKEN**2),
     "probe-halves-v0": Probe("masks or mixed rows", 1.0, _EXACT, smallest_team=1),
-    "probe-turns-v0": Probe("turns", 2.0, 4 * _EXACT * (_TOKEN + (1 - _TOKEN - _EXACT) / 2)),
+    "probe-turns-v0": Probe("turns", 2.0, 2 * _TOKEN + _TOKEN**2),
     "probe-lazy-v0": Probe("a lazy agent", 1.0, _EXACT - DAMAGE * (1 - _TOKEN - _EXACT)),
     "probe-delayed-v0": Probe("returns", 1.0, 0.0, smallest_team=1),
 }
@@ -117,19 +118,20 @@ def turns(
 ) -> DecPOMDPEnv:
     """Take turns: on the first `player_0` is shown its letter, on the second `player_1`.
 
-    On each turn the team earns half a point if exactly one agent says its letter, and a whole one if the
+    On each turn the team earns half a point if an answer begins with its agent's letter, and a whole one if the
     other is silent as well. Who sees `abc` instead could guess, and does better to be silent. A learner that
     drops a turn, or credits it with another one's rewards, loses about half of the value.
     """
     tasks = [
         _task(f"turns/{one}{two}", i, [one, LETTERS], [one, two], [LETTERS, two])
-        for i, (one, two) in enumerate((("a", "b"), ("b", "c"), ("c", "a")))
+        for i, (one, two) in enumerate(product(LETTERS, LETTERS))
     ]
     return _env("turns", tasks, Points(_one_speaks, offset), Cues(), 2, discount, render_mode)
 
 
 def _one_speaks(task: ProbeTask, words: Words) -> float:
-    if _said(task, words) != 1:
+    begun = any(word[:1] == letter for word, letter in zip(words, task.letters, strict=True))
+    if not begun:
         return 0.0
     return 1.0 if "" in words else 0.5
 

@@ -15,6 +15,7 @@ from llm_decpomdp.envs.known_issues import KNOWN_ISSUES
 from llm_decpomdp.envs.reward import CodeReward
 from llm_decpomdp.envs.roles import coding_team
 from llm_decpomdp.envs.sources import BadRow, load
+from llm_decpomdp.envs.syntax import parse
 
 ROW = {
     "task_id": "t/0",
@@ -54,7 +55,7 @@ def split_by_name(task: CodeTask) -> dict[str, str]:
     solution = find_function(task.references["main_0"], task.entry_point)
     assert isinstance(solution, ast.FunctionDef)
     arguments = ", ".join(argument.arg for argument in solution.args.args)
-    aux = ast.parse(ast.unparse(solution)).body[0]
+    aux = parse(ast.unparse(solution)).body[0]  # in several threads
     aux.name = "aux"
     for node in ast.walk(aux):
         if isinstance(node, ast.Name) and node.id == task.entry_point:
