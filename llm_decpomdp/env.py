@@ -12,15 +12,13 @@ from gymnasium.error import ResetNeeded
 from gymnasium.utils import seeding
 from pettingzoo import ParallelEnv
 
+from llm_decpomdp.arguments import MAX_ACTION_LENGTH, check_arguments, read_actions
 from llm_decpomdp.episode import Episode, Turn
 from llm_decpomdp.naming import unknown
 from llm_decpomdp.parts import Info, Mode, Reward, Role
 from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.tasks import Task, TaskLoader, TaskSet
 from llm_decpomdp.transcript import print_turn, transcript
-
-MAX_ACTION_LENGTH = 100_000
-"""Longest completion that is read, in code points; what lies beyond is cut off."""
 
 MAX_OBSERVATION_LENGTH = 1_000_000
 """Bound of a prompt in code points: a problem, a previous response and bounded feedback fit with room to spare."""
@@ -70,7 +68,9 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         discount: float = 1.0,
         render_mode: str | None = None,
     ) -> None:
-        _check(num_turns, stop_when_solved, discount, render_mode)
+        check_arguments(num_turns, stop_when_solved, discount)
+        if render_mode is not None and render_mode not in self.render_modes:
+            raise ValueError(unknown("render_mode", render_mode, self.render_modes))
         self.name = name
         self.roles = tuple(roles)
         self.reward = reward
@@ -198,7 +198,9 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         episode = self.episode
         if not self.agents and not actions:
             return {}, {}, {}, {}, {}
-        completions = self._read(actions)
+        if not self.agents:
+            raise ResetNeeded("the episode is over: call reset() before step()")
+        completions = read_actions(actions, self.agents)
         verdict = self.reward(self.task, completions)
         turn = Turn(dict(episode.prompts), completions, verdict)
         turns = (*episode.turns, turn)
@@ -218,22 +220,6 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
             dict.fromkeys(acted, False),
             self._infos(mode_infos),
         )
-
-    def _read(self, actions: Mapping[str, str]) -> dict[str, str]:
-        if not self.agents:
-            raise ResetNeeded("the episode is over: call reset() before step()")
-        for agent in actions:
-            if agent not in self.agents:
-                raise KeyError(unknown("agent", agent, self.agents))
-        completions = {}
-        for agent in self.agents:
-            if agent not in actions:
-                raise KeyError(f"no action for agent {agent!r}; live agents: {self.agents}")
-            text = actions[agent]
-            if not isinstance(text, str):
-                raise TypeError(f"the action of {agent!r} must be a str, got {type(text).__name__}")
-            completions[agent] = text[:MAX_ACTION_LENGTH].encode("utf-8", "replace").decode()
-        return completions
 
     def _infos(self, mode_infos: Info) -> dict[str, Info]:
         episode = self.episode
@@ -326,16 +312,3 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
 
     def close(self) -> None:
         """Nothing stays open between steps; safe to call more than once."""
-
-
-def _check(
-    num_turns: object, stop_when_solved: object, discount: object, render_mode: object
-) -> None:
-    if isinstance(num_turns, bool) or not isinstance(num_turns, int) or num_turns < 1:
-        raise ValueError(f"num_turns must be a whole number of at least 1, got {num_turns!r}")
-    if not isinstance(stop_when_solved, bool):
-        raise ValueError(f"stop_when_solved must be True or False, got {stop_when_solved!r}")
-    if not isinstance(discount, int | float) or not 0.0 <= discount <= 1.0:
-        raise ValueError(f"discount must lie in [0, 1], got {discount!r}")
-    if render_mode is not None and render_mode not in DecPOMDPEnv.render_modes:
-        raise ValueError(unknown("render_mode", render_mode, DecPOMDPEnv.render_modes))

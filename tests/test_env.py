@@ -9,7 +9,7 @@ import pickle
 import pytest
 from gymnasium.error import ResetNeeded
 
-from llm_decpomdp.env import MAX_ACTION_LENGTH
+from llm_decpomdp.arguments import MAX_ACTION_LENGTH
 from llm_decpomdp.tasks import TaskSet
 
 WRONG = {"left_0": "no", "right_0": "idea"}

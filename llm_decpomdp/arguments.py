@@ -1,0 +1,45 @@
+"""What an environment takes: the numbers of its model, and the texts of its agents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from llm_decpomdp.naming import unknown
+
+MAX_ACTION_LENGTH = 100_000
+"""Longest completion that is read, in code points; what lies beyond is cut off."""
+
+
+def check_arguments(num_turns: object, stop_when_solved: object, discount: object) -> None:
+    """Refuse what is no number of turns, no flag or no discount.
+
+    Raises:
+        ValueError: If an argument is out of its range.
+    """
+    if isinstance(num_turns, bool) or not isinstance(num_turns, int) or num_turns < 1:
+        raise ValueError(f"num_turns must be a whole number of at least 1, got {num_turns!r}")
+    if not isinstance(stop_when_solved, bool):
+        raise ValueError(f"stop_when_solved must be True or False, got {stop_when_solved!r}")
+    if not isinstance(discount, int | float) or not 0.0 <= discount <= 1.0:
+        raise ValueError(f"discount must lie in [0, 1], got {discount!r}")
+
+
+def read_actions(actions: Mapping[str, str], agents: Sequence[str]) -> dict[str, str]:
+    """The completions of all live agents: cut to `MAX_ACTION_LENGTH`, and without lone surrogates.
+
+    Raises:
+        KeyError: If an agent's action is missing, or an unknown agent acts.
+        TypeError: If an action is not a string.
+    """
+    for agent in actions:
+        if agent not in agents:
+            raise KeyError(unknown("agent", agent, agents))
+    completions = {}
+    for agent in agents:
+        if agent not in actions:
+            raise KeyError(f"no action for agent {agent!r}; live agents: {list(agents)}")
+        text = actions[agent]
+        if not isinstance(text, str):
+            raise TypeError(f"the action of {agent!r} must be a str, got {type(text).__name__}")
+        completions[agent] = text[:MAX_ACTION_LENGTH].encode("utf-8", "replace").decode()
+    return completions
