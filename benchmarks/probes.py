@@ -1,8 +1,8 @@
 """Learning curves of the five algorithms on the probes: `python -m llm_decpomdp.benchmarks.probes`.
 
 Every agent is a language model of random weights that is trained through the same code as real ones. The
-recipe is one for all but `maremax`, which takes smaller steps and more of them: what differs otherwise between
-two lines of the table is the algorithm, the plan or the probe.
+recipe is one for all, but `maremax` and trees go in shorter steps: what differs otherwise between two lines of
+the table is the algorithm, the plan or the probe.
 """
 
 from __future__ import annotations
@@ -38,11 +38,7 @@ from llm_decpomdp.policy import Team
 from llm_decpomdp.seeding import stream
 
 LEARNING_RATE = 4e-3
-"""At first; it falls linearly, as a late large step can unlearn a task for good."""
-
-CAREFUL = {"maremax": 1e-3}
-"""Learning rates of algorithms that need smaller steps: no advantage of `maremax` is above 0, so what is sampled
-is only ever made less likely, and large steps end the search before it has found anything."""
+"""At first, of most trials; it falls linearly, as a late large step can unlearn a task for good."""
 
 MAX_GRAD_NORM = 0.3
 
@@ -59,9 +55,6 @@ ENOUGH = 0.9
 
 TEAMS = ("magrpo", "marloo", "maremax", "mareinforce")
 
-PATIENCE = {"maremax": 2}
-"""How many times as many updates an algorithm gets, for smaller steps."""
-
 
 @dataclass(frozen=True)
 class Trial:
@@ -72,6 +65,22 @@ class Trial:
     plan: str = "chain"
     offset: float = 0.0
     """What each turn earns besides in training; evaluations are without it."""
+
+    @property
+    def pace(self) -> int:
+        """In how many steps to go where others take one; each is as much shorter, or more for `maremax`.
+
+        No advantage of `maremax` is above 0: what is sampled is only ever made less likely, and long steps
+        end the search before it has found anything. Trees compare few samples.
+        """
+        return 2 if self.plan == "tree" or self.algorithm == "maremax" else 1
+
+    @property
+    def learning_rate(self) -> float:
+        """At first."""
+        return LEARNING_RATE / (
+            4 if (self.algorithm, self.plan) == ("maremax", "chain") else self.pace
+        )
 
     def __str__(self) -> str:
         offset = f", offset {self.offset:g}" if self.offset else ""
@@ -141,7 +150,7 @@ def train(trial: Trial, *, updates: int, seed: int) -> Curve:
 
 def _options(trial: Trial, discount: float, updates: int) -> LearnerOptions:
     return LearnerOptions(
-        learning_rate=CAREFUL.get(trial.algorithm, LEARNING_RATE),
+        learning_rate=trial.learning_rate,
         max_grad_norm=MAX_GRAD_NORM,
         discount=discount,
         lr_schedule="linear",
@@ -251,8 +260,7 @@ def main(
     table = Table(*HEADER)
     curves: list[Curve] = []
     for trial in chosen:
-        budget = updates * PATIENCE.get(trial.algorithm, 1)
-        runs = [train(trial, updates=budget, seed=seed) for seed in range(seeds)]
+        runs = [train(trial, updates=updates * trial.pace, seed=seed) for seed in range(seeds)]
         curves += runs
         line = summarise(runs)
         print(*line, sep="  ", file=sys.stderr, flush=True)

@@ -37,7 +37,7 @@ ASK = "c"
 WAGE = 0.6
 """What the first agent of the lazy probe can earn alone; the second can add the rest to 1."""
 
-DAMAGE = 0.2
+DAMAGE = 0.3
 """What a wrong word of the second agent costs."""
 
 
@@ -62,7 +62,7 @@ PROBES: Mapping[str, Probe] = {
     "probe-rendezvous-v0": Probe("sign or credit", 1.0, 3 * _TOKEN**2),
     "probe-halves-v0": Probe("masks or mixed rows", 1.0, _EXACT, smallest_team=1),
     "probe-turns-v0": Probe("turns", 2.0, 2 * _TOKEN + _TOKEN**2),
-    "probe-lazy-v0": Probe("a lazy agent", 1.0, _EXACT - DAMAGE * (1 - _TOKEN - _EXACT)),
+    "probe-lazy-v0": Probe("a lazy agent", 1.0, _TOKEN - DAMAGE * (1 - 2 * _TOKEN)),
     "probe-delayed-v0": Probe("returns", 1.0, 0.0, smallest_team=1),
 }
 """What is known of each probe, by id."""
@@ -141,9 +141,9 @@ def lazy(
 ) -> DecPOMDPEnv:
     """Work both: `player_0` earns most by itself, and `player_1` can ride for free.
 
-    `player_0` earns 0.6 with its letter. `player_1` adds 0.4 with its own one, costs 0.2 with anything
-    else, and nothing in silence. While it knows nothing silence is its better choice: the lazy agent of
-    VDN (arXiv 1706.05296). A team that stays at 0.6 has one.
+    `player_0` earns 0.6 with its letter. `player_1` adds 0.4 with its own one, costs 0.3 with anything else,
+    and nothing in silence; the first letter counts. While it knows nothing silence is its better choice: the
+    lazy agent of VDN (arXiv 1706.05296). A team that stays at 0.6 has one.
     """
     tasks = [
         _task(f"lazy/{key}", i, [key, key * 2], [key, LETTERS[(i + 1) % 3]])
@@ -153,10 +153,10 @@ def lazy(
 
 
 def _work(task: ProbeTask, words: Words) -> float:
-    earned = WAGE if words[0] == task.letters[0] else 0.0
+    earned = WAGE if words[0][:1] == task.letters[0] else 0.0
     if not words[1]:
         return earned
-    return earned + (1 - WAGE if words[1] == task.letters[1] else -DAMAGE)
+    return earned + (1 - WAGE if words[1][:1] == task.letters[1] else -DAMAGE)
 
 
 def delayed(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm_decpomdp.benchmarks.probes import PATIENCE, Trial, train
+from llm_decpomdp.benchmarks.probes import Trial, train
 from llm_decpomdp.envs.probes import PROBES
 
 TEAMS = ("magrpo", "marloo", "maremax", "mareinforce")
@@ -15,8 +15,8 @@ RENDEZVOUS, HALVES, TURNS, LAZY, DELAYED = PROBES
 
 
 def require_learned(trial: Trial, *, updates: int, share: float = 0.9, seed: int = 0) -> None:
-    """Train, and require a share of the optimum."""
-    probe, curve = PROBES[trial.probe], train(trial, updates=updates, seed=seed)
+    """Train at the trial's pace, and require a share of the optimum."""
+    probe, curve = PROBES[trial.probe], train(trial, updates=updates * trial.pace, seed=seed)
     values = ", ".join(f"{value:.2f}" for value in curve.values)
     assert curve.values[-1] >= share * probe.optimum, (
         f"{trial} is at {curve.values[-1]:.2f} of {probe.optimum} on {trial.probe} after {updates} "
@@ -26,7 +26,7 @@ def require_learned(trial: Trial, *, updates: int, share: float = 0.9, seed: int
 
 @pytest.mark.parametrize("algorithm", TEAMS)
 def test_sign_and_credit_are_right_as_a_team_finds_a_common_letter(algorithm: str) -> None:
-    require_learned(Trial(RENDEZVOUS, algorithm), updates=30 * PATIENCE.get(algorithm, 1))
+    require_learned(Trial(RENDEZVOUS, algorithm), updates=30)
 
 
 @pytest.mark.parametrize("algorithm", ["magrpo", "mareinforce", "grpo"])
@@ -46,13 +46,13 @@ def test_returns_are_right_as_an_agent_learns_over_trees_to_ask_first() -> None:
 @pytest.mark.parametrize("algorithm", TEAMS)
 @pytest.mark.parametrize("probe", [HALVES, TURNS, LAZY])
 def test_every_team_algorithm_learns_every_probe_of_chains(probe: str, algorithm: str) -> None:
-    require_learned(Trial(probe, algorithm), updates=60 * PATIENCE.get(algorithm, 1))
+    require_learned(Trial(probe, algorithm), updates=60)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", TEAMS)
 def test_every_team_algorithm_learns_over_trees_to_ask_for_the_partner(algorithm: str) -> None:
-    require_learned(Trial(DELAYED, algorithm, "tree"), updates=60 * PATIENCE.get(algorithm, 1))
+    require_learned(Trial(DELAYED, algorithm, "tree"), updates=60)
 
 
 @pytest.mark.slow
