@@ -7,14 +7,23 @@ that all share; and against agents with an adapter, or a model, for each. One qu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from llm_decpomdp.agents.offline import OFFLINE_MODEL
 from llm_decpomdp.benchmarks.performance import workload
-from llm_decpomdp.benchmarks.performance.comparison import BenchmarkError, Spread
+from llm_decpomdp.benchmarks.performance.command_options import (
+    Device,
+    JsonFile,
+    Model,
+    Rounds,
+    Threads,
+    Tuned,
+    show,
+)
+from llm_decpomdp.benchmarks.performance.comparison import Spread
 from llm_decpomdp.benchmarks.performance.goals import Goal, Judgement
 from llm_decpomdp.benchmarks.performance.trial_tables import Report
 from llm_decpomdp.benchmarks.performance.trials import Measured, Variant, compare, environment, tell
@@ -100,21 +109,17 @@ def grown(found: Sequence[Measured]) -> list[Judgement]:
 
 
 def main(
-    model: Annotated[str, typer.Option(help="The offline model, or a folder.")] = OFFLINE_MODEL,
+    model: Model = OFFLINE_MODEL,
     curve: Annotated[
         list[str] | None, typer.Option(help="A curve; give it again. All by default.")
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="How often everything is measured.")] = 1,
+    rounds: Rounds = 1,
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "bfloat16",
     points: Annotated[int | None, typer.Option(min=1, help="Points of each curve.")] = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    tuned: Annotated[
-        bool, typer.Option(help="Whether with our memory and thread settings.")
-    ] = True,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of torch.")] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write everything there, too.")
-    ] = None,
+    device: Device = "cpu",
+    tuned: Tuned = True,
+    threads: Threads = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Measure what our updates cost as they grow."""
     names = curve or [*CURVES]
@@ -123,19 +128,17 @@ def main(
             raise typer.BadParameter(unknown("curve", name, CURVES))
     trials = rounds * sum(len(CURVES[name][2][:points]) for name in names)
     tell(f"takes about {trials * SECONDS / 60:.0f} minutes with the offline model on two cores")
-    try:
-        report = measure(
+    show(
+        partial(
+            measure,
             *(model, names, rounds, dtype),
             points=points,
             device=device,
             tuned=tuned,
             threads=threads,
-        )
-    except BenchmarkError as error:
-        raise SystemExit(f"error: {error}") from None
-    report.show()
-    if json_file is not None:
-        report.write(json_file)
+        ),
+        json_file,
+    )
 
 
 if __name__ == "__main__":

@@ -8,14 +8,22 @@ all do the same work. The floor is the matrix products alone, with each prompt c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from llm_decpomdp.agents.offline import OFFLINE_MODEL
 from llm_decpomdp.benchmarks.performance import workload
-from llm_decpomdp.benchmarks.performance.comparison import BenchmarkError
+from llm_decpomdp.benchmarks.performance.command_options import (
+    Device,
+    JsonFile,
+    Model,
+    Rounds,
+    Threads,
+    Tuned,
+    show,
+)
 from llm_decpomdp.benchmarks.performance.goals import Goal, Judgement
 from llm_decpomdp.benchmarks.performance.trial_tables import Report
 from llm_decpomdp.benchmarks.performance.trials import Measured, Variant, compare, environment, tell
@@ -114,28 +122,25 @@ def judge(found: Sequence[Measured], dtype: str) -> list[Judgement]:
 
 
 def main(
-    model: Annotated[str, typer.Option(help="The offline model, or a folder.")] = OFFLINE_MODEL,
+    model: Model = OFFLINE_MODEL,
     group_size: Annotated[int, typer.Option(min=2, help="Siblings of a group (G).")] = 4,
     dtype: Annotated[list[str], typer.Option(help="float32 or bfloat16; give it again.")] = [  # noqa: B006
         "float32",
         "bfloat16",
     ],
     new_tokens: Annotated[int, typer.Option(min=4, help="Tokens of the longest completion.")] = 128,
-    rounds: Annotated[int, typer.Option(min=1, help="How often everything is measured.")] = 3,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    tuned: Annotated[
-        bool, typer.Option(help="Whether with our memory and thread settings.")
-    ] = True,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of torch.")] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write everything there, too.")
-    ] = None,
+    rounds: Rounds = 3,
+    device: Device = "cpu",
+    tuned: Tuned = True,
+    threads: Threads = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Measure learning, and judge it by its goals."""
     minutes = rounds * 5 * len(dtype) * SECONDS / 60
     tell(f"takes about {minutes:.0f} minutes with the offline model on two cores")
-    try:
-        report = measure(
+    show(
+        partial(
+            measure,
             model,
             group_size,
             dtype,
@@ -144,12 +149,9 @@ def main(
             device=device,
             tuned=tuned,
             threads=threads,
-        )
-    except BenchmarkError as error:
-        raise SystemExit(f"error: {error}") from None
-    report.show()
-    if json_file is not None:
-        report.write(json_file)
+        ),
+        json_file,
+    )
 
 
 if __name__ == "__main__":

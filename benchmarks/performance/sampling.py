@@ -7,14 +7,23 @@ settings and every completion as long as the limit allows. The floor is the mode
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from llm_decpomdp.agents.offline import OFFLINE_MODEL
 from llm_decpomdp.benchmarks.performance import workload
-from llm_decpomdp.benchmarks.performance.comparison import BenchmarkError
+from llm_decpomdp.benchmarks.performance.command_options import (
+    Device,
+    JsonFile,
+    Model,
+    NewTokens,
+    Rounds,
+    Threads,
+    Tuned,
+    show,
+)
 from llm_decpomdp.benchmarks.performance.goals import Goal, Judgement
 from llm_decpomdp.benchmarks.performance.trial_tables import Report
 from llm_decpomdp.benchmarks.performance.trials import Variant, compare, environment, tell
@@ -78,7 +87,7 @@ def measure(
 
 
 def main(
-    model: Annotated[str, typer.Option(help="The offline model, or a folder.")] = OFFLINE_MODEL,
+    model: Model = OFFLINE_MODEL,
     group_size: Annotated[
         list[int], typer.Option(min=1, help="Completions (G); give it again for more.")
     ] = [4, 16],  # noqa: B006
@@ -86,22 +95,19 @@ def main(
         "bfloat16",
         "float32",
     ],
-    new_tokens: Annotated[int, typer.Option(min=1, help="Tokens of a completion.")] = 128,
-    rounds: Annotated[int, typer.Option(min=1, help="How often everything is measured.")] = 3,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    tuned: Annotated[
-        bool, typer.Option(help="Whether with our memory and thread settings.")
-    ] = True,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of torch.")] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write everything there, too.")
-    ] = None,
+    new_tokens: NewTokens = 128,
+    rounds: Rounds = 3,
+    device: Device = "cpu",
+    tuned: Tuned = True,
+    threads: Threads = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Measure sampling, and judge it by its goal."""
     minutes = rounds * 3 * len(group_size) * len(dtype) * SECONDS / 60
     tell(f"takes about {minutes:.0f} minutes with the offline model on two cores")
-    try:
-        report = measure(
+    show(
+        partial(
+            measure,
             model,
             group_size,
             dtype,
@@ -110,12 +116,9 @@ def main(
             device=device,
             tuned=tuned,
             threads=threads,
-        )
-    except BenchmarkError as error:
-        raise SystemExit(f"error: {error}") from None
-    report.show()
-    if json_file is not None:
-        report.write(json_file)
+        ),
+        json_file,
+    )
 
 
 if __name__ == "__main__":

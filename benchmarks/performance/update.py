@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +24,15 @@ import typer
 
 from llm_decpomdp.agents.offline import OFFLINE_MODEL
 from llm_decpomdp.benchmarks.performance import workload
-from llm_decpomdp.benchmarks.performance.comparison import BenchmarkError
+from llm_decpomdp.benchmarks.performance.command_options import (
+    Device,
+    JsonFile,
+    Model,
+    NewTokens,
+    Rounds,
+    Threads,
+    show,
+)
 from llm_decpomdp.benchmarks.performance.goals import Goal, Judgement
 from llm_decpomdp.benchmarks.performance.trial_tables import Report
 from llm_decpomdp.benchmarks.performance.trials import Measured, Variant, compare, environment, tell
@@ -192,10 +201,10 @@ def _short(name: str) -> str:
 
 
 def main(
-    model: Annotated[str, typer.Option(help="The offline model, or a folder.")] = OFFLINE_MODEL,
+    model: Model = OFFLINE_MODEL,
     group_size: Annotated[int, typer.Option(min=2, help="Joint samples (G).")] = 4,
-    new_tokens: Annotated[int, typer.Option(min=1, help="Tokens of a completion.")] = 64,
-    rounds: Annotated[int, typer.Option(min=1, help="How often everything is measured.")] = 3,
+    new_tokens: NewTokens = 64,
+    rounds: Rounds = 3,
     peers: Annotated[
         Path | None,
         typer.Option(help="Interpreter that has comlrl and trl; without it ours run alone."),
@@ -204,33 +213,29 @@ def main(
         list[str] | None,
         typer.Option(help="Run contenders with this in their name; give it again."),
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda, of ours.")] = "cpu",
+    device: Device = "cpu",
     tuned_peers: Annotated[
         bool, typer.Option(help="Whether peers get our settings of threads and memory.")
     ] = False,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of torch.")] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write everything there, too.")
-    ] = None,
+    threads: Threads = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Measure one update from end to end, and judge it by its goals."""
     names = [name for name in SECONDS if only is None or any(part in name for part in only)]
     run = [name for name in names if peers is not None or name in {**TEAMS, **PRODUCTS}]
     minutes = rounds * sum(SECONDS[name] for name in run) / 60
     tell(f"takes about {minutes:.0f} minutes with the offline model on two cores")
-    try:
-        report = measure(
+    show(
+        partial(
+            measure,
             *(model, group_size, new_tokens, rounds, run),
             peers=peers,
             device=device,
             tuned_peers=tuned_peers,
             threads=threads,
-        )
-    except BenchmarkError as error:
-        raise SystemExit(f"error: {error}") from None
-    report.show()
-    if json_file is not None:
-        report.write(json_file)
+        ),
+        json_file,
+    )
 
 
 if __name__ == "__main__":
