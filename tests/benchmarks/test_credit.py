@@ -62,17 +62,17 @@ def all_of(env: DecPOMDPEnv, rows: Sequence[dict[str, Any]]) -> list[Credit]:
 
 
 def test_a_harmful_helper_is_lazy_and_has_a_negative_share() -> None:
-    # The first agent earns 0.6 alone; the second loses 0.2 with a wrong word, adds 0.4 with its own.
+    # The first agent earns 0.6 alone; the second loses 0.3 with a wrong word, adds 0.4 with its own.
     env = make("probe-lazy-v0")
     env.reset(options={"task_id": env.tasks.tasks[0].task_id})
     first, second = (env.reference(agent) for agent in env.possible_agents)
     found = of_row(env, row_of(env, [first], ["x"]))
     worker, idler = (found[1, 1, agent] for agent in env.possible_agents)
-    assert worker.reward == pytest.approx(0.4)
+    assert worker.reward == pytest.approx(0.3)
     assert worker.silent == idler.silent == 0.0
-    assert (worker.difference, idler.difference) == pytest.approx((0.6, -0.2))
-    assert (worker.shapley, idler.shapley) == pytest.approx((0.6, -0.2))
-    assert (worker.gold, idler.gold) == pytest.approx((0.0, 0.6))
+    assert (worker.difference, idler.difference) == pytest.approx((0.6, -0.3))
+    assert (worker.shapley, idler.shapley) == pytest.approx((0.6, -0.3))
+    assert (worker.gold, idler.gold) == pytest.approx((0.0, 0.7))
     assert (worker.own, idler.own) == (None, None)
     assert (worker.lazy, idler.lazy) == (0.0, 1.0)
     assert (worker.dispensable, idler.dispensable) == (None, None)
