@@ -11,6 +11,9 @@ from pathlib import Path
 
 PR_SET_CHILD_SUBREAPER = 36
 
+LOOKS = 10
+"""Most looks at the processes until two agree."""
+
 
 def adopt_orphans() -> None:
     """Makes processes below this one its children when their parents end: they cannot slip away."""
@@ -19,16 +22,17 @@ def adopt_orphans() -> None:
 
 
 def descendants() -> set[int]:
-    """The living processes below this one."""
-    found: set[int] = set()
-    waiting = [os.getpid()]
-    while waiting:
-        for child in _children(waiting.pop()):
-            if _ended(child):
-                continue
-            found.add(child)
-            waiting.append(child)
-    return found
+    """The living processes below this one.
+
+    A process that ends during a look hands its children over to this one behind the look's back, so only what
+    two looks agree on counts; where processes start and end all the time, the last look.
+    """
+    seen: dict[int, bool] = {}
+    for _ in range(LOOKS):
+        before, seen = seen, _look()
+        if seen == before:
+            break
+    return {pid for pid, living in seen.items() if living}
 
 
 def end(processes: set[int]) -> None:
@@ -42,6 +46,18 @@ def end(processes: set[int]) -> None:
                 pass  # it was quicker
         time.sleep(0.01)
         processes = descendants()
+
+
+def _look() -> dict[int, bool]:
+    """The processes below this one, and whether each lives or waits to be buried."""
+    found: dict[int, bool] = {}
+    waiting = [os.getpid()]
+    while waiting:
+        for child in _children(waiting.pop()):
+            found[child] = not _ended(child)
+            if found[child]:
+                waiting.append(child)
+    return found
 
 
 def _children(pid: int) -> list[int]:

@@ -6,8 +6,10 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from multiprocessing import get_context
@@ -20,6 +22,7 @@ from llm_decpomdp.episode import Outcome
 from tests.attacks.canaries import overhear, provoke
 from tests.attacks.corpus import ATTACKS, BENIGN, ENTRIES, TEAM, judge
 from tests.attacks.entry import Attack
+from tests.attacks.processes import adopt_orphans, descendants, end
 from tests.attacks.running import MODES, Result, lacking, run_all
 
 JOBS = 2
@@ -177,6 +180,28 @@ def test_canaries_notice(elsewhere: ProcessPoolExecutor, deed: str, words: str) 
     before, after, mended = elsewhere.submit(provoke, deed).result(60)
     assert before == [] and mended == []
     assert any(words in line for line in after), after
+
+
+def slipped_away(times: int) -> int:
+    """How often a process was overlooked whose parent ended during the look."""
+    adopt_orphans()
+    overlooked = 0
+    for _ in range(times):
+        if os.fork() == 0:
+            if os.fork() == 0:
+                time.sleep(60)
+            os._exit(0)
+        overlooked += not all(descendants() for _ in range(20))
+        end(descendants())
+        with suppress(ChildProcessError):
+            while True:
+                os.waitpid(-1, 0)
+    return overlooked
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are seen on Linux only")
+def test_no_process_slips_away_between_two_looks(elsewhere: ProcessPoolExecutor) -> None:
+    assert elsewhere.submit(slipped_away, 200).result(60) == 0
 
 
 def test_canaries_notice_secrets_and_boasts(elsewhere: ProcessPoolExecutor) -> None:
