@@ -29,6 +29,9 @@ DEADLINE = Limits(load_seconds=5.0, test_seconds=DEADLINE_SECONDS, wall_factor=1
 WARM_UP = 10
 """Verdicts that are waited for before anything is timed."""
 
+SETTLE_SECONDS = 0.3
+"""Time for a worker to get its next process ready after a verdict, before its memory is read."""
+
 
 @dataclass(frozen=True)
 class Start:
@@ -79,6 +82,7 @@ def start(rounds: int) -> Start:
             timed(sandbox, SQUARE)
             first = time.perf_counter() - begin
             usual = Spread.of([timed(sandbox, SQUARE) for _ in range(WARM_UP)]).median
+            time.sleep(SETTLE_SECONDS)
             worker = descendants(os.getpid()) - before
             try:
                 megabytes.append(memory_megabytes(worker))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import _signal
 import _socket  # the modules around these would add to what each child has to copy
+import gc
 import json
 import os
 import sys
@@ -54,6 +55,8 @@ def main(descriptor: int, without: list[str], seed: int, packages: list[str]) ->
     control, theirs = _socket.socketpair()
     if kernel.LINUX:
         kernel.adopt_orphans()
+    gc.collect()
+    gc.freeze()  # else the collector would write to what the processes share, and so copy it
     launcher = os.fork()
     if launcher == 0:
         control.close()
