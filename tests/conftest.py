@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,9 @@ from llm_decpomdp.tasks import Task, TaskSet
 os.environ.setdefault(
     "HF_HUB_OFFLINE", "1"
 )  # a test that needs the hub fails at once, and not after its retries
+
+# A script's background ignores Ctrl-C, and so would what the tests start, stop and look at.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 WORDS = ("apple", "brook", "cedar", "delta", "ember", "fjord")
 
