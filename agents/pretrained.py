@@ -90,7 +90,7 @@ def with_adapters(
         _leaves_the_model_alone(config)
         config.base_model_name_or_path = model.name_or_path
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seeds[name])
+            torch.default_generator.manual_seed(seeds[name])
             if adapted is None:
                 adapted = get_peft_model(model, config, adapter_name=name)
             else:

@@ -92,5 +92,5 @@ def _random_llama(size: int, width: int, layers: int, context: int, seed: int) -
         initializer_range=INITIAL_SCALE,
     )
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         return LlamaForCausalLM(config)

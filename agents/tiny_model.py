@@ -54,7 +54,7 @@ def _write(folder: Path) -> None:
         eos_token_id=len(letters),
     )
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
         model = LlamaForCausalLM(config)
     with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
         result = Path(scratch, "model")

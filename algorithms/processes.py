@@ -6,6 +6,7 @@ functions do the obvious thing, and nothing is sent.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
@@ -15,6 +16,8 @@ import torch
 from torch import distributed
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 PATIENCE = timedelta(hours=12)
 """How long a process waits for the others: one may have a much longer share of an update than another."""
@@ -55,6 +58,16 @@ def count() -> int:
 def rank() -> int:
     """The place of this process, from 0. The first process writes what the run leaves."""
     return distributed.get_rank() if _together() else 0
+
+
+def warn_of_idle(starts: int) -> None:
+    """Say in the log if there are more processes than starts in the largest update."""
+    if count() > starts and rank() == 0:
+        logger.warning(
+            "%d processes share updates of at most %d starts, so some of them always wait: take more starts an "
+            "update (prompts_per_update), or fewer processes",
+            *(count(), starts),
+        )
 
 
 def share(items: Sequence[T]) -> list[T]:

@@ -75,13 +75,7 @@ class Trainer:
             raise ValueError("keep_best compares evaluations, and there are no eval_starts")
         if isinstance(env, Bounded):
             learner_options.check_horizon(env.num_turns)
-        busiest = max(map(len, batches))
-        if processes.count() > busiest and processes.rank() == 0:
-            logger.warning(
-                "%d processes share updates of at most %d starts, so some of them always wait: take "
-                "more starts an update (algorithm.prompts_per_update), or fewer processes",
-                *(processes.count(), busiest),
-            )
+        processes.warn_of_idle(max(map(len, batches)))
         self.cost = run_cost(env, trainer_options, batches, len(eval_starts))
         """What the run costs at most; `None` where the environment does not tell its horizon."""
         self.env = env

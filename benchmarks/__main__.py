@@ -189,9 +189,7 @@ def doctor() -> None:
 
 @app.command()
 def audit(
-    env_id: Annotated[
-        str, typer.Argument(help="An environment of `list`, or your own as MODULE:ID.")
-    ],
+    env_id: Annotated[str, typer.Argument(help="An environment of `list` with tests.")],
     source: Annotated[str, typer.Option(help="Where the problems come from.")] = "auto",
     split: Annotated[
         str | None, typer.Option(help="Which of them, such as test[16:]; by default the usual.")

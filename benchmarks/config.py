@@ -150,6 +150,12 @@ def _check_algorithm(config: Config) -> None:
             f"grpo trains one agent, and env.num_agents is {env.num_agents}: set env.num_agents=1, "
             "or algorithm.name=magrpo"
         )
+    if algorithm.name == "mareinforce" and algorithm.normalize_advantages:
+        if not algorithm.max_grad_norm:
+            raise ConfigError(
+                "mareinforce compares returns with nothing, so algorithm.normalize_advantages makes advantages of "
+                "hundreds where returns are nearly equal: set algorithm.max_grad_norm, or drop it"
+            )
     for key, plan in (("joint_mode", "tree"), ("handoff", "chain")):
         default = next(field.default for field in fields(AlgorithmConfig) if field.name == key)
         if algorithm.plan != plan and vars(algorithm)[key] != default:

@@ -72,8 +72,8 @@ def outcome(result: Result) -> list[str]:
     first, last = summary["first_eval"], summary["last_eval"]
     if first is not None:
         before, after = _evaluation(first), _evaluation(last)
-        lines.append(f"held-out problems, before training: {before}")
-        lines.append(f"held-out problems, after training:  {after}")
+        lines.append(f"evaluation before training: {before}")
+        lines.append(f"evaluation after training:  {after}")
     for label, row in (("first", summary["first_train"]), ("last", summary["last_train"])):
         lines.append(f"{label} update: mean reward {row['reward_mean']:.3f} (training problems)")
     lines.append(f"run folder: {result.folder.path}")

@@ -141,7 +141,8 @@ class AlgorithmConfig:
     """Divide advantages by the standard deviation of their group's returns.
 
     Problems whose returns hardly differ then weigh as much as others. It makes `mean` and
-    `leave_one_out` equal; `max` and `none` still differ by their shift, as nothing is centred again."""
+    `leave_one_out` equal; `max` and `none` still differ by their shift, as nothing is centred again, and
+    `none` then needs `max_grad_norm`."""
     updates_per_batch: int = 1
     """Steps with one batch of rollouts; from the second on ratios are clipped to 1 +- `clip_range`."""
     clip_range: float = 0.2

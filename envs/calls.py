@@ -14,7 +14,8 @@ _LAZY = {"map", "filter", "starmap", "accumulate", "iter"}
 _CALLERS = _LAZY | {"sorted", "min", "max", "reduce", "groupby", "sort"}
 """Functions, and `list.sort`, that call a function given to them; some of them only on demand."""
 
-_BUILTINS = set(dir(builtins))
+_KEEPERS = {"setattr", "staticmethod", "classmethod", "property"}
+"""Builtins that put a function given to them where others may call it."""
 
 _DISPLAYS = (ast.Tuple, ast.List)
 
@@ -72,6 +73,8 @@ class Calls:
         elif variables:
             statement = code.places[node]
             reads += [read for v in variables for read in code.reads_after(statement, v)]
+            if any(isinstance(scope, ast.ClassDef) for scope, _ in variables):
+                self.kept.append(name)  # and called as an attribute
         elif isinstance(parent, ast.arguments):
             reads += code.reads_of_default(node, parent)
         else:
@@ -117,11 +120,12 @@ class Calls:
         return []
 
     def _is_builtin(self, call: ast.AST) -> bool:
-        """Whether a call is one of a builtin function: those that call what they are given are known."""
+        """Whether a call is one of a builtin that does not keep what it is given: those that call it are known."""
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
             return False
-        scopes = self.flow.code.scopes
-        return call.func.id in _BUILTINS and scopes.variables[call.func] not in scopes.bindings
+        scopes, name = self.flow.code.scopes, call.func.id
+        own = scopes.variables[call.func] in scopes.bindings
+        return hasattr(builtins, name) and name not in _KEEPERS and not own
 
     def _follow_kept(self, name: ast.Name) -> list[ast.Name]:
         """Note where something is called that the helper was put into; where that gets names, their reads."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+from llm_decpomdp.arguments import check_flags
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.flags import check_flags
 from llm_decpomdp.envs.humaneval import COOPHUMANEVAL, HUMANEVAL
 from llm_decpomdp.envs.mbpp import MBPP
 from llm_decpomdp.envs.modes import code_mode, parse_slice

@@ -124,8 +124,9 @@ class Listing:
                 self.step()
                 seen.add(place)
                 found[:0] = wanted.pop(place, ())  # far reads come last: who looks begins with them
-                if variable not in self.stores.get(place, ()):
-                    pending += self.paths.following[place] + self.paths.raising[place]
+                stored = variable in self.stores.get(place, ())
+                pending += () if stored else self.paths.following[place]
+                pending += () if stored and not _may_fail(place) else self.paths.raising[place]
         return found
 
     def definition(self, callee: ast.expr) -> FunctionNode | None:
@@ -206,3 +207,10 @@ def parts(target: ast.expr) -> Iterator[ast.expr]:
         yield from parts(target.value)
     else:
         yield target
+
+
+def _may_fail(statement: ast.AST) -> bool:
+    """Whether an assignment may well raise before it assigns: code expects that of `int(x)` and `d[k]`."""
+    return isinstance(statement, ast.Assign) and any(
+        isinstance(part, ast.Call | ast.Subscript) for part in ast.walk(statement.value)
+    )

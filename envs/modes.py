@@ -25,8 +25,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from llm_decpomdp.arguments import check_flags
 from llm_decpomdp.envs.experts import Expert, ExpertError, make_expert
-from llm_decpomdp.envs.flags import check_flags
 from llm_decpomdp.envs.signals import SIGNALS, View
 from llm_decpomdp.episode import Turn
 from llm_decpomdp.naming import unknown

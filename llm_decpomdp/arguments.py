@@ -18,10 +18,20 @@ def check_arguments(num_turns: object, stop_when_solved: object, discount: objec
     """
     if isinstance(num_turns, bool) or not isinstance(num_turns, int) or num_turns < 1:
         raise ValueError(f"num_turns must be a whole number of at least 1, got {num_turns!r}")
-    if not isinstance(stop_when_solved, bool):
-        raise ValueError(f"stop_when_solved must be True or False, got {stop_when_solved!r}")
+    check_flags(stop_when_solved=stop_when_solved)
     if not isinstance(discount, int | float) or not 0.0 <= discount <= 1.0:
         raise ValueError(f"discount must lie in [0, 1], got {discount!r}")
+
+
+def check_flags(**flags: object) -> None:
+    """Refuse anything but True and False, so that a text such as "no" never counts as yes.
+
+    Raises:
+        ValueError: If one is neither; names it and its value.
+    """
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} must be True or False, got {value!r}")
 
 
 def read_actions(actions: Mapping[str, str], agents: Sequence[str]) -> dict[str, str]:

@@ -51,7 +51,7 @@ def job_cost(job: Job) -> JobCost:
     """What a job costs; its data is read for that, and no model is loaded.
 
     Raises:
-        ConfigError: If the cell's method does not fit its environment.
+        ConfigError: If the cell's method does not fit its environment, or its team has nothing to learn with.
         ValueError: If the data cannot be read; also `OSError`.
     """
     config, cell = job.config, job.cell
@@ -64,6 +64,7 @@ def job_cost(job: Job) -> JobCost:
     )
     if not cell.trained:
         return found
+    teams.check_trainable(config, env.possible_agents)
     batches = schedule(config, [task.task_id for task in _training_env(config, env).tasks.tasks])
     training: Cost = start_cost(config).times(sum(map(len, batches)))
     held_out = len(env.tasks.tasks[: config.evaluation.num_tasks])

@@ -106,7 +106,7 @@ def crossplay(
 ) -> None:
     """Let agents of different runs play together. Stopped, the same command goes on.
 
-    What is not given is as in the first run.
+    The environment and the problems are those of the first run, unless they are given.
     """
     from llm_decpomdp.benchmarks.console import exit_codes, prepare_process
     from llm_decpomdp.benchmarks.cooperation import crossplay_command

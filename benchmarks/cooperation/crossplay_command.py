@@ -51,7 +51,7 @@ def run(runs: Sequence[Path], request: Request, agent: str | None = None) -> Cro
                 eval_teams.make_greedy(team)
         folder = request.output or _folder(names, setting)
         about = {
-            name: {"team": str(path.resolve()), "greedy": request.greedy}
+            name: {**eval_teams.kept(path), "greedy": request.greedy}
             for name, path in paths.items()
         }
         found = cross_play(

@@ -17,6 +17,7 @@ from llm_decpomdp.benchmarks.evaluation.baselines import Contestant, Setting, co
 from llm_decpomdp.benchmarks.evaluation.run import Evaluation, evaluate
 from llm_decpomdp.benchmarks.evaluation.summary import table
 from llm_decpomdp.benchmarks.failures import as_run_errors
+from llm_decpomdp.benchmarks.legacy import renamed
 from llm_decpomdp.benchmarks.overrides import parse_overrides
 from llm_decpomdp.benchmarks.shipped import find_config
 
@@ -121,7 +122,7 @@ def _contestant(request: Request, setting: Setting) -> Contestant:
 
 def _refuse_changes(overrides: Sequence[str], team: Path) -> None:
     for item in overrides:
-        key = item.partition("=")[0]
+        key = renamed(item.partition("=")[0])
         if key.partition(".")[0] in OF_THE_TEAM and key != "model.device":
             raise ConfigError(
                 f"{item!r} changes nothing: the saved team in {team} has its own models and sampling; leave "

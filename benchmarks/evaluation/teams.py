@@ -113,7 +113,7 @@ def _saved(folder: Path, setting: Setting) -> Contestant:
         team = load_saved_team(folder, device=model.device, seed=setting.config.seed)
     except (OSError, ImportError, TypeError) as error:
         raise RunError(f"cannot load the team in {folder}: {error}") from error
-    return Contestant(env, team, about=_kept(folder))
+    return Contestant(env, team, about=kept(folder))
 
 
 def _restored(path: Path, setting: Setting) -> Contestant:
@@ -121,10 +121,10 @@ def _restored(path: Path, setting: Setting) -> Contestant:
     env = setting.make_env()
     team = teams.load(setting.config, [env])
     restore(team, path)
-    return Contestant(env, team, about={**_declared(setting.config), "checkpoint": _kept(path)})
+    return Contestant(env, team, about={**_declared(setting.config), "checkpoint": kept(path)})
 
 
-def _kept(folder: Path) -> Mapping[str, str]:
+def kept(folder: Path) -> Mapping[str, str]:
     """What tells the team in a folder from others, also from those that the folder held before.
 
     Weights are known by the names, the sizes and the times of their files, for reading them would take long.

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
+from llm_decpomdp.arguments import check_flags
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.bugfix.bench import Bench
 from llm_decpomdp.envs.bugfix.briefing import Briefing, FailingFirst
@@ -15,7 +16,6 @@ from llm_decpomdp.envs.bugfix.reward import RepairReward
 from llm_decpomdp.envs.bugfix.roles import repair_team
 from llm_decpomdp.envs.bugfix.signals import REPAIR_SIGNALS, RepairView
 from llm_decpomdp.envs.bugfix.tasks import BugTask, bug_task
-from llm_decpomdp.envs.flags import check_flags
 from llm_decpomdp.envs.modes import code_mode, parse_slice
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.envs.sources import Dataset, load, parse_split

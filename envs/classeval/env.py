@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from llm_decpomdp.arguments import check_flags
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.classeval.reward import ClassReward
 from llm_decpomdp.envs.classeval.roles import class_team
 from llm_decpomdp.envs.classeval.signals import CLASS_SIGNALS, ClassView
 from llm_decpomdp.envs.classeval.tasks import CLASSEVAL, ClassTask, load_classes
-from llm_decpomdp.envs.flags import check_flags
 from llm_decpomdp.envs.modes import Composition, code_mode
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.envs.sources import parse_split

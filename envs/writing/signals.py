@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from llm_decpomdp.envs.flags import check_flags
+from llm_decpomdp.arguments import check_flags
 from llm_decpomdp.envs.writing.grounded import Assessment, GroundedReward
 from llm_decpomdp.envs.writing.grounding import Grounding
 from llm_decpomdp.envs.writing.measures import Band, count_tokens

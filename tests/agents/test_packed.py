@@ -73,6 +73,16 @@ def test_values_and_gradients_are_those_of_plain_rows(
         assert difference.norm() <= 1e-4 * reference.norm()
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_model_in_half_precision_is_scored(
+    make_policy: Callable[..., CausalLM], dtype: torch.dtype
+) -> None:
+    model, tokenizer = make_policy().model, make_policy().tokenizer
+    expected = plain(model, 1.0)
+    found = ModelEngine(model.to(dtype), tokenizer).log_probs(PROMPT, ROWS, 1.0)
+    torch.testing.assert_close(found, expected, atol=0.1, rtol=0.02)
+
+
 def test_completions_of_one_token_need_no_row_of_their_own(
     make_policy: Callable[..., CausalLM],
 ) -> None:

@@ -250,9 +250,10 @@ def test_the_command_evaluates_what_a_run_has_left(
     assert identity["about"]["greedy"] is False
     assert call(*base, str(tmp_path / "no"), "--env-option", "num_agents=1") == 2
     assert "plays aux_0, main_0, and coophumaneval-v0 has main_0" in capsys.readouterr().err
-    changed = ["--override", "model.device=cpu", "model.temperature=0.1"]
-    assert call(*base, str(tmp_path / "no"), *changed) == 2
-    assert "'model.temperature=0.1' changes nothing: the saved team in" in capsys.readouterr().err
+    for key in ("agent_model.temperature", "model.temperature"):  # the first is an older spelling
+        changed = ["--override", "model.device=cpu", f"{key}=0.1"]
+        assert call(*base, str(tmp_path / "no"), *changed) == 2
+        assert f"'{key}=0.1' changes nothing: the saved team in" in capsys.readouterr().err
     options = ["--checkpoint", "last", "--greedy", "--seed", "2", *changed]
     assert call(*base, str(tmp_path / "last"), *options) == 2  # there it changes something
     assert "holds another evaluation" in capsys.readouterr().err

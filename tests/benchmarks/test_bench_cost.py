@@ -88,6 +88,15 @@ def test_stand_in_problems_are_called_so(tmp_path: Path) -> None:
     assert asked.startswith(f"{told}: the benchmark's own cannot be reached from here")
 
 
+def test_a_team_that_cannot_learn_is_refused_before_it_is_trained(tmp_path: Path) -> None:
+    team = (
+        "override: ['team={aux_0: a, main_0: b}', 'policies={a: {kind: gold}, b: {kind: random}}']"
+    )
+    assert cost(tmp_path, f"method: untrained, {team}").updates == 0
+    with pytest.raises(ConfigError, match="no policy of the team can be trained"):
+        cost(tmp_path, f"method: train, {team}")
+
+
 def test_a_method_that_needs_a_team_is_refused_for_one_agent(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="one_round_discussion is about a team"):
         cost(tmp_path, "method: one_round_discussion, override: env.num_agents=1")

@@ -153,6 +153,13 @@ def test_a_bad_value_is_refused_by_its_key(override: str, expected: str) -> None
         load_config(None, [override])
 
 
+def test_advantages_without_bounds_are_refused() -> None:
+    unbounded = ["algorithm.name=mareinforce", "algorithm.normalize_advantages=true"]
+    with pytest.raises(ConfigError, match="set algorithm.max_grad_norm, or drop it"):
+        load_config(None, unbounded)
+    assert load_config(None, [*unbounded, "algorithm.max_grad_norm=1.0"])
+
+
 @pytest.mark.parametrize("text", ["- 1\n", "a: [\n", "a: ${b}\n"])
 def test_a_file_that_holds_no_configuration_is_named(
     write: Callable[[str], Path], text: str

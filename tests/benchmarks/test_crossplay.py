@@ -158,6 +158,13 @@ def test_the_command_plays_saved_teams_of_gold_and_noise(
         np.array([[4.0, 0.4], [1.1, 0.0]])
     )
     assert "cross-play minus self-play" in " ".join(capsys.readouterr().out.split())
+    save_team(
+        {agent: RandomText() for agent in agents}, tmp_path / "gold"
+    )  # not that team any more
+    with pytest.raises(SystemExit) as stop:
+        main(["crossplay", *teams, *options, *output])
+    assert stop.value.code == 2
+    assert "holds another evaluation" in capsys.readouterr().err
     with pytest.raises(SystemExit) as stop:
         main(["crossplay", teams[0]])
     assert stop.value.code == 2

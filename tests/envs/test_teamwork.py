@@ -60,6 +60,9 @@ HANDED = {
     "in a comprehension": "return sum(f(x) for f in (aux, abs))",
     "as one of two names": "f, g = aux, abs\nreturn f(x) + g(x)",
     "in brackets": "return (f := aux)(x) + f(1)",
+    "in a class": "class C:\n    f = staticmethod(aux)\nreturn C.f(x) + 1",
+    "under a class's name": "class C:\n    f = aux\nreturn C.f(x) + 1",
+    "as an attribute": "import types\nc = types.SimpleNamespace()\nsetattr(c, 'f', aux)\nreturn c.f(x) + 1",
     "by a function": "def pick():\n    return aux\nreturn pick()(x) + 1",
 }
 
