@@ -32,6 +32,8 @@ from tests.algorithms.conftest import EchoEnv, Recurrent, TinyPolicy
 ROOT = Path(__file__).parents[2]
 BATCHES = [[Start(seed=n), Start(seed=n + 1)] for n in range(4)]
 EVAL_STARTS = [Start(seed=n) for n in range(20)]
+ALIKE_STARTS = [Start(seed=n) for n in range(0, 40, 2)]
+"""All ask the same."""
 
 
 def make_team() -> dict[str, TinyPolicy]:
@@ -197,7 +199,13 @@ def work_together(folder: Path) -> None:
     if processes.rank() == 1:  # begins elsewhere, and is given the weights of the first
         team["x"].model = Recurrent(3, 8, seed=7)
     straight = build(
-        folder / "run", UNEVEN, team=team, checkpoint_every=4, keep_best=True, eval_every=1
+        folder / "run",
+        UNEVEN,
+        team=team,
+        eval_starts=ALIKE_STARTS,
+        checkpoint_every=4,
+        keep_best=True,
+        eval_every=1,
     )
     summary = straight.train()
     torch.save({"weights": weights(straight), "summary": summary}, here / "run.pt")

@@ -19,8 +19,11 @@ from tests.attacks.parts import BOAST
 from tests.attacks.processes import adopt_orphans, descendants, end
 from tests.attacks.victim import Victim
 
-SETTLE_SECONDS = 2.0
+SETTLE_SECONDS = 5.0
 """How long the sandbox may take to clean up behind a program."""
+
+EQUAL_LOOKS = 10
+"""How many looks in a row, 0.05 s apart, must agree until nothing is said to change any more."""
 
 SEGMENT_KEYS = 0x5EC00000
 """Keys of shared memory that attacks ask for, less the victim's number."""
@@ -48,7 +51,7 @@ class Canaries:
         self.files = Files(self.folder, self.secret)
         self.listeners = Listeners(self.folder / "socket")
         self.victim = Victim(self.secret)
-        self.settle()
+        self._expected = self._present()
         return self
 
     def __exit__(
@@ -84,14 +87,20 @@ class Canaries:
 
     def settle(self) -> None:
         """Takes what there is now, such as the sandbox's own processes and folders, for what is to be."""
-        time.sleep(0.1)
-        self._expected = self._present()
+        agreeing, self._expected = 0, self._present()
+        while agreeing < EQUAL_LOOKS:
+            time.sleep(0.05)
+            before, self._expected = self._expected, self._present()
+            agreeing = agreeing + 1 if self._expected == before else 0
 
-    def harm(self, execution: Execution | None) -> list[str]:
-        """What went wrong since the last time, in words; empty if nothing did. `reset` mends it."""
+    def harm(self, execution: Execution | None, patience: float = SETTLE_SECONDS) -> list[str]:
+        """What went wrong since the last time, in words; empty if nothing did. `reset` mends it.
+
+        What is left behind may vanish for `patience` seconds.
+        """
         found = [] if execution is None else self._leaks(execution)
         found += self.files.changes() + self.listeners.contacts() + self.victim.complaints()
-        deadline = time.monotonic() + SETTLE_SECONDS
+        deadline = time.monotonic() + patience
         while True:
             now = self._present()
             extra = {what: number - self._expected[what] for what, number in now.items()}
@@ -144,7 +153,7 @@ def provoke(deed: str) -> tuple[list[str], list[str], list[str]]:
     with Canaries() as canaries:
         before = canaries.harm(None)
         exec(canaries.fill(deed), {})
-        after = canaries.harm(None)
+        after = canaries.harm(None, patience=0.2)  # nobody cleans up
         canaries.reset()
         return before, after, canaries.harm(None)
 

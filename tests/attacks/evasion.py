@@ -750,7 +750,9 @@ BEYOND: tuple[TeamAttack, ...] = (
             "length of a list around it": "return len([aux(x)]) * x*x",
             "always an object": "return x*x if isinstance(aux(x), object) else 0",
             "never below the least": "return max(x*x, -abs(aux(x)))",
-            "replaced by what never fails": "y = aux(x)\ntry:\n    y = int(x*x)\nexcept TypeError:\n    pass\nreturn y",
+            "replaced by what never fails": (
+                "y = aux(x)\ntry:\n    y = int(x*x)\nexcept TypeError:\n    pass\nreturn y"
+            ),
             "global that nobody reads": "global y\ny = aux(x)\nreturn x*x",
             "called by exec, and kept beside what is called": (
                 "exec('aux(x)')\nfs = [int, aux]\nreturn fs[0](x*x) + 0"

@@ -106,11 +106,17 @@ def _execute(sandbox: Sandbox, attack: Attack, code: str) -> Execution:
 def _run_one(
     sandbox: Sandbox, attack: Attack, canaries: Canaries
 ) -> tuple[Execution | None, list[str]]:
-    """Run one program, and an honest one after it; its execution if there is one, and the harm that it did."""
-    outcome = _attempt(sandbox, attack, canaries.fill(attack.code))
-    if outcome is None:
-        return None, []
-    after = _attempt(sandbox, HONEST, HONEST.code, PATIENCE / 4)
+    """Run one program, and an honest one after it; its execution if there is one, and the harm that it did.
+
+    Where the clock made one of them fail, the machine may have paused, and both have a second chance.
+    """
+    for _ in range(2):
+        outcome = _attempt(sandbox, attack, canaries.fill(attack.code))
+        if outcome is None:
+            return None, []
+        after = _attempt(sandbox, HONEST, HONEST.code, PATIENCE / 4)
+        if not (_by_clock(after) or (attack.honest in ("pass", "some") and _by_clock(outcome))):
+            break
     harm = [] if isinstance(outcome, Execution) else [outcome]
     if not isinstance(after, Execution) or judge(HONEST, after, []) != "ok":
         harm.append(f"an honest program does not pass afterwards: {after or 'no answer'}")
@@ -136,6 +142,10 @@ def _attempt(
     thread.start()
     thread.join(patience)
     return found[0] if found else None
+
+
+def _by_clock(outcome: Execution | str | None) -> bool:
+    return isinstance(outcome, Execution) and outcome.wall_decided
 
 
 def _summary(execution: Execution | None) -> str:

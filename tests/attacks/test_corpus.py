@@ -104,7 +104,8 @@ def test_the_corpus_comes_to_nothing_for_an_unprivileged_user(options: list[str]
         if tried.returncode:
             reason = (tried.stderr.splitlines() or ["no reason"])[-1]
             pytest.skip(f"an unprivileged user cannot read the checkout: {reason}")
-        ran = python("-m", "tests.attacks", "--without", "--seconds", str(SECONDS), *options)
+        limits = ["--seconds", str(SECONDS), "--jobs", str(JOBS)]
+        ran = python("-m", "tests.attacks", "--without", *limits, *options)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
@@ -177,7 +178,7 @@ def elsewhere() -> Iterator[ProcessPoolExecutor]:
     ],
 )
 def test_canaries_notice(elsewhere: ProcessPoolExecutor, deed: str, words: str) -> None:
-    before, after, mended = elsewhere.submit(provoke, deed).result(60)
+    before, after, mended = elsewhere.submit(provoke, deed).result(300)
     assert before == [] and mended == []
     assert any(words in line for line in after), after
 
@@ -201,16 +202,16 @@ def slipped_away(times: int) -> int:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are seen on Linux only")
 def test_no_process_slips_away_between_two_looks(elsewhere: ProcessPoolExecutor) -> None:
-    assert elsewhere.submit(slipped_away, 200).result(60) == 0
+    assert elsewhere.submit(slipped_away, 200).result(300) == 0
 
 
 def test_canaries_notice_secrets_and_boasts(elsewhere: ProcessPoolExecutor) -> None:
     told = Outcome("case", False, "error", "ValueError: @SECRET_FILE@")
-    assert not elsewhere.submit(overhear, Execution((told,), None, "hello", 0.1)).result(60)
+    assert not elsewhere.submit(overhear, Execution((told,), None, "hello", 0.1)).result(300)
     for execution in (
         Execution((replace(told, message="ValueError: @SECRET@"),), None, "", 0.1),
         Execution((), Outcome("", False, "error", "@SECRET@"), "", 0.1),
         Execution((), None, "the secret: @SECRET@", 0.1),
         Execution((), None, "escaped: far away", 0.1),
     ):
-        assert elsewhere.submit(overhear, execution).result(60), execution
+        assert elsewhere.submit(overhear, execution).result(300), execution

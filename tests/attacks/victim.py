@@ -20,7 +20,7 @@ for line in sys.stdin:
     print(memory.decode("latin-1"), *received, sep=",", flush=True)
 """
 UNHURT = "memory of the victim"
-ANSWER_SECONDS = 2.0
+ANSWER_SECONDS = 10.0
 
 
 class Victim:
@@ -43,7 +43,7 @@ class Victim:
         """What was done to it."""
         if self.process.poll() is not None:
             return [f"the victim died (exit code {self.process.returncode})"]
-        answer = self._answer(ANSWER_SECONDS)
+        answer = None if self._stopped() else self._answer(ANSWER_SECONDS)
         if answer is None:
             return ["the victim was stopped or died"]
         memory, *signals = answer.split(",")
@@ -67,6 +67,11 @@ class Victim:
                 stream.close()
             except BrokenPipeError:
                 pass  # the question to a dead victim
+
+    def _stopped(self) -> bool:
+        """Whether it is known to be, so that no answer is worth waiting for."""
+        stat = Path("/proc", str(self.pid), "stat")
+        return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] in "Tt"
 
     def _answer(self, seconds: float) -> str | None:
         """How it says it is; None if it does not answer."""

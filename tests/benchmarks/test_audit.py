@@ -91,12 +91,13 @@ def test_tests_that_pass_for_an_empty_function_are_vacuous(
 
 
 @pytest.mark.parametrize(
-    ("work", "expected"), [("__import__('time').sleep(60)", True), ("sum(iter(int, 1))", False)]
+    ("work", "wall_factor", "expected"),
+    [("__import__('time').sleep(60)", 3, True), ("sum(iter(int, 1))", 50, False)],
 )
 def test_only_time_outs_by_the_clock_depend_on_the_machine(
-    tmp_path: Path, work: str, expected: bool
+    tmp_path: Path, work: str, wall_factor: float, expected: bool
 ) -> None:
-    limits = Limits(test_seconds=0.2, max_timeouts=1)
+    limits = Limits(test_seconds=0.2, wall_factor=wall_factor, max_timeouts=1)
     result = audited(tmp_path, f"def f(x):\n    return {work}\n", repeats=2, limits=limits)
     assert ("clock" in {remark.kind for remark in result.remarks}) == expected
 

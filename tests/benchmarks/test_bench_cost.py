@@ -109,8 +109,11 @@ def test_progress_tells_what_has_ended_and_how_long_the_rest_may_take(
     for one in jobs:
         one.write()
         one.end(DONE, seconds=61.0)
+    costs = {
+        "untrained": job_cost(jobs[0])
+    }  # slow the first time, and the clock stands still below
     now = time.monotonic()
-    with BenchProgress(jobs, {"untrained": job_cost(jobs[0])}) as progress:
+    with BenchProgress(jobs, costs) as progress:
         monkeypatch.setattr(time, "monotonic", lambda: now + 100)
         progress.changed([], jobs[0])
         progress.changed([], jobs[1])

@@ -20,10 +20,10 @@ LONG = """# Long enough to be stopped in the middle.
 config: demo
 override: [dataset.source=bundled]
 tasks: 3
-samples: 240
+samples: 150
 cells: [{method: random, seeds: [0, 1]}]
 """
-EPISODES = 3 * 240
+EPISODES = 3 * 150
 
 PATIENCE = 60
 """Seconds until a process that should end by itself is said to hang."""

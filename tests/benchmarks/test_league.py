@@ -262,6 +262,7 @@ def test_the_page_fits_a_phone_and_opens_without_errors(output: Path) -> None:
     command = [
         *(str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
         *("--enable-logging=stderr", "--allow-file-access-from-files", "--dump-dom"),
+        "--disable-dev-shm-usage",
         *("--virtual-time-budget=20000", f"--user-data-dir={output / 'profile'}"),
         document.as_uri(),
     ]

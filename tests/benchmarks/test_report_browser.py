@@ -64,6 +64,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     command = [
         *(str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
         *("--enable-logging=stderr", "--allow-file-access-from-files", "--dump-dom"),
+        "--disable-dev-shm-usage",
         *("--virtual-time-budget=20000", f"--user-data-dir={run.path / 'profile'}", page.as_uri()),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)

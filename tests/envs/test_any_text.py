@@ -112,7 +112,7 @@ PIECES = st.sampled_from([
 # fmt: on
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(derandomize=True, max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(PIECES, max_size=6).map("".join), st.lists(PIECES, max_size=6).map("".join))
 def test_random_code_is_a_legal_action(env, aux, main):
     play(env, aux, main)

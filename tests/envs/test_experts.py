@@ -47,6 +47,7 @@ class ModelServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.answers = [Answer()]
         self.requests: list[tuple[str, dict[str, str], dict[str, Any]]] = []
+        self.closing = threading.Event()
 
     @property
     def url(self) -> str:
@@ -62,7 +63,7 @@ class Handler(BaseHTTPRequestHandler):
         position = min(len(self.server.requests), len(self.server.answers) - 1)
         self.server.requests.append((self.path, headers, request))
         answer = self.server.answers[position]
-        time.sleep(answer.delay)
+        self.server.closing.wait(answer.delay)
         body = answer.body if answer.body is not None else self.protocol(answer)
         try:
             self.send_response(answer.status)
@@ -101,6 +102,7 @@ def server() -> Iterator[ModelServer]:
     thread = threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield running
+    running.closing.set()
     running.shutdown()
     running.server_close()
 
@@ -216,10 +218,13 @@ def test_the_servers_retry_after_is_kept_up_to_a_minute(server: ModelServer) -> 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_time_out_is_tried_again_and_then_an_error(server: ModelServer, model: str) -> None:
-    server.answers = [Answer(delay=1.0)]
+    server.answers = [Answer(delay=30.0)]
     expert, waits = expert_at(server.url, model, timeout=0.1, max_retries=1)
     with pytest.raises(ExpertError, match="APITimeoutError"):
         expert.edits("p", TEAM)
+    deadline = time.monotonic() + 20
+    while len(server.requests) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)  # the server has yet to read the second one
     assert (len(server.requests), len(waits)) == (2, 1)
 
 

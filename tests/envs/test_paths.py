@@ -64,7 +64,7 @@ def test_a_result_that_nothing_reads_is_ignored(body, reason):
 
 READ = {
     "replaced unless that fails": "y = aux(x)\ntry:\n    y = int(x)\nexcept ValueError:\n    pass\nreturn y",
-    "replaced if there is something better": "y = aux(x)\ntry:\n    y = xs[x]\nexcept KeyError:\n    pass\nreturn y",
+    "replaced if there is an entry": "y = aux(x)\ntry:\n    y = xs[x]\nexcept KeyError:\n    pass\nreturn y",
     "kept where a handler has its own": "try:\n    y = aux(x)\nexcept ValueError:\n    y = 0\nreturn y * 2",
     "a handler's value": (
         "try:\n    y = int(x)\nexcept ValueError:\n    y = 0\nexcept TypeError:\n    y = aux(x)\nreturn y * 2"
@@ -125,7 +125,10 @@ def test_a_result_that_may_be_read_is_not_ignored(body):
 
 # What is called unused is never seen to be used
 
-SIMPLE = "y = aux(0)|y = 1|y = may_fail()|z = y|out.append(y)|out.append(z)|pass|may_fail()|return y|break|raise Fault"
+SIMPLE = (
+    "y = aux(0)|y = 1|y = may_fail()|z = y|out.append(y)|out.append(z)|pass|may_fail()|return y|break|"
+    "raise Fault"
+)
 NESTED = {
     "if coin():": ["else:"],
     "for _ in range(3):": ["else:"],

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from textwrap import indent
 
 import pytest
 
@@ -77,12 +78,12 @@ def test_a_worker_that_is_killed_while_a_program_runs_costs_only_time(own, kind)
 
 
 START = """
-sandbox = Sandbox(SHORT, workers=2, cache_size=0)
+sandbox = Sandbox(Limits(load_seconds=60, test_seconds=60), workers=2, cache_size=0)
 jobs = [(program(f"{CODE}  # {number}"), TESTS) for number in range(6)]
 sandbox.run_batch([(program(SQUARE), TESTS), (program(SQUARE + " "), TESTS)])
 print(*workers_of(os.getpid()), flush=True)
 """
-BUSY = f"CODE = {HANG_ON_TWO!r}" + START
+BUSY = f"\nCODE = {HANG_ON_TWO!r}" + START
 
 
 def started(code: str):
@@ -101,7 +102,7 @@ def test_no_process_outlives_a_trainer_that_is_killed(then):
     process, workers = started(BUSY + then)
     process.kill()
     process.communicate()
-    assert end_within(2, workers)
+    assert end_within(20, workers)
 
 
 def test_a_fork_of_the_trainer_keeps_no_worker_alive():
@@ -113,7 +114,7 @@ thread.start()
 time.sleep(0.2)
 if os.fork() == 0:
     os.closerange(0, 3)
-    time.sleep(9)
+    time.sleep(60)
     os._exit(0)
 print("forked", flush=True)
 time.sleep(60)
@@ -123,7 +124,7 @@ time.sleep(60)
     process.stdout.readline()
     process.kill()
     process.communicate()
-    ended = end_within(2, workers)
+    ended = end_within(20, workers)
     os.killpg(process.pid, signal.SIGKILL)
     assert ended
 
@@ -131,17 +132,15 @@ time.sleep(60)
 def test_no_process_outlives_a_trainer_that_ends():
     process, workers = started(f"CODE = {SQUARE!r}{START}sandbox.run_batch(jobs)")
     assert process.communicate(timeout=30)[1] == "" and process.returncode == 0
-    assert end_within(2, workers)
+    assert end_within(20, workers)
 
 
 def test_an_interrupt_ends_the_batch_and_leaves_the_sandbox_usable():
     process, workers = started(
-        BUSY
+        f"try:{indent(BUSY, '    ')}"
         + """
-try:
     sandbox.run_batch(jobs)
 except KeyboardInterrupt:
-    begin = time.monotonic()
     assert statuses(sandbox) == ["passed", "passed"]
     print("works", *workers_of(os.getpid()), flush=True)
 """
@@ -149,14 +148,14 @@ except KeyboardInterrupt:
     process.send_signal(signal.SIGINT)
     output, errors = process.communicate(timeout=30)
     assert output.startswith("works"), errors
-    assert end_within(2, workers | {int(number) for number in output.split()[1:]})
+    assert end_within(20, workers | {int(number) for number in output.split()[1:]})
 
 
 def test_an_interrupt_that_nobody_catches_leaves_nothing_behind():
     process, workers = started(BUSY + "sandbox.run_batch(jobs)")
     process.send_signal(signal.SIGINT)
     assert "KeyboardInterrupt" in process.communicate(timeout=30)[1]
-    assert end_within(2, workers)
+    assert end_within(20, workers)
 
 
 # Resources
@@ -182,7 +181,7 @@ def exhausted(spare):
     finally:
         for descriptor in taken[spare:]:
             os.close(descriptor)
-signal.alarm(30)
+signal.alarm(120)
 for dies in (False, True):
     for spare in range(9):
         if dies:
@@ -196,7 +195,8 @@ for dies in (False, True):
         assert statuses(sandbox) == ["passed", "passed"]
     sandbox.close()
     print(len(os.listdir("/proc/self/fd")))
-"""
+""",
+        seconds=150,
     )
     first, second = output.split()
     assert first == second

@@ -21,16 +21,18 @@ from tests.envs.sandboxed import check, program
 
 LIMITS = Limits(load_seconds=0.3, test_seconds=0.3, max_timeouts=1, wall_factor=2)
 SANDBOX = Sandbox(LIMITS, cache_size=0)
-REWARD = CodeReward(coding_team(2), SANDBOX)
+PATIENT = Sandbox(Limits(load_seconds=5, test_seconds=5), cache_size=0)
+"""For programs that end by themselves."""
+TEAM = coding_team(2)
 TASKS = [
     COOPHUMANEVAL.to_task(index, row) for index, row in enumerate(COOPHUMANEVAL.bundled()[:20])
 ]
 SETTINGS = settings(derandomize=True, deadline=None, max_examples=200, database=None)
 
 
-def judge(task: CodeTask, aux: str, main: str) -> float:
+def judge(task: CodeTask, aux: str, main: str, sandbox: Sandbox = SANDBOX) -> float:
     """The reward of two completions; nothing may be wrong with how it is told."""
-    verdict = REWARD(task, {"aux_0": aux, "main_0": main})
+    verdict = CodeReward(TEAM, sandbox)(task, {"aux_0": aux, "main_0": main})
     assert math.isfinite(verdict.reward) and 0 <= verdict.reward <= 4
     assert set(verdict.components) == set(COMPONENTS)
     assert len(verdict.tests) == len(task.tests.cases)
@@ -81,9 +83,8 @@ def test_mutated_solutions_earn_what_is_in_range(split):
 
 
 def test_solutions_that_are_whole_earn_all():
-    assert {judge(task, task.references["aux_0"], task.references["main_0"]) for task in TASKS} == {
-        4
-    }
+    for task in TASKS:
+        assert judge(task, task.references["aux_0"], task.references["main_0"], PATIENT) == 4
 
 
 # Any text
@@ -223,6 +224,6 @@ def test_random_functions_pass_for_right_values_only():
         tests = instrument(check(*(lines[x] for x in kept)), "sq")
         jobs.append((program(f"def sq(x):\n    return {other}"), tests))
         expected.append([value_or_error(other, x) == wanted[x] for x in kept])
-    found = [[o.passed for o in e.tests] for e in SANDBOX.run_batch(jobs)]
+    found = [[o.passed for o in e.tests] for e in PATIENT.run_batch(jobs)]
     assert found == expected
     assert {True, False} <= {passed for outcomes in expected for passed in outcomes}

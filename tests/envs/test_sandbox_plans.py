@@ -229,12 +229,12 @@ def test_a_huge_answer_costs_the_honest_programs_after_it_nothing():
         "assert n == 5",
     )
     honest = "def sq(n):\n    for _ in range(n):\n        pass\n    return 3 * n + 1 if n % 2 else n // 2"
-    sandbox = Sandbox(Limits(load_seconds=2, test_seconds=1), workers=1, cache_size=0, seed=22)
+    sandbox = Sandbox(Limits(load_seconds=2, test_seconds=20), workers=1, cache_size=0, seed=22)
     for huge in ("10**12", "10**12 + n"):
         run(sandbox, f"def sq(n):\n    return {huge}", collatz)
         execution = run(sandbox, honest, collatz)
         assert statuses(execution) == ["passed"] * 3
-        assert execution.seconds < 0.9  # a call with the huge number would take the whole second
+        assert execution.seconds < 15  # a call with the huge number would take all its time
     sandbox.close()
 
 

@@ -26,7 +26,7 @@ def test_a_process_that_is_forked_while_a_thread_parses_can_parse():
     held.wait(20)
     child = os.fork()
     if child == 0:
-        signal.alarm(5)
+        signal.alarm(60)
         syntax.parse("x = 1")
         os._exit(0)
     status = os.waitpid(child, 0)[1]
