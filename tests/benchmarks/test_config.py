@@ -155,7 +155,7 @@ def test_a_bad_value_is_refused_by_its_key(override: str, expected: str) -> None
 
 def test_advantages_without_bounds_are_refused() -> None:
     unbounded = ["algorithm.name=mareinforce", "algorithm.normalize_advantages=true"]
-    with pytest.raises(ConfigError, match=r"set algorithm\\.max_grad_norm"):
+    with pytest.raises(ConfigError, match=r"set algorithm\.max_grad_norm"):
         load_config(None, unbounded)
     assert load_config(None, [*unbounded, "algorithm.max_grad_norm=1.0"])
 
