@@ -15,15 +15,16 @@ from typing import Any
 import pytest
 
 from tests.benchmarks.benches import call, results, suite, two_at_once
+from tests.held_envs import HOLD
 
-LONG = """# Long enough to be stopped in the middle.
+LONG = """# Waits in the middle for as long as it is held.
 config: demo
-override: [dataset.source=bundled]
-tasks: 3
-samples: 150
+override: ["env.id='tests.held_envs:held-v0'", output.report=false]
+tasks: 1
+samples: 70
 cells: [{method: random, seeds: [0, 1]}]
 """
-EPISODES = 3 * 150
+EPISODES = 70
 
 PATIENCE = 60
 """Seconds until a process that should end by itself is said to hang."""
@@ -49,6 +50,7 @@ def start(folder: Path, text: str, *, background: bool = False) -> subprocess.Po
     command = [sys.executable, "-m", "llm_decpomdp.benchmarks", "bench", suite(folder, text)]
     return subprocess.Popen(
         [*command, "--output", str(folder / "out"), "--cores", "2"],
+        env={**os.environ, HOLD: str(folder / "hold")},
         stderr=subprocess.PIPE,
         preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_IGN) if background else None,
     )
@@ -89,33 +91,32 @@ def unharmed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def jobs(folder: Path) -> list[Path]:
-    """The folders of both seeds of the long suite; on a busy machine one may be done before the other begins."""
+    """The folders of both seeds of the long suite."""
     return [folder / "out" / f"random-seed-{seed}" for seed in (0, 1)]
 
 
-def under_way(folder: Path) -> list[int]:
-    """The seeds of which some episodes have been played, and not all."""
-    return [
-        seed
-        for seed, job in enumerate(jobs(folder))
-        if 3 < lines(job / "times.jsonl") and not (job / "status.json").exists()
-    ]
+def start_and_hold(folder: Path, *, background: bool = False) -> subprocess.Popen[bytes]:
+    """The long suite, with both seeds in the middle until `hold` is removed."""
+    (folder / "hold").touch()
+    process = start(folder, LONG, background=background)
+    wait_for(lambda: all(lines(job / "times.jsonl") for job in jobs(folder)), process)
+    return process
 
 
 @pytest.fixture
 def begun(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The long suite, in the middle of a seed."""
-    process = start(tmp_path, LONG)
-    wait_for(lambda: bool(under_way(tmp_path)), process)
+    """The long suite, held in the middle."""
+    process = start_and_hold(tmp_path)
     yield process
     process.kill()
     process.wait()
 
 
 def require_cut(tmp_path: Path) -> None:
-    """Check that a job was stopped on its way, and that none of these passes for a finished one."""
-    cut = [folder for folder in jobs(tmp_path) if 0 < lines(folder / "episodes.jsonl") < EPISODES]
-    assert cut and not any((folder / "status.json").exists() for folder in cut)
+    """Check that both jobs were stopped on their way, and pass for no finished ones."""
+    for folder in jobs(tmp_path):
+        assert 0 < lines(folder / "episodes.jsonl") < EPISODES
+        assert not (folder / "status.json").exists()
 
 
 def rest(tmp_path: Path) -> dict[str, Any]:
@@ -146,8 +147,7 @@ def test_a_bench_that_is_stopped_takes_its_jobs_with_it_and_goes_on_as_if_it_had
 def test_a_bench_in_the_background_is_stopped_with_its_jobs(
     unharmed: dict[str, Any], tmp_path: Path
 ) -> None:
-    process = start(tmp_path, LONG, background=True)
-    wait_for(lambda: bool(under_way(tmp_path)), process)
+    process = start_and_hold(tmp_path, background=True)
     process.send_signal(signal.SIGTERM)
     assert process.wait(PATIENCE) == 130
     require_cut(tmp_path)
@@ -158,14 +158,14 @@ def test_a_bench_in_the_background_is_stopped_with_its_jobs(
 def test_a_job_that_is_killed_fails_alone_and_is_made_good(
     begun: subprocess.Popen[bytes], unharmed: dict[str, Any], tmp_path: Path
 ) -> None:
-    seed = under_way(tmp_path)[0]
-    (worker,) = workers(jobs(tmp_path)[seed])
+    (worker,) = workers(jobs(tmp_path)[0])
     os.kill(worker, signal.SIGKILL)
+    (tmp_path / "hold").unlink()
     told = begun.communicate()[1].decode()
     assert begun.returncode == 1
     ended = "The process ended without a traceback: killed by SIGKILL"
-    assert f"FAILED: random, seed {seed}: {ended}" in told
-    assert f"done: random, seed {1 - seed}" in told
+    assert f"FAILED: random, seed 0: {ended}" in told
+    assert "done: random, seed 1" in told
     assert rest(tmp_path) == unharmed
 
 
@@ -198,14 +198,10 @@ def test_a_training_that_is_stopped_goes_on_as_if_it_had_not_been(
 
 
 @two_at_once
-def test_processes_of_one_core_have_different_ones(tmp_path: Path) -> None:
-    process = start(tmp_path, LONG)
-    try:
-        wait_for(lambda: len(workers(tmp_path / "out")) == 2, process)
-        sets = [os.sched_getaffinity(worker) for worker in workers(tmp_path / "out")]
-    finally:
-        process.kill()
-        process.wait()
+def test_processes_of_one_core_have_different_ones(
+    begun: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    sets = [os.sched_getaffinity(worker) for worker in workers(tmp_path / "out")]
     usable = os.sched_getaffinity(0)
     assert [len(cores) for cores in sets] == [1, 1] and set().union(*sets) <= usable
     assert sets[0].isdisjoint(sets[1])
