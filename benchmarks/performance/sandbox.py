@@ -50,11 +50,11 @@ REMEDY = {
 CHUNK = 81
 """Programs that one variant runs before it is the next one's turn: half a round."""
 
-PEER_CHUNK = 20
-"""The same beside peers, which are slower."""
+SLOW_CHUNK = 20
+"""The same with the large parent, from which peers take 0.1 seconds for each program."""
 
-PEER_PROGRAMS = 40
-"""Programs a round beside peers, of which some take 0.1 seconds for each."""
+SLOW_PROGRAMS = 40
+"""Programs a round with the large parent."""
 
 EPISODES = 64
 """Size of the vector step."""
@@ -93,11 +93,11 @@ def measure(
     results = Results([], [])
     _tell("floors")
     measure_floors(results, rows, workers, rounds)
-    few = canonical_programs(min(PEER_PROGRAMS, len(rows)))
-    for heap in (0.0, gigabytes):
+    few = canonical_programs(min(SLOW_PROGRAMS, len(rows)))
+    for heap, some in ((0.0, rows), (gigabytes, few)):
         for number in workers:
             _tell(f"peers, {goals.plural(number)}" + (f", torch and {heap:g} GB" if heap else ""))
-            measure_peers(results, few, number, rounds, heap)
+            measure_peers(results, some, number, rounds, heap)
     _tell("start, deadlines, vector step")
     results.judgements.extend(measure_costs(rows, workers, rounds))
     return results
@@ -133,10 +133,9 @@ def measure_peers(
     reasons = {peer: missing(peer) or (missing("torch") if heavy else "") for peer in PEERS}
     there = [replace(PEERS[peer], workers=workers) for peer in PEERS if not reasons[peer]]
     ours = replace(OURS, workers=workers)
+    chunk = SLOW_CHUNK if heavy else CHUNK
     speeds = (
-        compare([ours, *there], rows, rounds, chunk=PEER_CHUNK, gigabytes=gigabytes)
-        if there
-        else {}
+        compare([ours, *there], rows, rounds, chunk=chunk, gigabytes=gigabytes) if there else {}
     )
     results.comparisons.append([*speeds.values()])
     for peer, reason in reasons.items():
