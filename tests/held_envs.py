@@ -1,4 +1,7 @@
-"""A probe that waits behind its first batch of episodes for as long as a file is there."""
+"""A probe that waits behind its first batch of episodes while the file exists that `TEST_HOLD` names.
+
+Only processes of their own import this: it registers an environment.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,6 @@ from pathlib import Path
 
 from llm_decpomdp import DecPOMDPEnv, make, register
 from llm_decpomdp.benchmarks.evaluation.run import AT_A_TIME
-
-HOLD = "TEST_HOLD"
-"""The variable that names the file."""
 
 
 class Held:
@@ -24,7 +24,7 @@ class Held:
 
     def __call__(self, task, completions):
         Held.judged += 1
-        while Held.judged > AT_A_TIME and Path(os.environ.get(HOLD, "")).is_file():
+        while Held.judged > AT_A_TIME and Path(os.environ["TEST_HOLD"]).is_file():
             time.sleep(0.01)
         return self.reward(task, completions)
 

@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.benchmarks.benches import call, results, suite, two_at_once
-from tests.held_envs import HOLD
+from tests.benchmarks.benches import results, suite, two_at_once
 
 LONG = """# Waits in the middle for as long as it is held.
 config: demo
@@ -50,7 +49,7 @@ def start(folder: Path, text: str, *, background: bool = False) -> subprocess.Po
     command = [sys.executable, "-m", "llm_decpomdp.benchmarks", "bench", suite(folder, text)]
     return subprocess.Popen(
         [*command, "--output", str(folder / "out"), "--cores", "2"],
-        env={**os.environ, HOLD: str(folder / "hold")},
+        env={**os.environ, "TEST_HOLD": str(folder / "hold")},
         stderr=subprocess.PIPE,
         preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_IGN) if background else None,
     )
@@ -85,9 +84,7 @@ def _read(path: Path) -> bytes:
 @pytest.fixture(scope="module")
 def unharmed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the long suite finds when nothing stops it."""
-    folder = tmp_path_factory.mktemp("unharmed")
-    assert call(suite(folder, LONG), "--output", str(folder / "out")) == 0
-    return results(folder / "out")
+    return rest(tmp_path_factory.mktemp("unharmed"))
 
 
 def jobs(folder: Path) -> list[Path]:
@@ -120,8 +117,11 @@ def require_cut(tmp_path: Path) -> None:
 
 
 def rest(tmp_path: Path) -> dict[str, Any]:
-    """What the long suite has found after it was started again."""
-    assert call(suite(tmp_path, LONG), "--output", str(tmp_path / "out")) == 0
+    """What the long suite has found after it was started once more, and not held."""
+    (tmp_path / "hold").unlink(missing_ok=True)
+    process = start(tmp_path, LONG)
+    told = process.communicate()[1].decode()
+    assert process.returncode == 0, told
     return results(tmp_path / "out")
 
 
