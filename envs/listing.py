@@ -26,6 +26,8 @@ class Listing:
     """The function whose body a node stands in; outside all functions the top-level statement."""
     places: dict[ast.AST, ast.AST] = field(default_factory=dict)
     """The innermost statement, or `except` clause, that a node is a part of."""
+    fallible: set[ast.AST] = field(default_factory=set)
+    """Places that call or look something up, as `int(x)` and `d[k]`: they may well raise before they assign."""
     loads: dict[Variable, list[ast.Name]] = field(default_factory=lambda: defaultdict(list))
     """The reads of each variable, in the order of the code."""
     defined: dict[ast.AST, list[Variable]] = field(default_factory=lambda: defaultdict(list))
@@ -68,6 +70,8 @@ class Listing:
             place = node if isinstance(node, ast.stmt | ast.ExceptHandler) else place
             self.regions[node] = region
             self.places[node] = place
+            if isinstance(node, ast.Call | ast.Subscript):
+                self.fallible.add(place)
             body = node.body if isinstance(node, FUNCTIONS) else ()
             inside = {id(part) for part in (body if isinstance(body, list) else (body,))}
             for child in reversed(list(ast.iter_child_nodes(node))):
@@ -125,8 +129,10 @@ class Listing:
                 seen.add(place)
                 found[:0] = wanted.pop(place, ())  # far reads come last: who looks begins with them
                 stored = variable in self.stores.get(place, ())
-                pending += () if stored else self.paths.following[place]
-                pending += () if stored and not _may_fail(place) else self.paths.raising[place]
+                if not stored:
+                    pending += self.paths.following[place]
+                if not stored or place in self.fallible:
+                    pending += self.paths.raising[place]
         return found
 
     def definition(self, callee: ast.expr) -> FunctionNode | None:
@@ -207,10 +213,3 @@ def parts(target: ast.expr) -> Iterator[ast.expr]:
         yield from parts(target.value)
     else:
         yield target
-
-
-def _may_fail(statement: ast.AST) -> bool:
-    """Whether an assignment may well raise before it assigns: code expects that of `int(x)` and `d[k]`."""
-    return isinstance(statement, ast.Assign) and any(
-        isinstance(part, ast.Call | ast.Subscript) for part in ast.walk(statement.value)
-    )
