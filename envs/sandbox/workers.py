@@ -230,11 +230,16 @@ def _environment(seed: int) -> dict[str, str]:
     """All that a worker gets of an environment, and programs not even that.
 
     One arena of memory for all threads: each further one would use up an eighth of the address space that a
-    program may have.
+    program may have. Addresses of library functions are looked up at the start, and not in each child.
     """
     libraries = {name: os.environ[name] for name in LIBRARIES if name in os.environ}
-    settings = {"PYTHONUTF8": "1", "PYTHONHASHSEED": str(seed), "MALLOC_ARENA_MAX": "1"}
-    return {**libraries, **settings}
+    return {
+        **libraries,
+        "PYTHONUTF8": "1",
+        "PYTHONHASHSEED": str(seed),
+        "MALLOC_ARENA_MAX": "1",
+        "LD_BIND_NOW": "1",
+    }
 
 
 def _patience(limits: dict[str, Any]) -> float:

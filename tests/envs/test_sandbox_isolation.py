@@ -115,6 +115,16 @@ def test_a_program_starts_no_process(start):
     assert error is not None and error.status == "forbidden"
 
 
+def test_a_program_has_no_descriptors_but_its_own():
+    opened = (
+        "import os\ndef opened(number):\n    try:\n        return bool(os.fstat(number))\n"
+        "    except OSError:\n        return False\n"
+    )
+    for _ in range(4):  # neither the first processes nor those that were made after them
+        numbers = eval(value_of("[n for n in range(1000) if opened(n)]", opened))
+        assert numbers[:3] == [0, 1, 2] and len(numbers) == 5, "nothing but the socket and the bell"
+
+
 def test_a_program_may_use_threads_and_they_end_with_it():
     code = (
         "import threading, time\ndef work():\n    while True:\n        time.sleep(0.01)\n"

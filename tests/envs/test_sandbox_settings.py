@@ -68,7 +68,7 @@ def deny(call):
     header = struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer))
     header = ctypes.create_string_buffer(header, len(header))
     kernel.no_new_privileges()
-    kernel.prctl(kernel.PR_SET_SECCOMP, 2, ctypes.addressof(header), 0, 0)
+    kernel.prctl(kernel.PR_SET_SECCOMP, 2, ctypes.addressof(header))
 LANDLOCK, UNSHARE = 444, {"x86_64": 272, "aarch64": 97}.get(os.uname().machine)
 """
 

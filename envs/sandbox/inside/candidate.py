@@ -11,7 +11,6 @@ import functools
 import gc
 import io
 import os
-import random
 import resource
 import sys
 
@@ -115,6 +114,8 @@ class Candidate:
         """Load the program, make the calls that are known ahead, then those that are asked for."""
         OUTPUT.room = request["output_bytes"]
         if request["seed"] is not None:
+            import random
+
             random.seed(request["seed"])
         try:
             program = self._load(request)

@@ -16,7 +16,7 @@ from llm_decpomdp.envs.sandbox.inside import kernel, landlock, namespaces, secco
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from importlib.machinery import ModuleSpec
 
 FOLDER_BYTES = 16 * 2**20
@@ -117,11 +117,11 @@ class Confinement:
         if kernel.LINUX:
             kernel.die_with_parent()
 
-    def of_candidate(self, keep: set[int], folder: str | None) -> None:
+    def of_candidate(self, unneeded: Iterable[int], folder: str | None) -> None:
         """What each program's process adds before it hears of its program.
 
         Args:
-            keep: Descriptors that it needs.
+            unneeded: Descriptors that are not for programs; the zygote has no others but the child's own.
             folder: Its own one of `folders`.
         """
         if folder is not None:
@@ -129,7 +129,8 @@ class Confinement:
         os.dup2(1, 2)  # what the zygote says there is for the trainer
         if self.packages:
             os.environ.update(ONE_THREAD, HOME=os.getcwd())
-        kernel.close_descriptors(keep)
+        for descriptor in unneeded:
+            os.close(descriptor)
         kernel.lower_limit(resource.RLIMIT_NOFILE, MAX_DESCRIPTORS)
         if kernel.LINUX:
             kernel.die_with_parent()

@@ -1,7 +1,7 @@
 """The thin way down to the kernel: one function for each call that Python's standard library lacks.
 
 Needs nothing but ctypes, because the sandbox's processes start without the package. On a system other than
-Linux every function raises OSError(ENOSYS), except `close_descriptors`, which works everywhere.
+Linux every function raises OSError(ENOSYS), except `close_descriptors` and `trim_heap`, which work everywhere.
 """
 
 from __future__ import annotations
@@ -71,10 +71,9 @@ def syscall(number: int, *arguments: int) -> int:
     )
 
 
-def prctl(option: int, *arguments: int) -> int:
+def prctl(option: int, first: int = 0, second: int = 0) -> int:
     require_linux()
-    padded = (*arguments, 0, 0, 0, 0)[:4]
-    return checked(libc.prctl(option, *padded), f"prctl({option})")
+    return checked(libc.prctl(option, first, second, 0, 0), f"prctl({option})")
 
 
 def no_new_privileges() -> None:
@@ -109,6 +108,12 @@ def drop_capabilities() -> None:
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0)
     nothing = (ctypes.c_uint32 * 6)()
     checked(libc.capset(header, nothing), "capset")
+
+
+def trim_heap() -> None:
+    """Gives free memory back to the system, where the C library can."""
+    if hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(0)
 
 
 def close_descriptors(keep: Iterable[int]) -> None:

@@ -20,20 +20,20 @@ PACKAGES = ("llm_decpomdp", "llm_decpomdp.envs", "llm_decpomdp.envs.sandbox")
 """Stand-ins for the packages above this one: importing the real ones would load numpy and more."""
 
 PRELOADED = (
-    "bisect",
     "collections",
     "copy",
     "functools",
-    "heapq",
     "itertools",
     "math",
     "operator",
-    "random",
     "re",
     "string",
     "typing",
 )
-"""What programs import most; a module that is loaded here need not be loaded in each child."""
+"""What programs import most; a module that is loaded here need not be loaded in each child.
+
+One that brings a shared library makes each fork slower, and is left out if few programs want it.
+"""
 
 
 def main(descriptor: int, without: list[str], seed: int, packages: list[str]) -> None:
@@ -47,7 +47,8 @@ def main(descriptor: int, without: list[str], seed: int, packages: list[str]) ->
         package = type(sys)(name)
         package.__path__ = [folder] if name == PACKAGES[-1] else []
         sys.modules[name] = package
-    _preload()
+    for name in PRELOADED:
+        __import__(name)
     from llm_decpomdp.envs.sandbox.inside import kernel
     from llm_decpomdp.envs.sandbox.inside.confinement import Confinement
 
@@ -68,15 +69,6 @@ def main(descriptor: int, without: list[str], seed: int, packages: list[str]) ->
     os.waitpid(launcher, 0)
     theirs.close()
     _be_evaluator(descriptor, control, confinement, seed)
-
-
-def _preload() -> None:
-    """Import what programs use; the random module's hook would cost each child a read of the system's entropy."""
-    register = os.register_at_fork
-    os.register_at_fork = lambda **hooks: None
-    for name in PRELOADED:
-        __import__(name)
-    os.register_at_fork = register
 
 
 def _be_zygote(control: _socket.socket, confinement: object) -> None:

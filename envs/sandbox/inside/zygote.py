@@ -18,12 +18,12 @@ import struct
 import sys
 import time
 
-from llm_decpomdp.envs.sandbox.inside import candidate
-from llm_decpomdp.envs.sandbox.inside.rehearsal import rehearse
+from llm_decpomdp.envs.sandbox.inside import candidate, kernel
+from llm_decpomdp.envs.sandbox.inside.rehearsal import fill_holes, rehearse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 SIGKILL = 9
 
@@ -50,7 +50,7 @@ class Zygote:
     def __init__(
         self,
         control: _socket.socket,
-        confine: Callable[[set[int], str | None], None],
+        confine: Callable[[Iterable[int], str | None], None],
         folders: list[str],
     ) -> None:
         self.control = control
@@ -64,8 +64,11 @@ class Zygote:
         self.candidate = candidate.Candidate()
         rehearse(self.candidate)
         gc.collect()
+        kernel.trim_heap()
+        self.kept = fill_holes()
         gc.disable()
         gc.freeze()
+        kernel.close_descriptors({0, 1, 2, self.control.fileno()})
         self._fork()
         self._fork()
         while True:
@@ -96,7 +99,8 @@ class Zygote:
         hear, ring = os.pipe2(os.O_NONBLOCK) if hasattr(os, "pipe2") else os.pipe()
         child = _fork_patiently()
         if child == 0:
-            self._become_candidate(theirs.fileno(), ring, len(self.children))
+            unneeded = (self.control.fileno(), ours.fileno(), hear)
+            self._become_candidate(theirs.fileno(), ring, unneeded)
         self.children.append(child)
         theirs.close()
         os.close(ring)
@@ -106,12 +110,12 @@ class Zygote:
         ours.close()
         os.close(hear)
 
-    def _become_candidate(self, descriptor: int, bell: int, place: int) -> None:
+    def _become_candidate(self, descriptor: int, bell: int, unneeded: Iterable[int]) -> None:
         code = 1
         try:
             os.setpgid(0, 0)
-            folder = self.folders[place] if self.folders else None
-            self.confine({0, 1, 2, descriptor, bell}, folder)
+            folder = self.folders[len(self.children)] if self.folders else None
+            self.confine(unneeded, folder)
             self.candidate.connect(descriptor, bell)
             candidate.serve(self.candidate)
             code = 0
