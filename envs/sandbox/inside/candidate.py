@@ -14,7 +14,14 @@ import os
 import resource
 import sys
 
-from llm_decpomdp.envs.sandbox.inside.channel import MAX_MESSAGE, Closed, Reader, pack, write
+from llm_decpomdp.envs.sandbox.inside.channel import (
+    MAX_MESSAGE,
+    OUT_OF_MEMORY,
+    Closed,
+    Reader,
+    pack,
+    write,
+)
 from llm_decpomdp.envs.sandbox.inside.codec import (
     PLAIN,
     Decoder,
@@ -38,9 +45,6 @@ READY = pack(["ready", None, None, [], ""])
 """What a process says before it knows its program."""
 
 NO_ARGUMENTS = pack_call([], {}, id)
-
-OUT_OF_MEMORY = 77
-"""Exit status of a program that has no memory left to say so."""
 
 CHUNK = 2**12
 """Bytes that are read at once: fresh memory costs more than another call."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import marshal
 import os
+import struct
 
 from llm_decpomdp.envs.sandbox.inside.codec import to_text
 
@@ -22,7 +23,16 @@ MAX_MESSAGE = 8 * 2**20
 MAX_READ = 2**20
 """Most bytes that are read at once."""
 
+OUT_OF_MEMORY = 77
+"""Exit status of a program that has no memory left to say so."""
+
 HEADER = 4
+
+ANSWER = struct.Struct("=cid")
+"""Of the zygote: kind, exit status as of `os.waitpid` (`k`), seconds (`c`)."""
+
+DESCRIPTORS = struct.Struct("=ii")
+"""What comes with it of a new child: its socket, and the pipe on which it rings."""
 
 
 class Closed(Exception):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import _socket
 import os
 
-from llm_decpomdp.envs.sandbox.inside.zygote import ANSWER, DESCRIPTORS
+from llm_decpomdp.envs.sandbox.inside.channel import ANSWER, DESCRIPTORS
 
 
 class Broken(BaseException):

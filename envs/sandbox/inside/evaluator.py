@@ -7,9 +7,8 @@ report from there; that mode can be forged, see `docs/security.md`.
 
 from __future__ import annotations
 
+import _signal
 import gc
-import random
-import signal
 import time
 
 from llm_decpomdp.envs.sandbox.inside.children import Children
@@ -186,6 +185,8 @@ class Evaluator:
 
     def _compiled(self, source: str, name: str) -> CodeType:
         if "random" in source:
+            import random
+
             random.seed(0)
         code = self.codes.get(source)
         if code is None:
@@ -212,7 +213,7 @@ class _LatchedStage(Stage):
     def runs(self, number: int) -> bool:
         """Begin a stage, with its own share of this process's time."""
         seconds = self.conversation.session.limits["test_seconds"]
-        signal.setitimer(signal.ITIMER_PROF, seconds)
+        _signal.setitimer(_signal.ITIMER_PROF, seconds)
         return super().runs(number)
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:

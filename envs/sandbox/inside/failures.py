@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import _signal
 import builtins
 import os
-import signal
 
-from llm_decpomdp.envs.sandbox.inside.candidate import OUT_OF_MEMORY
+from llm_decpomdp.envs.sandbox.inside.channel import OUT_OF_MEMORY
 from llm_decpomdp.envs.sandbox.inside.reports import describe
 
 TYPE_CHECKING = False
@@ -29,10 +29,10 @@ def of_exit(status: int) -> Gone:
     """What it means that a process has ended by itself, by its status as of `os.waitpid`."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        if number == signal.SIGXCPU:
+        if number == _signal.SIGXCPU:
             return Gone("timeout", "TimeoutError", "the program's processor time is used up")
-        kind = "forbidden" if number == signal.SIGSYS else "crashed"
-        name = signal.strsignal(number)
+        kind = "forbidden" if number == _signal.SIGSYS else "crashed"
+        name = _signal.strsignal(number)
         return Gone(kind, "", f"the program was killed by signal {number} ({name})")
     code = os.WEXITSTATUS(status)
     if code == OUT_OF_MEMORY:

@@ -7,7 +7,7 @@ ahead, nothing about the answers of others.
 
 from __future__ import annotations
 
-import signal
+import _signal
 
 from llm_decpomdp.envs.sandbox.inside.codec import Unsendable, pack_call
 from llm_decpomdp.envs.sandbox.inside.remote import Opaque
@@ -59,15 +59,15 @@ class Foresight:
 
     def watch(self, run: Callable[[], None]) -> list[bytes]:
         """Run a test with this object in the function's place; the arguments of the calls, in order."""
-        before = signal.signal(signal.SIGVTALRM, self._end)
-        signal.setitimer(signal.ITIMER_VIRTUAL, MAX_SECONDS, MAX_SECONDS)
+        before = _signal.signal(_signal.SIGVTALRM, self._end)
+        _signal.setitimer(_signal.ITIMER_VIRTUAL, MAX_SECONDS, MAX_SECONDS)
         try:
             run()
         except BaseException:
             pass  # most tests fail without a program
         finally:
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-            signal.signal(signal.SIGVTALRM, before)
+            _signal.setitimer(_signal.ITIMER_VIRTUAL, 0)
+            _signal.signal(_signal.SIGVTALRM, before)
         return self.calls
 
     def _end(self, number: int, frame: object) -> None:

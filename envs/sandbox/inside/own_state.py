@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import _signal
 import builtins
-import signal
 import sys
 
 SLACK_SECONDS = 5.0
@@ -35,5 +35,5 @@ def limit_own_time(processor_seconds: float, seconds: float) -> None:
 
     A test that does not end on what a program returned cannot be stopped in another way.
     """
-    signal.setitimer(signal.ITIMER_PROF, processor_seconds)
-    signal.setitimer(signal.ITIMER_REAL, seconds + SLACK_SECONDS if seconds else 0)
+    _signal.setitimer(_signal.ITIMER_PROF, processor_seconds)
+    _signal.setitimer(_signal.ITIMER_REAL, seconds + SLACK_SECONDS if seconds else 0)

@@ -21,13 +21,11 @@ PACKAGES = ("llm_decpomdp", "llm_decpomdp.envs", "llm_decpomdp.envs.sandbox")
 
 PRELOADED = (
     "collections",
-    "copy",
     "functools",
     "itertools",
     "math",
     "operator",
     "re",
-    "string",
     "typing",
 )
 """What programs import most; a module that is loaded here need not be loaded in each child.
@@ -88,6 +86,7 @@ def _be_zygote(control: _socket.socket, confinement: object) -> None:
 
 
 def _be_evaluator(descriptor: int, control: _socket.socket, confinement: object, seed: int) -> None:
+    from llm_decpomdp.envs.sandbox.inside import kernel
     from llm_decpomdp.envs.sandbox.inside.channel import (
         Closed,
         Reader,
@@ -105,6 +104,7 @@ def _be_evaluator(descriptor: int, control: _socket.socket, confinement: object,
     confinement.of_evaluator()
     try:
         write(descriptor, pack(layers))
+        kernel.trim_heap()
         evaluator = Evaluator(Children(control), descriptor, seed)
         jobs = Reader(descriptor, 2**32)
         while True:

@@ -14,11 +14,11 @@ import _socket  # the socket module would treble what a child has to copy
 import errno
 import gc
 import os
-import struct
 import sys
 import time
 
 from llm_decpomdp.envs.sandbox.inside import candidate, kernel
+from llm_decpomdp.envs.sandbox.inside.channel import ANSWER, DESCRIPTORS
 from llm_decpomdp.envs.sandbox.inside.rehearsal import fill_holes, rehearse
 
 TYPE_CHECKING = False
@@ -26,12 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 SIGKILL = 9
-
-ANSWER = struct.Struct("=cid")
-"""Kind, exit status as of `os.waitpid` (`k`), seconds (`c`)."""
-
-DESCRIPTORS = struct.Struct("=ii")
-"""A child's socket, and the pipe on which it rings."""
 
 FORK_ATTEMPTS = 60
 """A machine without a free process is asked again, for about ten seconds."""
