@@ -18,6 +18,8 @@ from peft.utils import AuxiliaryTrainingWrapper
 from torch import Tensor
 from torch.nn.functional import linear
 
+from llm_decpomdp.agents.threads import threads_for
+
 Mix = Callable[[Sequence[str | None]], None]
 """Says which adapter each row of the next pass has."""
 
@@ -104,12 +106,14 @@ class _SideBySide:
             self._down = torch.cat([layer.lora_A[name].weight for name in names])  # (ranks, in)
             ups = [layer.lora_B[name].weight * layer.scaling[name] for name in names]
             self._up = torch.cat(ups, 1)  # (out, ranks)
+            self._most = max(self._down.numel(), self._up.numel())
 
     def __call__(self, states: Tensor) -> Tensor:
         """What the layer gives for states of shape (N, tokens, in); (N, tokens, out)."""
         found: Tensor = self._base(states)
         if not self._ranks:
             return found
-        inner = linear(states.to(self._down.dtype), self._down)
-        inner = inner * self._shares.mask(self._ranks, inner)
-        return found + linear(inner, self._up).to(found.dtype)
+        with threads_for(states.shape[:-1].numel() * self._most, states.device):
+            inner = linear(states.to(self._down.dtype), self._down)
+            inner = inner * self._shares.mask(self._ranks, inner)
+            return found + linear(inner, self._up).to(found.dtype)

@@ -20,6 +20,7 @@ from llm_decpomdp.agents.cache import growing_cache
 from llm_decpomdp.agents.mixing import Mix, unmixed
 from llm_decpomdp.agents.packed import without_peft
 from llm_decpomdp.agents.sampling import RowOptions, Sampling, draw
+from llm_decpomdp.agents.threads import product_size, threads_for
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +87,7 @@ def sample(
     mix([prompt.adapter for prompt in prompts])
     forward = partial(model, past_key_values=cache, use_cache=True, logits_to_keep=1)
     logits = forward(input_ids=ids, attention_mask=mask, position_ids=positions).logits[:, -1]
+    weights = product_size(without_peft(model))
     cache.batch_repeat_interleave(num_samples)
     logits, mask, positions = (
         tensor.repeat_interleave(num_samples, 0) for tensor in (logits, mask, positions[:, -1:])
@@ -102,9 +104,9 @@ def sample(
         positions = positions + 1
         mix(rows.adapters())
         tokens = tokens.unsqueeze(1)
-        logits = forward(input_ids=tokens, attention_mask=mask, position_ids=positions).logits[
-            :, -1
-        ]
+        with threads_for(len(tokens) * weights, model.device):
+            out = forward(input_ids=tokens, attention_mask=mask, position_ids=positions)
+        logits = out.logits[:, -1]
 
 
 def pad_left(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
