@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from llm_decpomdp.agents.causal_lm import CausalLM
+from llm_decpomdp.agents.threads import threads_for
 from llm_decpomdp.algorithms.rollout import Stopwatch
 from llm_decpomdp.benchmarks.performance import workload
 from llm_decpomdp.benchmarks.performance.learning_variants import synthetic
@@ -33,7 +34,8 @@ class Products:
     def forward(self, rows: int, head_rows: int) -> None:
         """One pass of that many tokens, of which some need logits."""
         for weight in self.body:
-            weight.new_ones(rows, weight.shape[1]) @ weight.T
+            with threads_for(rows * weight.numel(), weight.device):
+                weight.new_ones(rows, weight.shape[1]) @ weight.T
         self.head.new_ones(head_rows, self.head.shape[1]) @ self.head.T
 
     def generate(self, prompts: Sequence[int], rows: int, new_tokens: int) -> None:
