@@ -2,6 +2,9 @@
 
 torch divides nearly every product among all threads. Those that sleep between products, as our commands have them
 do, take some 60 microseconds to wake up: as long as all of a product for a few rows of a small model.
+
+The number of threads is the process's: a thread of Python that uses torch for the first time meanwhile keeps what
+it finds.
 """
 
 from __future__ import annotations
@@ -15,9 +18,9 @@ import torch
 SLEEPING = os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive"
 """Whether threads sleep while they wait; those that spin are there at once."""
 
-FEW = 5_000_000
-"""Multiplications of one product below which one thread is faster: with SmolLM2-135M on two cores, up to 8 rows in
-bfloat16 (0.73 to 0.88 of the time) and 6 in float32 (0.77 to 0.98)."""
+FEW = 4_100_000
+"""Multiplications of one product below which one thread computes a whole pass: with SmolLM2-135M up to 8 rows,
+head and attention included. On two cores that took 0.73 to 0.88 of the time in bfloat16, 0.77 to 1.05 in float32."""
 
 
 @contextmanager

@@ -98,7 +98,7 @@ class Worker:
             stdout=subprocess.DEVNULL,
             stderr=self._words,
             cwd="/",
-            env=_environment(self.seed),
+            env=_environment(self.seed, bool(self.packages)),
             pass_fds=(descriptor,),
             start_new_session=True,
         )
@@ -226,11 +226,12 @@ def _nameless_file() -> IO[bytes]:
     return tempfile.TemporaryFile()
 
 
-def _environment(seed: int) -> dict[str, str]:
+def _environment(seed: int, packages: bool) -> dict[str, str]:
     """All that a worker gets of an environment, and programs not even that.
 
     One arena of memory for all threads: each further one would use up an eighth of the address space that a
-    program may have. Addresses of library functions are looked up at the start, and not in each child.
+    program may have. Addresses of library functions are looked up at the start, and not in each child;
+    but not with packages, whose libraries are loaded later and are large.
     """
     libraries = {name: os.environ[name] for name in LIBRARIES if name in os.environ}
     return {
@@ -238,7 +239,7 @@ def _environment(seed: int) -> dict[str, str]:
         "PYTHONUTF8": "1",
         "PYTHONHASHSEED": str(seed),
         "MALLOC_ARENA_MAX": "1",
-        "LD_BIND_NOW": "1",
+        **({} if packages else {"LD_BIND_NOW": "1"}),
     }
 
 

@@ -74,6 +74,28 @@ def test_ranks_scales_and_layers_may_differ(build: Build, other: dict[str, Any])
     assert not torch.allclose(found[0], found[2], atol=0.01)
 
 
+def test_adapters_of_few_rows_are_computed_by_one_thread(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[int] = []
+
+    def noted(states: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        used.append(torch.get_num_threads())
+        return torch.nn.functional.linear(states, weight)
+
+    monkeypatch.setattr("llm_decpomdp.agents.mixing.linear", noted)
+    monkeypatch.setattr("llm_decpomdp.agents.threads.SLEEPING", True)
+    model, before = build(QUERIES), torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with mixing(model, ["one", "two"]) as mix:
+            mix(["one", "two"])
+            logits(model, IDS[:2])
+        assert used and {*used} == {1} and torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_a_row_without_an_adapter_has_the_model_below(build: Build) -> None:
     model = build(QUERIES)
     with model.disable_adapter():

@@ -69,6 +69,7 @@ def test_decoding_takes_one_thread_and_the_prompt_all(
     used.clear()
     monkeypatch.setattr(threads, "FEW", 0)
     prompt = Prompt((5, 6, 7), Sampling(max_new_tokens=3), torch.Generator().manual_seed(0))
-    assert sample(model, [prompt], 2, [10_000]) == alone
+    others = sample(model, [prompt], 2, [10_000])
+    assert [row.tokens for row in others] == [row.tokens for row in alone]
     assert used == [(3, 3), (1, 3), (1, 3)]
     hook.remove()

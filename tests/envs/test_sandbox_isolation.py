@@ -120,8 +120,10 @@ def test_a_program_has_no_descriptors_but_its_own():
         "import os\ndef opened(number):\n    try:\n        return bool(os.fstat(number))\n"
         "    except OSError:\n        return False\n"
     )
-    for _ in range(4):  # neither the first processes nor those that were made after them
-        numbers = eval(value_of("[n for n in range(1000) if opened(n)]", opened))
+    code = f"{opened}def sq(x):\n    raise ValueError([n for n in range(1000) if opened(n)])"
+    for _ in range(4):  # neither the worker's first processes nor those that are made after them
+        message = run(code, workers=1).tests[0].message
+        numbers = eval(message.removeprefix("ValueError: "))
         assert numbers[:3] == [0, 1, 2] and len(numbers) == 5, "nothing but the socket and the bell"
 
 
@@ -143,6 +145,26 @@ def test_no_file_descriptor_is_left_open():
     assert len(os.listdir("/dev/fd")) <= before
 
 
-@pytest.mark.parametrize("expression", ["hash('abc')", "list({*'abcd'})", "random.random()"])
-def test_hashes_and_random_numbers_are_the_same_every_time(expression):
-    assert value_of(expression, "import random") == value_of(expression, "import random")
+@pytest.mark.parametrize(
+    ("expression", "module"),
+    [
+        ("hash('abc')", "math"),
+        ("list({*'abcd'})", "math"),
+        ("random.random()", "random"),
+        ("statistics.NormalDist().samples(2)", "statistics"),
+        ("__import__('ran' + 'dom').random()", "math"),
+    ],
+)
+def test_hashes_and_random_numbers_are_the_same_every_time(expression, module):
+    assert value_of(expression, f"import {module}") == value_of(expression, f"import {module}")
+
+
+def test_random_numbers_of_tests_inside_the_program_are_the_same_every_time():
+    test = "import random\ndef check(candidate):\n    assert candidate(2) == random.random()\n"
+    messages = {
+        run(
+            SQUARE, test.replace("assert", "print(random.random())\n    assert"), split=False
+        ).output
+        for _ in range(3)
+    }
+    assert len(messages) == 1 and float(messages.pop()) > 0

@@ -35,6 +35,7 @@ from llm_decpomdp.envs.sandbox.inside.codec import (
 from llm_decpomdp.envs.sandbox.inside.kernel import lower_limit
 from llm_decpomdp.envs.sandbox.inside.output import OUTPUT
 from llm_decpomdp.envs.sandbox.inside.reports import Record, Stage, describe
+from llm_decpomdp.envs.sandbox.inside.seeding import SeededRandom
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ READY = pack(["ready", None, None, [], ""])
 """What a process says before it knows its program."""
 
 NO_ARGUMENTS = pack_call([], {}, id)
+
+RANDOM = SeededRandom()
 
 CHUNK = 2**12
 """Bytes that are read at once: fresh memory costs more than another call."""
@@ -62,6 +65,7 @@ MUTABLE = frozenset({"list", "dict", "set", "bytearray", "tuple", "deque"})
 def prepare() -> None:
     """What is done once, before programs are forked: replace the output, hide our modules and environment."""
     os.environ.clear()
+    sys.meta_path.insert(0, RANDOM)
     for name in [name for name in sys.modules if name.partition(".")[0] == "llm_decpomdp"]:
         del sys.modules[name]
     sys.stdout = sys.stderr = io.TextIOWrapper(
@@ -117,10 +121,7 @@ class Candidate:
     def run(self, request: dict[str, Any]) -> None:
         """Load the program, make the calls that are known ahead, then those that are asked for."""
         OUTPUT.room = request["output_bytes"]
-        if request["seed"] is not None:
-            import random
-
-            random.seed(request["seed"])
+        RANDOM.seed = request["seed"]
         try:
             program = self._load(request)
             self.function = program[request["entry_point"]]

@@ -238,7 +238,7 @@ def _request(job: dict[str, Any], seed: int) -> dict[str, Any]:
         "entry_point": job["entry_point"],
         "helpers": job["helpers"],
         "tests": not job["split"],
-        "seed": seed if any("random" in code for _, code in job["segments"]) else None,
+        "seed": seed,
         "cpu_seconds": int(limits["program_seconds"]) + 1,
         **{name: limits[name] for name in PLAIN_LIMITS},
     }
