@@ -19,8 +19,11 @@ SLEEPING = os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive"
 """Whether threads sleep while they wait; those that spin are there at once."""
 
 FEW = 4_100_000
-"""Multiplications of one product below which one thread computes a whole pass: with SmolLM2-135M up to 8 rows,
-head and attention included. On two cores that took 0.73 to 0.88 of the time in bfloat16, 0.77 to 1.05 in float32."""
+"""Multiplications of one product below which one thread computes a whole pass, head and attention included.
+
+With SmolLM2-135M that is up to 8 rows; on two cores they took 0.73 to 0.88 of the time in bfloat16,
+and 0.77 to 1.05 in float32.
+"""
 
 
 @contextmanager
