@@ -114,10 +114,7 @@ class Pool:
         with self._changed:
             if not patient and (self.queue or self._busy >= self.size):
                 return []
-            self.queue += 1
-            while self._busy >= self.size:
-                self._changed.wait()
-            self.queue -= 1
+            self._wait_for_one()
             number = max(1, min(wanted, self.size - self._busy))
             self._busy += number
             taken = [self._free.pop() for _ in range(min(number, len(self._free)))]
@@ -136,6 +133,18 @@ class Pool:
             raise
         return taken + fresh
 
+    def _wait_for_one(self) -> None:
+        """Wait until a worker is free; needs the lock."""
+        self.queue += 1
+        try:
+            while self._busy >= self.size:
+                self._changed.wait()
+        except BaseException:
+            self._changed.notify()  # what this caller may have been woken for is for another one
+            raise
+        finally:
+            self.queue -= 1
+
     def give_back(self, workers: Sequence[Worker], number: int | None = None) -> None:
         """Let others have the workers; those that are not idle are killed.
 
@@ -149,10 +158,11 @@ class Pool:
                 worker.bury()
             elif worker.served >= RETIRE_AFTER and not worker.dead:
                 worker.close()
+        number = len(workers) if number is None else number
         with self._changed:
-            self._busy -= len(workers) if number is None else number
+            self._busy -= number
             self._free += [worker for worker in workers if not worker.dead]
-            self._changed.notify_all()
+            self._changed.notify(number)  # waking all who wait would take longer than many programs
 
 
 class _Batch:

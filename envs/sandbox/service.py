@@ -110,10 +110,11 @@ class Sandbox:
         limits = limits or self.limits
         described = [_job(program, tests, limits) for program, tests in jobs]
         keys = [self._key(job) for job in described]
+        by_key = dict(zip(keys, described, strict=True))
         found: dict[str, dict[str, Any]] = {}
         while missing := [key for key in keys if key not in found]:
             with CACHE.claims(missing, self.cache_size) as claims:
-                own = [described[keys.index(key)] for key in claims.own]
+                own = [by_key[key] for key in claims.own]
                 results = self._pool().run(own) if own else []
                 for key, result in zip(claims.own, results, strict=True):
                     claims.settle(key, result)

@@ -12,6 +12,8 @@ from dataclasses import replace
 import pytest
 
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError, instrument
+from llm_decpomdp.envs.sandbox.pool import Pool
+from llm_decpomdp.envs.sandbox.workers import Worker
 from tests.envs.sandboxed import SHORT, SQUARE, SQUARES, check, program, run, trainer
 
 TESTS = instrument(SQUARES, "sq")
@@ -71,6 +73,29 @@ def test_s9_threads_may_share_one_sandbox():
     with ThreadPoolExecutor(8) as threads:
         found = list(threads.map(lambda code: sandbox.run(program(code), TESTS), codes))
     assert [all(o.passed for o in e.tests) for e in found] == [n % 3 == 0 for n in range(24)]
+
+
+def test_a_caller_that_is_interrupted_leaves_its_turn_to_others(monkeypatch):
+    pool = Pool(1, (), (), 0)
+    workers = pool.take(1)
+    taken: list[Worker] = []
+    other = threading.Thread(target=lambda: taken.extend(pool.take(1)))
+    other.start()
+    while not pool.queue:
+        time.sleep(0.001)
+
+    def interrupted() -> None:
+        pool._busy, pool._free = 0, [*workers]  # given back, and this caller alone was told
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pool._changed, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pool.take(1)
+    other.join(60)
+    assert taken == workers and pool.queue == 0
+    pool.give_back(taken)
+    pool.close()
 
 
 def test_threads_that_ask_for_the_same_share_one_run():
