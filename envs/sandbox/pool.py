@@ -28,6 +28,20 @@ AHEAD = 3
 MAX_ATTEMPTS = 3
 """Deaths of a worker at the same job before it counts as our own failure."""
 
+ENDLESS = "TimeoutError: the test did not end on the program's values within {seconds:g} seconds"
+
+FATAL = {
+    number: f"the program's values crashed the interpreter of the test ({number.name})"
+    for number in (
+        signal.SIGSEGV,
+        signal.SIGBUS,
+        signal.SIGABRT,
+        signal.SIGILL,
+        signal.SIGFPE,
+    )
+}
+"""Signals of a crash inside the interpreter, and what is said if the same program brings it about each time."""
+
 RETIRE_AFTER = 10_000
 """Programs after which a worker is replaced by a fresh one."""
 
@@ -242,8 +256,9 @@ class _Batch:
             index = jobs[0]
             self.attempts[index] += 1
             if status in (-signal.SIGPROF, -signal.SIGALRM):
-                self.results[index] = _endless(self.jobs[index], status == -signal.SIGALRM)
-                self.missing -= 1
+                self._judge(index, "timeout", ENDLESS, status == -signal.SIGALRM)
+            elif -status in FATAL and self.attempts[index] >= MAX_ATTEMPTS:
+                self._judge(index, "crashed", FATAL[-status])
             elif self.attempts[index] >= MAX_ATTEMPTS:
                 raise SandboxError(
                     f"the sandbox's worker died {MAX_ATTEMPTS} times at one program "
@@ -255,20 +270,21 @@ class _Batch:
         selector.register(worker.descriptor, selectors.EVENT_READ, worker)
         self._feed(worker)
 
-
-def _endless(job: Job, by_clock: bool) -> Result:
-    """The verdict if a test does not end on what the program returned."""
-    seconds = job["limits"]["test_seconds"]
-    text = f"TimeoutError: the test did not end on the program's values within {seconds:g} seconds"
-    return {
-        "tests": [[False, "timeout", text, "", 0]] * len(job["stages"]),
-        "error": None,
-        "output": "",
-        "helper_calls": [0] * len(job["helpers"]),
-        "reached": [0] * len(job["stages"]),
-        "wall_decided": by_clock,
-        "seconds": job["limits"]["test_seconds"],
-    }
+    def _judge(self, index: int, status: str, text: str, by_clock: bool = False) -> None:
+        """The verdict if what the program returned ended the process that was to judge it."""
+        job = self.jobs[index]
+        seconds = job["limits"]["test_seconds"]
+        message = text.format(seconds=seconds)
+        self.missing -= 1
+        self.results[index] = {
+            "tests": [[False, status, message, "", 0]] * len(job["stages"]),
+            "error": None,
+            "output": "",
+            "helper_calls": [0] * len(job["helpers"]),
+            "reached": [0] * len(job["stages"]),
+            "wall_decided": by_clock,
+            "seconds": seconds,
+        }
 
 
 POOLS: dict[tuple[Any, ...], Pool] = {}

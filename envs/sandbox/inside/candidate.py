@@ -58,6 +58,11 @@ RING_AFTER = 100_000
 MAX_ARGUMENTS = 2000
 """Longest text of an exception's arguments; longer ones are left out."""
 
+OF_CACHES = ("cache_clear", "cache_info", "cache_parameters")
+"""What functions with a memory offer besides being called."""
+
+RECURSION_LIMIT = sys.getrecursionlimit()
+
 MUTABLE = frozenset({"list", "dict", "set", "bytearray", "tuple", "deque"})
 """Types of arguments that a call may have changed."""
 
@@ -68,7 +73,9 @@ def prepare() -> None:
     sys.meta_path.insert(0, RANDOM)
     for name in [name for name in sys.modules if name.partition(".")[0] == "llm_decpomdp"]:
         del sys.modules[name]
-    sys.stdout = sys.stderr = io.TextIOWrapper(
+    sys.argv[:] = sys.orig_argv[:] = [""]
+    # The second pair is for programs that replace the first: else nothing would hold our buffer, and it would close.
+    sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = io.TextIOWrapper(
         OUTPUT, encoding="utf-8", errors="replace", write_through=True
     )
 
@@ -111,7 +118,7 @@ class Candidate:
         self.function: Any = None
         self.helper_calls: list[int] = []
         self.unread = 0
-        self.decode = Decoder({"callback": self._callback}).decode
+        self.decode = Decoder({"callback": (int, self._callback)}).decode
 
     def connect(self, descriptor: int, bell: int) -> None:
         """Talk to the evaluator over this socket, and wake it through this pipe."""
@@ -158,10 +165,13 @@ class Candidate:
 
     def _load(self, request: dict[str, Any]) -> dict[str, Any]:
         module = type(sys)("__program__")
-        sys.modules[module.__name__] = module  # dataclasses and pickle look their class's module up
+        # Dataclasses and pickle look their class's module up, and `timeit` takes names from the main one.
+        sys.modules[module.__name__] = sys.modules["__main__"] = module
         program = module.__dict__
         helpers = request["helpers"]
         self.helper_calls = [0] * len(helpers)
+        # Helpers that call themselves take two frames for each call.
+        sys.setrecursionlimit(RECURSION_LIMIT * (2 if helpers else 1))
         for origin, code in request["segments"]:
             exec(compile(code, f"<{origin}>", "exec", dont_inherit=True), program)
             for index, (author, name) in enumerate(helpers):
@@ -184,6 +194,9 @@ class Candidate:
                 self.helper_calls[index] += 1
             return helper(*args, **kwargs)
 
+        for name in OF_CACHES:
+            if hasattr(helper, name):
+                setattr(counted, name, getattr(helper, name))
         return functools.update_wrapper(counted, helper)
 
     def send(self, kind: str, content: Any, changed: Any = None) -> None:

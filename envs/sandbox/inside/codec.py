@@ -20,11 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
+    Maker = tuple[type, Callable[[Any], Any]]
+
 MAX_DEPTH = 150
 """Deepest nesting of a value; more is refused."""
 
 MAX_ITEMS = 20_000
 """Largest set or dict whose keys could be made to collide, which takes quadratic time to build."""
+
+MAX_PARTS = 8
+"""Longest tuple that is taken for a key whose hash nobody can choose."""
 
 MAX_DIGITS = 4000
 """Bits above which an integer is sent in hexadecimal: decimal digits would take quadratic time."""
@@ -122,14 +127,18 @@ _CONVERSIONS: tuple[tuple[type, Callable[[Any], Any]], ...] = (
 )
 
 
+class TooLarge(ValueError):
+    """A value that an honest program may have sent, but that is not read."""
+
+
 class Decoder:
     """Reads text back into values.
 
     Args:
-        others: For each further tag, what makes an object of the tag's content.
+        others: For each further tag, the type of its content and what makes an object of it.
     """
 
-    def __init__(self, others: dict[str, Callable[[Any], Any]]) -> None:
+    def __init__(self, others: dict[str, Maker]) -> None:
         self._makers = {**_MAKERS, **others}
         self._scan = json.JSONDecoder(object_hook=self._make).raw_decode
 
@@ -139,18 +148,30 @@ class Decoder:
 
     def _make(self, tagged: dict[str, Any]) -> Any:
         ((tag, content),) = tagged.items()
-        return self._makers[tag](content)
+        kind, make = self._makers[tag]
+        if type(content) is not kind:  # an iterator of the program, say, which would ask it for items
+            raise TypeError(f"a {tag} of a {type(content).__name__}")
+        return make(content)
 
 
 def _hashable(items: Iterable[Any], number: int) -> None:
     """Refuse a large collection whose keys may all have the same hash."""
-    if number > MAX_ITEMS:
-        for item in items:
-            if type(item) is not str and not (type(item) is int and -(2**60) < item < 2**60):
-                raise ValueError(f"a set or dict of {number} items with keys other than text")
+    if number > MAX_ITEMS and not all(map(_is_scattered, items)):
+        raise TooLarge(f"a set or dict of {number} items, too large to compare")
+
+
+def _is_scattered(key: Any) -> bool:
+    """Whether many keys of this kind can hardly have the same hash."""
+    if type(key) is tuple:
+        return len(key) <= MAX_PARTS and all(
+            type(part) is str or (type(part) is int and -(2**31) < part < 2**31) for part in key
+        )
+    return type(key) is str or (type(key) is int and -(2**60) < key < 2**60)
 
 
 def _dict(pairs: list[list[Any]]) -> dict[Any, Any]:
+    if not all(type(pair) is list for pair in pairs):
+        raise TypeError("pairs of a dict that are none")
     _hashable((key for key, _ in pairs), len(pairs))
     return dict(pairs)
 
@@ -160,8 +181,8 @@ def _set(items: list[Any]) -> set[Any]:
     return set(items)
 
 
-def _bounded(text: Any) -> str:
-    if not isinstance(text, str) or len(text) > MAX_DIGITS:
+def _bounded(text: str) -> str:
+    if len(text) > MAX_DIGITS:
         raise ValueError("a number that is too long")
     return text
 
@@ -170,6 +191,8 @@ def _fraction(parts: list[int]) -> Any:
     from fractions import Fraction
 
     numerator, denominator = parts
+    if type(numerator) is not int or type(denominator) is not int:
+        raise TypeError("parts of a fraction that are no whole numbers")
     return Fraction(numerator, denominator)
 
 
@@ -186,24 +209,27 @@ def _deque(parts: list[Any]) -> Any:
     from collections import deque
 
     items, maxlen = parts
+    if type(items) is not list:
+        raise TypeError("items of a deque that are no list")
     return deque(items, maxlen)
 
 
-_MAKERS: dict[str, Callable[[Any], Any]] = {
-    "tuple": tuple,
-    "dict": _dict,
-    "set": _set,
-    "frozenset": lambda items: frozenset(_set(items)),
-    "int": lambda text: int(text, 16),
-    "bytes": bytes.fromhex,
-    "bytearray": bytearray.fromhex,
-    "complex": lambda parts: complex(*parts),
-    "range": lambda parts: range(*parts),
-    "ellipsis": lambda _: Ellipsis,
-    "Fraction": _fraction,
-    "Decimal": _decimal,
-    "deque": _deque,
+_MAKERS: dict[str, Maker] = {
+    "tuple": (list, tuple),
+    "dict": (list, _dict),
+    "set": (list, _set),
+    "frozenset": (list, lambda items: frozenset(_set(items))),
+    "int": (str, lambda text: int(text, 16)),
+    "bytes": (str, bytes.fromhex),
+    "bytearray": (str, bytearray.fromhex),
+    "complex": (list, lambda parts: complex(*parts)),
+    "range": (list, lambda parts: range(*parts)),
+    "ellipsis": (int, lambda _: Ellipsis),
+    "Fraction": (list, _fraction),
+    "Decimal": (str, _decimal),
+    "deque": (list, _deque),
 }
+"""For each tag, the type of its content, and what makes a value of it."""
 
 
 # The arguments of a call, on their way to the program
@@ -244,6 +270,13 @@ def unpack_call(data: bytes, decode: Callable[[str], Any]) -> tuple[list[Any], d
     if data[:1] == PLAIN:
         args, kwargs = marshal.loads(data[1:])
     else:
-        args, pairs = decode(data[1:].decode())
-        kwargs = dict(pairs)
+        args, kwargs = decode_call(decode(data[1:].decode()))
     return args, kwargs
+
+
+def decode_call(content: Any) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments in what `encode_call` made, or someone who is not trusted."""
+    if type(content) is not list or [*map(type, content)] != [list, list]:
+        raise TypeError("not the arguments of a call")
+    args, pairs = content
+    return args, _dict(pairs)

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import _thread
 
-from llm_decpomdp.envs.sandbox.inside.codec import DECODE_ERRORS, Decoder, pack_call
+from llm_decpomdp.envs.sandbox.inside.codec import (
+    DECODE_ERRORS,
+    Decoder,
+    decode_call,
+    pack_call,
+)
 from llm_decpomdp.envs.sandbox.inside.failures import Gone, rebuilt, refuse
 from llm_decpomdp.envs.sandbox.inside.remote import Ended, Function, Iterator, Opaque, assign
+from llm_decpomdp.envs.sandbox.inside.reports import is_count
 from llm_decpomdp.envs.sandbox.inside.session import Session
 
 TYPE_CHECKING = False
@@ -58,7 +64,7 @@ class Conversation:
         self.gone: Gone | None = None
         """The last failure of the program to answer: a test that swallows it must not pass for that."""
         self.callbacks: list[Callable[..., Any]] = []
-        session.decode = Decoder({"handle": self._handle}).decode
+        session.decode = Decoder({"handle": (list, self._handle)}).decode
         session.answer_callback = self._answer_callback
 
     def ask_ahead(self) -> list[Any] | None:
@@ -206,9 +212,9 @@ class Conversation:
 
     def _write_back(self, changed: Any, args: Any, kwargs: dict[str, Any]) -> None:
         try:
-            new_args, new_kwargs = changed
+            new_args, new_kwargs = decode_call(changed)
             pairs = [*zip(args, new_args, strict=True)]
-            pairs += [(kwargs[name], value) for name, value in new_kwargs]
+            pairs += [(kwargs[name], value) for name, value in new_kwargs.items()]
         except DECODE_ERRORS:
             self._guarded(lambda: self.session.expect(False))
         for old, new in pairs:
@@ -227,9 +233,10 @@ class Conversation:
         return {"callback": len(self.callbacks) - 1}
 
     def _answer_callback(self, content: Any) -> Any:
-        number, call = content
-        args, kwargs = call
-        return self.callbacks[number](*args, **dict(kwargs))
+        if type(content) is not list or len(content) != 2 or not is_count(content[0]):
+            raise TypeError("not a call of a function of the test")
+        args, kwargs = decode_call(content[1])
+        return self.callbacks[content[0]](*args, **kwargs)
 
     def _handle(self, content: list[Any]) -> Any:
         kind, number, name = content

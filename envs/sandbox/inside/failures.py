@@ -7,7 +7,7 @@ import builtins
 import os
 
 from llm_decpomdp.envs.sandbox.inside.channel import OUT_OF_MEMORY
-from llm_decpomdp.envs.sandbox.inside.reports import describe
+from llm_decpomdp.envs.sandbox.inside.reports import MAX_TEXT, describe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 NEVER_REBUILT = (StopIteration, StopAsyncIteration)
 """Exceptions with a meaning for loops, through which a test could be made to end early."""
+
+
+ABOUT_CODING = (UnicodeDecodeError, UnicodeEncodeError, UnicodeTranslateError)
 
 
 class Gone(BaseException):
@@ -46,27 +49,56 @@ class CandidateError(Exception):
 
 def rebuilt(failure: list[Any]) -> Exception:
     """An exception of the nearest builtin class that means no harm, from what a program says about it."""
+    text = failure[1]
     base, arguments = (*failure[5:], None, None)[:2]
-    if not isinstance(arguments, list):
-        arguments = [failure[1]]
-    kind = vars(builtins).get(str(base))
-    error: Exception = CandidateError(*arguments)
+    if type(arguments) is not list:
+        arguments = [text]
+    kind = vars(builtins).get(base) if type(base) is str else None
+    error: Exception | None = None
     if isinstance(kind, type) and issubclass(kind, Exception):
         if not issubclass(kind, NEVER_REBUILT):
-            error = _new(kind, arguments) or error
+            error = _new(kind, arguments, text)
+    error = error or _new(CandidateError, arguments, text) or CandidateError(text)
     error.remote = failure  # type: ignore[attr-defined]
     return error
 
 
-def _new(kind: type[Exception], arguments: list[Any]) -> Exception | None:
+def said(error: Exception) -> str:
+    """The text of an exception; of one of the program's, as the program has sent it."""
+    remote: list[Any] | None = vars(error).get("remote")
+    return str(error) if remote is None else remote[1]
+
+
+def _new(kind: type[Exception], arguments: list[Any], text: str) -> Exception | None:
     """An exception of a class, or of the nearest one above it that takes these arguments."""
     for parent in kind.__mro__[:-2]:
+        if not _is_sound(parent, arguments):
+            continue
         try:
             error: Exception = parent(*arguments)
+            if str(error)[:MAX_TEXT] != text:  # the program's class has a text of its own
+                own = {"__str__": lambda _: text, "__module__": parent.__module__}
+                error = type(parent.__name__, (parent,), own)(*arguments)
         except Exception:
             continue
         return error
     return None
+
+
+def _is_sound(kind: type, arguments: list[Any]) -> bool:
+    """Whether an exception of a class may be made of these arguments.
+
+    One about text that cannot be encoded or decoded shows what is at a place of it, and the interpreter (3.6 to
+    3.13) reads there without a look at whether the place lies in the text: that is, anywhere in this process.
+    """
+    if not issubclass(kind, ABOUT_CODING):
+        return True
+    if len(arguments) < 4:
+        return False  # no class takes so few
+    whole, start, end = arguments[-4:-1]
+    if type(whole) not in (str, bytes, bytearray) or type(start) is not int or type(end) is not int:
+        return False
+    return 0 <= start <= end <= len(whole)
 
 
 def describe_any(error: BaseException) -> list[Any]:

@@ -8,9 +8,15 @@ import time
 
 from llm_decpomdp.envs.sandbox.inside.channel import MAX_MESSAGE, Closed, Reader, pack_down
 from llm_decpomdp.envs.sandbox.inside.children import Children
-from llm_decpomdp.envs.sandbox.inside.codec import DECODE_ERRORS, Decoder, encode, to_text
+from llm_decpomdp.envs.sandbox.inside.codec import (
+    DECODE_ERRORS,
+    Decoder,
+    TooLarge,
+    encode,
+    to_text,
+)
 from llm_decpomdp.envs.sandbox.inside.deadline import QUIET_SECONDS, Deadline
-from llm_decpomdp.envs.sandbox.inside.failures import Gone, of_exit, refuse
+from llm_decpomdp.envs.sandbox.inside.failures import Gone, of_exit, refuse, said
 from llm_decpomdp.envs.sandbox.inside.reports import is_count, is_failure
 
 TYPE_CHECKING = False
@@ -158,6 +164,9 @@ class Session:
             assert self.decode is not None
             try:
                 kind, content, changed, helper_calls, output = self.decode(message.decode())
+            except TooLarge as error:
+                failure = ["ValueError", str(error), "", 0, "", "ValueError", [str(error)]]
+                return "error", failure, None
             except DECODE_ERRORS:
                 self.expect(False)
             self.expect(type(helper_calls) is list and all(map(is_count, helper_calls)))
@@ -194,7 +203,7 @@ class Session:
         try:
             reply = ("", to_text(encode(self.answer_callback(content), refuse)))
         except Exception as error:
-            reply = (type(error).__name__, str(error))
+            reply = (type(error).__name__, said(error))
         self.send(reply)
 
     # Waiting
