@@ -58,9 +58,10 @@ class VerdictCache:
             keys: What the verdicts depend on.
             size: Most verdicts to remember; 0 to remember and share none.
         """
-        claims = self._take(keys, size)
+        claims = Claims([], {})
         error: BaseException | None = None
         try:
+            self._take(claims, keys, size)
             yield claims
         except BaseException as raised:
             error = raised
@@ -68,20 +69,19 @@ class VerdictCache:
         finally:
             self._release(claims, error, size)
 
-    def _take(self, keys: list[str], size: int) -> Claims:
-        own, futures = [], {}
+    def _take(self, claims: Claims, keys: list[str], size: int) -> None:
+        """Claim; noted before others can see it, so that an interrupt leaves nothing that is never settled."""
         with self._lock:
             for key in dict.fromkeys(keys):
                 future = self._futures.get(key) if size else None
                 if future is None:
-                    future = Future()
-                    own.append(key)
+                    future = claims.futures[key] = Future()
+                    claims.own.append(key)
                     if size:
                         self._futures[key] = future
                 else:
                     self._futures.move_to_end(key)
-                futures[key] = future
-        return Claims(own, futures)
+                    claims.futures[key] = future
 
     def _release(self, claims: Claims, error: BaseException | None, size: int) -> None:
         """Forget what was not found, or may be found otherwise next time, and the oldest verdicts."""

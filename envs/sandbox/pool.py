@@ -30,7 +30,7 @@ MAX_ATTEMPTS = 3
 
 ENDLESS = "TimeoutError: the test did not end on the program's values within {seconds:g} seconds"
 
-FATAL = {
+FATAL: dict[int, str] = {
     number: f"the program's values crashed the interpreter of the test ({number.name})"
     for number in (
         signal.SIGSEGV,
@@ -69,14 +69,23 @@ class Pool:
         self.packages = packages
         self.without = without
         self.require = require
-        self._free: list[Worker] = []
-        self._all: WeakSet[Worker] = WeakSet()
-        self._busy = 0
-        self.queue = 0
-        """Callers that wait for a worker."""
         self.warned = False
         """Whether missing layers have been told about."""
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._all: WeakSet[Worker] = WeakSet()
+        self._free = deque(self._new() for _ in range(size))
+        """Those that have been started are to the right."""
+        self._turns: deque[_Turn] = deque()
+
+    def _new(self) -> Worker:
+        worker = Worker(self.without, self.require, self.seed, self.packages)
+        self._all.add(worker)
+        return worker
+
+    @property
+    def queue(self) -> int:
+        """Callers that wait for a worker."""
+        return len(self._turns)
 
     def run(self, jobs: Sequence[Job]) -> list[Result]:
         """Grade jobs; results in the order of `jobs`.
@@ -99,10 +108,15 @@ class Pool:
 
     def close(self) -> None:
         """End all workers that are free. The pool can be used again afterwards."""
-        with self._changed:
-            free, self._free = self._free, []
-        for worker in free:
-            worker.close()
+        with self._lock:
+            free = [worker for worker in self._free if not worker.dead]
+            for worker in free:
+                self._free.remove(worker)
+        try:
+            for worker in free:
+                worker.end()
+        finally:
+            self.give_back(free)
 
     def forget(self) -> None:
         """Let go of the workers without ending them: in a forked process they are somebody else's."""
@@ -112,71 +126,102 @@ class Pool:
     @contextmanager
     def _workers(self, wanted: int) -> Iterator[list[Worker]]:
         """At least one worker, at most `wanted`; the list may be changed by `take` and `give_back`."""
-        workers = self.take(wanted)
+        workers: list[Worker] = []
         try:
+            self.take(workers, wanted)
             yield workers
         finally:
             self.give_back(workers)
 
-    def take(self, wanted: int, patient: bool = True) -> list[Worker]:
-        """Workers that are free.
+    def take(self, workers: list[Worker], wanted: int, patient: bool = True) -> None:
+        """Move free workers to a list, and start those that do not run.
 
         Args:
+            workers: Where to put them; they are to be given back, also if this raises.
             wanted: Most workers to take.
             patient: Whether to wait for at least one; if not, those who do wait come first.
+
+        Raises:
+            SandboxError: If none can be started; some are enough.
         """
-        with self._changed:
-            if not patient and (self.queue or self._busy >= self.size):
-                return []
-            self._wait_for_one()
-            number = max(1, min(wanted, self.size - self._busy))
-            self._busy += number
-            taken = [self._free.pop() for _ in range(min(number, len(self._free)))]
-        fresh: list[Worker] = []
-        try:
-            while len(fresh) < number - len(taken):
-                fresh.append(Worker(self.without, self.require, self.seed, self.packages))
-                self._all.add(fresh[-1])
-            for worker in fresh:
+        turn = None
+        with self._lock:
+            if self._free and not self._turns:
+                while self._free and wanted > 0:
+                    workers.append(self._free.pop())
+                    wanted -= 1
+            elif patient:
+                turn = _Turn(workers)
+                self._turns.append(turn)
+        if turn is not None:
+            self._wait(turn)
+        self._start(workers)
+
+    def _start(self, workers: list[Worker]) -> None:
+        """Start those that do not run; those that cannot be started leave the list, if there are others."""
+        error = None
+        started = []
+        for worker in [worker for worker in workers if worker.dead]:
+            try:
+                worker.start()
+                started.append(worker)
+            except SandboxError as refusal:
+                error = refusal
+        for worker in started:
+            try:
                 worker.greet()
-        except BaseException:
-            for worker in fresh:
-                worker.kill()
-                worker.bury()
-            self.give_back(taken, number)
-            raise
-        return taken + fresh
+            except SandboxError as refusal:
+                error = refusal
+        failed = [worker for worker in workers if worker.dead]
+        if error is not None and len(failed) == len(workers):
+            raise error
+        for worker in failed:
+            workers.remove(worker)
+        self.give_back(failed)
 
-    def _wait_for_one(self) -> None:
-        """Wait until a worker is free; needs the lock."""
-        self.queue += 1
+    def _wait(self, turn: _Turn) -> None:
         try:
-            while self._busy >= self.size:
-                self._changed.wait()
+            turn.come.acquire()
         except BaseException:
-            self._changed.notify()  # what this caller may have been woken for is for another one
+            with self._lock:
+                if (
+                    turn in self._turns
+                ):  # else it has come, and its worker is given back by the caller
+                    self._turns.remove(turn)
             raise
-        finally:
-            self.queue -= 1
 
-    def give_back(self, workers: Sequence[Worker], number: int | None = None) -> None:
-        """Let others have the workers; those that are not idle are killed.
+    def give_back(self, workers: list[Worker]) -> None:
+        """Let others have the workers, and empty the list; those that are not idle are ended."""
+        ended = []
+        with self._lock:
+            while workers:
+                worker = workers.pop()
+                if worker.waiting or worker.served >= RETIRE_AFTER:
+                    ended.append(worker)
+                    worker = self._new()
+                if self._turns:
+                    turn = self._turns.popleft()
+                    turn.workers.append(worker)
+                    turn.come.release()
+                elif worker.dead:
+                    self._free.appendleft(worker)
+                else:
+                    self._free.append(worker)
+        for worker in ended:  # afterwards: it takes time, and may be interrupted
+            worker.end()
 
-        Args:
-            workers: The workers.
-            number: How many were taken, if some of them never came to be.
-        """
-        for worker in workers:
-            if worker.waiting and not worker.dead:
-                worker.kill()
-                worker.bury()
-            elif worker.served >= RETIRE_AFTER and not worker.dead:
-                worker.close()
-        number = len(workers) if number is None else number
-        with self._changed:
-            self._busy -= number
-            self._free += [worker for worker in workers if not worker.dead]
-            self._changed.notify(number)  # waking all who wait would take longer than many programs
+
+class _Turn:
+    """Of a caller that waits.
+
+    Args:
+        workers: Where it wants its worker.
+    """
+
+    def __init__(self, workers: list[Worker]) -> None:
+        self.workers = workers
+        self.come = threading.Lock()
+        self.come.acquire()
 
 
 class _Batch:
@@ -189,18 +234,28 @@ class _Batch:
         self.attempts = [0] * len(jobs)
         self.missing = len(jobs)
         self.results: list[Result] = [{}] * len(jobs)
+        self.workers: list[Worker] = []
 
     def run(self, workers: list[Worker]) -> None:
+        """Grade all jobs; the list changes with what others need and leave."""
+        self.workers = workers
         with selectors.DefaultSelector() as selector:
+            self.share_out()
             for worker in workers:
-                self._feed(worker)
                 selector.register(worker.descriptor, selectors.EVENT_READ, worker)
             while self.missing:
-                self._wait(selector, workers)
-                self._share(selector, workers)
+                self._wait(selector)
+                self._share(selector)
 
-    def _share(self, selector: selectors.BaseSelector, workers: list[Worker]) -> None:
+    def share_out(self) -> None:
+        """Give every worker its first job before any gets its second."""
+        for ahead in range(1, AHEAD + 1):
+            for worker in self.workers:
+                self._feed(worker, ahead)
+
+    def _share(self, selector: selectors.BaseSelector) -> None:
         """Give back workers that have nothing to do or that others wait for, and take what nobody uses."""
+        workers = self.workers
         for worker in [worker for worker in workers if not worker.waiting]:
             if len(workers) > 1 and (self.pool.queue or not self.queue):
                 selector.unregister(worker.descriptor)
@@ -209,12 +264,14 @@ class _Batch:
             else:
                 self._feed(worker)
         if self.queue:
-            for worker in self.pool.take(len(self.queue), patient=False):
-                workers.append(worker)
+            known = len(workers)
+            self.pool.take(workers, len(self.queue), patient=False)
+            for worker in workers[known:]:
                 self._feed(worker)
                 selector.register(worker.descriptor, selectors.EVENT_READ, worker)
 
-    def _wait(self, selector: selectors.BaseSelector, workers: list[Worker]) -> None:
+    def _wait(self, selector: selectors.BaseSelector) -> None:
+        workers = self.workers
         for worker in workers:
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.unsent else 0)
             if selector.get_key(worker.descriptor).events != events:
@@ -235,8 +292,9 @@ class _Batch:
                 worker.kill()
                 self._replace(worker, selector)
 
-    def _feed(self, worker: Worker) -> None:
-        ahead = 1 if self.pool.queue else AHEAD
+    def _feed(self, worker: Worker, ahead: int = AHEAD) -> None:
+        if self.pool.queue or len(self.queue) < len(self.workers):
+            ahead = 1  # the others come soon
         while self.queue and len(worker.waiting) < ahead:
             index = self.queue.popleft()
             worker.send(index, self.jobs[index])
@@ -266,7 +324,8 @@ class _Batch:
                 )
             else:
                 self.queue.appendleft(index)
-        worker.restart()
+        worker.start()
+        worker.greet()
         selector.register(worker.descriptor, selectors.EVENT_READ, worker)
         self._feed(worker)
 

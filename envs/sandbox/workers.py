@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -38,17 +39,25 @@ CLOSE_SECONDS = 2.0
 """How long a worker that is told to end may take."""
 
 
+STARTING = threading.RLock()
+"""Held while a worker is started: a process forked meanwhile would inherit ends of it that nobody knows of."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=STARTING.acquire,
+        after_in_parent=STARTING.release,
+        after_in_child=STARTING.release,
+    )
+
+
 class Worker:
-    """A worker process, started by the constructor; `greet` waits until it is ready.
+    """A worker process. `start` starts it, again too, and `greet` then waits until it is ready.
 
     Args:
         without: Layers of protection to leave off.
         require: Layers without which it may not serve.
         seed: Of the hashes of strings, and of `random` in the programs.
         packages: Files and folders of the installed packages that programs may import.
-
-    Raises:
-        SandboxError: If it cannot be started.
     """
 
     def __init__(
@@ -67,22 +76,34 @@ class Worker:
         self.waiting: deque[int] = deque()
         """The jobs that it has, the first of which it is at."""
         self.served = 0
-        self._start()
+        self.dead = True
+        """Whether it cannot be given jobs: before it is started and greeted, and once it has ended."""
+        self.process: subprocess.Popen[bytes] | None = None
+        self._opened = ExitStack()
+        """Our end of its socket, and the file for its last words."""
 
-    def _start(self) -> None:
-        self.dead = False
+    def start(self) -> None:
+        """Start a process, with no job.
+
+        Raises:
+            SandboxError: If it cannot be started.
+        """
+        self.end()
+        self.process = None
+        self.dead = True
         self.unsent = b""
-        self.deadline = time.monotonic() + START_SECONDS
+        self.served = self._sent = 0
+        self.waiting.clear()
         self._limits: deque[float] = deque()
+        self.deadline = time.monotonic() + START_SECONDS
         try:
-            with ExitStack() as opened:
+            with STARTING, ExitStack() as opened:
                 self._words = opened.enter_context(_nameless_file())
                 self.socket, theirs = map(opened.enter_context, socket.socketpair())
                 self.process = self._popen(theirs.fileno())
                 theirs.close()
-                opened.pop_all()
+                self._opened = opened.pop_all()
         except OSError as error:
-            self.dead = True
             raise SandboxError(f"cannot start a process for programs: {error}") from error
         self.socket.setblocking(False)
         self.descriptor = self.socket.fileno()
@@ -124,10 +145,10 @@ class Worker:
             ) from None
         self.layers = json.loads(message)
         self.deadline = float("inf")
+        self.dead = False
         missing = [name for name in self.require if self.layers.get(name, "unknown")]
         if missing:
-            self.kill()
-            self.bury()
+            self.end()
             reasons = "; ".join(f"{name}: {self.layers.get(name)}" for name in missing)
             raise SandboxError(
                 f"isolation='require', but this system lacks {reasons}. See `llm-decpomdp doctor`, or use "
@@ -141,7 +162,8 @@ class Worker:
             self.deadline = time.monotonic() + _patience(limits)
         self.waiting.append(index)
         self._limits.append(_patience(limits))
-        self.unsent += pack_down(job)
+        self.unsent += pack_down((self._sent, job))
+        self._sent += 1
         self.flush()
 
     def flush(self) -> None:
@@ -162,7 +184,10 @@ class Worker:
         """
         alive = self._reader.fill()
         while (message := self._reader.waiting()) is not None:
-            yield json.loads(message)
+            number, result = json.loads(message)
+            if number != self._sent - len(self.waiting):
+                raise Closed("it has answered another question")
+            yield result
         if not alive:
             raise Closed("the worker has ended")
 
@@ -175,48 +200,39 @@ class Worker:
         self.deadline = time.monotonic() + patience
         return index
 
-    def restart(self) -> None:
-        """Start the process again."""
-        self._start()
-        self.greet()
-
-    def close(self) -> None:
-        """Tell the worker to end, and wait for it."""
-        self.socket.close()
-        try:
-            self.process.wait(CLOSE_SECONDS)
-        except subprocess.TimeoutExpired:
+    def end(self) -> None:
+        """End the process, at once if it has jobs."""
+        if self.waiting or self.dead:
             self.kill()
         self.bury()
 
     def kill(self) -> None:
-        """End the worker now; its programs end with it."""
+        """End the process now; its programs end with it."""
         self.dead = True
-        try:
+        if self.process is not None and self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # it has ended by itself
 
     def bury(self) -> tuple[int, str]:
-        """Wait for a worker that ends; its exit status and its last words."""
+        """Wait for a worker that is told to end by this, or has; its exit status and its last words."""
         self.dead = True
-        self.socket.close()
-        if self._words.closed:
-            return self.process.wait(), ""
-        try:
-            status = self.process.wait(CLOSE_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            status = self.process.wait()
-        self._words.seek(0)
-        words = self._words.read()[-1000:].decode("utf-8", "replace").strip()
-        self._words.close()
+        if self.process is None:
+            return 0, ""
+        with self._opened:
+            self.socket.close()
+            try:
+                status = self.process.wait(CLOSE_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                status = self.process.wait()
+            if self._words.closed:
+                return status, ""
+            self._words.seek(0)
+            words = self._words.read()[-1000:].decode("utf-8", "replace").strip()
         return status, words
 
     def forget(self) -> None:
         """Close our end without ending the worker."""
-        self.socket.close()
-        self._words.close()
+        self._opened.close()
 
 
 def _nameless_file() -> IO[bytes]:

@@ -106,7 +106,7 @@ def _execute(sandbox: Sandbox, attack: Attack, code: str) -> Execution:
 def _run_one(
     sandbox: Sandbox, attack: Attack, canaries: Canaries
 ) -> tuple[Execution | None, list[str]]:
-    """Run one program, and an honest one after it; its execution if there is one, and the harm that it did.
+    """Run one program, and honest ones in the two processes after it; its execution, and the harm that it did.
 
     Where the clock made one of them fail, the machine may have paused, and both have a second chance.
     """
@@ -115,6 +115,10 @@ def _run_one(
         if outcome is None:
             return None, []
         after = _attempt(sandbox, HONEST, HONEST.code, PATIENCE / 4)
+        if (
+            isinstance(after, Execution) and judge(HONEST, after, []) == "ok"
+        ):  # that one was waiting before
+            after = _attempt(sandbox, HONEST, HONEST.code, PATIENCE / 4)
         if not (_by_clock(after) or (attack.honest in ("pass", "some") and _by_clock(outcome))):
             break
     harm = [] if isinstance(outcome, Execution) else [outcome]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import pickle
+import signal
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError, instrument
-from llm_decpomdp.envs.sandbox.pool import Pool
+from llm_decpomdp.envs.sandbox.pool import Pool, _Batch
 from llm_decpomdp.envs.sandbox.workers import Worker
 from tests.envs.sandboxed import SHORT, SQUARE, SQUARES, check, program, run, trainer
 
@@ -75,27 +77,118 @@ def test_s9_threads_may_share_one_sandbox():
     assert [all(o.passed for o in e.tests) for e in found] == [n % 3 == 0 for n in range(24)]
 
 
-def test_a_caller_that_is_interrupted_leaves_its_turn_to_others(monkeypatch):
-    pool = Pool(1, (), (), 0)
-    workers = pool.take(1)
-    taken: list[Worker] = []
-    other = threading.Thread(target=lambda: taken.extend(pool.take(1)))
-    other.start()
-    while not pool.queue:
+def waiting(pool: Pool, order: list[int], number: int) -> threading.Thread:
+    """A thread that waits for a worker, notes its number, and gives the worker back."""
+
+    def take() -> None:
+        with pool._workers(1):
+            order.append(number)
+
+    thread = threading.Thread(target=take)
+    before = pool.queue
+    thread.start()
+    while pool.queue == before:
         time.sleep(0.001)
+    return thread
 
-    def interrupted() -> None:
-        pool._busy, pool._free = 0, [*workers]  # given back, and this caller alone was told
-        raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(pool._changed, "wait", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            pool.take(1)
-    other.join(60)
-    assert taken == workers and pool.queue == 0
-    pool.give_back(taken)
+def test_callers_get_their_workers_in_the_order_in_which_they_came():
+    pool = Pool(1, (), (), 0)
+    order: list[int] = []
+    with pool._workers(1):
+        threads = [waiting(pool, order, number) for number in range(4)]
+    with pool._workers(1):  # asks last, though it is the first to run
+        order.append(4)
+    for thread in threads:
+        thread.join(60)
+    assert order == [0, 1, 2, 3, 4]
     pool.close()
+
+
+def test_a_caller_that_is_interrupted_costs_the_others_nothing():
+    pool = Pool(1, (), (), 0)
+    order: list[int] = []
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    main = threading.main_thread().ident
+    assert main is not None
+    try:
+        with pool._workers(1) as workers:
+            held = [workers.pop()]  # nobody gives it back
+        timer = threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt), pool._workers(1):
+            pass
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert pool.queue == 0
+    thread = waiting(pool, order, 1)
+    pool.give_back(held)
+    thread.join(60)
+    assert order == [1] and not held
+    pool.close()
+
+
+class Listed(Worker):
+    """A worker that only remembers which jobs it was given."""
+
+    def send(self, index: int, job: dict[str, Any]) -> None:
+        self.waiting.append(index)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "expected"),
+    [(2, [[0], [1], []]), (4, [[0], [1], [2]]), (7, [[0, 3], [1, 4], [2]]), (20, 3)],
+)
+def test_every_worker_gets_a_job_before_any_gets_its_second(jobs, expected):
+    batch = _Batch(Pool(1, (), (), 0), [{}] * jobs)
+    batch.workers = [Listed((), (), 0) for _ in range(3)]
+    batch.share_out()
+    given = [list(worker.waiting) for worker in batch.workers]
+    assert (given if jobs < 20 else max(map(len, given))) == expected
+
+
+@pytest.mark.parametrize("milliseconds", [2, 30, 60, 100])
+def test_s9_an_interrupt_while_a_worker_is_started_again_shifts_no_verdict(milliseconds):
+    found = trainer(f"""
+sandbox = Sandbox(SHORT, workers=1, cache_size=0)
+assert statuses(sandbox) == ["passed", "passed"]
+signal.signal(signal.SIGINT, signal.default_int_handler)
+(worker,) = workers_of(os.getpid())
+os.kill(worker, signal.SIGKILL)
+threading.Timer({milliseconds} / 1000, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    statuses(sandbox)
+    time.sleep(1)
+except KeyboardInterrupt:
+    pass
+for n in range(4):
+    wrong = f"def sq(x):\\n    raise ValueError({{n}})"
+    print(sandbox.run(program(wrong), TESTS).tests[0].message)
+""")
+    assert found.split("\n") == [f"ValueError: {n}" for n in range(4)] + [""]
+
+
+def test_a_thread_that_outlives_its_test_befalls_no_other_program():
+    outlives = check(
+        "import threading, time",
+        "def again():",
+        "    time.sleep(0.3)",
+        "    for _ in range(50):",
+        "        candidate(2)",
+        "        time.sleep(0.01)",
+        "threads = [threading.Thread(target=again) for _ in range(3)]",
+        "for thread in threads:",
+        "    thread.start()",
+        "assert candidate(2) == 4",
+    )
+    jobs = []
+    for number in range(10):
+        jobs.append((program(f"{SQUARE}\n# {number}"), instrument(outlives, "sq")))
+        right = f"def sq(x):\n    return x + {number}"
+        test = check(f"assert [candidate(n) for n in range(5)] == [n + {number} for n in range(5)]")
+        jobs.append((program(right), instrument(test, "sq")))
+    found = Sandbox(Limits(), workers=1, cache_size=0).run_batch(jobs)
+    assert [test.status for e in found for test in e.tests] == ["passed"] * 20
 
 
 def test_threads_that_ask_for_the_same_share_one_run():

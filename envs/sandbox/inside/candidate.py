@@ -74,10 +74,11 @@ def prepare() -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "llm_decpomdp"]:
         del sys.modules[name]
     sys.argv[:] = sys.orig_argv[:] = [""]
-    # The second pair is for programs that replace the first: else nothing would hold our buffer, and it would close.
-    sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = io.TextIOWrapper(
+    sys.stdout = sys.stderr = io.TextIOWrapper(
         OUTPUT, encoding="utf-8", errors="replace", write_through=True
     )
+    # A program may replace both: without another name for it, our stream would be closed, and the output with it.
+    vars(sys).update(__stdout__=sys.stdout, __stderr__=sys.stderr)
 
 
 def serve(candidate: Candidate) -> None:

@@ -7,6 +7,9 @@ import os
 
 from llm_decpomdp.envs.sandbox.inside.channel import ANSWER, DESCRIPTORS
 
+CHECK_SECONDS = 1.0
+"""How often a zygote that does not answer is looked at."""
+
 
 class Broken(BaseException):
     """The zygote has ended, or nobody waits for the result any more: there can be no verdict."""
@@ -17,6 +20,7 @@ class Children:
 
     def __init__(self, control: _socket.socket) -> None:
         self.control = control
+        self.control.settimeout(CHECK_SECONDS)
         self.ready: list[tuple[int, int]] = []
         """Socket and bell of the current child, and of the spare."""
         self.dying: list[tuple[int, int]] = []
@@ -53,6 +57,15 @@ class Children:
         self.failure = Broken(why)
         return self.failure
 
+    def _check_zygote(self) -> None:
+        """A program can stop the zygote, where neither the filter nor a namespace keeps it from that."""
+        try:
+            process, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+        except ChildProcessError:
+            return
+        if process and os.WIFSTOPPED(status):
+            raise self.broken("the zygote was stopped")
+
     def _ask(self, request: bytes) -> None:
         try:
             self.control.sendall(request)
@@ -61,13 +74,19 @@ class Children:
 
     def _receive(self) -> tuple[bytes, float]:
         space = _socket.CMSG_LEN(DESCRIPTORS.size)
-        try:
-            data, rights, _, _ = self.control.recvmsg(ANSWER.size, space)
-        except ConnectionError:
-            raise self.broken("the zygote has ended") from None
+        while True:
+            try:
+                data, rights, _, _ = self.control.recvmsg(ANSWER.size, space)
+                break
+            except TimeoutError:
+                self._check_zygote()
+            except ConnectionError:
+                raise self.broken("the zygote has ended") from None
         if len(data) < ANSWER.size:
             raise self.broken("the zygote has ended")
         kind, status, seconds = ANSWER.unpack(data)
+        if kind == b"s" and not rights:
+            raise self.broken("there is no room for the descriptors of a new process")
         for _, _, content in rights:
             self.ready.append(DESCRIPTORS.unpack(content))
             os.set_blocking(self.ready[-1][0], False)

@@ -149,7 +149,9 @@ class Decoder:
     def _make(self, tagged: dict[str, Any]) -> Any:
         ((tag, content),) = tagged.items()
         kind, make = self._makers[tag]
-        if type(content) is not kind:  # an iterator of the program, say, which would ask it for items
+        if (
+            type(content) is not kind
+        ):  # an iterator of the program, say, which would ask it for items
             raise TypeError(f"a {tag} of a {type(content).__name__}")
         return make(content)
 

@@ -7,12 +7,14 @@ layer that was reported as on and then fails in a child ends that child before a
 
 from __future__ import annotations
 
+import _socket
 import os
 import resource
 import sys
 from importlib.machinery import PathFinder
 
 from llm_decpomdp.envs.sandbox.inside import kernel, landlock, namespaces, seccomp
+from llm_decpomdp.envs.sandbox.inside.channel import DESCRIPTORS, pack, receive_exactly, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +32,9 @@ NOWHERE = "/proc" if kernel.LINUX else "/"
 
 CHILDREN = 2
 """Processes that a zygote has at a time, each with a folder of its own."""
+
+FOLDERS = b"f"
+"""Comes with the descriptors of these."""
 
 MAX_DESCRIPTORS = 64
 MAX_THREADS = 128
@@ -74,8 +79,10 @@ class Confinement:
         self.packages = packages
         self.layers: dict[str, str] = {}
         """For each layer, in the order of their effect, why it is not on; empty if it is."""
-        self.folders: list[str] = []
-        """Where programs may write, one each; empty if they may not write anywhere."""
+        self.place = ""
+        """The folder that `folders` are made in."""
+        self.folders: list[int] = []
+        """Descriptors of folders where programs may write, one each; empty if they may not write anywhere."""
         self.filter: seccomp.Filter | None = None
         self.readable = landlock.interpreter_paths() if kernel.LINUX else []
 
@@ -89,16 +96,40 @@ class Confinement:
         self._try("namespaces", enter)
         # Only Landlock keeps a program that may write inside its folder.
         if "mount" in entered and "landlock" not in self.without and landlock.abi():
-            self._try("private folder", self._make_folder)
+            self._try("private folder", self._make_place)
         else:
             self.layers["private folder"] = "needs namespaces and landlock"
         if "user" in entered:
             kernel.lower_limit(resource.RLIMIT_NPROC, MAX_THREADS)
 
-    def _make_folder(self) -> None:
+    def _make_place(self) -> None:
         needed = [*self.readable, *self.packages, os.path.dirname(__file__)]
-        folder = namespaces.private_folder(FOLDER_BYTES, FOLDER_FILES, needed)
-        self.folders = namespaces.secret_folders(folder, CHILDREN, FOLDER_BYTES, FOLDER_FILES)
+        self.place = namespaces.private_folder(FOLDER_BYTES, FOLDER_FILES, needed)
+
+    def hand_folders(self, control: _socket.socket) -> None:
+        """Make `folders` for the zygote, which was forked before this: it must not know their names.
+
+        A program can look up all that the zygote knew, and would find the folder of the program after it.
+        """
+        if self.place:
+            self._try("private folder", self._make_folders)
+        rights = []
+        if self.folders:
+            data = DESCRIPTORS.pack(*self.folders)
+            rights.append((_socket.SOL_SOCKET, _socket.SCM_RIGHTS, data))
+        control.sendmsg([FOLDERS], rights)
+        write(control.fileno(), pack(self.layers))
+
+    def take_folders(self, control: _socket.socket) -> None:
+        """Receive `folders` in the zygote."""
+        kind, rights, _, _ = control.recvmsg(len(FOLDERS), _socket.CMSG_LEN(DESCRIPTORS.size))
+        if kind != FOLDERS:
+            raise RuntimeError("the process that makes the programs' folders has failed")
+        self.folders = [folder for *_, data in rights for folder in DESCRIPTORS.unpack(data)]
+        self.layers = receive_exactly(control.fileno())
+
+    def _make_folders(self) -> None:
+        self.folders = namespaces.secret_folders(self.place, CHILDREN, FOLDER_BYTES, FOLDER_FILES)
 
     def of_zygote(self) -> None:
         """What the zygote hands on to every program."""
@@ -117,7 +148,7 @@ class Confinement:
         if kernel.LINUX:
             kernel.die_with_parent()
 
-    def of_candidate(self, unneeded: Iterable[int], folder: str | None) -> None:
+    def of_candidate(self, unneeded: Iterable[int], folder: int | None) -> None:
         """What each program's process adds before it hears of its program.
 
         Args:
@@ -125,11 +156,11 @@ class Confinement:
             folder: Its own one of `folders`.
         """
         if folder is not None:
-            os.chdir(folder)
+            os.fchdir(folder)
         os.dup2(1, 2)  # what the zygote says there is for the trainer
         if self.packages:
             os.environ.update(ONE_THREAD, HOME=os.getcwd())
-        for descriptor in unneeded:
+        for descriptor in (*unneeded, *self.folders):
             os.close(descriptor)
         kernel.lower_limit(resource.RLIMIT_NOFILE, MAX_DESCRIPTORS)
         if kernel.LINUX:
@@ -145,7 +176,7 @@ class Confinement:
         if "seccomp" not in self.without and not seccomp.unsupported():
             seccomp.Filter("evaluator", writable=False).install()
 
-    def _harden(self, writable: list[str]) -> None:
+    def _harden(self, writable: list[int]) -> None:
         self._try("no new privileges", kernel.no_new_privileges)
         self._try("landlock", lambda: _restrict(self.readable, writable))
         self._try("no capabilities", kernel.drop_capabilities)
@@ -165,5 +196,5 @@ class Confinement:
             self.layers[layer] = error.strerror or str(error)
 
 
-def _restrict(readable: list[str], writable: list[str]) -> None:
+def _restrict(readable: list[str], writable: list[int]) -> None:
     landlock.restrict(readable, writable)

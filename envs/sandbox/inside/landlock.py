@@ -18,7 +18,7 @@ from llm_decpomdp.envs.sandbox.inside import kernel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # the same numbers on every machine
 VERSION = 1  # flag of CREATE_RULESET
@@ -59,7 +59,7 @@ def abi() -> int:
         return 0
 
 
-def restrict(read: list[str], write: list[str]) -> int:
+def restrict(read: Sequence[str], write: Sequence[str | int]) -> int:
     """Confines this process and its children for good; needs `kernel.no_new_privileges()` before.
 
     Also denies TCP (ABI 4), and abstract sockets and signals to processes outside (ABI 6). Children started
@@ -68,7 +68,7 @@ def restrict(read: list[str], write: list[str]) -> int:
 
     Args:
         read: files and folders whose contents may be read; paths that do not exist are skipped.
-        write: the same, to read and change in every way but to execute.
+        write: the same, or descriptors, to read and change in every way but to execute.
 
     Returns:
         The ABI in use.
@@ -90,9 +90,10 @@ def restrict(read: list[str], write: list[str]) -> int:
     attributes = ctypes.create_string_buffer(struct.pack("=QQQ", *fields), 24)
     ruleset = kernel.syscall(CREATE_RULESET, ctypes.addressof(attributes), size, 0)
     try:
-        for rights, paths in ((READ_FILE | READ_DIR, read), (every & ~EXECUTE, write)):
-            for path in paths:
-                _allow(ruleset, path, rights)
+        for path in read:
+            _allow(ruleset, path, READ_FILE | READ_DIR)
+        for place in write:
+            _allow(ruleset, place, every & ~EXECUTE)
         kernel.syscall(RESTRICT_SELF, ruleset, 0)
     finally:
         os.close(ruleset)
@@ -134,9 +135,9 @@ def _libraries(folder: str) -> Iterator[str]:
             yield os.path.join(folder, entry)
 
 
-def _allow(ruleset: int, path: str, rights: int) -> None:
+def _allow(ruleset: int, path: str | int, rights: int) -> None:
     try:
-        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        descriptor = os.dup(path) if isinstance(path, int) else os.open(path, os.O_PATH)
     except (FileNotFoundError, NotADirectoryError):
         return
     try:

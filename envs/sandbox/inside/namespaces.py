@@ -106,15 +106,21 @@ def private_folder(size_bytes: int, max_files: int, avoid: list[str]) -> str:
     return folder
 
 
-def secret_folders(folder: str, number: int, size_bytes: int, max_files: int) -> list[str]:
+def secret_folders(folder: str, number: int, size_bytes: int, max_files: int) -> list[int]:
     """Folders in memory inside a private one, each with limits of its own and a name that cannot be found out.
 
-    The private folder itself can afterwards neither be listed nor changed.
+    The private folder itself can afterwards neither be listed nor changed. The names are left in this process's
+    memory, and so in that of processes that are forked from it later.
+
+    Returns:
+        A descriptor of each.
     """
-    inside = [os.path.join(folder, os.urandom(8).hex()) for _ in range(number)]
-    for path in inside:
+    inside = []
+    for _ in range(number):
+        path = os.path.join(folder, os.urandom(8).hex())
         os.mkdir(path)
         _mount_memory(path, size_bytes, max_files)
+        inside.append(os.open(path, os.O_RDONLY | os.O_DIRECTORY))
     os.chmod(folder, 0o100)
     return inside
 

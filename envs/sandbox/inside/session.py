@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 START_SECONDS = 60.0
 """How long a process may take until it is confined and waits for a program, however busy the machine is."""
 
+SIGKILL = 9
+
 MAX_RECEIVED = 32 * 2**20
 """Bytes of all messages of one program."""
 
@@ -86,6 +88,7 @@ class Session:
             text = f"not run after {self.failures} time-outs or crashes"
             raise Gone("not_run", "", text)
         if time.monotonic() > self.deadline:
+            self.wall_decided = True
             raise Gone("not_run", "", "no time is left for the program")
         descriptor, self.bell = self.children.take()
         self.reader = Reader(descriptor, MAX_MESSAGE)
@@ -268,6 +271,8 @@ class Session:
         self.failures += 1
         self.stop()
         status = self.children.exit_status()
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == SIGKILL:
+            self.wall_decided = True  # the machine may have run out of memory
         if not self.ready:
             raise self.children.broken(f"a process ended before its program (status {status})")
         raise of_exit(status)

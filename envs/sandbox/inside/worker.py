@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import _signal
 import _socket  # the modules around these would add to what each child has to copy
+import _thread
 import gc
 import json
 import os
@@ -32,6 +33,10 @@ PRELOADED = (
 
 One that brings a shared library makes each fork slower, and is left out if few programs want it.
 """
+
+
+GO = b"g"
+"""Tells the zygote that its parent is now the evaluator, with which it is to end."""
 
 
 def main(descriptor: int, without: list[str], seed: int, packages: list[str]) -> None:
@@ -58,13 +63,15 @@ def main(descriptor: int, without: list[str], seed: int, packages: list[str]) ->
     gc.freeze()  # else the collector would write to what the processes share, and so copy it
     launcher = os.fork()
     if launcher == 0:
-        control.close()
         os.close(descriptor)
         confinement.of_launcher()
         if os.fork() == 0:  # the first process of the new namespace
+            control.close()
             _be_zygote(theirs, confinement)
+        confinement.hand_folders(control)
         os._exit(0)
     os.waitpid(launcher, 0)
+    control.sendall(GO)
     theirs.close()
     _be_evaluator(descriptor, control, confinement, seed)
 
@@ -76,6 +83,9 @@ def _be_zygote(control: _socket.socket, confinement: object) -> None:
 
     assert isinstance(confinement, Confinement)
     try:
+        confinement.take_folders(control)
+        if control.recv(len(GO)) != GO:
+            raise RuntimeError("the evaluator has ended")
         confinement.of_zygote()
         write(control.fileno(), pack(confinement.layers))
         Zygote(control, confinement.of_candidate, confinement.folders).serve()
@@ -108,7 +118,10 @@ def _be_evaluator(descriptor: int, control: _socket.socket, confinement: object,
         evaluator = Evaluator(Children(control), descriptor, seed)
         jobs = Reader(descriptor, 2**32)
         while True:
-            write(descriptor, pack(evaluator.grade(jobs.receive())))
+            number, job = jobs.receive()
+            write(descriptor, pack([number, evaluator.grade(job)]))
+            if _thread._count():  # of a test: their next call would befall the next program
+                os._exit(0)  # the trainer starts another worker
     except Closed:
         pass  # nobody has more to ask: the zygote ends with this process
     except BaseException:

@@ -37,15 +37,15 @@ class Zygote:
     Args:
         control: Where the evaluator asks.
         confine: Takes a new child's rights away.
-        folders: A private folder for each of the two children, emptied after each program; empty if there
-            are none.
+        folders: Descriptors of a private folder for each of the two children, emptied after each program;
+            empty if there are none.
     """
 
     def __init__(
         self,
         control: _socket.socket,
-        confine: Callable[[Iterable[int], str | None], None],
-        folders: list[str],
+        confine: Callable[[Iterable[int], int | None], None],
+        folders: list[int],
     ) -> None:
         self.control = control
         self.confine = confine
@@ -62,7 +62,7 @@ class Zygote:
         self.kept = fill_holes()
         gc.disable()
         gc.freeze()
-        kernel.close_descriptors({0, 1, 2, self.control.fileno()})
+        kernel.close_descriptors({0, 1, 2, self.control.fileno(), *self.folders})
         self._fork()
         self._fork()
         while True:
@@ -146,12 +146,12 @@ def _fork_patiently() -> int:
     raise AssertionError("unreachable")
 
 
-def clear(folder: str) -> None:
-    """Remove all that is in a folder, but not the folder."""
-    for _, folders, _, parent in os.fwalk(folder, topdown=True):
+def clear(folder: int) -> None:
+    """Remove all that is in a folder, given as a descriptor, but not the folder."""
+    for _, folders, _, parent in os.fwalk(".", topdown=True, dir_fd=folder):
         for name in folders:
             os.chmod(name, 0o700, dir_fd=parent)
-    for _, folders, files, parent in os.fwalk(folder, topdown=False):
+    for _, folders, files, parent in os.fwalk(".", topdown=False, dir_fd=folder):
         for name in files:
             os.unlink(name, dir_fd=parent)
         for name in folders:
