@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.attacks.comparing import COMPARING
 from tests.attacks.entry import Attack
 from tests.attacks.shared import CHANNELS, VERDICT, check
+from tests.attacks.speaking import SPEAKING
 
 CATEGORY = "result forging"
 WRONG = "\ndef sq(x):\n    return 0\n"
@@ -811,4 +812,4 @@ def sq(x):
     ),
 )
 
-FORGING: tuple[Attack, ...] = (*RESULTS, *COMPARING)
+FORGING: tuple[Attack, ...] = (*RESULTS, *COMPARING, *SPEAKING)
