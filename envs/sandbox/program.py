@@ -83,4 +83,4 @@ class Execution:
     reached: tuple[int, ...] = ()
     """How often each test was reached."""
     wall_decided: bool = False
-    """Whether a time-out came from the clock on the wall, or the system killed the program: it may not happen again."""
+    """Whether a time-out came from the clock on the wall, or the system killed the program: perhaps not next time."""
