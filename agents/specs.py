@@ -101,3 +101,20 @@ class PolicySpec:
     def options(self) -> dict[str, Any]:
         """The fields that the kind reads, and their values."""
         return {name: getattr(self, name) for name in KINDS[self.kind]}
+
+
+def check_device(name: str) -> None:
+    """Raise a `ValueError` unless this machine has a device of that name, as `PolicySpec.device` takes it."""
+    if name in ("auto", "cpu"):
+        return
+    import torch
+
+    try:
+        device = torch.device(name)
+        if device.type in ("cpu", "meta"):  # on every machine
+            return
+        found = (device.index or 0) < torch.get_device_module(device).device_count()
+    except RuntimeError:  # a name that torch does not know, or nothing that computes
+        found = False
+    if not found:
+        raise ValueError(f"this machine has no device {name!r}: use auto or cpu")

@@ -12,7 +12,7 @@ from llm_decpomdp.agents.endpoint import Endpoint
 from llm_decpomdp.agents.loading import explained, load_policy
 from llm_decpomdp.agents.local_models import model_source
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
-from llm_decpomdp.agents.specs import PolicySpec
+from llm_decpomdp.agents.specs import PolicySpec, check_device
 from llm_decpomdp.naming import unknown
 from llm_decpomdp.policy import Policy
 from llm_decpomdp.seeding import stream
@@ -43,11 +43,14 @@ def load_team(
 
     Raises:
         KeyError: If an agent's policy is not declared.
-        ValueError: If nobody plays a policy, or a policy's name or options are unfit.
+        ValueError: If nobody plays a policy, a policy's name or options are unfit, or there is no such device.
         ImportError: If a package is missing.
         OSError: If a model cannot be loaded.
     """
     check_declaration(agents, policies)
+    for spec in policies.values():
+        with explained(str(spec.name)):
+            check_device(spec.device)
     seeds = {name: int(stream(seed, "policy", name).integers(2**32)) for name in policies}
     loaded: dict[str, Policy] = {}
     for group in _on_one_base(policies):

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from llm_decpomdp import __version__
 from llm_decpomdp.benchmarks.bench import commands as suites
 from llm_decpomdp.benchmarks.cooperation import commands as cooperation
 from llm_decpomdp.benchmarks.evaluation import commands as evaluation
@@ -21,6 +22,21 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 app.add_typer(evaluation.app)
 app.add_typer(suites.app)
 app.add_typer(cooperation.app)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"llm-decpomdp {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Show the version.")
+    ] = False,
+) -> None:
+    """Cooperative language-model agents as Dec-POMDPs: play, train, evaluate and report."""
 
 
 @app.command()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 
 class ConfigError(ValueError):
     """Something in a configuration or on a command line is wrong; the text says what to change.
@@ -15,3 +19,12 @@ class RunError(RuntimeError):
 
 
 ALONE = "a resumed run keeps its configuration: give --resume FOLDER alone"
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what keeps a file or folder from being written into a `RunError` that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror or error}") from error

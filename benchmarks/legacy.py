@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from llm_decpomdp.benchmarks.errors import ConfigError
@@ -248,4 +249,7 @@ def _unknown_key(spelled: str, key: str, keys: Sequence[str]) -> str:
     if elsewhere:
         return f"unknown configuration key {spelled!r}; did you mean {' or '.join(map(repr, elsewhere))}?"
     prefix = f"{spelled}: " if spelled != key else ""
+    names = [other.rpartition(".")[2] for other in siblings]
+    if siblings and not get_close_matches(name, names, cutoff=0.5):  # alike by their section alone
+        return f"{prefix}unknown configuration key {key!r}; Valid: {', '.join(siblings)}"
     return prefix + unknown("configuration key", key, siblings or keys)

@@ -66,13 +66,16 @@ def plain(value: Any) -> Any:
 
 
 def parse_overrides(
-    items: Sequence[str], holds_text: Callable[[str], bool] = lambda key: False
+    items: Sequence[str],
+    holds_text: Callable[[str], bool] = lambda key: False,
+    wanted: str = "an override must look like section.key=value",
 ) -> dict[str, Any]:
     """A nested mapping of the items; a later item replaces an earlier one of the same key.
 
     Args:
         items: Such as `model.name=gpt2`.
         holds_text: Whether a key's value is text.
+        wanted: What an error says of an item's form.
 
     Raises:
         ConfigError: If an item has no `=`, or one sets a value where another sets a part of it.
@@ -82,7 +85,7 @@ def parse_overrides(
     for item in items:
         key, separator, text = item.partition("=")
         if not separator or not all(key.split(".")):
-            raise ConfigError(f"an override must look like section.key=value, got {item!r}")
+            raise ConfigError(f"{wanted}, got {item!r}")
         value = parse_value(text, item)
         if holds_text(key) and not isinstance(value, list | dict) and _is_plain(text):
             value = text

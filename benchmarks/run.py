@@ -13,8 +13,8 @@ from llm_decpomdp.agents.saved_team import check_target, save_team
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.rollout import Start
 from llm_decpomdp.benchmarks import teams
-from llm_decpomdp.benchmarks.config import load_config
-from llm_decpomdp.benchmarks.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.config import load_config, load_stored_config
+from llm_decpomdp.benchmarks.errors import ConfigError, RunError, writing
 from llm_decpomdp.benchmarks.manifest import manifest
 from llm_decpomdp.benchmarks.options import (
     learner_options,
@@ -28,7 +28,7 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.experts import ExpertError
 from llm_decpomdp.envs.sandbox import SandboxError
 from llm_decpomdp.policy import Team
-from llm_decpomdp.storage import RunFolder, write_atomically
+from llm_decpomdp.storage import RunFolder, read_json_lines, write_atomically
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.trainer import Trainer
@@ -80,7 +80,8 @@ def train(config: Config, name: str) -> Result:
     teams.check_trainable(config, train_env.possible_agents)
     path = processes.of_first(new_folder(config, name) if first else Path())
     team = teams.load(config, (train_env, eval_env))
-    folder = RunFolder(path)
+    with writing(path):
+        folder = RunFolder(path)
     if first:
         write_atomically(folder.config, config.to_yaml())
         folder.write_manifest(manifest(config, name, train_env, eval_env))
@@ -92,7 +93,7 @@ def resume(path: Path) -> Result:
     """Continue an interrupted run from its newest checkpoint, as if it had not stopped.
 
     Raises:
-        ConfigError: If `path` holds no run with a checkpoint, or the data has changed.
+        ConfigError: If `path` holds no run with a checkpoint or a finished one, or the data has changed.
         RunError: As `train`.
         Interrupted: As `train`.
     """
@@ -102,6 +103,8 @@ def resume(path: Path) -> Result:
     if not (path / "config.yaml").is_file():
         raise ConfigError(f"{path} holds no run: there is no config.yaml in it")
     if checkpoint.latest(path / "checkpoints") is None:
+        if _finished(RunFolder(path)):
+            raise ConfigError(f"{path} is finished: there is no update left to continue with")
         raise ConfigError(f"{path} holds no checkpoint, so there is nothing to continue from")
     config, folder = load_config(path / "config.yaml"), RunFolder(path)
     require_packages(config.output.trackers)
@@ -114,6 +117,15 @@ def resume(path: Path) -> Result:
     trainer = make_trainer(config, train_env, eval_env, team, folder)
     logger.info("continuing after update %d", trainer.resume())
     return _finish(config, trainer, folder)
+
+
+def _finished(folder: RunFolder) -> bool:
+    """Whether the rows of a run are those of all its updates."""
+    done = [row["update"] for row in read_json_lines(folder.metrics) if row["kind"] == "train"]
+    if not done or not folder.manifest.is_file():
+        return False
+    tasks = folder.read_manifest()["data"]["train"]["rows"]
+    return bool(max(done) >= len(schedule(load_stored_config(folder.config), [""] * tasks)))
 
 
 def _finish(config: Config, trainer: Trainer, folder: RunFolder) -> Result:

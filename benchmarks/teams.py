@@ -27,7 +27,7 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from llm_decpomdp.agents.specs import KINDS, PolicySpec
+from llm_decpomdp.agents.specs import KINDS, PolicySpec, check_device
 from llm_decpomdp.agents.team import check_declaration, load_team
 from llm_decpomdp.benchmarks.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.schema import Config
@@ -129,8 +129,8 @@ def load(config: Config, envs: Sequence[DecPOMDPEnv]) -> dict[str, Policy]:
         envs: The environments that the team will play, all with the same agents.
 
     Raises:
-        ConfigError: If an adapter's arguments are ones that peft does not know, or the data has no answers
-            for a gold policy.
+        ConfigError: If an adapter's arguments are ones that peft does not know, this machine lacks a device,
+            or the data has no answers for a gold policy.
         RunError: If a package is missing, or a model cannot be loaded.
     """
     plots = ["matplotlib"] if config.output.report else []
@@ -143,6 +143,7 @@ def load(config: Config, envs: Sequence[DecPOMDPEnv]) -> dict[str, Policy]:
         transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     names = agents_of(config, envs[0].possible_agents)
     policies = policies_of(config, names)
+    check_devices(config, policies)
     for spec in policies.values():
         check_lora(spec.lora or {})
     check_references({agent: policies[name] for agent, name in names.items()}, envs)
@@ -150,6 +151,17 @@ def load(config: Config, envs: Sequence[DecPOMDPEnv]) -> dict[str, Policy]:
         return load_team(names, policies, seed=config.seed)
     except (OSError, ImportError, ValueError, TypeError) as error:
         raise RunError(f"cannot load the team: {error}") from error
+
+
+def check_devices(config: Config, specs: Mapping[str, PolicySpec]) -> None:
+    """Raise a `ConfigError` for a device that this machine does not have; a stored run may be of another one."""
+    for name, spec in specs.items():
+        own = "device" in (config.policies.get(name) or {})
+        try:
+            check_device(spec.device)
+        except ValueError as error:
+            key = f"policies.{name}.device" if own else "model.device"
+            raise ConfigError(f"{key}: {error}") from None
 
 
 def check_lora(arguments: Mapping[str, Any]) -> None:

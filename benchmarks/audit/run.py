@@ -28,7 +28,7 @@ from llm_decpomdp.benchmarks.audit.remarks import (
     why,
 )
 from llm_decpomdp.benchmarks.audit.writing import about_writing
-from llm_decpomdp.benchmarks.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.errors import ConfigError, RunError, writing
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.bugfix.tasks import BugTask
 from llm_decpomdp.envs.classeval.reward import ClassReward
@@ -265,10 +265,8 @@ def save(result: Audit, path: Path) -> None:
     Raises:
         RunError: If it cannot be written.
     """
-    try:
+    with writing(path):
         path.write_text(as_json(result) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error}") from error
 
 
 def show(result: Audit) -> None:

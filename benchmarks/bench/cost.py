@@ -51,7 +51,8 @@ def job_cost(job: Job) -> JobCost:
     """What a job costs; its data is read for that, and no model is loaded.
 
     Raises:
-        ConfigError: If the cell's method does not fit its environment, or its team has nothing to learn with.
+        ConfigError: If the cell's method does not fit its environment, or its team has nothing to learn with
+            or a device that this machine lacks.
         ValueError: If the data cannot be read; also `OSError`.
     """
     config, cell = job.config, job.cell
@@ -87,7 +88,7 @@ def _played(setting: Setting, method: str) -> tuple[DecPOMDPEnv, Limits]:
     """The environment that a method plays, and how much its models may write in a turn.
 
     Raises:
-        ConfigError: If the method does not fit the environment.
+        ConfigError: If the method does not fit the environment, or this machine lacks a device.
     """
     if method in BASELINES:
         found = BASELINES[method](setting)
@@ -95,6 +96,7 @@ def _played(setting: Setting, method: str) -> tuple[DecPOMDPEnv, Limits]:
     env = setting.make_env()
     names = teams.agents_of(setting.config, env.possible_agents)
     specs = teams.policies_of(setting.config, names)
+    teams.check_devices(setting.config, specs)
     own = {agent: specs[name] for agent, name in names.items()}
     models = {a: spec for a, spec in own.items() if spec.kind in ("model", "endpoint")}
     return env, {agent: spec.max_new_tokens for agent, spec in models.items()}

@@ -24,7 +24,7 @@ from llm_decpomdp.benchmarks.bench.cost import JobCost, job_cost
 from llm_decpomdp.benchmarks.bench.dry_run import show_costs
 from llm_decpomdp.benchmarks.bench.job import FAILED, Job, jobs_of, refuse_others
 from llm_decpomdp.benchmarks.bench.suite import Suite, find_suite, load_suite, shipped_suites
-from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.errors import ConfigError, writing
 from llm_decpomdp.benchmarks.shipped import description
 from llm_decpomdp.naming import unknown
 from llm_decpomdp.storage import write_atomically
@@ -56,16 +56,20 @@ def bench(request: Request) -> bool:
         Whether no job has failed.
 
     Raises:
-        ConfigError: If the suite, a cell or an option is wrong, or the folder holds another suite's results.
+        ConfigError: If the suite, a cell or an option is wrong, or the folder holds another suite's results,
+            a run or an evaluation.
+        RunError: If the folder cannot be made.
         KeyboardInterrupt: On Ctrl-C, after every job has saved what it has.
     """
     suite = load_suite(find_suite(request.suite))
     output = request.output or Path("runs") / suite.name
     _check_names(request.only, suite)
+    _refuse_runs(output)
     jobs = jobs_of(suite, output, request.only)
     if request.dry_run:
         return show_costs(suite, jobs, *costs_of(jobs))
-    output.mkdir(parents=True, exist_ok=True)
+    with writing(output):
+        output.mkdir(parents=True, exist_ok=True)
     with locked(output) as lock:
         refuse_others(jobs)
         write_suite(suite, request, output)
@@ -117,6 +121,13 @@ def _check_names(only: Sequence[str], suite: Suite) -> None:
     for name in only:
         if name not in names:
             raise ConfigError(unknown("cell", name, names))
+
+
+def _refuse_runs(output: Path) -> None:
+    """The report of a suite would replace that of a run or an evaluation."""
+    files = (output / name for name in ("config.yaml", "manifest.json"))
+    if not (output / "suite.json").exists() and any(path.exists() for path in files):
+        raise ConfigError(f"{output} already holds a run or an evaluation: choose another --output")
 
 
 def costs_of(jobs: Sequence[Job]) -> tuple[dict[str, JobCost], dict[str, str]]:

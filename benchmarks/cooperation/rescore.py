@@ -13,7 +13,7 @@ from llm_decpomdp.algorithms.rollout import Outcome
 from llm_decpomdp.algorithms.text_env import Recorded
 from llm_decpomdp.benchmarks.cooperation.replay import Place, Replayed, Unreached, replay
 from llm_decpomdp.benchmarks.cooperation.stored import Stored, stored
-from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.errors import ConfigError, writing
 from llm_decpomdp.benchmarks.failures import as_run_errors
 from llm_decpomdp.benchmarks.results import Row, task_name
 from llm_decpomdp.storage import write_atomically
@@ -86,7 +86,7 @@ def rescore(folder: Path, output: Path | None = None) -> Rescored:
 
     Raises:
         ConfigError: If it holds no episodes, or nothing says where they were played.
-        RunError: If the data cannot be loaded, or programs cannot be run.
+        RunError: If the data cannot be loaded, programs cannot be run, or the output cannot be written.
     """
     found = stored(folder)
     if next(found.rows(), None) is None:
@@ -95,7 +95,8 @@ def rescore(folder: Path, output: Path | None = None) -> Rescored:
         result = compare(found, replay(found.envs, found.rows()))
     if output is not None:
         rows = (json.dumps(asdict(difference)) + "\n" for difference in result.differences)
-        write_atomically(output, "".join(rows))
+        with writing(output):
+            write_atomically(output, "".join(rows))
     return result
 
 

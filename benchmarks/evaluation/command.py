@@ -101,7 +101,9 @@ def setting_of(request: Request) -> Setting:
         path = request.team / "config.yaml"
     config = load_config(path, request.overrides)
     config = replace(config, output=replace(config.output, report=False))  # nothing is drawn
-    options = parse_overrides(request.env_options)
+    options = parse_overrides(
+        request.env_options, wanted="an argument of the environment must look like KEY=VALUE"
+    )
     split = {} if request.split is None else {"split": request.split}
     if request.env is not None:
         return Setting(config, request.env, {**options, **split})

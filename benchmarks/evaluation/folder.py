@@ -63,6 +63,8 @@ def read_evaluation(folder: Path | str) -> Evaluation:
     if not (path / "manifest.json").is_file() or not (path / "episodes.jsonl").is_file():
         raise ConfigError(f"{path} holds no evaluation: make one with llm-decpomdp eval")
     manifest = RunFolder(path).read_manifest()
+    if "samples" not in manifest:  # that of a training run
+        raise ConfigError(f"{path} holds no evaluation: make one with llm-decpomdp eval")
     wanted = {
         (n, key_of(start)) for n in range(manifest["samples"]) for start in manifest["starts"]
     }

@@ -6,11 +6,12 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.errors import ConfigError, writing
 from llm_decpomdp.benchmarks.export.card import card
 from llm_decpomdp.benchmarks.export.pairs import pairs
 from llm_decpomdp.benchmarks.export.rows import trajectories
@@ -55,6 +56,7 @@ def export(
     Raises:
         ConfigError: If the folder holds no episodes, the output is there already, there is nothing to write,
             or an argument is out of its range.
+        RunError: If the output cannot be written.
     """
     if to not in FORMATS:
         raise ConfigError(unknown("format", to, FORMATS))
@@ -65,8 +67,12 @@ def export(
     folder = output or run / f"{content.name}-{to}"
     if folder.exists():
         raise ConfigError(f"{folder} is there already: choose another folder with --output")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-") as place:
+    with ExitStack() as stack:
+        stack.enter_context(writing(folder))
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        place = stack.enter_context(
+            tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-")
+        )
         made = Path(place) / "made"
         (made / "data" if to == "hub-folder" else made).mkdir(parents=True)
         counts = {phase: _write(content, phase, to, made, Path(place)) for phase in PHASES}

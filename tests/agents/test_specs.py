@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.agents.specs import KINDS, PolicySpec
+from llm_decpomdp.agents.specs import KINDS, PolicySpec, check_device
 
 LEAST: dict[str, dict[str, Any]] = {
     "model": {"name": "a"},
@@ -50,3 +50,15 @@ def test_only_a_model_can_be_trained_and_only_if_it_may() -> None:
     assert not PolicySpec("gold").can_be_trained
     with pytest.raises(ValueError, match="does nothing"):
         PolicySpec(name="a", lora={"r": 2}, trainable=False)
+
+
+def test_only_a_device_of_this_machine_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    for name in ("auto", "cpu", "cpu:0", "meta", "cuda", "cuda:1"):
+        check_device(name)
+    for name in ("cuda:2", "bogus", "cuda:x", ""):
+        with pytest.raises(ValueError, match=f"no device '{name}': use auto or cpu"):
+            check_device(name)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    with pytest.raises(ValueError, match="'cuda'"):
+        check_device("cuda")

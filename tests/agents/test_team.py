@@ -148,3 +148,9 @@ def test_a_model_that_is_not_there_is_named() -> None:
         spec = PolicySpec(name="no/folder", **options)
         with pytest.raises(OSError, match="cannot load the model 'no/folder'"):
             load_team({"one": "a", "two": "b"}, {"a": spec, "b": spec})
+
+
+def test_a_device_that_is_not_there_is_refused_before_anything_is_loaded() -> None:
+    spec = PolicySpec(name="no/folder", device="cuda:99")
+    with pytest.raises(ValueError, match="this machine has no device 'cuda:99': use auto or cpu"):
+        load_team({"one": "a"}, {"a": spec})

@@ -295,6 +295,7 @@ def learn_something(checkpoint: Path) -> None:
         ("--baseline gold --env coop-v0", 2, "did you mean 'coophumaneval-v0'"),
         ("--baseline gold --env-option num_turn=2", 2, "did you mean 'num_turns'"),
         ("--baseline gold --env-option source=x.jsonl", 1, "x.jsonl"),
+        ("--baseline gold --env-option foo", 2, "must look like KEY=VALUE, got 'foo'"),
     ],
 )
 def test_a_mistake_is_one_line_and_an_exit_code(

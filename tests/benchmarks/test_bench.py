@@ -129,3 +129,14 @@ def test_a_mistake_on_the_command_line_is_one_line(
 def test_list_tells_what_the_suites_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("--list") == 0
     assert "smoke   Every part once" in capsys.readouterr().out
+
+
+def test_the_folder_of_a_run_is_refused_and_stays_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "run"
+    output.mkdir()
+    (output / "config.yaml").write_text("seed: 1\n")
+    assert call("smoke", "--only", "gold", "--output", str(output)) == 2
+    assert f"{output} already holds a run" in capsys.readouterr().err
+    assert [path.name for path in output.iterdir()] == ["config.yaml"]

@@ -97,6 +97,14 @@ def test_a_team_that_cannot_learn_is_refused_before_it_is_trained(tmp_path: Path
         cost(tmp_path, f"method: train, {team}")
 
 
+def test_a_device_that_is_not_there_is_refused_unless_no_model_is_loaded(tmp_path: Path) -> None:
+    absent = "override: model.device=bogus"
+    assert cost(tmp_path, f"method: gold, {absent}")
+    for method in ("train", "untrained"):
+        with pytest.raises(ConfigError, match=r"model\.device: this machine has no device 'bogus'"):
+            cost(tmp_path, f"method: {method}, {absent}")
+
+
 def test_a_method_that_needs_a_team_is_refused_for_one_agent(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="one_round_discussion is about a team"):
         cost(tmp_path, "method: one_round_discussion, override: env.num_agents=1")

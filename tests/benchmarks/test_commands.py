@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from llm_decpomdp import __version__
 from llm_decpomdp.benchmarks.__main__ import main, spread
 from llm_decpomdp.benchmarks.doctor import examine as doctor
 from llm_decpomdp.benchmarks.shipped import shipped
@@ -41,6 +42,11 @@ def test_help_loads_nothing_heavy() -> None:
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)
 
 
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("--version") == 0
+    assert capsys.readouterr().out == f"llm-decpomdp {__version__}\n"
+
+
 def test_list_names_every_environment_and_configuration(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -61,6 +67,7 @@ def test_list_names_every_environment_and_configuration(
         (["train", "--config", "demo", "--override", "dataset.source=x.jsonl"], 1, "x.jsonl"),
         (["train", "--config", "demo", "--override", "dataset.source=hub"], 1, "cannot be reached"),
         (["demo", "--override", "algorithm.name=grpo"], 2, "env.num_agents"),
+        (["demo", "--override", "model.device=bogus"], 2, "model.device: this machine has no"),
         (["play", "coop-v0"], 2, "did you mean 'coophumaneval-v0'"),
         (["play", "coophumaneval-v0", "--agent", "main_1"], 2, "did you mean 'main_0'"),
         (["play", "humaneval-v0", "--task-id", "HumanEval/999"], 2, "HumanEval/99"),

@@ -138,6 +138,13 @@ def test_a_folder_keeps_to_what_it_began_with(make_word_env: Make, tmp_path: Pat
     assert json.loads((run / "manifest.json").read_text()) == {"algorithm": "magrpo"}
 
 
+def test_a_run_is_no_evaluation(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"environment": "coophumaneval-v0"}')
+    (tmp_path / "episodes.jsonl").write_text("")
+    with pytest.raises(ConfigError, match="holds no evaluation: make one with llm-decpomdp eval"):
+        read_evaluation(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -16,7 +16,7 @@ from llm_decpomdp.algorithms.records import episode_row
 from llm_decpomdp.algorithms.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.benchmarks.__main__ import main
 from llm_decpomdp.benchmarks.config import load_config
-from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.export import pairs as export_pairs
 from llm_decpomdp.benchmarks.export import rows as export_rows
 from llm_decpomdp.benchmarks.export.write import FORMATS, export
@@ -261,6 +261,13 @@ def test_nothing_is_written_over_and_nothing_made_of_nothing(tmp_path: Path) -> 
     for path in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(ConfigError, match=r"holds no episodes\.jsonl"):
             export(path)
+
+
+def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+    run = folder(tmp_path / "run", CHAIN)
+    output = run / "episodes.jsonl" / "made"
+    with pytest.raises(RunError, match=f"^cannot write {output}: (File exists|Not a directory)$"):
+        export(run, "jsonl", output)
 
 
 def test_the_page_names_every_column_and_no_other() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.report.document import report
 from llm_decpomdp.benchmarks.report.experiments import experiments
 from llm_decpomdp.benchmarks.results import read_results
@@ -115,3 +115,14 @@ def test_a_folder_without_numbers_is_an_error_that_names_it(tmp_path: Path) -> N
     write_atomically(tmp_path / "metrics.jsonl", "")
     with pytest.raises(ConfigError, match="has no rows: train first"):
         report([tmp_path], None, False)
+
+
+def test_a_page_that_cannot_be_written_is_an_error_that_names_it(
+    folder: RunFolder, tmp_path: Path
+) -> None:
+    page = tmp_path / "nowhere" / "page.html"
+    with pytest.raises(RunError, match=f"^cannot write {page}: No such file or directory$"):
+        report([folder.path], page, False)
+    (tmp_path / "page_files").write_text("")
+    with pytest.raises(RunError, match=f"^cannot write {tmp_path}/page_files: File exists$"):
+        report([folder.path], tmp_path / "page.html", True)

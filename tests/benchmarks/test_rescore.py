@@ -269,6 +269,9 @@ def test_the_command_tells_and_fails_where_something_differs(
     difference = Difference(**row)
     assert told == str(difference)
     assert difference.was == difference.now + 0.25
+    file = run / "nowhere" / "differences.jsonl"
+    assert call("rescore", str(run), "--output", str(file)) == 1
+    assert capsys.readouterr().err == f"error: cannot write {file}: No such file or directory\n"
 
 
 def test_two_long_texts_are_told_from_where_they_part() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from llm_decpomdp.agents import Gold, load_saved_team
 from llm_decpomdp.benchmarks.config import load_config
-from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.options import schedule
 from llm_decpomdp.benchmarks.run import load_envs, resume, train
 from llm_decpomdp.benchmarks.scripts import main as script
@@ -122,11 +122,27 @@ def test_a_folder_without_a_checkpoint_cannot_be_resumed(tmp_path: Path) -> None
         resume(tmp_path)
 
 
+def test_a_finished_run_is_said_to_be_so(quick: list[str], tmp_path: Path) -> None:
+    train(load_config(find_config("demo"), [*quick, "output.report=false"]), "demo")
+    with pytest.raises(ConfigError, match="run is finished: there is no update left"):
+        resume(tmp_path / "run")
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    metrics.write_text("".join(f"{line}\n" for line in metrics.read_text().splitlines()[:2]))
+    with pytest.raises(ConfigError, match="no checkpoint"):
+        resume(tmp_path / "run")
+
+
 def test_a_folder_that_holds_a_run_is_not_written_over(quick: list[str], tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.yaml").write_text("seed: 1\n")
     with pytest.raises(ConfigError, match=r"already holds a run: choose another output\.name"):
         train(load_config(None, quick), "mine")
+
+
+def test_a_place_where_no_folder_can_be_made_is_named(quick: list[str], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match=f"^cannot write {tmp_path}/file/run: Not a directory$"):
+        train(load_config(None, [*quick, f"output.base_dir={tmp_path}/file"]), "mine")
 
 
 def test_an_epoch_plays_every_task_once_in_an_order_of_its_own() -> None:

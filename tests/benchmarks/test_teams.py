@@ -127,6 +127,16 @@ def test_a_missing_model_is_told_by_name(quick: list[str]) -> None:
         loaded(load_config(None, [*quick, "model.name=no/folder"]))
 
 
+def test_a_device_that_is_not_there_is_refused_by_its_key(quick: list[str], tmp_path: Path) -> None:
+    absent = [*quick, "model.device=cuda:99"]
+    with pytest.raises(ConfigError, match=r"^model\.device: .* 'cuda:99': use auto or cpu"):
+        train(load_config(None, absent), "mine")
+    assert not (tmp_path / "run").exists()
+    own = [*quick, *TWO, "policies.partner.device=bogus"]
+    with pytest.raises(ConfigError, match=r"^policies\.partner\.device: .* 'bogus'"):
+        loaded(load_config(None, own))
+
+
 def test_gold_is_refused_where_the_data_has_no_answers(quick: list[str]) -> None:
     gold = [*quick, *TWO, "policies.helper.kind=gold"]
     loaded(load_config(None, gold))
