@@ -83,4 +83,5 @@ class Execution:
     reached: tuple[int, ...] = ()
     """How often each test was reached."""
     wall_decided: bool = False
-    """Whether a time-out came from the clock on the wall, or the system killed the program: perhaps not next time."""
+    """Whether a time-out came from the clock on the wall, or the system killed the program: then another run may
+    end otherwise."""
