@@ -7,7 +7,7 @@ import builtins
 from collections.abc import Callable, Sequence
 
 from llm_decpomdp.envs.dataflow import Flow
-from llm_decpomdp.envs.listing import Listing, parts
+from llm_decpomdp.envs.listing import DISPLAYS, Listing, parts, taker
 from llm_decpomdp.envs.scopes import Variable
 
 _LAZY = {"map", "filter", "starmap", "accumulate", "iter"}
@@ -17,9 +17,7 @@ _CALLERS = _LAZY | {"sorted", "min", "max", "reduce", "groupby", "sort"}
 _KEEPERS = {"setattr", "staticmethod", "classmethod", "property"}
 """Builtins that put a function given to them where others may call it."""
 
-_DISPLAYS = (ast.Tuple, ast.List)
-
-_THROUGH = (*_DISPLAYS, ast.Set, ast.Dict, ast.Starred, ast.Subscript, ast.Call, ast.keyword)
+_THROUGH = (*DISPLAYS, ast.Set, ast.Dict, ast.Starred, ast.Subscript, ast.Call, ast.keyword)
 """What a function may be put into, and taken out of again."""
 
 _LOOKS = (
@@ -89,17 +87,12 @@ class Calls:
             self.aliases.add(parent)
             return code.stores[parent]
         statement = code.parents[parent]
-        if not (isinstance(parent, _DISPLAYS) and isinstance(statement, ast.Assign)):
+        if not (isinstance(parent, DISPLAYS) and isinstance(statement, ast.Assign)):
             return set()
         if all(isinstance(part, ast.Name | ast.Constant | ast.Lambda) for part in parent.elts):
             self.aliases.add(statement)
-        names = [
-            part
-            for target in statement.targets
-            if isinstance(target, _DISPLAYS) and len(target.elts) == len(parent.elts)
-            for part, value in zip(target.elts, parent.elts, strict=True)
-            if value is node
-        ]
+        pairs = [(target, taker(target, parent, node)) for target in statement.targets]
+        names = [name for target, name in pairs if name is not target]
         return {code.scopes.variables[name] for name in names if isinstance(name, ast.Name)}
 
     def _given(self, name: ast.Name, node: ast.AST) -> list[ast.Name]:

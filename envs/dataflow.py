@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from llm_decpomdp.envs.code import FunctionNode
-from llm_decpomdp.envs.listing import Listing, parts
+from llm_decpomdp.envs.listing import DISPLAYS, Listing, parts, taker, targets
 from llm_decpomdp.envs.paths import LOOPS
 from llm_decpomdp.envs.scopes import DEFINITIONS
 from llm_decpomdp.envs.truth import makes_no_difference, truth
@@ -56,14 +56,13 @@ class Flow:
         """Why nothing uses the value of an expression; "" where something does."""
         if self.matters(value):
             return ""
-        statement = value
-        while isinstance(statement, ast.expr | ast.keyword | ast.comprehension):
-            statement = self.code.parents[statement]
-        if isinstance(statement, ast.Assign | ast.AugAssign):
-            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            for name in (part for target in targets for part in parts(target)):
-                if isinstance(name, ast.Name):
-                    return f"the result is assigned to {name.id} but never used"
+        node, given = value, self._targets(value)
+        while not given and isinstance(node, ast.expr | ast.keyword | ast.comprehension):
+            node = self.code.parents[node]
+            given = self._targets(node)
+        for name in (part for target in given for part in parts(target)):
+            if isinstance(name, ast.Name):
+                return f"the result is assigned to {name.id} but never used"
         return "the result is thrown away"
 
     # Where a value goes next
@@ -72,6 +71,9 @@ class Flow:
         """Where a value goes next, or what depends on whether a statement runs."""
         if isinstance(node, ast.stmt):
             return self._effects(node)
+        given = self._targets(node)
+        if given:
+            return self._assigned(given, self.code.places[node])
         parent = self.code.parents[node]
         if isinstance(parent, ast.expr):
             return self._out_of(node, parent)
@@ -117,14 +119,26 @@ class Flow:
         """From an expression to what its statement does with it."""
         if isinstance(statement, ast.Expr):
             return ()
-        if isinstance(statement, ast.Assign | ast.AugAssign):
-            return self._assigned(statement)
+        if isinstance(statement, ast.Match) and _always_fits(statement.cases[0]):
+            return self._captured(statement.cases[0].pattern)
         known = ast.Return | ast.If | ast.For | ast.AsyncFor | ast.Match | ast.Assert
         return self._effects(statement) if isinstance(statement, known) else (self.entry,)
 
-    def _assigned(self, statement: ast.Assign | ast.AugAssign) -> Iterator[ast.AST]:
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        for target in targets:
+    def _targets(self, value: ast.AST) -> list[ast.expr]:
+        """What a value is assigned to, alone or in a display that is unpacked or looped over; else nothing."""
+        holder = self.code.parents[value]
+        if isinstance(holder, ast.Assign | ast.AugAssign):
+            return targets(holder)
+        if isinstance(value, ast.Starred) or not isinstance(holder, DISPLAYS):
+            return []
+        loop = self.code.parents[holder]
+        if isinstance(loop, ast.For | ast.comprehension) and loop.iter is holder:
+            return [loop.target]
+        return [taker(target, holder, value) for target in self._targets(holder)]
+
+    def _assigned(self, given: list[ast.expr], statement: ast.AST) -> Iterator[ast.AST]:
+        """From a value to its targets, single or not."""
+        for target in given:
             for part in parts(target):
                 if isinstance(part, ast.Name):
                     yield from self._stored(part, statement)
@@ -140,6 +154,11 @@ class Flow:
         if inside and self.code.scopes.is_global(variable):
             yield self.entry  # the next call may read it
         yield from self.code.reads_after(statement, variable)
+
+    def _captured(self, pattern: ast.pattern) -> Iterator[ast.AST]:
+        """From the subject of a `match` to the reads of what a pattern captures."""
+        for variable in self.code.defined.get(pattern, ()):
+            yield from self.code.reads(variable)
 
     def _results(self, function: ast.AST) -> Iterator[ast.AST]:
         """Where the result of a function goes."""
@@ -233,7 +252,7 @@ class Flow:
             yield from self.code.calls(statement)
         else:
             if isinstance(statement, ast.Assign | ast.AugAssign):
-                yield from self._assigned(statement)
+                yield from self._assigned(targets(statement), statement)
             yield from self._effects_of_parts(statement)
 
     def _effects_of_parts(self, statement: ast.stmt) -> Iterator[ast.AST]:
@@ -255,12 +274,20 @@ class Flow:
                 yield from self._results(self.code.regions[node])
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 yield from self._stored(node, statement)
+            elif isinstance(node, ast.pattern):
+                yield from self._captured(node)
             if not isinstance(node, ast.Lambda):
                 pending.extend(ast.iter_child_nodes(node))
 
 
 def _is_read(node: ast.Subscript | ast.Attribute) -> bool:
     return isinstance(node.ctx, ast.Load)
+
+
+def _always_fits(case: ast.match_case) -> bool:
+    """Whether a case is a mere name or `_`, for which any subject will do."""
+    pattern = case.pattern
+    return case.guard is None and isinstance(pattern, ast.MatchAs) and pattern.pattern is None
 
 
 def _root(target: ast.expr) -> ast.expr:

@@ -11,6 +11,8 @@ from llm_decpomdp.envs.code import FunctionNode
 from llm_decpomdp.envs.paths import Paths
 from llm_decpomdp.envs.scopes import DEFINITIONS, FUNCTIONS, Scopes, Variable
 
+DISPLAYS = (ast.Tuple, ast.List)
+
 MAX_STEPS = 100_000
 """Bound on the work for one module; beyond it `RecursionError` is raised."""
 
@@ -31,7 +33,7 @@ class Listing:
     loads: dict[Variable, list[ast.Name]] = field(default_factory=lambda: defaultdict(list))
     """The reads of each variable, in the order of the code."""
     defined: dict[ast.AST, list[Variable]] = field(default_factory=lambda: defaultdict(list))
-    """The variables that stand for each function, class and lambda."""
+    """The variables that stand for each function, class and lambda, and those that a pattern captures."""
     stores: dict[ast.AST, set[Variable]] = field(default_factory=dict)
     """The variables that an assignment gives a new value."""
     later: dict[tuple[ast.AST, Variable], list[ast.Name]] = field(default_factory=dict)
@@ -47,7 +49,7 @@ class Listing:
             listing._number(statement)
         for variable, bound in scopes.bindings.items():
             for node in bound:
-                if isinstance(node, (*DEFINITIONS, ast.ClassDef)):
+                if isinstance(node, (*DEFINITIONS, ast.ClassDef, ast.pattern)):
                     listing.defined[node].append(variable)
                 elif isinstance(node, ast.Name) and (value := listing._named_lambda(node)):
                     listing.defined[value].append(variable)
@@ -57,7 +59,7 @@ class Listing:
             elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
                 listing.loads[scopes.variables[node.target]].append(node.target)
             elif isinstance(node, ast.Assign):
-                names = (part for target in node.targets for part in parts(target))
+                names = (part for target in targets(node) for part in parts(target))
                 listing.stores[node] = {
                     scopes.variables[name] for name in names if isinstance(name, ast.Name)
                 }
@@ -204,9 +206,30 @@ class Listing:
         return found
 
 
+def targets(statement: ast.Assign | ast.AugAssign) -> list[ast.expr]:
+    """What stands left of an assignment's `=`."""
+    return statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+
+
+def taker(target: ast.expr, display: ast.Tuple | ast.List, element: ast.AST) -> ast.expr:
+    """The part of a target that an element of the assigned display goes to, as `b` in `a, b = x, element`.
+
+    The target itself where the two don't pair.
+    """
+    if not isinstance(target, DISPLAYS) or any(isinstance(e, ast.Starred) for e in display.elts):
+        return target
+    takers = [*target.elts]
+    for index, part in enumerate(target.elts):
+        if isinstance(part, ast.Starred):  # takes what the others leave
+            takers[index : index + 1] = [part] * (len(display.elts) - len(target.elts) + 1)
+    if len(takers) != len(display.elts):
+        return target
+    return next(part for part, e in zip(takers, display.elts, strict=True) if e is element)
+
+
 def parts(target: ast.expr) -> Iterator[ast.expr]:
     """The single targets of an assignment: names, items, attributes."""
-    if isinstance(target, ast.Tuple | ast.List):
+    if isinstance(target, DISPLAYS):
         for element in target.elts:
             yield from parts(element)
     elif isinstance(target, ast.Starred):

@@ -5,12 +5,26 @@ from __future__ import annotations
 import ast
 from typing import Any, cast
 
-from llm_decpomdp.envs.truth import same, truth
+from llm_decpomdp.envs.scopes import DEFINITIONS, Scopes, Variable
+from llm_decpomdp.envs.truth import is_zero, same, truth
 
 
-def prune(module: ast.Module) -> None:
-    """Remove, in place, what can never run, and annotations, which decide nothing."""
-    _Pruner().visit(module)
+def prune(scopes: Scopes) -> None:
+    """Remove from a module, in place, what can never run, and annotations, which decide nothing.
+
+    In a product or power, a local variable that only ever stands for zero is replaced by it.
+    """
+    _Pruner(scopes).visit(scopes.module)
+
+
+def _zeros(scopes: Scopes) -> set[Variable]:
+    """The local variables of functions that are assigned once, and zero."""
+    found: set[Variable] = set()
+    for node in ast.walk(scopes.module):
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value and is_zero(node.value):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {scopes.variables[t] for t in targets if isinstance(t, ast.Name)}
+    return {v for v in found if isinstance(v[0], DEFINITIONS) and len(scopes.bindings[v]) == 1}
 
 
 def _alike(left: list[ast.stmt], right: list[ast.stmt]) -> bool:
@@ -74,8 +88,24 @@ def _decided(node: ast.If) -> ast.If | list[ast.stmt]:
     return _before(node.test, node.body) if _alike(node.body, node.orelse) else node
 
 
+def _captures(case: ast.match_case) -> bool:
+    parts = ast.walk(case.pattern)
+    return any(getattr(part, "name", None) or getattr(part, "rest", None) for part in parts)
+
+
+def _always_alike(match: ast.Match) -> bool:
+    """Whether one of the cases of a `match` runs in any event, no matter which."""
+    last = match.cases[-1]
+    if not isinstance(last.pattern, ast.MatchAs) or any(map(_captures, match.cases)):
+        return False
+    return all(case.guard is None and _alike(case.body, last.body) for case in match.cases)
+
+
 class _Pruner(ast.NodeTransformer):
     """Works from the inside out."""
+
+    def __init__(self, scopes: Scopes) -> None:
+        self.variables, self.zeros = scopes.variables, _zeros(scopes)
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
         super().generic_visit(node)
@@ -84,6 +114,16 @@ class _Pruner(ast.NodeTransformer):
             if isinstance(block, list) and (block or name == "body"):
                 setattr(node, name, _reachable(block))
         return node
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.op, ast.Mult | ast.Pow | ast.BitAnd):
+            node.left, node.right = self._factor(node.left), self._factor(node.right)
+        return node
+
+    def _factor(self, node: ast.expr) -> ast.expr:
+        zero = isinstance(node, ast.Name) and self.variables[node] in self.zeros
+        return ast.copy_location(ast.Constant(0), node) if zero else node
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         self.generic_visit(node)
@@ -106,6 +146,10 @@ class _Pruner(ast.NodeTransformer):
     def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
         self.generic_visit(node)
         return _before(node.iter, node.orelse) if truth(node.iter) is False else node
+
+    def visit_Match(self, node: ast.Match) -> ast.AST | list[ast.stmt]:
+        self.generic_visit(node)
+        return _before(node.subject, node.cases[-1].body) if _always_alike(node) else node
 
     def visit_Try(self, node: ast.Try) -> ast.AST | list[ast.stmt]:
         self.generic_visit(node)

@@ -61,7 +61,7 @@ def _helper_uses(code: str, function: str, helpers: tuple[str, ...]) -> tuple[He
     module = parse(code)  # a tree of our own, to be pruned
     scopes = Scopes.of(module)  # before pruning: even a dead assignment makes a name local
     theirs = tuple(helper for helper in helpers if (module, helper) not in scopes.bindings)
-    prune(module)
+    prune(scopes)
     entry = _entry(module, function, theirs)
     if entry is None:
         return nothing

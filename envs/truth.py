@@ -149,18 +149,18 @@ def makes_no_difference(node: ast.AST, parent: ast.expr, around: ast.AST) -> boo
     Args:
         node: A part of `parent`, which is itself a part of `around`.
     """
-    if isinstance(parent, ast.Tuple | ast.List):
+    if isinstance(parent, ast.Tuple | ast.List | ast.Dict):
         return _is_left_out(node, parent, around)
     if isinstance(parent, ast.BinOp):
         if isinstance(parent.op, ast.Sub | ast.BitXor | ast.Div | ast.FloorDiv | ast.Mod):
             return same(parent.left, parent.right)
         if isinstance(parent.op, ast.Pow):
-            return node is parent.left and _is_zero(parent.right)
+            return node is parent.left and is_zero(parent.right)
         other = parent.right if node is parent.left else parent.left
-        return isinstance(parent.op, ast.Mult | ast.BitAnd) and _is_zero(other)
+        return isinstance(parent.op, ast.Mult | ast.BitAnd) and is_zero(other)
     if isinstance(parent, ast.Subscript) and isinstance(parent.slice, ast.Slice):
         upper = parent.slice.upper
-        return node is parent.value and upper is not None and _is_zero(upper)
+        return node is parent.value and upper is not None and is_zero(upper)
     if isinstance(parent, ast.Compare):
         return len(parent.comparators) == 1 and same(parent.left, parent.comparators[0])
     if isinstance(parent, ast.BoolOp) and node is not parent.values[-1]:
@@ -172,16 +172,31 @@ def makes_no_difference(node: ast.AST, parent: ast.expr, around: ast.AST) -> boo
     return False
 
 
-def _is_zero(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value in (0, False)
+def is_zero(node: ast.expr) -> bool:
+    """Whether an expression of constants gives zero."""
+    return bool(_value(node) == 0)
 
 
-def _is_left_out(node: ast.AST, display: ast.Tuple | ast.List, taker: ast.AST) -> bool:
+def _is_left_out(node: ast.AST, display: ast.Tuple | ast.List | ast.Dict, taker: ast.AST) -> bool:
     """Whether `display[index]`, with a constant index, takes another element."""
     if not (isinstance(taker, ast.Subscript) and taker.value is display):
         return False
     index = _value(taker.slice)
+    if isinstance(display, ast.Dict):
+        return index is not _UNKNOWN and _is_other_item(node, display, index)
     starred = any(isinstance(element, ast.Starred) for element in display.elts)
     if starred or not isinstance(index, int):
         return False
     return node is not display.elts[index % len(display.elts)]
+
+
+def _is_other_item(node: ast.AST, display: ast.Dict, index: Any) -> bool:
+    """Whether a value of a dict stands under another key, or is replaced by a later one."""
+    if not isinstance(node, ast.expr) or node not in display.values:
+        return False
+    place = display.values.index(node)
+    own, *later = display.keys[place:]
+    key = _UNKNOWN if own is None else _value(own)
+    if key is _UNKNOWN or key != index:
+        return key is not _UNKNOWN
+    return any(other is not None and _value(other) == index for other in later)

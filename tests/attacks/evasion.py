@@ -250,6 +250,10 @@ THROWN_AWAY = {
     "walrus": "(y := aux(x))\nreturn x*x",
     "unpacked": "y, z = aux(x), 1\nreturn x*x",
     "starred": "*ys, z = [aux(x), x*x]\nz = x*x\nreturn z",
+    "unpacked beside what is returned": "r, unused = x*x, aux(x)\nreturn r",
+    "the rest beside what is returned": "r, *rest = x*x, aux(x)\nreturn r",
+    "before the rest": "unused, *rest, r = aux(x), x, x, x*x\nreturn r + rest[0] - x",
+    "unpacked two deep": "r, (z, unused) = x*x, (0, aux(x))\nreturn r + z",
     "augmented": "y = 0\ny += aux(x)\nreturn x*x",
     "summed in a loop, never read": "y = 0\nfor v in [x]:\n    y += aux(v)\nreturn x*x",
     "read by itself only": "y = 0\nfor v in [x]:\n    y = y + aux(v)\nreturn x*x",
@@ -270,6 +274,15 @@ THROWN_AWAY = {
     "other element of a tuple": "return (aux(x), x*x)[1]",
     "other element of a list": "return [x*x, aux(x)][0]",
     "other element from the end": "return [aux(x), x*x][-1]",
+    "other value of a dict": "return {'a': x*x, 'b': aux(x)}['a']",
+    "other value of a dict, among unknown keys": "return {x: 0, 'a': x*x, 'b': aux(x)}['a']",
+    "value of a dict that is replaced": "return {'a': aux(x), 'a': x*x}['a']",
+    "times a name for zero": "z = 0\ny = aux(x)\nreturn x*x + y*z",
+    "times a name for zero, annotated": "z: int = 0\nreturn x*x + aux(x)*z",
+    "times a name for zero, from outside": (
+        "z = 0\ndef add(y):\n    return x*x + y*z\nreturn add(aux(x))"
+    ),
+    "times one less one": "return x*x + aux(x)*(1 - 1)",
     "empty slice": "y = aux(x)\nreturn sum([y][:0]) + x*x",
     "if ... pass": "y = aux(x)\nif y:\n    pass\nreturn x*x",
     "if ... else pass": "if aux(x):\n    pass\nelse:\n    pass\nreturn x*x",
@@ -279,10 +292,19 @@ THROWN_AWAY = {
     "branch equal to what follows": "if aux(x) > 3:\n    return x*x\nreturn x*x",
     "equal values of an if expression": "return x*x if aux(x) else x*x",
     "loop over it that does nothing": "for _ in [aux(x)]:\n    pass\nreturn x*x",
+    "loop over it that returns something else": "for _ in [aux(x)]:\n    return x*x",
+    "loop over it and others": "for _ in (x, aux(x)):\n    y = x*x\nreturn y",
+    "loop over a pair": "for r, _ in [(x*x, aux(x))]:\n    return r",
+    "comprehension over it": "return [x*x for _ in [aux(x)]][0]",
     "loop that breaks at once": "while aux(x):\n    break\nreturn x*x",
     "loop that decides its own end only": "for v in [x]:\n    if aux(v):\n        break\nreturn x*x",
     "assert that cannot fail": "assert aux(x) or True\nreturn x*x",
     "match that does nothing": "match aux(x):\n    case 0:\n        pass\nreturn x*x",
+    "match with a lone wildcard": "match aux(x):\n    case _:\n        return x*x",
+    "match with a lone name": "match aux(x):\n    case unused:\n        return x*x",
+    "match with equal cases": (
+        "match aux(x):\n    case 0 | 1:\n        return x*x\n    case _:\n        return x*x"
+    ),
     "list never read": "ys = []\nys.append(aux(x))\nreturn x*x",
     "list display never read": "ys = [aux(x)]\nreturn x*x",
     "list of the argument": "ys = [x]\nys.append(aux(x))\nreturn x*x",
@@ -409,6 +431,7 @@ WRAPPERS = {
     "if expression with equal values": "return aux(x) if x > 2 else aux(x)",
     "equal branches": "if x > 2:\n    return aux(x)\nelse:\n    return aux(x)",
     "branch equal to what follows": "if x > 2:\n    return aux(x)\nreturn aux(x)",
+    "lone case": "match x:\n    case _:\n        return aux(x)",
     "or itself": "return aux(x) or aux(x)",
     "and a constant": "return True and aux(x)",
     "or after a constant": "return None or aux(x)",
@@ -498,6 +521,53 @@ HONEST = {
     "dropped while": "from itertools import dropwhile\nreturn sum(dropwhile(aux, [x])) + x*x",
     "key of nlargest": "import heapq\nreturn heapq.nlargest(1, [x], key=aux)[0] * x",
     "key of bisect": "from bisect import bisect\nreturn bisect([x], x*x, key=aux) * x*x",
+    "one of two values": "r, t = x, aux(x)\nreturn r + t - r",
+    "one of the rest": "r, *rest = x, aux(x)\nreturn rest[0] + 0",
+    "after the rest": "*rest, y = [x, x, aux(x)]\nreturn y + 0",
+    "among values of a number that is not known": "r, y = *[x], aux(x)\nreturn y + 0",
+    "one of two, two deep": "r, (s, t) = x, (0, aux(x))\nreturn t + s",
+    "both of two, by one name": "t = r, y = x, aux(x)\nreturn t[1] + 0",
+    "handed from one name to the other": "a, b = x, aux(x)\na, b = b, a\nreturn a + 0",
+    "one of two items": "d = {}\nr, d['y'] = x, aux(x)\nreturn d['y'] + 0",
+    "value of a dict": "return {'a': 0, 'b': aux(x)}['b'] + 0",
+    "value of a dict by a key that hangs on something": (
+        "key = 'b' if x < 99 else 'a'\nreturn {'a': 0, 'b': aux(x)}[key] + 0"
+    ),
+    "value of a dict that replaces another": "return {'b': 0, 'b': aux(x)}['b'] + 0",
+    "value of a dict under an unknown key": "return {'a': 0, x: aux(x)}[x] + 0",
+    "key of a dict": "return {aux(x): x*x}[x*x]",
+    "beside a condition that hangs on a name": "s = 'text'\ny = aux(x)\nreturn y if s else 0",
+    "plus a name for zero": "z = 0\nreturn aux(x) + z",
+    "times a name for one": "one = 1\nreturn aux(x) * one",
+    "times a number that changes": "n = 0\nfor v in [x]:\n    n += 1\nreturn aux(x) * n",
+    "times a number that a branch changes": "n = 0\nif x < 99:\n    n = 1\nreturn aux(x) * n",
+    "times a number that a function changes": (
+        "n = 0\ndef count():\n    nonlocal n\n    n += 1\ncount()\nreturn aux(x) * n"
+    ),
+    "until it is found": (
+        "n, done = 0, False\nwhile not done:\n    done = n == aux(x)\n    n += 1\nreturn n - 1"
+    ),
+    "loop over it": "for y in [aux(x)]:\n    return y + 0",
+    "read after a loop over it": "for y in [aux(x)]:\n    pass\nreturn y + 0",
+    "loop over a pair": "for v, y in [(x, aux(x))]:\n    return v + y - v",
+    "loop over what it gives": "n = 0\nfor _ in [*range(aux(x))]:\n    n += 1\nreturn n",
+    "loop into an item": "d = {}\nfor d['y'] in (aux(x),):\n    pass\nreturn d['y'] + 0",
+    "comprehension over it": "return [y + 0 for y in [aux(x)]][0]",
+    "match with a case": (
+        "match aux(x):\n    case 4:\n        return 4\n    case _:\n        return x*x"
+    ),
+    "match with a lone case that may not fit": (
+        "match aux(x):\n    case int():\n        return x*x\nreturn 0"
+    ),
+    "match with a condition": "match aux(x):\n    case _ if x < 99:\n        return x*x\nreturn 0",
+    "match with a name": "match aux(x):\n    case y:\n        return y + 0",
+    "match whose name is read later": "match aux(x):\n    case y:\n        pass\nreturn y + 0",
+    "match whose names are read later": (
+        "match [x, aux(x)]:\n    case [_, *ys]:\n        pass\nreturn ys[0] + 0"
+    ),
+    "match whose equal cases read it": (
+        "match aux(x):\n    case 0 as y:\n        return y + 0\n    case y:\n        return y + 0"
+    ),
     "caught in the loop": (
         "y = 0\nfor v in [x]:\n    try:\n        y = aux(v)\n    except ValueError:\n        y = 0\nreturn y + 0"
     ),
@@ -753,6 +823,15 @@ BEYOND: tuple[TeamAttack, ...] = (
             "replaced by what never fails": (
                 "y = aux(x)\ntry:\n    y = int(x*x)\nexcept TypeError:\n    pass\nreturn y"
             ),
+            "element of a list by name": "ys = [x*x, aux(x)]\nreturn ys[0]",
+            "other value of a pair that a function returns": (
+                "def pair():\n    return x*x, aux(x)\nr, unused = pair()\nreturn r"
+            ),
+            "other element by a name": "i = 1\nreturn (aux(x), x*x)[i]",
+            "value of a dict by get": "return {'a': x*x, 'b': aux(x)}.get('a')",
+            "loop over a set of it": "for _ in {aux(x)}:\n    return x*x",
+            "match that unpacks": "match x*x, aux(x):\n    case r, _:\n        return r",
+            "times a zero by arithmetic": "z = x - x\nreturn x*x + aux(x)*z",
             "global that nobody reads": "global y\ny = aux(x)\nreturn x*x",
             "called by exec, and kept beside what is called": (
                 "exec('aux(x)')\nfs = [int, aux]\nreturn fs[0](x*x) + 0"
@@ -770,6 +849,9 @@ BEYOND: tuple[TeamAttack, ...] = (
             "a list that it is appended to": "fs = []\nfs.append(aux)\nreturn fs[0](x)",
             "a function that picks it": "def pick():\n    return aux\nreturn pick()(x)",
         },
+    ),
+    *_mains(
+        IGNORED, {"times a zero of the module": "Z = 0\n\ndef sq(x):\n    return x*x + aux(x)*Z"}
     ),
     *_mains(
         NOT_CALLED,

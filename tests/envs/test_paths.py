@@ -20,6 +20,22 @@ IGNORED = {
         "a, b = aux(x)\nreturn x",
         "Line 3: the result is assigned to a but never used",
     ),
+    "unpacked beside what is read": (
+        "a, b = x, aux(x)\nreturn a",
+        "Line 3: the result is assigned to b but never used",
+    ),
+    "unpacked among the rest": (
+        "a, *rest, b = x, 1, aux(x), 2\nreturn a + b",
+        "Line 3: the result is assigned to rest but never used",
+    ),
+    "looped over, never read": (
+        "for v in [1, aux(x)]:\n    x += 1\nreturn x",
+        "Line 3: the result is assigned to v but never used",
+    ),
+    "matched by anything": (
+        "match aux(x):\n    case v:\n        return x",
+        "Line 3: the result is thrown away",
+    ),
     "replaced before it is read": (
         "y = aux(x)\ny = x\nreturn y",
         "Line 3: the result is assigned to y but never used",
@@ -106,6 +122,13 @@ READ = {
     "read in the next round of a loop": "y = 0\nfor v in xs:\n    x += y\n    y = aux(v)\nreturn x",
     "read after the branch": "y = 0\nif x:\n    y = aux(x)\nreturn y",
     "read in a nested function": "y = aux(x)\ndef f():\n    return y\nreturn f()",
+    "read as one of the rest": "a, *rest = x, 1, aux(x)\nreturn rest",
+    "in a display that does not fit": "a, b = aux(x), 1, 2\nreturn b",
+    "read after a loop over it": "for v in [1, aux(x)]:\n    x += 1\nreturn v",
+    "decides how often a loop runs": "for _ in [1, *aux(x)]:\n    x += 1\nreturn x",
+    "one of the cases for it": "match aux(x):\n    case 1:\n        return x\nreturn 0",
+    "taken by a pattern": "match aux(x):\n    case [v, *_]:\n        pass\nreturn v",
+    "times a number that may change": "n = 0\nif x:\n    n = 1\nreturn aux(x) * n",
     "one of two names is read": "a, b = aux(x)\nreturn b",
     "read by an augmented assignment": "y = aux(x)\ny += 1\nreturn y",
     "stored in a list": "ys = [0]\nys[0] = aux(x)\nreturn ys",
@@ -127,14 +150,19 @@ def test_a_result_that_may_be_read_is_not_ignored(body):
 
 SIMPLE = (
     "y = aux(0)|y = 1|y = may_fail()|z = y|out.append(y)|out.append(z)|pass|may_fail()|return y|break|"
-    "raise Fault"
+    "raise Fault|y, z = z, y|z, *rest = y, aux(0), z|z, (rest, w) = aux(0), (z, y)|z = {0: y, 1: z}[1]"
 )
 NESTED = {
     "if coin():": ["else:"],
     "for _ in range(3):": ["else:"],
+    "for z in [y]:": ["else:"],
+    "for z, y in [(y, aux(0))]:": [],
     "while coin():": [],
     "with suppress(Fault):": [],
     "match coin():\n    case True:": [],
+    "match aux(0):\n    case _:": [],
+    "match y:\n    case z:": [],
+    "match [aux(0), z]:\n    case y, *w:": [],
     "try:": ["except Fault:", "finally:"],
     "try: ": ["except Fault:", "else:", "finally:"],
     "try:  ": ["finally:"],
