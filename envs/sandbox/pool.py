@@ -144,18 +144,31 @@ class Pool:
         Raises:
             SandboxError: If none can be started; some are enough.
         """
-        turn = None
+        known = len(workers)
         with self._lock:
-            if self._free and not self._turns:
-                while self._free and wanted > 0:
-                    workers.append(self._free.pop())
-                    wanted -= 1
-            elif patient:
-                turn = _Turn(workers)
-                self._turns.append(turn)
-        if turn is not None:
-            self._wait(turn)
+            while len(self._all) < self.size:  # an interrupt at the wrong moment has lost one
+                self._put_back(self._new())
+            self._grab(workers, wanted)
+        if patient and len(workers) == known:
+            self._wait(workers)
         self._start(workers)
+
+    def _grab(self, workers: list[Worker], wanted: int) -> None:
+        """Move what is free to a list, if nobody waits; needs the lock."""
+        while self._free and not self._turns and wanted > 0:
+            workers.append(self._free.pop())
+            wanted -= 1
+
+    def _put_back(self, worker: Worker) -> None:
+        """Give a worker to the next who waits, or to whoever comes; needs the lock."""
+        if self._turns:
+            turn = self._turns.popleft()
+            turn.workers.append(worker)
+            turn.come.release()
+        elif worker.dead:
+            self._free.appendleft(worker)
+        else:
+            self._free.append(worker)
 
     def _start(self, workers: list[Worker]) -> None:
         """Start those that do not run; those that cannot be started leave the list, if there are others."""
@@ -179,8 +192,15 @@ class Pool:
             workers.remove(worker)
         self.give_back(failed)
 
-    def _wait(self, turn: _Turn) -> None:
+    def _wait(self, workers: list[Worker]) -> None:
+        """Wait for a worker."""
+        turn = _Turn(workers)
         try:
+            with self._lock:
+                self._grab(workers, 1)
+                if workers:
+                    return
+                self._turns.append(turn)
             turn.come.acquire()
         except BaseException:
             with self._lock:
@@ -199,14 +219,7 @@ class Pool:
                 if worker.waiting or worker.served >= RETIRE_AFTER:
                     ended.append(worker)
                     worker = self._new()
-                if self._turns:
-                    turn = self._turns.popleft()
-                    turn.workers.append(worker)
-                    turn.come.release()
-                elif worker.dead:
-                    self._free.appendleft(worker)
-                else:
-                    self._free.append(worker)
+                self._put_back(worker)
         for worker in ended:  # afterwards: it takes time, and may be interrupted
             worker.end()
 

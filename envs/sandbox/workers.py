@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -209,8 +209,11 @@ class Worker:
     def kill(self) -> None:
         """End the process now; its programs end with it."""
         self.dead = True
-        if self.process is not None and self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
+        if self.process is not None and self.process.returncode is None:
+            with suppress(
+                ProcessLookupError, PermissionError
+            ):  # macOS says the latter of one that has ended
+                os.killpg(self.process.pid, signal.SIGKILL)
 
     def bury(self) -> tuple[int, str]:
         """Wait for a worker that is told to end by this, or has; its exit status and its last words."""
@@ -219,16 +222,23 @@ class Worker:
             return 0, ""
         with self._opened:
             self.socket.close()
-            try:
-                status = self.process.wait(CLOSE_SECONDS)
-            except subprocess.TimeoutExpired:
-                self.kill()
-                status = self.process.wait()
+            self._wait(self.process)
+            self.kill()  # what is left of it: a zygote that was stopped does not see its end
+            status = self.process.wait()
             if self._words.closed:
                 return status, ""
             self._words.seek(0)
             words = self._words.read()[-1000:].decode("utf-8", "replace").strip()
         return status, words
+
+    @staticmethod
+    def _wait(process: subprocess.Popen[bytes]) -> None:
+        """Wait until a process has ended, but not for ever, and leave it its number: its group has the same."""
+        deadline = time.monotonic() + CLOSE_SECONDS
+        how = os.WEXITED | os.WNOWAIT | os.WNOHANG
+        with suppress(ChildProcessError):  # it is known already how it ended
+            while os.waitid(os.P_PID, process.pid, how) is None and time.monotonic() < deadline:
+                time.sleep(0.001)
 
     def forget(self) -> None:
         """Close our end without ending the worker."""

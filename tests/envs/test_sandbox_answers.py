@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,17 @@ import pytest
 
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, instrument
 from llm_decpomdp.envs.sandbox.inside import landlock
-from tests.envs.sandboxed import SQUARE, SQUARES, check, program, run, statuses, value_of
+from tests.envs.sandboxed import (
+    SQUARE,
+    SQUARES,
+    check,
+    end_within,
+    program,
+    run,
+    statuses,
+    value_of,
+    workers_of,
+)
 
 SPEAKS = """
 import json, os, stat, time
@@ -114,6 +125,40 @@ def test_an_exception_has_the_text_that_its_class_gives_it(split):
     assert [outcome.status for outcome in execution.tests] == ["passed"]
 
 
+@pytest.mark.parametrize(
+    ("raised", "kind", "text"),
+    [
+        ("open('missing')", "FileNotFoundError", "[Errno 2] No such file or directory: 'missing'"),
+        ("int('x')", "ValueError", "invalid literal for int() with base 10: 'x'"),
+        ("{}['a']", "KeyError", "'a'"),
+        ("exec('x =')", "SyntaxError", "invalid syntax (<string>, line 1)"),
+        ("(_ for _ in ()).throw(ValueError('y' * 5000))", "ValueError", 300 * "y"),
+    ],
+)
+def test_a_builtin_exception_keeps_its_class_and_its_text(raised, kind, text):
+    test = check(
+        "try:",
+        "    candidate(2)",
+        "except Exception as e:",
+        f"    assert type(e) is {kind}",
+        f"    assert str(e) == {text!r}",
+    )
+    assert statuses(f"def sq(x):\n    {raised}", test) == ["passed", "passed"]
+
+
+@pytest.mark.skipif(not LINUX, reason="kilobytes are Linux's unit")
+def test_a_syntax_error_does_not_take_gigabytes(own):
+    raises = "e = SyntaxError('x'); e.args = ('m', range(42 * 10**6)); raise e"
+    test = check(
+        "import resource",
+        "try:",
+        "    candidate(2)",
+        "except Exception:",
+        "    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 300_000",
+    )
+    assert graded(own, f"def sq(x):\n    {raises}", test).tests[0].passed
+
+
 def test_a_long_text_of_an_exception_keeps_its_beginning():
     test = check(
         "try:", "    candidate(2)", "except ValueError as e:", "    assert str(e) == 300 * 'x'"
@@ -202,8 +247,12 @@ def test_a_zygote_that_a_program_has_stopped_costs_only_time():
     sandbox = Sandbox(workers=1, without=("namespaces", "seccomp"), cache_size=0)
     stops = f"import os\nos.kill(os.getppid(), {int(signal.SIGSTOP)})\n{SQUARE}"
     graded(sandbox, stops)
+    workers = workers_of(os.getpid())
     assert [passes(sandbox) for _ in range(3)] == [True] * 3
+    workers |= workers_of(os.getpid())
     sandbox.close()
+    others = {worker for worker in workers if worker in workers_of(os.getpid())}
+    assert end_within(20, workers - others)
 
 
 # What a program leaves, and finds

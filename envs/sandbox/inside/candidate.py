@@ -277,7 +277,10 @@ class Candidate:
         """A description of an exception, the builtin class nearest to its own, and its arguments."""
         builtin = [c.__name__ for c in type(error).__mro__ if c.__module__ == "builtins"]
         try:
-            arguments = [encode(argument, self._opaque) for argument in error.args]
+            parts = list(error.args)
+            if isinstance(error, OSError) and error.filename is not None and len(parts) == 2:
+                parts.append(error.filename)
+            arguments = [encode(part, self._opaque) for part in parts]
             if len(to_text(arguments)) > MAX_ARGUMENTS:
                 arguments = []
         except Exception:

@@ -57,8 +57,8 @@ def rebuilt(failure: list[Any]) -> Exception:
     error: Exception | None = None
     if isinstance(kind, type) and issubclass(kind, Exception):
         if not issubclass(kind, NEVER_REBUILT):
-            error = _new(kind, arguments, text)
-    error = error or _new(CandidateError, arguments, text) or CandidateError(text)
+            error = _new(kind, arguments, failure)
+    error = error or _new(CandidateError, arguments, failure) or CandidateError(text)
     error.remote = failure  # type: ignore[attr-defined]
     return error
 
@@ -69,28 +69,48 @@ def said(error: Exception) -> str:
     return str(error) if remote is None else remote[1]
 
 
-def _new(kind: type[Exception], arguments: list[Any], text: str) -> Exception | None:
+def _new(kind: type[Exception], arguments: list[Any], failure: list[Any]) -> Exception | None:
     """An exception of a class, or of the nearest one above it that takes these arguments."""
     for parent in kind.__mro__[:-2]:
         if not _is_sound(parent, arguments):
             continue
         try:
             error: Exception = parent(*arguments)
-            if str(error)[:MAX_TEXT] != text:  # the program's class has a text of its own
-                own = {"__str__": lambda _: text, "__module__": parent.__module__}
-                error = type(parent.__name__, (parent,), own)(*arguments)
+            return error if _says(error, failure[1]) else _saying(parent, arguments, failure)
         except Exception:
             continue
-        return error
     return None
+
+
+def _says(error: Exception, text: str) -> bool:
+    return str(error)[:MAX_TEXT] == text
+
+
+def _saying(kind: type[Exception], arguments: list[Any], failure: list[Any]) -> Exception:
+    """An exception with the text that the program's had, if it can have both that and its class."""
+    name, text = failure[:2]
+    if name != kind.__name__:  # a class of the program's own, with a text of its own
+        own = {"__str__": lambda _: text, "__module__": kind.__module__}
+        error: Exception = type(kind.__name__, (kind,), own)(*arguments)
+        return error
+    try:
+        error = kind(text)  # its arguments were too long, or no values
+        if _says(error, text):
+            return error
+    except Exception:
+        pass  # the class takes other arguments
+    return kind(*arguments)
 
 
 def _is_sound(kind: type, arguments: list[Any]) -> bool:
     """Whether an exception of a class may be made of these arguments.
 
+    One about syntax goes through its second argument, which could take gigabytes or ask the program for more.
     One about text that cannot be encoded or decoded shows what is at a place of it, and the interpreter (3.6 to
     3.13) reads there without a look at whether the place lies in the text: that is, anywhere in this process.
     """
+    if issubclass(kind, SyntaxError):
+        return len(arguments) < 2 or type(arguments[1]) is tuple
     if not issubclass(kind, ABOUT_CODING):
         return True
     if len(arguments) < 4:

@@ -70,7 +70,8 @@ def main(descriptor: int, without: list[str], seed: int, packages: list[str]) ->
             _be_zygote(theirs, confinement)
         confinement.hand_folders(control)
         os._exit(0)
-    os.waitpid(launcher, 0)
+    if os.waitpid(launcher, 0)[1]:
+        raise RuntimeError("the process that makes the namespaces has failed")
     control.sendall(GO)
     theirs.close()
     _be_evaluator(descriptor, control, confinement, seed)
