@@ -117,18 +117,20 @@ def component_charts(found: Sequence[Experiment]) -> Chart:
 def task_map(columns: Sequence[Column]) -> Chart:
     """A heat map of tasks (down) and evaluations (across)."""
     names = list(dict.fromkeys(task for column in columns for task in column.rewards))
+    labels = ["\n".join((*column.lines, column.title)) for column in columns]
+    longest = max(len(line) for label in labels for line in label.split("\n"))
     values = np.array([[c.rewards.get(name, np.nan) for c in columns] for name in names])
 
     def draw(figure: Figure, width: float, palette: Palette) -> None:
         axes = figure.subplots()
         image = axes.imshow(values, aspect="auto", cmap="Blues", vmin=min(0.0, np.nanmin(values)))
-        axes.set_xticks(range(len(columns)), [c.title for c in columns], rotation=20, ha="right")
+        axes.set_xticks(range(len(columns)), labels, rotation=20, ha="right", fontsize=8)
         axes.set_yticks(range(len(names)), names, fontsize=8)
         axes.grid(False)
         figure.colorbar(image, ax=axes, label="mean team reward")
 
     label = "Mean team reward by task and evaluation"
-    return Chart("tasks", label, draw, lambda width: 1.5 + 0.18 * len(names))
+    return Chart("tasks", label, draw, lambda width: 1.5 + 0.03 * longest + 0.18 * len(names))
 
 
 def window(updates: int) -> int:

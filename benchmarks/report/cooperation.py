@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from llm_decpomdp.benchmarks.report.experiments import Experiment
-from llm_decpomdp.benchmarks.report.page import number, plain, table, tag
+from llm_decpomdp.benchmarks.report.experiments import Experiment, headings
+from llm_decpomdp.benchmarks.report.page import Heading, number, plain, table, tag
 from llm_decpomdp.benchmarks.results import Results, Score
 
 WORDS = {
@@ -20,11 +20,13 @@ WORDS = {
 def cooperation(found: Sequence[Experiment]) -> str:
     """Rates before and after training, on evaluation tasks where there are any."""
     kinds = {_kind(experiment) for experiment in found}
-    columns: dict[str, Mapping[str, str]] = {}
+    columns: dict[str | Heading, Mapping[str, str]] = {}
+    lines = headings(found)
     for experiment in found:
-        prefix = "" if len(found) == 1 else f"{experiment.name}: "
+        name = experiment.name
         for title, scores in _moments(experiment).items():
-            columns[prefix + title] = measures(scores)
+            above = Heading((*lines[name], title), f"{name}: {title}")
+            columns[title if len(found) == 1 else above] = measures(scores)
     if not columns:
         return ""
     keys = list(dict.fromkeys(key for column in columns.values() for key in column))

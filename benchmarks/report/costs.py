@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from llm_decpomdp.benchmarks.report.experiments import Experiment
-from llm_decpomdp.benchmarks.report.page import plain, table
+from llm_decpomdp.benchmarks.report.experiments import Experiment, headings
+from llm_decpomdp.benchmarks.report.page import Heading, plain, table
 from llm_decpomdp.benchmarks.results import Results, Row
 
 ACTIVITIES = {
@@ -24,9 +24,11 @@ def costs(found: Sequence[Experiment]) -> str:
     columns = [_column(experiment) for experiment in found]
     keys = list(dict.fromkeys(key for column in columns for key in column))
     rows = [(key, *(column.get(key, "—") for column in columns)) for key in keys]
-    names = ["mean over runs"] if len(found) == 1 else [e.name for e in found]
-    if len(found) == 1 and len(found[0].runs) == 1:
-        names = ["this run"]
+    if len(found) == 1:
+        name = "mean over runs" if len(found[0].runs) > 1 else "this run"
+        return table("costs", ("", name), rows)
+    lines = headings(found)
+    names = [Heading(lines[e.name], e.name) for e in found]
     return table("costs", ("", *names), rows)
 
 

@@ -12,6 +12,7 @@ from llm_decpomdp.benchmarks.report.charts import (
     learning_curve,
     window,
 )
+from llm_decpomdp.benchmarks.report.estimates import over
 from llm_decpomdp.benchmarks.report.experiments import Experiment
 from llm_decpomdp.benchmarks.report.page import box, plain, tag
 from llm_decpomdp.benchmarks.results import component_names
@@ -64,5 +65,5 @@ def _explanation(found: Sequence[Experiment]) -> str:
         else:
             parts.append(f"Lines: {mean}.")
     if any(experiment.rows("eval") for experiment in found):
-        parts.append("Diamonds: evaluations, with 95 % intervals over tasks and seeds.")
+        parts.append(f"Diamonds: evaluations, with 95 % intervals {over(found)}.")
     return " ".join(parts)

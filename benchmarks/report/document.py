@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 
-from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.errors import ConfigError, writing
 from llm_decpomdp.benchmarks.report.experiments import Experiment, experiments
 from llm_decpomdp.benchmarks.report.files import write_files
 from llm_decpomdp.benchmarks.report.origins import origins
 from llm_decpomdp.benchmarks.report.page import box, page, tag
-from llm_decpomdp.benchmarks.report.panels import PANELS, Panel
+from llm_decpomdp.benchmarks.report.panels import PANELS, Panel, placed
 from llm_decpomdp.benchmarks.results import data_sets, read_results
 from llm_decpomdp.storage import RunFolder, write_atomically
 
@@ -31,12 +31,16 @@ def write_report(*folders: RunFolder, output: Path | None = None, files: bool = 
 
     Raises:
         ValueError: If nothing was measured in a folder yet.
+        RunError: If the page cannot be written.
     """
     found = experiments([read_results(folder) for folder in folders])
     path = output or folders[0].report
-    write_atomically(path, page(_title(found), _blocks(found)))
+    with writing(path):
+        write_atomically(path, page(_title(found), _blocks(found)))
     if files:
-        write_files(found, path.with_name(f"{path.stem}_files"))
+        folder = path.with_name(f"{path.stem}_files")
+        with writing(folder):
+            write_files(found, folder)
     return path
 
 
@@ -45,13 +49,15 @@ def report(paths: Sequence[Path], output: Path | None, files: bool) -> Path:
 
     Raises:
         ConfigError: If a folder holds nothing to report, or several are given and no output.
+        RunError: If the page cannot be written.
     """
     if len(paths) == 1 and (paths[0] / "suite.json").is_file():
         from llm_decpomdp.benchmarks.report.suites import write_suite_report
 
         if files:
             raise ConfigError("a suite has league.csv; --files is for the folders of its trainings")
-        return write_suite_report(paths[0], output)
+        with writing(output or paths[0] / "report.html"):
+            return write_suite_report(paths[0], output)
     for path in paths:
         if not (path / "metrics.jsonl").is_file() and not (path / "episodes.jsonl").is_file():
             raise ConfigError(
@@ -73,7 +79,7 @@ def _title(found: Sequence[Experiment]) -> str:
 
 
 def _blocks(found: Sequence[Experiment]) -> Iterator[str]:
-    panels = [(panel, panel.draw(found)) for panel in PANELS]
+    panels = [(placed(panel, found), panel.draw(found)) for panel in PANELS]
     yield from sections(
         [tag("h1", _title(found)), *opening(found)],
         [(panel, html) for panel, html in panels if html],

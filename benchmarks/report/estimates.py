@@ -87,6 +87,11 @@ def seeds_needed(found: Comparison) -> str:
     return "—" if found.seeds_needed is None else str(found.seeds_needed)
 
 
+def over(found: Sequence[Experiment]) -> str:
+    """What the intervals of experiments are over, in words."""
+    return "over tasks and seeds" if any(len(e.runs) > 1 for e in found) else "over tasks"
+
+
 def interval(estimate: Estimate, *, sign: bool = False) -> str:
     """Such as "1.21 to 1.57"; empty where there is none."""
     if estimate.low is None or estimate.high is None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,9 @@ OF_A_RUN = ("seed", "output")
 
 NAMED_KEYS = 3
 """How many keys of its configuration the name of an experiment shows."""
+
+LONGEST = 20
+"""Characters of a line in the head of a column; longer ones are cut in their middle."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,10 @@ class Series:
 class Column:
     """One evaluation of an experiment, task by task."""
 
+    experiment: str
+    """Its name; empty where there is no other."""
+    lines: tuple[str, ...]
+    """The name as in `headings`."""
     title: str
     update: int
     rewards: dict[str, float]
@@ -67,7 +76,7 @@ def experiments(runs: Sequence[Results]) -> list[Experiment]:
     """Put runs together whose configurations are equal but for the seed and the output.
 
     A run that repeats the seed of another one is no further seed, so it belongs to another experiment. Several
-    experiments are named by the keys in which they differ, and evaluations by their folder.
+    experiments are named by the keys in which they differ, and evaluations and a single training by their folder.
     """
     groups: dict[tuple[str, int], list[Results]] = {}
     settings: dict[tuple[str, int], dict[str, Any]] = {}
@@ -85,6 +94,30 @@ def experiments(runs: Sequence[Results]) -> list[Experiment]:
         Experiment(name, tuple(of_group))
         for name, of_group in zip(names, groups.values(), strict=True)
     ]
+
+
+def headings(found: Sequence[Experiment]) -> dict[str, tuple[str, ...]]:
+    """The names of experiments as lines that fit above a column, keys without their section.
+
+    Where short ones would be the same, they begin with what tells the names apart.
+    """
+    names = [experiment.name for experiment in found]
+    short = {name: _short(name) for name in names}
+    if len(set(short.values())) == len(short):
+        return short
+    letters = zip(*names, strict=False)
+    shared = sum(1 for _ in takewhile(lambda of: len(set(of)) == 1, letters))
+    return {name: _short(f"…{name[shared:]}") for name in names}
+
+
+def _short(name: str) -> tuple[str, ...]:
+    return tuple(map(_shortened, name.split(", ")))
+
+
+def _shortened(line: str) -> str:
+    line = re.sub(r"^[\w.]+\.(?=\w+=)", "", line)
+    half = LONGEST // 2
+    return line if len(line) <= LONGEST else f"{line[:half]}…{line[1 - half :]}"
 
 
 def _settings(run: Results) -> dict[str, Any]:
@@ -109,8 +142,9 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _names(firsts: Sequence[Results], settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    keys = list(dict.fromkeys(key for of_one in settings for key in of_one))
-    differing = [key for key in keys if len({str(of_one.get(key)) for of_one in settings}) > 1]
+    trained = [of_one for run, of_one in zip(firsts, settings, strict=True) if run.config_text]
+    keys = list(dict.fromkeys(key for of_one in trained for key in of_one))
+    differing = [key for key in keys if len({str(of_one.get(key)) for of_one in trained}) > 1]
     names: list[str] = []
     for run, of_one in zip(firsts, settings, strict=True):
         name = run.path.name

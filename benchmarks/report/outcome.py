@@ -13,15 +13,24 @@ from llm_decpomdp.benchmarks.report.estimates import (
     evaluated,
     gained,
     interval,
+    over,
     seeds_needed,
     shown,
 )
-from llm_decpomdp.benchmarks.report.experiments import Experiment
-from llm_decpomdp.benchmarks.report.page import box, folded, link, number, plain, table, tag
+from llm_decpomdp.benchmarks.report.experiments import Experiment, headings
+from llm_decpomdp.benchmarks.report.page import (
+    Heading,
+    box,
+    folded,
+    link,
+    number,
+    plain,
+    table,
+    tag,
+)
 from llm_decpomdp.benchmarks.results import Results, Row, component_names, pairs
 from llm_decpomdp.benchmarks.statistics import Estimate
 
-INTERVALS = "In brackets: 95 % intervals of a bootstrap over tasks and seeds."
 FEW_SEEDS = "Fewer than five seeds make it too narrow."
 ENOUGH_TASKS = 6
 """With fewer, even a gain on every task is not rarer than 1 in 20 without learning (two-sided sign test)."""
@@ -39,6 +48,10 @@ def outcome(found: Sequence[Experiment]) -> str:
     return "\n".join(_of_a_run(experiment))
 
 
+def _intervals(found: Sequence[Experiment]) -> str:
+    return f"In brackets: 95 % intervals of a bootstrap {over(found)}."
+
+
 def _of_a_run(experiment: Experiment) -> Iterator[str]:
     (run,) = experiment.runs
     if len(run.evaluations) > 1:
@@ -51,10 +64,12 @@ def _of_a_run(experiment: Experiment) -> Iterator[str]:
         row = run.evaluations[0]
         mean = f"mean team reward {shown(evaluated(experiment, 0))} over {_episodes(row)}. "
         if not experiment.trained:
-            yield tag("p", f"One evaluation, without training: {mean}{INTERVALS}")
+            yield tag("p", f"One evaluation, without training: {mean}{_intervals([experiment])}")
             return
         when = _moment(row)
-        yield tag("p", f"The run has one evaluation so far, {when}: {mean}{INTERVALS}")
+        yield tag(
+            "p", f"The run has one evaluation so far, {when}: {mean}{_intervals([experiment])}"
+        )
     else:
         yield tag("p", "The run has no evaluation: all numbers below are of the training tasks.")
     yield from _training(run.train)
@@ -73,16 +88,28 @@ def _over_seeds(experiment: Experiment) -> Iterator[str]:
         f"Over {runs} seeds the mean team reward changed by {shown(gain, sign=True)}, measured task by task; it "
         f"rose with {rose} of them. {_judgement(gain, runs)}"
     )
-    notes = [] if gain.low is None else [INTERVALS, *[FEW_SEEDS] * (runs < MANY_SEEDS)]
+    notes = (
+        [] if gain.low is None else [_intervals([experiment]), *[FEW_SEEDS] * (runs < MANY_SEEDS)]
+    )
     yield tag("p", " ".join([text, *notes]))
     yield _runs_table([experiment])
     yield from _examples(experiment.runs[0])
 
 
 def _comparison(found: Sequence[Experiment]) -> Iterator[str]:
-    """Several configurations, the best first, each against the one that was named first."""
+    """Several configurations, the best first, each against the one that was named first.
+
+    Those of several environments keep their order, and are compared where the environment is the same.
+    """
     first, *_ = found
-    yield tag("p", f"{len(found)} configurations, the best first. {INTERVALS}")
+    places = list(dict.fromkeys(map(_environment, found)))
+    order = "the best first"
+    if len(places) > 1:
+        order = (
+            f"not ranked: {' and '.join(places)} are different environments, whose highest "
+            "rewards may differ, so the order is that of the command line"
+        )
+    yield tag("p", f"{len(found)} configurations, {order}. {_intervals(found)}")
     rows = []
     for experiment in found:
         last = evaluated(experiment, -1) if _all_have(experiment, 1) else None
@@ -94,22 +121,28 @@ def _comparison(found: Sequence[Experiment]) -> Iterator[str]:
                 shown(evaluated(experiment, 0)),
                 shown(gained(experiment), sign=True),
             )
-        if last is not None and experiment is not first and _all_have(first, 1):
+        same = experiment is not first and _environment(experiment) == places[0]
+        if last is not None and same and _all_have(first, 1):
             found_between = compared(first, experiment)
             if found_between is not None:
                 cells[5] = shown(found_between.difference, sign=True)
                 cells[6] = seeds_needed(found_between)
         rows.append((last.value if last else float("-inf"), cells))
-    against = f"against {first.name}"
-    head = ["configuration", "seeds", "before", "last evaluation", "gain", against, "seeds needed"]
-    cells_of = [cells for _, cells in sorted(rows, key=lambda row: -row[0])]
-    if all(cells[-1] == "—" for cells in cells_of):
-        yield table("summary", head[:-1], [cells[:-1] for cells in cells_of])
-        yield folded("Every run", _runs_table(found))
-        return
-    yield table("summary", head, cells_of)
-    yield tag("p", NEEDED, "small")
+    if len(places) == 1:
+        rows.sort(key=lambda row: -row[0])
+    against = Heading(("against", *headings(found)[first.name]), f"against {first.name}")
+    head: list[str | Heading] = ["configuration", "seeds", "before", "last evaluation", "gain"]
+    head += [against, "seeds needed"]
+    cells_of = [cells for _, cells in rows]
+    kept = [i for i in range(len(head)) if i < 5 or any(cells[i] != "—" for cells in cells_of)]
+    yield table("summary", [head[i] for i in kept], [[of[i] for i in kept] for of in cells_of])
+    if len(kept) == len(head):
+        yield tag("p", NEEDED, "small")
     yield folded("Every run", _runs_table(found))
+
+
+def _environment(experiment: Experiment) -> str:
+    return str(experiment.runs[0].manifest.get("environment", "an unnamed one"))
 
 
 def _all_have(experiment: Experiment, evaluations: int) -> bool:
@@ -174,8 +207,8 @@ def _verdict(experiment: Experiment) -> str:
         return text + _judgement(gain, 1)
     size = f"{shown(gain, sign=True)}, measured task by task"
     return (
-        f"{text}The difference is {size}. {_judgement(gain, 1)} {INTERVALS} This is one run with one seed: the "
-        "interval covers the choice of tasks, not how another training run would turn out."
+        f"{text}The difference is {size}. {_judgement(gain, 1)} {_intervals([experiment])} This is one run with "
+        "one seed: the interval covers the choice of tasks, not how another training run would turn out."
     )
 
 
@@ -205,7 +238,7 @@ def _examples(run: Results) -> Iterator[str]:
     """Links to the tasks with the largest, the median and the smallest gain, chosen so that no one is misled."""
     found = pairs(run)
     if len(found) > 2:
-        chosen = {"largest gain": 0, "median": len(found) // 2, "smallest": -1}
+        chosen = {"Largest gain": 0, "median": len(found) // 2, "smallest": -1}
         links = [
             f"{escape(name)}: {link(found[i].task, task=found[i].task, phase='eval', compare=1)} "
             f"({number(found[i].before)} → {number(found[i].after)})"

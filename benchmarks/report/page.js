@@ -23,7 +23,7 @@
   // Tables as CSV.
   for (const table of document.querySelectorAll("table[data-name]")) {
     const save = () => {
-      const quoted = (cell) => `"${cell.textContent.replaceAll('"', '""')}"`;
+      const quoted = (cell) => `"${(cell.title || cell.textContent).replaceAll('"', '""')}"`;
       const text = [...table.rows].map((row) => [...row.cells].map(quoted).join(",")).join("\n");
       const address = URL.createObjectURL(new Blob(["\ufeff", text, "\n"], { type: "text/csv" }));
       make("a", { href: address, download: `${table.dataset.name}.csv` }).click();
@@ -218,7 +218,7 @@
       { type: "button", class: "chip", style: heat(reward), "aria-pressed": String(j === pick), onclick: () => follow(j), "aria-label": `sample ${j + 1}, reward ${number(reward)}` },
       `${j + 1}: `, make("b", {}, number(reward)), solved?.[j] ? " \u2713" : "", children.has(j) ? " \u2192" : ""));
     const verdict = group.chosen !== null ? episode.verdicts[number_] : null;
-    const cards = values.map((reward, j) => sample(group, j, reward, solved?.[j], j === pick && many, j === group.chosen ? verdict : null, shared));
+    const cards = values.map((reward, j) => sample(group, j, reward, solved?.[j], j === pick && many, children.has(j), j === group.chosen ? verdict : null, shared));
     const note = many ? `${values.length} joint samples of one state` + (children.size ? "; \u2192 goes on" : "") : "";
     return make("section", { class: "turn" }, make("h4", {}, `Turn ${number_ + 1}`, make("small", {}, note)),
       prompts(group, number_, shared), many ? make("div", { class: "chips", role: "group", "aria-label": "Joint samples" }, chips) : null,
@@ -234,7 +234,7 @@
     });
   }
 
-  function sample(group, j, reward, solved, on, verdict, shared) {
+  function sample(group, j, reward, solved, on, goes, verdict, shared) {
     const agents = Object.keys(group.completions);
     const made = group.joint[j].map((g, i) => `${agents[i]} ${g + 1}`).join(", ");
     const crossed = group.joint[j].some((g) => g !== j);
@@ -244,7 +244,7 @@
     });
     return make("div", { class: on ? "sample on" : "sample" },
       make("header", {}, make("b", {}, group.joint.length > 1 ? `Sample ${j + 1}` : "Reward"), crossed ? make("span", {}, made) : "", solved ? make("span", { class: "ok" }, "\u2713 solved") : "",
-        j === group.chosen && group.joint.length > 1 ? make("span", {}, "played on") : "", make("span", { class: "reward" }, number(reward))),
+        goes && j === group.chosen && group.joint.length > 1 ? make("span", {}, "played on") : "", make("span", { class: "reward" }, number(reward))),
       make("div", { class: "writings" }, writings), ledger(group.points[j], reward), tests(verdict, group.tests[j], shared));
   }
 

@@ -9,12 +9,21 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from typing import Any
 from urllib.parse import quote
 
 HERE = files(__package__)
+
+
+@dataclass(frozen=True)
+class Heading:
+    """The head of a column in several lines, and in whole where the page is asked for more."""
+
+    lines: tuple[str, ...]
+    whole: str
 
 
 def page(title: str, blocks: Iterable[str]) -> str:
@@ -76,7 +85,7 @@ def definitions(items: Mapping[str, Any]) -> str:
     return box("dl", blocks)
 
 
-def table(name: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(name: str, head: Sequence[str | Heading], rows: Iterable[Sequence[str]]) -> str:
     """A table whose first column names the rows; the page offers it as the file `<name>.csv`."""
     cells = [
         "".join([f'<th scope="row">{escape(row[0])}</th>', *(tag("td", c) for c in row[1:])])
@@ -85,13 +94,20 @@ def table(name: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return table_of(name, head, cells)
 
 
-def table_of(name: str, head: Sequence[str], html_rows: Iterable[str]) -> str:
+def table_of(name: str, head: Sequence[str | Heading], html_rows: Iterable[str]) -> str:
     """As `table`, of rows whose cells are markup."""
-    titles = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
+    titles = "".join(map(_title, head))
     body = [f"<tr>{row}</tr>" for row in html_rows]
     blocks = [f"<thead><tr>{titles}</tr></thead>", box("tbody", body)]
     opening = f'<div class="scroll" tabindex="0"><table data-name="{escape(name)}">'
     return opening + "\n".join(blocks) + "</table></div>"
+
+
+def _title(cell: str | Heading) -> str:
+    if isinstance(cell, str):
+        return f'<th scope="col">{escape(cell)}</th>'
+    lines = "<br>".join(map(escape, cell.lines))
+    return f'<th scope="col" title="{escape(cell.whole)}">{lines}</th>'
 
 
 def number(value: float, *, sign: bool = False) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llm_decpomdp.benchmarks.report.cooperation import cooperation
 from llm_decpomdp.benchmarks.report.costs import costs
@@ -42,3 +42,8 @@ PANELS = (
     Panel("crossplay", "Agents of different runs together", "Cross-play", crossplay),
     Panel("transcripts", "Transcripts", "Transcripts", transcripts, "wide"),
 )
+
+
+def placed(panel: Panel, found: Sequence[Experiment]) -> Panel:
+    """The panel; one that shows several experiments side by side is wider than a half."""
+    return replace(panel, place="") if len(found) > 1 and panel.place != "wide" else panel

@@ -14,7 +14,7 @@ from llm_decpomdp.benchmarks.report.experiments import Experiment
 from llm_decpomdp.benchmarks.report.league import league_tables
 from llm_decpomdp.benchmarks.report.origins import data_table, details
 from llm_decpomdp.benchmarks.report.page import box, page, tag
-from llm_decpomdp.benchmarks.report.panels import PANELS, Panel
+from llm_decpomdp.benchmarks.report.panels import PANELS, Panel, placed
 from llm_decpomdp.benchmarks.results import read_results
 from llm_decpomdp.storage import RunFolder, write_atomically
 
@@ -74,7 +74,7 @@ def _blocks(
             continue
         found = trainings if panel.anchor in OF_TRAININGS else evaluations
         if found:
-            shown.append((panel, panel.draw(found)))
+            shown.append((placed(panel, found), panel.draw(found)))
     head = [tag("h1", f"Suite {league.suite}"), tag("p", league.description)]
     yield from sections(
         [*head, *opening([*trainings, *evaluations])],

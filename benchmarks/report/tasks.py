@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from html import escape
 from statistics import fmean
 
-from llm_decpomdp.benchmarks.report.experiments import Column, Experiment
-from llm_decpomdp.benchmarks.report.page import box, link, number, table_of, tag
+from llm_decpomdp.benchmarks.report.experiments import Column, Experiment, headings
+from llm_decpomdp.benchmarks.report.page import Heading, box, link, number, table_of, tag
 from llm_decpomdp.benchmarks.results import by_task, pairs
 
 SCALE = 58
@@ -24,7 +24,7 @@ def tasks(found: Sequence[Experiment]) -> str:
     names.sort(key=lambda task: -gains.get(task, 0.0))
     top = max((value for column in columns for value in column.rewards.values()), default=0.0)
     rows = [_row(task, columns, gains.get(task), top) for task in names]
-    head = ["task", *(column.title for column in columns), *(["gain"] if gains else [])]
+    head = ["task", *map(_heading, columns), *(["gain"] if gains else [])]
     return "\n".join(
         [
             tag("p", _lead(found, gains)),
@@ -36,18 +36,29 @@ def tasks(found: Sequence[Experiment]) -> str:
 
 def rewards_by_task(found: Sequence[Experiment]) -> list[Column]:
     """Every evaluation of a single experiment, or the first and last of several."""
-    return [column for e in found for column in _columns(e, alone=len(found) == 1)]
-
-
-def _columns(experiment: Experiment, *, alone: bool) -> list[Column]:
-    updates = experiment.series("eval", "reward_mean").updates
-    if not alone and len(updates) > 2:
-        updates = [updates[0], updates[-1]]
-    prefix = "" if alone else f"{experiment.name}: "
+    if len(found) == 1:
+        updates = found[0].series("eval", "reward_mean").updates
+        return [_column(found[0], update, "", ()) for update in updates]
+    lines = headings(found)
     return [
-        Column(f"{prefix}{_title(experiment, update)}", update, _rewards(experiment, update))
-        for update in updates
+        _column(experiment, update, experiment.name, lines[experiment.name])
+        for experiment in found
+        for update in _ends(experiment.series("eval", "reward_mean").updates)
     ]
+
+
+def _ends(updates: list[int]) -> list[int]:
+    return updates if len(updates) < 3 else [updates[0], updates[-1]]
+
+
+def _column(experiment: Experiment, update: int, name: str, lines: tuple[str, ...]) -> Column:
+    return Column(name, lines, _title(experiment, update), update, _rewards(experiment, update))
+
+
+def _heading(column: Column) -> str | Heading:
+    if not column.experiment:
+        return column.title
+    return Heading((*column.lines, column.title), f"{column.experiment}: {column.title}")
 
 
 def gains_of(found: Sequence[Experiment]) -> dict[str, float]:

@@ -118,6 +118,8 @@ def test_the_result_is_said_with_intervals(folder: RunFolder) -> None:
         r"tasks, none of which was trained on\. The difference is \+1\.27 \(\+1\.0\d to \+1\.\d\d\)"
     )
     assert re.search(pattern, text), text[:2000]
+    assert "a bootstrap over tasks. This is one run with one seed" in text
+    assert "with 95 % intervals over tasks." in text
     assert "The interval leaves out 0, so chance alone hardly explains it." in text
 
 
@@ -148,7 +150,10 @@ def test_tasks_are_shown_by_falling_gain_and_lead_to_their_transcripts(folder: R
     assert "by falling gain: 8 rose, 0 fell, 0 stayed" in text
     assert "eval/5 0.50 3.50 +3.00 eval/4" in text
     assert 'href="#task=eval%2F5&amp;phase=eval&amp;update=6">3.50</a>' in page
-    assert 'largest gain: <a href="#task=eval%2F5&amp;phase=eval&amp;compare=1">eval/5</a>' in page
+    assert (
+        'side by side. Largest gain: <a href="#task=eval%2F5&amp;phase=eval&amp;compare=1">eval/5</a>'
+        in page
+    )
 
 
 def test_the_cooperation_panel_counts_how_often_components_were_earned(tmp_path: Path) -> None:
@@ -235,4 +240,4 @@ def test_environments_that_record_no_episode_have_a_report(folder: RunFolder) ->
     folder.episodes.unlink()
     for row in rows:
         append_json_line(folder.episodes, {**row, "final": None})
-    assert "largest gain: eval/5" in words(folder)
+    assert "Largest gain: eval/5" in words(folder)

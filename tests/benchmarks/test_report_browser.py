@@ -108,7 +108,7 @@ def test_an_episode_shows_its_siblings_ledger_tests_and_feedback(
     assert "2 joint samples of one state; → goes on" in document
     assert document.count("<article>") == 1
     assert len(re.findall('class="sample( on)?"', document)) == 4
-    assert "played on" in document
+    assert document.count("played on") == 1, "of turn 2 no sample goes on"
     assert "hard, turn 2" in document and "aux_0 is told" in document
     assert "1 of 2 tests pass" in document
     assert "error: NameError: x (line 2 of main_0)" in document

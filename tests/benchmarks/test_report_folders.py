@@ -10,10 +10,10 @@ import pytest
 
 from llm_decpomdp.benchmarks.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.report.document import report
-from llm_decpomdp.benchmarks.report.experiments import experiments
+from llm_decpomdp.benchmarks.report.experiments import LONGEST, Experiment, experiments, headings
 from llm_decpomdp.benchmarks.results import read_results
 from llm_decpomdp.storage import RunFolder, write_atomically
-from tests.benchmarks.report_runs import evaluate, finished, words
+from tests.benchmarks.report_runs import MANIFEST, evaluate, finished, html, words
 
 
 @pytest.fixture
@@ -56,7 +56,8 @@ def test_seeds_have_a_band_a_table_and_one_interval(tmp_path: Path) -> None:
         r"Over 3 seeds the mean team reward changed by \+1\.3\d \(\+1\.\d\d to \+", text
     )
     assert "it rose with 3 of them" in text
-    assert "Fewer than five seeds" in text
+    assert "over tasks and seeds. Fewer than five seeds" in text
+    assert "with 95 % intervals over tasks and seeds." in text
     assert "band: lowest to highest seed (3)" in text
     assert re.search(r"s1 1 6 0\.75 \(\S+ to \S+\) 2\.12 \(\S+ to \S+\) \+1\.3\d", text)
 
@@ -67,11 +68,56 @@ def test_several_configurations_are_compared_with_the_first(tmp_path: Path) -> N
     strong.config.write_text("algorithm:\n  name: marloo\n", encoding="utf-8")
     text = words(weak, strong)
     assert "2 configurations, the best first" in text
-    assert "against algorithm.name=magrpo" in text
+    assert "gain against name=magrpo" in text
     assert re.search(
         r"algorithm.name=marloo 1 0\.75 .* 3\.02 .* \+1\.00 \(\+1\.00 to \+1\.00\)", text
     )
     assert text.index("algorithm.name=marloo 1") < text.index("algorithm.name=magrpo 1")
+
+
+def test_configurations_of_different_environments_are_not_ranked(tmp_path: Path) -> None:
+    first, second = (
+        finished(RunFolder(tmp_path / n), extra=x) for n, x in (("a", 0.0), ("b", 1.0))
+    )
+    second.config.write_text("env:\n  id: mbpp-v0\n", encoding="utf-8")
+    second.write_manifest({**MANIFEST, "environment": "mbpp-v0"})
+    text = words(first, second)
+    assert "2 configurations, not ranked: coophumaneval-v0 and mbpp-v0 are different" in text
+    assert text.index("env.id=None 1") < text.index("env.id=mbpp-v0 1")
+    assert "against" not in text
+
+
+def test_evaluations_and_a_single_training_are_named_by_their_folder(tmp_path: Path) -> None:
+    trained, measured = finished(RunFolder(tmp_path / "pair")), RunFolder(tmp_path / "gold")
+    evaluate(measured, 0, [1.0, 2.0])
+    found = experiments([read_results(run) for run in (trained, measured)])
+    assert [experiment.name for experiment in found] == ["pair", "gold"]
+
+
+def test_names_above_columns_are_short_and_tell_experiments_apart() -> None:
+    names = ["algorithm.name=magrpo, model.name=an-organisation/a-model", "eval-" + "x" * 40]
+    found = headings([Experiment(name, ()) for name in names])
+    assert found[names[0]] == ("name=magrpo", "name=an-or…n/a-model")
+    assert max(len(line) for lines in found.values() for line in lines) == LONGEST
+    alike = [Experiment(f"{'x' * 20}-{n}-{'x' * 20}", ()) for n in range(2)]
+    assert [*headings(alike).values()] == [("…0-xxxxxxx…xxxxxxxxx",), ("…1-xxxxxxx…xxxxxxxxx",)]
+
+
+def test_columns_of_several_experiments_have_the_whole_name_at_hand(tmp_path: Path) -> None:
+    runs = [finished(RunFolder(tmp_path / f"{n}-{'x' * 30}")) for n in ("one", "two")]
+    page = html(*runs)
+    whole = f"one-{'x' * 30}"
+    assert f'title="{whole}: before">one-xxxxxx…xxxxxxxxx<br>before</th>' in page
+    assert f'title="{whole}">one-xxxxxx…xxxxxxxxx</th>' in page
+    assert 'class="left"' not in page and 'class="right"' not in page
+
+
+@pytest.mark.filterwarnings("error")
+def test_figures_of_long_names_keep_their_room(tmp_path: Path) -> None:
+    runs = [RunFolder(tmp_path / f"{'x' * 60}-{n}-{'x' * 60}") for n in ("one", "two")]
+    for run in runs:
+        evaluate(run, 0, [1.0, 2.0])
+    report([run.path for run in runs], tmp_path / "page.html", True)
 
 
 def test_a_folder_of_an_evaluation_has_a_report(tmp_path: Path) -> None:
