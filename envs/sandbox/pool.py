@@ -204,9 +204,7 @@ class Pool:
             turn.come.acquire()
         except BaseException:
             with self._lock:
-                if (
-                    turn in self._turns
-                ):  # else it has come, and its worker is given back by the caller
+                if turn in self._turns:  # else its worker has come, and is given back
                     self._turns.remove(turn)
             raise
 

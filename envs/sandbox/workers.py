@@ -234,6 +234,10 @@ class Worker:
     @staticmethod
     def _wait(process: subprocess.Popen[bytes]) -> None:
         """Wait until a process has ended, but not for ever, and leave it its number: its group has the same."""
+        if not hasattr(os, "waitid"):  # macOS, before Python 3.13
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(CLOSE_SECONDS)
+            return
         deadline = time.monotonic() + CLOSE_SECONDS
         how = os.WEXITED | os.WNOWAIT | os.WNOHANG
         with suppress(ChildProcessError):  # it is known already how it ended
