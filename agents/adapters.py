@@ -9,6 +9,7 @@ from typing import Any
 from llm_decpomdp.agents.causal_lm import CausalLM
 from llm_decpomdp.agents.engine import ModelEngine
 from llm_decpomdp.agents.pretrained import load_base, with_adapters
+from llm_decpomdp.agents.prompting import Prompting
 from llm_decpomdp.agents.sampling import Sampling
 
 
@@ -22,6 +23,7 @@ def adapter_policies(
     attn_implementation: str | None = None,
     gradient_checkpointing: bool = False,
     seeds: Mapping[str, int] | None = None,
+    promptings: Mapping[str, Prompting] | None = None,
 ) -> dict[str, CausalLM]:
     """Policies that share a frozen model and differ by their LoRA adapters.
 
@@ -38,6 +40,7 @@ def adapter_policies(
         attn_implementation: How transformers computes attention, such as `sdpa`; `None` leaves it the choice.
         gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
         seeds: Seeds of the samplers and of new adapters' weights, by policy; 0, 1, 2, ... if left out.
+        promptings: How the model is asked, by policy.
 
     Raises:
         OSError: If there is no such model or adapter.
@@ -59,7 +62,13 @@ def adapter_policies(
         gradient_checkpointing=gradient_checkpointing,
     )
     return {
-        name: CausalLM.on(engine, _in_model(name), (samplings or {}).get(name), seed=seeds[name])
+        name: CausalLM.on(
+            engine,
+            _in_model(name),
+            (samplings or {}).get(name),
+            seed=seeds[name],
+            prompting=(promptings or {}).get(name),
+        )
         for name in adapters
     }
 

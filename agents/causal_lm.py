@@ -15,6 +15,7 @@ from torch import Tensor
 from llm_decpomdp.agents.engine import ModelEngine
 from llm_decpomdp.agents.precision import weights_as
 from llm_decpomdp.agents.pretrained import load_model, save_adapter
+from llm_decpomdp.agents.prompting import PromptEncoder, Prompting
 from llm_decpomdp.agents.sampler import Prompt
 from llm_decpomdp.agents.sampling import Sampling
 from llm_decpomdp.policy import Completion
@@ -24,10 +25,11 @@ class CausalLM:
     """Samples from a causal language model and gives differentiable log-probabilities of the samples.
 
     A prompt becomes one user message of the tokenizer's chat template, or is encoded as it is where there
-    is none. The model stays in evaluation mode: dropout would make the learner's distribution another than
-    the sampler's. Trainable weights are float32. With `bfloat16` the sampler computes with a rounded copy
-    of the weights, and the learner under autocast: about twice as fast where the hardware has units for it,
-    while log-probabilities of sampler and learner then differ by some hundredths of a nat.
+    is none (see `Prompting`). The model stays in evaluation mode: dropout would make the learner's
+    distribution another than the sampler's. Trainable weights are float32. With `bfloat16` the sampler
+    computes with a rounded copy of the weights, and the learner under autocast: about twice as fast where the
+    hardware has units for it, while log-probabilities of sampler and learner then differ by some hundredths
+    of a nat.
 
     Args:
         model: A transformers model with a head for the next token, or a peft model around one.
@@ -36,10 +38,11 @@ class CausalLM:
         compute_dtype: `float32`, `bfloat16`, or `auto`: bfloat16 where the device is fast with it.
         gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
         seed: Seed of the sampler.
+        prompting: How the model is asked.
 
     Raises:
-        ValueError: If `compute_dtype` is unknown, nothing ends a completion, or the model's activations
-            cannot be computed twice.
+        ValueError: If `compute_dtype` is unknown, nothing ends a completion, the model's activations
+            cannot be computed twice, or its chat template does not read what `prompting` says.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class CausalLM:
         compute_dtype: str = "auto",
         gradient_checkpointing: bool = False,
         seed: int = 0,
+        prompting: Prompting | None = None,
     ) -> None:
         engine = ModelEngine(
             model,
@@ -58,11 +62,17 @@ class CausalLM:
             compute_dtype=compute_dtype,
             gradient_checkpointing=gradient_checkpointing,
         )
-        self._begin(engine, engine.adapter, sampling, seed)
+        self._begin(engine, engine.adapter, sampling, seed, prompting)
 
     @classmethod
     def on(
-        cls, engine: ModelEngine, adapter: str, sampling: Sampling | None = None, *, seed: int = 0
+        cls,
+        engine: ModelEngine,
+        adapter: str,
+        sampling: Sampling | None = None,
+        *,
+        seed: int = 0,
+        prompting: Prompting | None = None,
     ) -> CausalLM:
         """The policy that one adapter of an engine's model is.
 
@@ -71,13 +81,19 @@ class CausalLM:
             adapter: The name of the adapter in the model.
             sampling: How completions are drawn.
             seed: Seed of the sampler.
+            prompting: How the model is asked.
         """
         policy = cls.__new__(cls)
-        policy._begin(engine, adapter, sampling, seed)
+        policy._begin(engine, adapter, sampling, seed, prompting)
         return policy
 
     def _begin(
-        self, engine: ModelEngine, adapter: str | None, sampling: Sampling | None, seed: int
+        self,
+        engine: ModelEngine,
+        adapter: str | None,
+        sampling: Sampling | None,
+        seed: int,
+        prompting: Prompting | None,
     ) -> None:
         self.engine = engine
         """What the policy samples with, in one batch with the other policies of the engine."""
@@ -86,6 +102,10 @@ class CausalLM:
         self.model, self.tokenizer = engine.model, engine.tokenizer
         self.compute_dtype = engine.compute_dtype
         self.sampling = sampling or Sampling()
+        config = self.model.config.get_text_config()
+        context = getattr(config, "max_position_embeddings", None)
+        self.encoder = PromptEncoder(prompting or Prompting(), self.tokenizer, self.name, context)
+        """How the model is asked."""
         self._generator = torch.Generator()
         self._reference: dict[str, Tensor] | None = None
         self.seed(seed)
@@ -102,6 +122,7 @@ class CausalLM:
         attn_implementation: str | None = None,
         gradient_checkpointing: bool = False,
         seed: int = 0,
+        prompting: Prompting | None = None,
     ) -> CausalLM:
         """Load a model by its transformers name or folder; a folder with a peft adapter will do too.
 
@@ -115,10 +136,12 @@ class CausalLM:
                 choice. Prompts are shared in learning with `sdpa` and `eager`.
             gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
             seed: Seed of the sampler, and of a new adapter's weights.
+            prompting: How the model is asked.
 
         Raises:
             OSError: If there is no such model.
-            ValueError: If `lora` is given for a folder that holds an adapter already.
+            ValueError: If `lora` is given for a folder that holds an adapter already, or the chat template
+                does not read what `prompting` says.
         """
         model, tokenizer = load_model(
             name_or_path, compute_dtype, device, lora, seed, attn_implementation
@@ -130,7 +153,13 @@ class CausalLM:
             compute_dtype=compute_dtype,
             gradient_checkpointing=gradient_checkpointing,
             seed=seed,
+            prompting=prompting,
         )
+
+    @property
+    def name(self) -> str:
+        """The model's name or folder; empty if it was made in memory."""
+        return str(self.model.config.name_or_path)
 
     def seed(self, seed: int) -> None:
         """Restart the sampler's random stream."""
@@ -144,37 +173,35 @@ class CausalLM:
         """Sample `num_samples` completions for each prompt, in one batch.
 
         Raises:
-            ValueError: If `num_samples` is below 1, or a prompt is empty or too long for the model.
+            PromptTooLong: If a prompt is too long, and `prompting` says neither to skip nor to cut it.
+            ValueError: If `num_samples` is below 1, or a prompt is empty.
         """
         return self.engine.generate([(self, prompt) for prompt in prompts], num_samples)
 
-    def request(self, prompt: str) -> Prompt:
-        """What the sampler needs to know for `prompt`."""
-        return Prompt(self.encode(prompt), self.sampling, self._generator, self.adapter)
-
-    def encode(self, prompt: str) -> list[int]:
-        """The token ids of `prompt` as the model sees it.
+    def request(self, prompt: str) -> Prompt | None:
+        """What the sampler needs to know for `prompt`; `None` if it is skipped.
 
         Raises:
-            ValueError: If there are none, or too many to leave room for a completion.
+            PromptTooLong: If it is too long, and neither skipped nor cut.
+            ValueError: If it has no tokens.
         """
-        if self.tokenizer.chat_template:
-            prompt = self.tokenizer.apply_chat_template(
-                [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True
-            )
-            ids: list[int] = self.tokenizer(prompt, add_special_tokens=False).input_ids
-        else:
-            ids = self.tokenizer(prompt).input_ids
-        if not ids:
-            raise ValueError(f"the prompt {prompt!r} has no tokens; a model needs at least one")
-        limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
-        room = self.sampling.max_new_tokens
-        if limit is not None and len(ids) + room > limit:
-            raise ValueError(
-                f"a prompt of {len(ids)} tokens and {room} new ones do not fit into the model's "
-                f"context of {limit}; shorten the prompt or lower max_new_tokens"
-            )
-        return ids
+        long = self.overflow(prompt) is not None
+        if long and self.on_long_prompt == "skip":
+            return None
+        return Prompt(self.encode(prompt), self.sampling, self._generator, self.adapter, long)
+
+    @property
+    def on_long_prompt(self) -> str:
+        """What happens to prompts that are too long: see `Prompting`."""
+        return self.encoder.prompting.on_long_prompt
+
+    def overflow(self, prompt: str) -> tuple[int, int] | None:
+        """The tokens of a prompt that is too long, and how many would fit; `None` of any other."""
+        return self.encoder.overflow(prompt, self.sampling.max_new_tokens)
+
+    def encode(self, prompt: str) -> list[int]:
+        """The token ids of `prompt` as the model sees it; errors as in `PromptEncoder.encode`."""
+        return self.encoder.encode(prompt, self.sampling.max_new_tokens)
 
     def log_probs(self, prompt: str, completions: Sequence[Completion]) -> tuple[Tensor, Tensor]:
         """Differentiable log-probabilities of the sampled tokens, at the sampling temperature.

@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib.util import find_spec
+from multiprocessing.pool import ThreadPool
+from threading import BoundedSemaphore, Lock, Timer
 from typing import Any
 
-from llm_decpomdp.policy import Completion
+from llm_decpomdp.agents.endpoint_errors import SLOW_SECONDS, EndpointError, Errors
+from llm_decpomdp.agents.variety import ENOUGH_PROMPTS, Variety
+from llm_decpomdp.naming import unknown
+from llm_decpomdp.policy import REFUSAL, Completion, Usage
 from llm_decpomdp.seeding import stream
+
+__all__ = ["Endpoint", "EndpointError"]
 
 NO_KEY = "none"
 """Sent where no key is known: a server of one's own mostly asks for none."""
 
-SHOWN_CHARACTERS = 300
-"""How much of a server's error is quoted."""
+CONNECT_SECONDS = 5.0
+"""How long a server may take to accept a connection."""
+
+OPTIONS = ("n", "seed", "temperature", "top_p", "top_k", "max_tokens")
+"""What a request says besides the model and the messages, and `omit` may leave out."""
 
 _REFUSALS = frozenset({400, 422, 501})  # how servers refuse a request for several samples
 
-_REMEDIES = {
-    400: "the server refuses the request; if it is too long, lower max_new_tokens",
-    401: "set the environment variable {key} to a key of this server",
-    403: "set the environment variable {key} to a key that may use this model",
-    404: "check the model's name, and base_url, which mostly ends in /v1",
-    429: "lower max_parallel, or ask for a higher limit",
-}
-
 logger = logging.getLogger(__name__)
-
-
-class EndpointError(RuntimeError):
-    """The server gave no completion."""
 
 
 @dataclass(eq=False)
@@ -43,11 +43,17 @@ class Endpoint:
 
     A prompt becomes one user message. Completions carry no tokens, so that learners leave this policy as it
     is. The samples of a prompt are asked for in one request; where the server gives or allows only one at a
-    time, in one request each. Equal seeds give equal completions if the server honours seeds.
+    time, in one request each. Requests that may succeed later are tried again by the client of `openai`, which
+    waits longer each time, and as long as the server says. Several threads may ask at once.
+
+    The seeds of requests depend on `seed`, the prompt and how often it was asked before alone; equal ones give
+    equal completions if the server honours them. A server that answers the same to each of several prompts
+    whenever it is asked, though it should draw at random, is told once, as is one that is slow or refuses.
 
     Raises:
         ImportError: If the package `openai` is not installed.
-        ValueError: If a number is out of its range, or neither an address nor a key is known.
+        ValueError: If a number is out of its range, `omit` or `extra` makes no sense, or neither an address nor a
+            key is known.
     """
 
     model: str
@@ -66,10 +72,14 @@ class Endpoint:
     """The environment variable that holds the API key."""
     max_parallel: int = 8
     """How many requests may wait for answers at once."""
-    timeout: float = 600.0
-    """How long a request waits for the server, in seconds."""
-    max_retries: int = 3
+    timeout: float = 180.0
+    """How long a request waits for the server, in seconds, before it is tried again."""
+    max_retries: int = 6
     """How many further tries the client gives a request that may succeed later."""
+    omit: Sequence[str] | None = None
+    """Options of the request that the model refuses and that are left out, some of `OPTIONS`."""
+    extra: Mapping[str, Any] | None = None
+    """Further options of the request, as the server calls them."""
 
     def __post_init__(self) -> None:
         if find_spec("openai") is None:
@@ -82,17 +92,26 @@ class Endpoint:
                 raise ValueError(f"{name} must be at least {least}, got {vars(self)[name]!r}")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p must lie in (0, 1], got {self.top_p!r}")
+        if not self.timeout > 0:
+            raise ValueError(f"timeout must be above 0, got {self.timeout!r}")
+        check_request(self.omit, self.extra)
         own_server = self.base_url or os.environ.get("OPENAI_BASE_URL")
         if not own_server and not os.environ.get(self.key_variable):
             raise ValueError(
                 f"no server for {self.model!r}: set base_url, or {self.key_variable} for OpenAI's API"
             )
-        self._several = True  # whether the server gives several samples at once
+        self._omitted = frozenset(self.omit or ())
+        self._several = "n" not in self._omitted  # whether the server gives several samples at once
+        self._slots = BoundedSemaphore(self.max_parallel)
+        self._variety = Variety()
+        self._told: set[str] = set()  # what was told, and is not told again
+        self._lock = Lock()
         self.seed(0)
 
     def seed(self, seed: int) -> None:
-        """Restart the stream of the requests' seeds."""
-        self._seeds = stream(seed, "endpoint")
+        """Restart the seeds of requests."""
+        self._seed = seed
+        self._asked: Counter[int] = Counter()  # how often each prompt was asked, by its hash
 
     def act(self, prompt: str) -> str:
         """The text of one completion of `prompt`."""
@@ -126,53 +145,112 @@ class Endpoint:
         found: list[list[Completion]],
     ) -> None:
         """Ask for each pair of a prompt's index and a number of samples, and add what comes back."""
-        if not requests:
-            return
-        seeds = self._seeds.integers(2**31, size=len(requests)).tolist()
-        texts = [prompts[index] for index, _ in requests]
-        counts = [count for _, count in requests]
+        calls = [(prompts[index], count, self._draw(prompts[index])) for index, count in requests]
         ask = partial(self._ask, self._client)  # the client is built here, not by several threads
-        with ThreadPoolExecutor(min(self.max_parallel, len(requests))) as pool:
-            answers = pool.map(ask, texts, counts, seeds)
-            for (index, _), answer in zip(requests, answers, strict=True):
-                found[index] += answer
+        if len(calls) < 2:
+            answers = [ask(call) for call in calls]
+        else:
+            # Its threads are daemons, so that Ctrl-C waits for no server.
+            with ThreadPool(min(self.max_parallel, len(calls))) as pool:
+                answers = list(pool.imap(ask, calls))
+        for (index, _), answer in zip(requests, answers, strict=True):
+            found[index] += answer
 
-    def _ask(self, client: Any, prompt: str, count: int, seed: int) -> list[Completion]:
-        """Up to `count` completions; none where the server refuses to give more than one at once."""
+    def _draw(self, prompt: str) -> int:
+        """The seed of the next request for a prompt."""
+        with self._lock:
+            self._asked[hash(prompt)] += 1
+            number = self._asked[hash(prompt)]
+        return int(stream(self._seed, "endpoint", _sendable(prompt), number).integers(2**31))
+
+    def _ask(self, client: Any, call: tuple[str, int, int]) -> list[Completion]:
+        """Up to as many completions as asked for; none where the server refuses more than one at once."""
         import openai
 
+        prompt, count, seed = call
         try:
-            response = client.chat.completions.create(
-                model=self.model,
-                messages=[{"role": "user", "content": prompt}],
-                n=count,
-                seed=seed,
-                temperature=self.temperature,
-                top_p=self.top_p,
-                max_tokens=self.max_new_tokens,
-                extra_body={"top_k": self.top_k} if self.top_k else None,
-            )
+            with self._slots, self._told_if_slow():
+                response = client.chat.completions.create(
+                    model=self.model,
+                    messages=[{"role": "user", "content": _sendable(prompt)}],
+                    **self._options(count, seed),
+                )
         except openai.APIError as error:
             status = error.status_code if isinstance(error, openai.APIStatusError) else None
             if count > 1 and status in _REFUSALS:
                 return []
-            raise EndpointError(self._problem(error, status)) from error
+            raise self._errors.of(error, status) from error
+        except json.JSONDecodeError as error:
+            raise self._errors.no_completion(error.doc) from error
         choices = getattr(response, "choices", None) or []
-        if not choices and count == 1:
-            raise EndpointError(
-                f"{self.base_url or 'the server'} answers without a completion for {self.model!r}: "
-                f"{str(response)[:SHOWN_CHARACTERS]}; check base_url, which mostly ends in /v1"
-            )
-        return [_completion(choice) for choice in choices[:count]]
+        if not choices and count > 1:
+            return []
+        if not choices or any(getattr(one, "message", None) is None for one in choices):
+            raise self._errors.no_completion(response)
+        usage = _usage(response) if len(choices) == 1 else None  # else of all samples together
+        found = [self._completion(choice, usage) for choice in choices[:count]]
+        self._watch(prompt, seed, found)
+        return found
 
-    def _problem(self, error: Exception, status: int | None) -> str:
-        where = f"{self.model!r} at {self._client.base_url}"
-        said = f"{type(error).__name__}: {error}"[:SHOWN_CHARACTERS]
-        if status is None:
-            remedy = "start the server, or set base_url; if it is slow, raise timeout"
-            return f"cannot reach the endpoint of {where} ({said}): {remedy}"
-        remedy = _REMEDIES.get(status, "look into the server's log").format(key=self.key_variable)
-        return f"the endpoint of {where} refuses ({said}): {remedy}"
+    def _options(self, count: int, seed: int) -> dict[str, Any]:
+        """The arguments of the client for `OPTIONS` and `extra`."""
+        known: dict[str, Any] = {
+            "n": count,
+            "seed": seed,
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "max_tokens": self.max_new_tokens,
+        }
+        others: dict[str, Any] = {
+            **({"top_k": self.top_k} if self.top_k else {}),
+            **(self.extra or {}),
+        }
+        parts = [{k: v for k, v in of.items() if k not in self._omitted} for of in (known, others)]
+        return {**parts[0], "extra_body": parts[1] or None}
+
+    def _completion(self, choice: Any, usage: Usage | None) -> Completion:
+        message, reason = choice.message, choice.finish_reason
+        refusal = getattr(message, "refusal", None)
+        refused = reason == "content_filter" or (message.content is None and reason != "length")
+        if refused:
+            self._tell_once("refusal", f"{self._errors.where} {Errors.REFUSAL}")
+        text = message.content or refusal or ""
+        kept = REFUSAL if refused else "length" if reason == "length" else "stop"
+        return Completion(text, finish_reason=kept, usage=usage)
+
+    def _watch(self, prompt: str, seed: int, found: Sequence[Completion]) -> None:
+        """Say it if answers never differ, where they should be drawn at random."""
+        if self.temperature == 0 or self.top_k == 1:
+            return
+        if self._variety.is_missing(prompt, seed, [one.text for one in found]):
+            logger.warning(
+                "%s gave the same text every time it was asked one of %d prompts, at temperature %g: it seems to "
+                "ignore seeds and temperature. Groups without variety teach nothing, and samples of a problem "
+                "count as one: set the server to draw at random, or raise temperature",
+                *(self._errors.where, ENOUGH_PROMPTS, self.temperature),
+            )
+
+    @contextmanager
+    def _told_if_slow(self) -> Iterator[None]:
+        told = (self._tell_once, ("slow", self._errors.slow(self.timeout, self.max_retries)))
+        timer = Timer(SLOW_SECONDS, *told)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _tell_once(self, about: str, text: str) -> None:
+        with self._lock:
+            if about in self._told:
+                return
+            self._told.add(about)
+        logger.warning("%s", text)
+
+    @cached_property
+    def _errors(self) -> Errors:
+        return Errors(f"{self.model!r} at {self._client.base_url}", self.key_variable)
 
     @cached_property
     def _client(self) -> Any:
@@ -181,11 +259,31 @@ class Endpoint:
         return openai.OpenAI(
             api_key=os.environ.get(self.key_variable) or NO_KEY,
             base_url=self.base_url,
-            timeout=self.timeout,
+            timeout=openai.Timeout(self.timeout, connect=min(self.timeout, CONNECT_SECONDS)),
             max_retries=self.max_retries,
         )
 
 
-def _completion(choice: Any) -> Completion:
-    reason = "length" if choice.finish_reason == "length" else "stop"
-    return Completion(choice.message.content or "", finish_reason=reason)
+def check_request(omit: Sequence[str] | None, extra: Mapping[str, Any] | None) -> None:
+    """Raise a `ValueError` unless `omit` and `extra` fit what an `Endpoint` sends."""
+    for name in omit or ():
+        if name not in OPTIONS:
+            raise ValueError(unknown("option in omit", name, OPTIONS))
+    for name in extra or {}:
+        if name in ("model", "messages", "stream", *OPTIONS):
+            raise ValueError(f"extra: {name!r} is set by the policy itself; drop it")
+
+
+def _usage(response: Any) -> Usage | None:
+    """What the server has counted, if it says so."""
+    told = getattr(response, "usage", None)
+    prompt = getattr(told, "prompt_tokens", None)
+    completion = getattr(told, "completion_tokens", None)
+    if isinstance(prompt, int) and isinstance(completion, int):
+        return Usage(prompt, completion)
+    return None
+
+
+def _sendable(prompt: str) -> str:
+    """The prompt without the lone surrogates that an answer may bring, which no request can hold."""
+    return prompt.encode("utf-8", "replace").decode("utf-8")

@@ -19,7 +19,7 @@ from llm_decpomdp.agents.mixing import can_mix, mixing
 from llm_decpomdp.agents.packed import packed_log_probs, padded_log_probs, without_peft
 from llm_decpomdp.agents.precision import resolve_compute_dtype, weights_in
 from llm_decpomdp.agents.sampler import SampledRow, sample
-from llm_decpomdp.policy import Completion
+from llm_decpomdp.policy import SKIPPED, Completion
 
 logger = logging.getLogger(__name__)
 
@@ -76,8 +76,11 @@ class ModelEngine:
     ) -> list[list[Completion]]:
         """Sample `num_samples` completions for each pair of a policy of this engine and its prompt.
 
+        A prompt that is too long is answered by `SKIPPED` where its policy skips such prompts.
+
         Raises:
-            ValueError: If `num_samples` is below 1, or a prompt is empty or too long for the model.
+            PromptTooLong: If a prompt is too long for its policy, which neither skips nor cuts it.
+            ValueError: If `num_samples` is below 1, or a prompt is empty.
         """
         if num_samples < 1:
             raise ValueError(f"num_samples must be at least 1, got {num_samples}")
@@ -90,15 +93,23 @@ class ModelEngine:
         if len(adapters) == 1:
             self.activate(*adapters)
         prompts = [policy.request(text) for policy, text in requests]
+        asked = [prompt for prompt in prompts if prompt is not None]
+        rows: list[SampledRow] = []
         with (
             weights_in(self.model, self.compute_dtype),
             decoding(self.model),
             mixing(self.model, adapters if mixable else ()) as mix,
         ):
-            rows = sample(self.model, prompts, num_samples, self._end_ids, mix)
-        completions = [self._completion(row) for row in rows]
-        starts = range(0, len(rows), num_samples)
-        return [completions[start : start + num_samples] for start in starts]
+            if asked:
+                rows = sample(self.model, asked, num_samples, self._end_ids, mix)
+        answers = iter(rows)
+        return [
+            [
+                SKIPPED if prompt is None else self._completion(next(answers), prompt.long)
+                for _ in range(num_samples)
+            ]
+            for prompt in prompts
+        ]
 
     def _in_turn(
         self, requests: Sequence[tuple[Any, str]], num_samples: int
@@ -112,12 +123,13 @@ class ModelEngine:
                 found[at] = group
         return found
 
-    def _completion(self, row: SampledRow) -> Completion:
+    def _completion(self, row: SampledRow, long_prompt: bool) -> Completion:
         body = row.tokens[:-1] if row.stopped else row.tokens
         text = self.tokenizer.decode(
             body, skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
-        return Completion(text, row.tokens, row.log_probs, "stop" if row.stopped else "length")
+        reason = "stop" if row.stopped else "length"
+        return Completion(text, row.tokens, row.log_probs, reason, long_prompt)
 
     def log_probs(
         self, prompt: Sequence[int], rows: Sequence[Sequence[int]], divisor: float

@@ -7,11 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llm_decpomdp.agents.local_models import model_source
+from llm_decpomdp.agents.local_models import ModelError, model_source
 from llm_decpomdp.agents.offline import OFFLINE_MODEL
+from llm_decpomdp.hub import hub_address, hub_answers
 
 if TYPE_CHECKING:
     from llm_decpomdp.agents.causal_lm import CausalLM
+    from llm_decpomdp.agents.prompting import Prompting
     from llm_decpomdp.agents.sampling import Sampling
 
 
@@ -25,6 +27,7 @@ def load_policy(
     attn_implementation: str | None = None,
     gradient_checkpointing: bool = False,
     seed: int = 0,
+    prompting: Prompting | None = None,
 ) -> CausalLM:
     """Load a local model as a policy.
 
@@ -39,16 +42,18 @@ def load_policy(
         attn_implementation: How transformers computes attention, such as `sdpa`; `None` leaves it the choice.
         gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
         seed: Seed of the sampler, and of a new adapter's weights.
+        prompting: How the model is asked.
 
     Raises:
         ImportError: If torch, transformers or the offline model's package is missing.
         OSError: If there is no such model, or the hub cannot be reached.
     """
     with explained(name):
+        source = model_source(name)  # before anything heavy is imported
         from llm_decpomdp.agents.causal_lm import CausalLM
 
         return CausalLM.from_pretrained(
-            model_source(name),
+            source,
             sampling,
             compute_dtype=compute_dtype,
             lora=lora,
@@ -56,6 +61,7 @@ def load_policy(
             attn_implementation=attn_implementation,
             gradient_checkpointing=gradient_checkpointing,
             seed=seed,
+            prompting=prompting,
         )
 
 
@@ -71,8 +77,20 @@ def explained(name: str | Path) -> Iterator[None]:
             f"a language model needs torch, transformers and peft ({error}): "
             "pip install 'llm-decpomdp[train]'"
         ) from error
+    except ModelError as error:
+        raise ModelError(f"cannot load the model {str(name)!r}: {error}") from error
     except OSError as error:
-        raise OSError(
-            f"cannot load the model {str(name)!r}: it is no folder with a model, and the hub does not "
-            f"give it; without a hub there is {OFFLINE_MODEL!r}. {error}"
-        ) from error
+        raise ModelError(f"cannot load the model {str(name)!r}: {_reason(name, error)}") from error
+
+
+def _reason(name: str | Path, error: OSError) -> str:
+    said = " ".join(str(error).split())
+    if Path(name).is_dir():
+        return said
+    others = (
+        f"Without a hub there is {OFFLINE_MODEL!r}; a model behind an API is a policy of kind endpoint, as in "
+        "eval --model NAME --base-url URL, or play --policy NAME --base-url URL"
+    )
+    if hub_answers():
+        return f"it is no folder, and {hub_address()} does not give it ({said}). {others}"
+    return f"it is no folder, the hub's cache does not have it, and {hub_address()} does not answer. {others}"

@@ -57,10 +57,11 @@ def packed_log_probs(
     decoder, head = base.get_decoder(), base.get_output_embeddings()
     parts: list[Tensor] = []
     for some in _shares(rows, ROW_TOKENS - len(prompt)):
-        ids, positions, mask, sources = _pack(prompt, some, model.device, _attention_dtype(model))
-        hidden = decoder(
+        ids, positions, mask = _pack(prompt, some, model.device, _attention_dtype(model))
+        states = decoder(
             input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False
-        ).last_hidden_state[0, sources]  # (K, size)
+        ).last_hidden_state[0]
+        hidden = _sources(states, len(prompt), some)
         targets = torch.tensor([token for row in some for token in row], device=model.device)
         score = partial(_head_log_probs, head, divisor=divisor)
         parts += _in_parts(score, hidden, targets, model.config, contexts)
@@ -103,18 +104,28 @@ def _shares(rows: Rows, room: int) -> Iterator[Rows]:
     yield share
 
 
+def _sources(states: Tensor, start: int, rows: Rows) -> Tensor:
+    """From the states of a row, (L, size), those that each completion's tokens are predicted from, (K, size).
+
+    The prompt's last state predicts the first token of each completion. It is not picked by its index: the
+    gradients that come together there would be added by several threads, in the order in which they arrive.
+    """
+    first, rest = states[start - 1 : start], states[start:]
+    parts = torch.split(rest, [len(row) - 1 for row in rows])
+    return torch.cat([state for part in parts for state in (first, part)])
+
+
 def _pack(
     prompt: Sequence[int], rows: Rows, device: torch.device, dtype: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Token ids and positions, both (1, L); what is added to attention, (1, 1, L, L); scored places, (K,).
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Token ids and positions, both (1, L); what is added to attention, (1, 1, L, L).
 
     The last token of a completion predicts nothing, so it isn't in the row.
     """
     start = len(prompt)
-    ids, positions, owners, sources = list(prompt), list(range(start)), [-1] * start, []
+    ids, positions, owners = list(prompt), list(range(start)), [-1] * start
     for owner, row in enumerate(rows):
-        begin, length = len(ids), len(row) - 1
-        sources += [start - 1, *range(begin, begin + length)]
+        length = len(row) - 1
         ids += row[:-1]
         positions += range(start, start + length)
         owners += [owner] * length
@@ -127,7 +138,6 @@ def _pack(
         torch.tensor([ids], device=device),
         torch.tensor([positions], device=device),
         mask[None, None],
-        torch.tensor(sources, device=device),
     )
 
 

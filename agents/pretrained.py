@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,8 +11,9 @@ from typing import Any
 
 import torch
 
-from llm_decpomdp.agents.local_models import model_source
+from llm_decpomdp.agents.local_models import ModelError, model_source
 from llm_decpomdp.agents.precision import resolve_compute_dtype
+from llm_decpomdp.hub import hub_answers
 
 KEEPING_STARTS = (True, False, "gaussian", "orthogonal")
 """First weights of LoRA that leave the model below as it is; PiSSA, OLoRA and others take a part out of it."""
@@ -37,10 +40,14 @@ def load_model(
         base, tokenizer = load_base(name_or_path, compute_dtype, device, attn_implementation)
         adapters = {"default": name_or_path if lora is None else lora}
         return with_adapters(base, adapters, {"default": seed}), tokenizer
+    tokenizer = _tokenizer(name_or_path)
     model: Any = AutoModelForCausalLM.from_pretrained(
-        name_or_path, dtype=torch.float32, attn_implementation=attn_implementation
+        name_or_path,
+        dtype=torch.float32,
+        attn_implementation=attn_implementation,
+        local_files_only=_local_only(name_or_path),
     )
-    return model.to(_device(device)), _tokenizer(name_or_path)
+    return model.to(_device(device)), tokenizer
 
 
 def load_base(
@@ -54,13 +61,14 @@ def load_base(
         from peft import PeftConfig
 
         source = model_source(PeftConfig.from_pretrained(str(name_or_path)).base_model_name_or_path)
-    place = _device(device)
+    place, tokenizer = _device(device), _tokenizer(name_or_path)
     model: Any = AutoModelForCausalLM.from_pretrained(
         source,
         dtype=resolve_compute_dtype(compute_dtype, place),
         attn_implementation=attn_implementation,
+        local_files_only=_local_only(source),
     )
-    return model.requires_grad_(False).to(place), _tokenizer(name_or_path)
+    return model.requires_grad_(False).to(place), tokenizer
 
 
 def with_adapters(
@@ -87,18 +95,41 @@ def with_adapters(
             config.inference_mode = False
         else:
             config = LoraConfig(task_type="CAUSAL_LM", **source)
+            _check_targets(model, config.target_modules)
         _leaves_the_model_alone(config)
         config.base_model_name_or_path = model.name_or_path
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seeds[name])
             if adapted is None:
-                adapted = get_peft_model(model, config, adapter_name=name)
+                with (
+                    warnings.catch_warnings()
+                ):  # peft asks by a name that transformers has given up
+                    warnings.filterwarnings("ignore", ".*is_gradient_checkpointing", FutureWarning)
+                    adapted = get_peft_model(model, config, adapter_name=name)
             else:
                 adapted.add_adapter(name, config)
         if isinstance(source, str | Path):
             adapted.load_adapter(source, name, is_trainable=True)
     adapted.set_requires_grad(list(adapters))
     return adapted
+
+
+def _check_targets(model: Any, targets: Any) -> None:
+    """Raise a `ValueError` unless every target module of a new adapter is there; peft is content with one."""
+    if targets is None or targets == "all-linear":
+        return
+    names = [name for name, _ in model.named_modules()]
+    if isinstance(targets, str):
+        missing = [] if any(re.fullmatch(targets, name) for name in names) else [targets]
+    else:
+        missing = [t for t in targets if not any(f".{name}".endswith(f".{t}") for name in names)]
+    if missing:
+        weights = (name for name, weight in model.named_parameters() if weight.ndim == 2)
+        has = ", ".join(sorted({name.split(".")[-2] for name in weights}))
+        raise ValueError(
+            f"lora.target_modules: the model has no module {', '.join(map(repr, sorted(missing)))}; it has {has}, "
+            "or take all-linear"
+        )
 
 
 def _leaves_the_model_alone(config: Any) -> None:
@@ -138,4 +169,20 @@ def _device(name: str) -> torch.device:
 def _tokenizer(name_or_path: str | Path) -> Any:
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(name_or_path)
+    folder = Path(name_or_path).is_dir()
+    try:
+        return AutoTokenizer.from_pretrained(
+            name_or_path, local_files_only=_local_only(name_or_path)
+        )
+    except (OSError, ValueError) as error:
+        if not folder:
+            raise
+        raise ModelError(
+            f"the folder {name_or_path} holds no tokenizer that transformers can load: copy its model's "
+            "tokenizer.json and tokenizer_config.json there, or call tokenizer.save_pretrained(folder)"
+        ) from error
+
+
+def _local_only(name_or_path: str | Path) -> bool:
+    """Whether only this machine is to be searched: the model is a folder, or the hub does not answer."""
+    return Path(name_or_path).is_dir() or not hub_answers()

@@ -36,6 +36,8 @@ class Prompt:
     """Where random numbers come from; on the CPU, so that every device gets the same ones."""
     adapter: str | None = None
     """The adapter that continues it."""
+    long: bool = False
+    """Whether it was too long, and its left end was cut off."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from typing import Any
 import llm_decpomdp
 from llm_decpomdp.agents.endpoint import Endpoint
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
-from llm_decpomdp.agents.specs import PolicySpec
+from llm_decpomdp.agents.specs import KINDS, PolicySpec
 from llm_decpomdp.agents.team import check_declaration, load_team
 from llm_decpomdp.policy import Policy, Team, TrainablePolicy
 
@@ -179,8 +179,7 @@ def spec_of(policy: Policy) -> PolicySpec:
         if isinstance(policy, CausalLM):
             return _spec_of_model(policy)
     if isinstance(policy, Endpoint):
-        names = ("base_url", "temperature", "top_p", "top_k", "max_new_tokens")
-        options = {name: vars(policy)[name] for name in (*names, "key_variable", "max_parallel")}
+        options = {name: vars(policy)[name] for name in KINDS["endpoint"] if name != "name"}
         return PolicySpec("endpoint", policy.model, **options)
     if isinstance(policy, Gold):
         return PolicySpec("gold")
@@ -197,13 +196,17 @@ def spec_of(policy: Policy) -> PolicySpec:
 
 
 def _spec_of_model(policy: Any) -> PolicySpec:
-    sampling = policy.sampling
+    sampling, prompting = policy.sampling, policy.encoder.prompting
     return PolicySpec(
-        name=policy.model.config.name_or_path,
+        name=policy.name,
         temperature=sampling.temperature,
         top_p=sampling.top_p,
         top_k=sampling.top_k,
         max_new_tokens=sampling.max_new_tokens,
+        system_prompt=prompting.system_prompt,
+        chat_template_kwargs=dict(prompting.chat_template_kwargs) or None,
+        max_prompt_tokens=prompting.max_prompt_tokens,
+        on_long_prompt=prompting.on_long_prompt,
         trainable=any(parameter.requires_grad for parameter in policy.parameters()),
         compute_dtype=str(policy.compute_dtype).removeprefix("torch."),
     )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from llm_decpomdp.policy import Completion
+from llm_decpomdp.privileged import answers
 from llm_decpomdp.seeding import stream
 
 CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789_ \n\"'#=+-*/%<>()[]{}:,.`\\éπ語🙂"
@@ -90,15 +91,6 @@ class RandomText(Scripted):
         return "".join(self._rng.choice(list(CHARACTERS), size=self.length))
 
 
-@runtime_checkable
-class Answered(Protocol):
-    """An environment that knows correct completions."""
-
-    def reference(self, agent: str) -> str:
-        """The correct completion of `agent` in the current state; a `LookupError` if there is none."""
-        ...
-
-
 class Gold(Scripted):
     """Gives the data's own correct completion: an upper bound.
 
@@ -106,11 +98,12 @@ class Gold(Scripted):
     must be told where the prompt comes from.
 
     Args:
-        env: The environment that `act` answers for, in the state that it is in when asked.
+        env: The environment that `act` answers for, in the state that it is in when asked; `llm_decpomdp.answers`
+            tells what is correct there.
         agent: The agent that `act` answers for.
     """
 
-    def __init__(self, env: Answered | None = None, agent: str | None = None) -> None:
+    def __init__(self, env: Any = None, agent: str | None = None) -> None:
         self.env = env
         self.agent = agent
 
@@ -126,7 +119,7 @@ class Gold(Scripted):
                 "a prompt does not tell which correct completion is asked for: write "
                 "Gold(env, agent), or sample with generate_in"
             )
-        return self.env.reference(self.agent)
+        return answers(self.env).reference(self.agent)
 
     def generate_in(
         self, envs: Sequence[Any], agents: Sequence[str], num_samples: int = 1
@@ -134,14 +127,8 @@ class Gold(Scripted):
         """The reference of each pair of an environment and an agent, `num_samples` times.
 
         Raises:
-            TypeError: If an environment knows no correct completions.
-            LookupError: If the data has none.
+            LookupError: If an environment tells none.
         """
-        for env in envs:
-            if not isinstance(env, Answered):
-                raise TypeError(
-                    f"{type(env).__name__} has no reference(agent), which a gold policy asks; take "
-                    "another policy"
-                )
-        answers = [env.reference(agent) for env, agent in zip(envs, agents, strict=True)]
-        return [[Completion(answer)] * num_samples for answer in answers]
+        pairs = zip(envs, agents, strict=True)
+        references = [answers(env).reference(agent) for env, agent in pairs]
+        return [[Completion(reference)] * num_samples for reference in references]

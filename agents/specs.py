@@ -5,16 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
+from llm_decpomdp.agents.endpoint import check_request
+from llm_decpomdp.agents.prompting import Prompting
 from llm_decpomdp.naming import unknown
 
 _SAMPLING = ("temperature", "top_p", "top_k", "max_new_tokens")
+_PROMPTING = ("system_prompt", "chat_template_kwargs", "max_prompt_tokens", "on_long_prompt")
 
 KINDS: dict[str, tuple[str, ...]] = {
     "model": (
-        *("name", *_SAMPLING, "lora", "trainable", "compute_dtype", "device"),
+        *("name", *_SAMPLING, *_PROMPTING, "lora", "trainable", "compute_dtype", "device"),
         *("attn_implementation", "gradient_checkpointing"),
     ),
-    "endpoint": ("name", *_SAMPLING, "base_url", "key_variable", "max_parallel"),
+    "endpoint": (
+        *("name", *_SAMPLING, "base_url", "key_variable", "max_parallel", "timeout", "max_retries"),
+        *("omit", "extra"),
+    ),
     "gold": (),
     "random": ("length",),
     "constant": ("text",),
@@ -54,6 +60,14 @@ class PolicySpec:
     """Draw among this many most likely tokens; 0 draws among all."""
     max_new_tokens: int = 256
     """Longest completion, in tokens."""
+    system_prompt: str | None = None
+    """What the chat template's system message says; `None` sends no such message."""
+    chat_template_kwargs: dict[str, Any] | None = None
+    """Further variables of the chat template."""
+    max_prompt_tokens: int | None = None
+    """Most tokens of a prompt; `None` for as many as the model's context has room for."""
+    on_long_prompt: str = "raise"
+    """What happens to longer ones: `raise`, `skip` or `truncate_left`; see `Prompting`."""
     lora: dict[str, Any] | None = None
     """Arguments of `peft.LoraConfig`: train an adapter, and freeze the model."""
     trainable: bool = True
@@ -72,6 +86,15 @@ class PolicySpec:
     """The environment variable that holds the endpoint's key."""
     max_parallel: int = 8
     """How many requests may wait for the endpoint at once."""
+    timeout: float = 180.0
+    """How long a request waits for the endpoint, in seconds, before it is tried again."""
+    max_retries: int = 6
+    """How many further tries a request has that may succeed later, as after the status 429 or 500."""
+    omit: list[str] | None = None
+    """What the model refuses and requests leave out: some of `n`, `seed`, `temperature`, `top_p`, `top_k`,
+    `max_tokens`."""
+    extra: dict[str, Any] | None = None
+    """Further options of the endpoint's requests, as in `{max_completion_tokens: 2048}`."""
     length: int = 64
     """Characters of each random text."""
     text: str | None = None
@@ -90,13 +113,20 @@ class PolicySpec:
         needed = _NEEDED.get(self.kind)
         if needed is not None and getattr(self, needed) is None:
             raise ValueError(f"a {self.kind} policy needs {needed}")
+        check_request(self.omit, self.extra)
         if self.lora is not None and not self.trainable:
             raise ValueError("a new adapter that is not trained does nothing; leave out lora")
+        self.prompting()
 
     @property
     def can_be_trained(self) -> bool:
         """Whether a learner changes the policy."""
         return self.kind == "model" and self.trainable
+
+    def prompting(self) -> Prompting:
+        """How a local model is asked."""
+        options = {name: getattr(self, name) for name in _PROMPTING}
+        return Prompting(**{**options, "chat_template_kwargs": self.chat_template_kwargs or {}})
 
     def options(self) -> dict[str, Any]:
         """The fields that the kind reads, and their values."""

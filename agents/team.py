@@ -134,6 +134,7 @@ def _adapters(group: Mapping[str, PolicySpec], seeds: Mapping[str, int]) -> dict
             device=base.device,
             **_computing(base),
             seeds={policy: seeds[policy] for policy in group},
+            promptings={policy: spec.prompting() for policy, spec in group.items()},
         )
 
 
@@ -173,6 +174,7 @@ def _model(spec: PolicySpec, seed: int) -> CausalLM:
         device=spec.device,
         **_computing(spec),
         seed=seed,
+        prompting=spec.prompting(),
     )
 
 

@@ -12,6 +12,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from llm_decpomdp.agents.causal_lm import CausalLM
 from llm_decpomdp.agents.sampling import Sampling
+from llm_decpomdp.conformance import short
 
 END = "<end>"
 """The token that ends a completion, pads, and begins a prompt; it stands for no text.
@@ -25,6 +26,32 @@ INITIAL_SCALE = 0.1
 """Standard deviation of the weights: every token has a fair chance at first, and prompts already differ."""
 
 
+class CharacterLM(CausalLM):
+    """A policy over single characters, which names those that it does not know."""
+
+    def overflow(self, prompt: str) -> tuple[int, int] | None:
+        """As for any `CausalLM`, of a prompt whose characters are known."""
+        self._require_known(prompt)
+        return super().overflow(prompt)
+
+    def encode(self, prompt: str) -> list[int]:
+        """The token ids of `prompt`.
+
+        Raises:
+            ValueError: If it has other characters than those of the alphabet, or as for any `CausalLM`.
+        """
+        self._require_known(prompt)
+        return super().encode(prompt)
+
+    def _require_known(self, prompt: str) -> None:
+        unknown = sorted(set(prompt) - set(self.tokenizer.get_vocab()))
+        if unknown:
+            raise ValueError(
+                f"the prompt {short(prompt)} has {''.join(unknown)!r}, for which the tiny model has no token: "
+                "give tiny_causal_lm an alphabet with every character of the prompts, such as string.printable"
+            )
+
+
 def tiny_causal_lm(
     alphabet: str,
     sampling: Sampling | None = None,
@@ -33,7 +60,7 @@ def tiny_causal_lm(
     layers: int = 2,
     context: int = 128,
     seed: int = 0,
-) -> CausalLM:
+) -> CharacterLM:
     """A randomly initialised Llama over single characters, as an ordinary trainable policy.
 
     Untrained, it writes nonsense in which every character and the end has a fair chance. Equal arguments
@@ -41,7 +68,7 @@ def tiny_causal_lm(
 
     Args:
         alphabet: The distinct characters that prompts and completions are made of. There is no token
-            for any other one.
+            for any other one: a prompt with one is refused.
         sampling: How completions are drawn.
         width: Size of the hidden state, a multiple of 8.
         layers: Number of transformer layers.
@@ -53,7 +80,7 @@ def tiny_causal_lm(
     """
     tokenizer = character_tokenizer(alphabet)
     model = _random_llama(len(tokenizer), width, layers, context, seed)
-    return CausalLM(model, tokenizer, sampling, compute_dtype="float32", seed=seed)
+    return CharacterLM(model, tokenizer, sampling, compute_dtype="float32", seed=seed)
 
 
 def character_tokenizer(alphabet: str) -> PreTrainedTokenizerFast:

@@ -1,7 +1,7 @@
 """Learners: rollout plan -> returns -> group baseline -> loss -> optimizer -> training loop.
 
 Each algorithm is a declaration on one screen (`magrpo.py`) over one `Learner`. Importing this
-package loads no torch; looking an algorithm up does.
+package loads no torch, nor does looking an algorithm up.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from llm_decpomdp.naming import unknown
 
 if TYPE_CHECKING:
-    from llm_decpomdp.algorithms.learner import Algorithm
+    from llm_decpomdp.algorithms.algorithm import Algorithm
 
 NAMES = ("grpo", "magrpo", "marloo", "maremax", "mareinforce")
 

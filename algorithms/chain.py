@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from llm_decpomdp.algorithms.joint import aligned
+from llm_decpomdp.algorithms.prompts import naming
 from llm_decpomdp.algorithms.rollout import (
     Group,
     Outcome,
@@ -24,7 +25,8 @@ from llm_decpomdp.algorithms.rollout import (
     sample,
     step,
 )
-from llm_decpomdp.algorithms.text_env import Recorded, TextEnv
+from llm_decpomdp.algorithms.text_env import TextEnv
+from llm_decpomdp.branching import record
 from llm_decpomdp.naming import unknown
 from llm_decpomdp.policy import Completion, Team
 
@@ -70,9 +72,9 @@ def rollout_chains(
         chains = [_Chain(start, *begin(env, start)) for start in starts]
     joint = aligned(group_size, len(team))
     while live := [chain for chain in chains if chain.prompts]:
-        envs = [chain.env for chain in live]
-        with clock("sampling"):
-            samples = sample(team, envs, [chain.prompts for chain in live], group_size)
+        envs, prompts = [chain.env for chain in live], [chain.prompts for chain in live]
+        with clock("sampling"), naming(team, [chain.start for chain in live], prompts):
+            samples = sample(team, envs, prompts, group_size)
         with clock("stepping"):
             played = step(envs, samples, [joint] * len(live))
         for chain, completions, outcomes in zip(live, samples, played, strict=True):
@@ -116,8 +118,7 @@ class _Chain:
         self.prompts = {} if group.stopped_early else outcomes[chosen].prompts
 
     def record(self) -> Rollout:
-        final = self.env.snapshot().get("episode") if isinstance(self.env, Recorded) else None
-        return Rollout(self.start, tuple(self.groups), final)
+        return Rollout(self.start, tuple(self.groups), record(self.env))
 
 
 def _choose(outcomes: Sequence[Outcome], handoff: str, rng: np.random.Generator) -> int:

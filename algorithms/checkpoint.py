@@ -14,8 +14,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-import torch
-
 NAME = re.compile(r"(update|best)-(\d{6,})")
 
 
@@ -61,6 +59,8 @@ def save_best(folder: Path, counters: Mapping[str, Any], state: Mapping[str, Any
 
 def load(checkpoint: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The counters and the state of a checkpoint; tensors are on the CPU."""
+    import torch
+
     state = torch.load(checkpoint / "state.pt", map_location="cpu", weights_only=True)
     return read_counters(checkpoint), state
 
@@ -99,6 +99,8 @@ def _all(folder: Path, kind: str) -> list[Path]:
 
 
 def _write(target: Path, counters: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+    import torch
+
     folder = target.parent
     folder.mkdir(parents=True, exist_ok=True)
     for kind in ("update", "best", "old"):

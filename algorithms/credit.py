@@ -40,7 +40,8 @@ def lessons(
     """The lessons of all groups.
 
     A completion's value is the mean return of the joint samples that contain it, less
-    `truncation_penalty` if it hit the token limit and the option `truncated` is `penalise`.
+    `truncation_penalty` if it hit the token limit and the option `truncated` is `penalise`. An agent that skipped
+    its prompt has said the same in all of them, nothing, and learns nothing; its team-mates learn as ever.
 
     Args:
         rollouts: As sampled.
@@ -65,8 +66,8 @@ def lessons(
                     baseline,
                     normalize=options.normalize_advantages,
                 )
-                for position, agent in enumerate(group.completions)
-                if agent in agents
+                for position, (agent, completions) in enumerate(group.completions.items())
+                if agent in agents and not completions[0].skipped
             }
             weight = share * options.turn_weight(group.turn, group.stopped_early)
             yield Lesson(rollout.start, group, weight, found)

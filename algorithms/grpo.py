@@ -16,7 +16,15 @@ Degenerate case: equal rewards teach nothing; such a group is counted and skippe
 
 from __future__ import annotations
 
+from llm_decpomdp.algorithms.algorithm import Algorithm
 from llm_decpomdp.algorithms.baselines import mean
-from llm_decpomdp.algorithms.learner import Algorithm
 
-GRPO = Algorithm("grpo", baseline=mean, multi_agent=False)
+GRPO = Algorithm(
+    "grpo",
+    baseline=mean,
+    multi_agent=False,
+    description=(
+        "GRPO (arXiv 2402.03300): one agent answers the same prompt several times; answers that earned more "
+        "than the mean of their group become likelier, those that earned less become rarer."
+    ),
+)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import get_protocol_members
 
 from llm_decpomdp.algorithms import processes
-from llm_decpomdp.algorithms.baselines import Baseline, none
+from llm_decpomdp.algorithms.algorithm import Algorithm
+from llm_decpomdp.algorithms.baselines import none
 from llm_decpomdp.algorithms.credit import Lesson, lessons
 from llm_decpomdp.algorithms.losses import (
     REDUCTIONS,
@@ -29,16 +30,8 @@ from llm_decpomdp.policy import Completion, ReferencedPolicy, Team, TrainablePol
 
 logger = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True)
-class Algorithm:
-    """What tells one learning algorithm from another."""
-
-    name: str
-    baseline: Baseline
-    """What the returns of a group, of shape (..., G), are compared with."""
-    multi_agent: bool = True
-    """Whether it is meant for teams of more than one agent."""
+TRAINABLE = get_protocol_members(TrainablePolicy)
+"""What a trainable policy has."""
 
 
 def trainable_policies(team: Team) -> dict[str, TrainablePolicy]:
@@ -85,6 +78,7 @@ class Learner:
         self.policies = trainable_policies(team)
         if not self.policies:
             raise ValueError(f"no policy of the team can be trained; agents: {sorted(team)}")
+        _warn_of_delegates(team)
         self.updates = 0
         """Number of complete updates."""
         self._agents: dict[str, TrainablePolicy] = {
@@ -265,6 +259,18 @@ def _sampled(completions: Sequence[Completion], like: Tensor) -> Tensor:
     for row, completion in zip(known, completions, strict=True):
         row[: len(completion.log_probs)] = torch.tensor(completion.log_probs).to(row)
     return known
+
+
+def _warn_of_delegates(team: Team) -> None:
+    """Say which policies stay as they are because their classes do not have what they answer to."""
+    for name, policy in distinct_policies(team).items():
+        if hasattr(policy, "parameters") and not isinstance(policy, TrainablePolicy):
+            missing = sorted(each for each in TRAINABLE if not hasattr(type(policy), each))
+            logger.warning(
+                "the policy of %s is not trained: its class %s has no %s; what it hands on by __getattr__ "
+                "does not count",
+                *(name, type(policy).__name__, ", ".join(missing)),
+            )
 
 
 def _referenced(name: str, policy: TrainablePolicy) -> ReferencedPolicy:

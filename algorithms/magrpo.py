@@ -23,7 +23,15 @@ this is GRPO.
 
 from __future__ import annotations
 
+from llm_decpomdp.algorithms.algorithm import Algorithm
 from llm_decpomdp.algorithms.baselines import mean
-from llm_decpomdp.algorithms.learner import Algorithm
 
-MAGRPO = Algorithm("magrpo", baseline=mean)
+MAGRPO = Algorithm(
+    "magrpo",
+    baseline=mean,
+    description=(
+        "MAGRPO (arXiv 2508.04652): each agent answers the same prompt several times, and the answers of "
+        "all agents are put together and rewarded; what earned more than the mean of its group becomes "
+        "likelier, what earned less becomes rarer, for every agent by the team's reward."
+    ),
+)

@@ -13,7 +13,15 @@ Degenerate case: equal returns other than 0 move the weights without teaching an
 
 from __future__ import annotations
 
+from llm_decpomdp.algorithms.algorithm import Algorithm
 from llm_decpomdp.algorithms.baselines import none
-from llm_decpomdp.algorithms.learner import Algorithm
 
-MAREINFORCE = Algorithm("mareinforce", baseline=none)
+MAREINFORCE = Algorithm(
+    "mareinforce",
+    baseline=none,
+    description=(
+        "MAREINFORCE (after REINFORCE, Williams 1992): each agent answers the same prompt several times, "
+        "and the answers of all agents are put together and rewarded; every answer becomes likelier by as "
+        "much as the team earned with it, and is compared with nothing."
+    ),
+)

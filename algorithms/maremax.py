@@ -16,7 +16,15 @@ Degenerate case: equal returns teach nothing; such a group is counted and skippe
 
 from __future__ import annotations
 
+from llm_decpomdp.algorithms.algorithm import Algorithm
 from llm_decpomdp.algorithms.baselines import maximum
-from llm_decpomdp.algorithms.learner import Algorithm
 
-MAREMAX = Algorithm("maremax", baseline=maximum)
+MAREMAX = Algorithm(
+    "maremax",
+    baseline=maximum,
+    description=(
+        "MAReMax (after ReMax, arXiv 2310.10505): each agent answers the same prompt several times, and the "
+        "answers of all agents are put together and rewarded; what earned less than the best of its group "
+        "becomes rarer, for every agent by the team's reward."
+    ),
+)

@@ -14,7 +14,16 @@ Degenerate case: equal returns teach nothing; such a group is counted and skippe
 
 from __future__ import annotations
 
+from llm_decpomdp.algorithms.algorithm import Algorithm
 from llm_decpomdp.algorithms.baselines import leave_one_out
-from llm_decpomdp.algorithms.learner import Algorithm
 
-MARLOO = Algorithm("marloo", baseline=leave_one_out)
+MARLOO = Algorithm(
+    "marloo",
+    baseline=leave_one_out,
+    description=(
+        "MARLOO (after RLOO, arXiv 2402.14740): each agent answers the same prompt several times, and the "
+        "answers of all agents are put together and rewarded; what earned more than the mean of the others "
+        "in its group becomes likelier, what earned less becomes rarer, for every agent by the team's "
+        "reward."
+    ),
+)

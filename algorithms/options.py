@@ -42,7 +42,7 @@ class LearnerOptions:
     under Adam in any case."""
     turn_gradient_weights: tuple[float, ...] | None = None
     """Factor of each turn's loss, one for each turn of the horizon; `None` means 1 everywhere."""
-    early_termination_weight: float = 1.0
+    early_termination_weight: float = 2.0
     """Further factor of the groups at which a rollout stopped early."""
     loss: str = "sequence_sum"
     """How tokens are added up: `sequence_sum`, `token_mean` or `fixed_length`; see `losses`."""

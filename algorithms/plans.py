@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import numpy as np
+from typing_extensions import Protocol, runtime_checkable
 
 from llm_decpomdp.algorithms import processes
 from llm_decpomdp.algorithms.chain import rollout_chains

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from types import TracebackType
 
 from rich.console import Console
@@ -45,7 +46,7 @@ class ProgressBar:
         """Begin at `update`, and estimate the time left from the updates that follow."""
         self._progress.reset(self._task, completed=update, note="")
 
-    def advance(self, reward: float, tokens_per_second: float) -> None:
-        """One more update is done."""
-        note = f"reward {reward:.3f}, {tokens_per_second:.0f} tokens/s"
+    def advance(self, reward: float, tokens_per_second: float, doubts: Sequence[str] = ()) -> None:
+        """One more update is done; `doubts` say what speaks against learning from it."""
+        note = ", ".join([f"reward {reward:.3f}", f"{tokens_per_second:.0f} tokens/s", *doubts])
         self._progress.update(self._task, advance=1, note=note)

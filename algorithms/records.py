@@ -24,6 +24,7 @@ def reward_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     - `turn_<k>/groups`: number of groups of turn k.
     - `stopped_early`: share of the last groups at which a rollout stopped early.
     - `truncated/<agent>`: share of the agent's completions that hit the token limit.
+    - `long_prompts/<agent>`: number of the agent's prompts that were too long for its policy, and cut or skipped.
     """
     turns = [rollout.turns for rollout in rollouts]
     metrics = _means("", turns)
@@ -38,6 +39,8 @@ def reward_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     for agent, completions in _completions(rollouts).items():
         truncated = [completion.truncated for completion in completions]
         metrics[f"truncated/{agent}"] = float(np.mean(truncated))
+        asked = (group.completions.get(agent) for group in _groups(rollouts))
+        metrics[f"long_prompts/{agent}"] = sum(found[0].long_prompt for found in asked if found)
     return metrics
 
 

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from llm_decpomdp.algorithms.text_env import Forkable, TextEnv, branch
+from llm_decpomdp.algorithms.text_env import TextEnv
+from llm_decpomdp.branching import branch, branches_in_threads
 from llm_decpomdp.naming import unknown
 from llm_decpomdp.policy import Completion, EnginePolicy, Policy, PrivilegedPolicy, Team
 
@@ -237,7 +238,7 @@ def step(
     """Play every joint sample of every state in a branch of its own.
 
     Forks step in threads, since a step may wait for other processes; nothing promises that of deep
-    copies.
+    copies, nor of wrappers that keep something.
 
     Raises:
         TypeError: If a prompt isn't a text.
@@ -249,7 +250,7 @@ def step(
             pairs = zip(completions.items(), indices, strict=True)
             steps.append((branch(env), {agent: group[g].text for (agent, group), g in pairs}))
     threads = min(MAX_STEP_THREADS, len(steps))
-    if threads > 1 and all(isinstance(env, Forkable) for env in envs):
+    if threads > 1 and all(map(branches_in_threads, envs)):
         with ThreadPoolExecutor(threads) as pool:
             outcomes = list(pool.map(_step, *zip(*steps, strict=True)))
     else:

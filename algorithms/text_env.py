@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 
 class TextEnv(Protocol):
@@ -30,29 +29,3 @@ class TextEnv(Protocol):
     ]:
         """Observations, rewards, terminations, truncations and infos of the agents that acted."""
         ...
-
-
-@runtime_checkable
-class Forkable(Protocol):
-    """An environment that makes independent copies of itself, safe to step in different threads."""
-
-    def fork(self) -> Any:
-        """An independent environment in the same state."""
-        ...
-
-
-@runtime_checkable
-class Recorded(Protocol):
-    """An environment whose state is a JSON-able value."""
-
-    def snapshot(self) -> Mapping[str, Any]:
-        """The state; the record of the episode is its item `episode`."""
-        ...
-
-
-def branch(env: TextEnv) -> TextEnv:
-    """An independent copy in the same state: the environment's own `fork`, or else a deep copy."""
-    if isinstance(env, Forkable):
-        twin: TextEnv = env.fork()
-        return twin
-    return copy.deepcopy(env)

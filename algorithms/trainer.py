@@ -6,14 +6,17 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from itertools import chain
 from typing import Any, NoReturn
 
 from llm_decpomdp.algorithms import memory, processes
+from llm_decpomdp.algorithms.algorithm import Algorithm
 from llm_decpomdp.algorithms.interruption import Interrupted, terminable, uninterrupted
 from llm_decpomdp.algorithms.journal import Journal, Listener
-from llm_decpomdp.algorithms.learner import Algorithm, Learner, trainable_policies
+from llm_decpomdp.algorithms.learner import Learner, trainable_policies
 from llm_decpomdp.algorithms.options import LearnerOptions
 from llm_decpomdp.algorithms.plans import Bounded, announce, play, roll_out, run_cost
+from llm_decpomdp.algorithms.prompts import require_short
 from llm_decpomdp.algorithms.records import count_tokens, evaluation_metrics, reward_metrics
 from llm_decpomdp.algorithms.rollout import Rollout, Start, Stopwatch, distinct_policies
 from llm_decpomdp.algorithms.saver import Saver
@@ -32,8 +35,8 @@ class Trainer:
     """Trains a team on an environment, and writes the run down.
 
     Everything random is drawn from streams that are named by the update, so a run that is resumed
-    equals one that never stopped, bit for bit on a CPU, if every start names a seed or a task and
-    every policy that samples has `seed`; remote models answer as they like.
+    equals one that never stopped, bit for bit on a CPU with as many threads, if every start names a
+    seed or a task and every policy that samples has `seed`; remote models answer as they like.
 
     Several processes (see `processes`) each work on a share of every update's starts and step alike;
     the first of them writes.
@@ -51,7 +54,7 @@ class Trainer:
 
     Raises:
         ValueError: If there is no batch or an empty one, the options do not fit the environment or
-            team, or the rollouts would be absurdly large.
+            team, the rollouts would be absurdly large, or a first prompt is too long for its policy.
     """
 
     def __init__(
@@ -75,6 +78,8 @@ class Trainer:
             raise ValueError("keep_best compares evaluations, and there are no eval_starts")
         if isinstance(env, Bounded):
             learner_options.check_horizon(env.num_turns)
+        require_short(env, team, chain.from_iterable(batches))
+        require_short(env, team, eval_starts)
         processes.warn_of_idle(max(map(len, batches)))
         self.cost = run_cost(env, trainer_options, batches, len(eval_starts))
         """What the run costs at most; `None` where the environment does not tell its horizon."""
@@ -119,7 +124,9 @@ class Trainer:
 
         Returns:
             `updates`, and the first and last rows of `metrics.jsonl` by kind: `first_train`,
-            `last_train`, `first_eval`, `last_eval` (`None` where there is none).
+            `last_train`, `first_eval`, `last_eval` (`None` where there is none). And what speaks against
+            learning, over all updates: `groups`, `groups_without_signal`, `silent_updates` (without any
+            other) and `cut_off`, the share of completions at the token limit.
 
         Raises:
             FileExistsError: If the folder holds a run that was not resumed.

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from llm_decpomdp.algorithms.joint import joint_samples
+from llm_decpomdp.algorithms.prompts import naming
 from llm_decpomdp.algorithms.rollout import (
     Group,
     Outcome,
@@ -63,9 +64,9 @@ def rollout_trees(
     with clock("stepping"):
         front = [_Node(tree, None, *begin(env, tree.start)) for tree in trees]
     while front := [node for node in front if node.prompts]:
-        envs = [node.env for node in front]
-        with clock("sampling"):
-            samples = sample(team, envs, [node.prompts for node in front], group_size)
+        envs, prompts = [node.env for node in front], [node.prompts for node in front]
+        with clock("sampling"), naming(team, [node.tree.start for node in front], prompts):
+            samples = sample(team, envs, prompts, group_size)
         with clock("stepping"):
             played = step(envs, samples, [joint] * len(front))
         grown: list[_Node] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,9 +16,9 @@ from llm_decpomdp import __version__
 from llm_decpomdp.benchmarks.bench import commands as suites
 from llm_decpomdp.benchmarks.cooperation import commands as cooperation
 from llm_decpomdp.benchmarks.evaluation import commands as evaluation
-from llm_decpomdp.benchmarks.evaluation.commands import Overrides
+from llm_decpomdp.benchmarks.evaluation.commands import EnvOptions, Overrides
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False)
 app.add_typer(evaluation.app)
 app.add_typer(suites.app)
 app.add_typer(cooperation.app)
@@ -33,22 +33,55 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_version, help="Show the version.")
+        bool,
+        typer.Option(
+            "--version", metavar="", is_eager=True, callback=_version, help="Show the version."
+        ),
     ] = False,
 ) -> None:
     """Cooperative language-model agents as Dec-POMDPs: play, train, evaluate and report."""
 
 
-@app.command()
+@app.command(
+    rich_help_panel="Train and measure",
+    epilog="Example: llm-decpomdp train --config demo --override algorithm.name=marloo env.num_turns=2",
+)
 def train(
     config: Annotated[str | None, typer.Option(help="Name or path of a configuration.")] = None,
     override: Overrides = None,
-    resume: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Continue an interrupted run.")
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Decides what is drawn at random; the key seed.")
     ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="The run folder; the keys output.base_dir and name."),
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Continue an interrupted run, or with --override a longer one: the budget, checkpoints and what "
+            "happens to long prompts may change.",
+        ),
+    ] = None,
+    from_: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="RUN",
+            help="Begin a new run with the team of another, by its configuration if --config names none.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", metavar="", help="Check the configuration, and say what it would cost."
+        ),
+    ] = False,
 ) -> None:
     """Train a team of language models, and write a report."""
-    from llm_decpomdp.benchmarks import run
+    from llm_decpomdp.benchmarks import dry_run as trial
+    from llm_decpomdp.benchmarks import resuming, run, warm_start
     from llm_decpomdp.benchmarks.config import load_config
     from llm_decpomdp.benchmarks.console import exit_codes, prepare_process, tell
     from llm_decpomdp.benchmarks.errors import ALONE, ConfigError
@@ -57,26 +90,51 @@ def train(
     prepare_process()
     with exit_codes():
         if resume is not None:
-            if config or override:
+            if config or from_ or dry_run or seed is not None or output is not None:
                 raise ConfigError(ALONE)
-            tell(run.resume(resume))
+            tell(resuming.resume(resume, override or ()))
             return
-        if config is None:
+        if config is None and from_ is None:
             raise ConfigError(f"give --config NAME_OR_PATH; names: {', '.join(shipped())}")
-        path = find_config(config)
-        tell(run.train(load_config(path, override or ()), path.stem))
+        flags: dict[str, Any] = {} if seed is None else {"seed": seed}
+        if output is not None:
+            flags |= {"output.base_dir": str(output.parent), "output.name": output.name}
+        if from_ is not None:
+            settings, name = warm_start.settings(from_, config, override or (), flags)
+        else:
+            path = find_config(str(config))
+            settings, name = load_config(path, override or (), flags), path.stem
+        if dry_run:
+            for line in trial.dry_run(settings, name):
+                print(line)
+        elif from_ is not None:
+            tell(warm_start.train_from(from_, settings, name))
+        else:
+            tell(run.train(settings, name))
 
 
-@app.command()
+@app.command(rich_help_panel="Start", epilog="Example: llm-decpomdp demo")
 def demo(override: Overrides = None) -> None:
-    """Train two small language models on this machine's CPU, in minutes and without a hub."""
+    """Train two small language models on this machine's CPU, in minutes and without a hub.
+
+    It takes 8.5 GiB of memory, and leaves the trained pair (1.1 GB) to be played with.
+    """
+    from llm_decpomdp.benchmarks.console import exit_codes
+    from llm_decpomdp.benchmarks.memory import require_for_demo
+
+    if not override:  # else it may need less
+        with exit_codes():
+            require_for_demo()
     train(config="demo", override=override)
 
 
-@app.command()
+@app.command(
+    rich_help_panel="After a run",
+    epilog="Example: llm-decpomdp report runs/a runs/b --output both.html",
+)
 def report(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, evaluations.")
+        list[Path], typer.Argument(metavar="RUN", help="Folders of runs, evaluations.")
     ],
     output: Annotated[
         Path | None,
@@ -85,7 +143,8 @@ def report(
         ),
     ] = None,
     files: Annotated[
-        bool, typer.Option("--files", help="Tables as CSV and figures as SVG and PNG, too.")
+        bool,
+        typer.Option("--files", metavar="", help="Tables as CSV and figures as SVG and PNG, too."),
     ] = False,
 ) -> None:
     """Write one HTML page of runs: what they learned, what it cost, and every transcript.
@@ -101,13 +160,23 @@ def report(
         print(write(runs, output, files))
 
 
-@app.command()
+@app.command(rich_help_panel="Start", epilog="Example: llm-decpomdp play bugfix-v0 --policy gold")
 def play(
     env_id: Annotated[
-        str, typer.Argument(help="An environment of `list`, or your own as MODULE:ID.")
-    ],
+        str | None,
+        typer.Argument(
+            help="An environment of `list`, or your own as MODULE:ID; by default the team's."
+        ),
+    ] = None,
     agent: Annotated[
         str | None, typer.Option(help="The agent that you are; by default the last one.")
+    ] = None,
+    team: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="A run or a saved team, which plays all agents, or all but --agent.",
+        ),
     ] = None,
     partner: Annotated[
         str, typer.Option(help="Who the others are: gold, random, or a model.")
@@ -123,36 +192,74 @@ def play(
         typer.Option(min=1, help="Turns of the episode; the environment's own if not given."),
     ] = None,
     num_agents: Annotated[int | None, typer.Option(help="Size of the team.")] = None,
-    source: Annotated[str, typer.Option(help="Where the problems come from.")] = "auto",
+    source: Annotated[str | None, typer.Option(help="Where the problems come from.")] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            help="Which problems, such as test[:16]; by default the usual, of a run the held-out."
+        ),
+    ] = None,
+    external_mode: Annotated[
+        str | None, typer.Option(help="What comes after a turn, such as level_feedback or plain.")
+    ] = None,
+    env_option: EnvOptions = None,
+    show_all: Annotated[
+        bool,
+        typer.Option(
+            "--all", metavar="", help="Show what all agents see and write, and the hidden tests."
+        ),
+    ] = False,
     file: Annotated[
         list[Path] | None,
         typer.Option(help="Read your answer from a file; one for each turn, then you type."),
     ] = None,
+    base_url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="The server of the model, where it is behind an API."),
+    ] = None,
+    key_variable: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VARIABLE",
+            help="The environment variable with its key; alone it means OpenAI's own API.",
+        ),
+    ] = None,
 ) -> None:
-    """Play an episode as one of the agents, or watch a policy play it.
+    """Play an episode as one of the agents, or watch a policy or a trained team play it.
 
     Type an answer, and end it with a line that is a single dot.
     """
     from llm_decpomdp.benchmarks.console import exit_codes, prepare_process
-    from llm_decpomdp.benchmarks.play import play_episode
+    from llm_decpomdp.benchmarks.play import Game, play_episode
 
     prepare_process()
     with exit_codes():
         play_episode(
-            env_id,
-            agent=agent,
-            partner=partner,
-            policy=policy,
-            task_id=task_id,
-            seed=seed,
-            num_turns=num_turns,
-            num_agents=num_agents,
-            source=source,
-            files=file or (),
+            Game(
+                env_id,
+                agent=agent,
+                partner=partner,
+                policy=policy,
+                team=team,
+                task_id=task_id,
+                seed=seed,
+                env_options=env_option or (),
+                num_turns=num_turns,
+                num_agents=num_agents,
+                source=source,
+                split=split,
+                external_mode=external_mode,
+                files=file or (),
+                show_all=show_all,
+                base_url=base_url,
+                key_variable=key_variable,
+            )
         )
 
 
-@app.command()
+@app.command(
+    rich_help_panel="After a run", epilog="Example: llm-decpomdp export runs/a --pairs --to jsonl"
+)
 def export(
     run: Annotated[Path, typer.Argument(metavar="FOLDER", help="A run or an evaluation.")],
     to: Annotated[str, typer.Option(help="parquet, jsonl or hub-folder.")] = "parquet",
@@ -160,7 +267,7 @@ def export(
         Path | None, typer.Option(metavar="FOLDER", help="A new folder; by default in the run's.")
     ] = None,
     pairs: Annotated[
-        bool, typer.Option("--pairs", help="Preference pairs instead of trajectories.")
+        bool, typer.Option("--pairs", metavar="", help="Preference pairs instead of trajectories.")
     ] = False,
     min_margin: Annotated[
         float, typer.Option(min=0, help="The least difference in reward of a pair.")
@@ -178,7 +285,7 @@ def export(
         print(made.folder)
 
 
-@app.command("list")
+@app.command("list", rich_help_panel="Start")
 def list_() -> None:
     """Show the environments and the configurations."""
     from llm_decpomdp.benchmarks.shipped import description, shipped
@@ -193,7 +300,7 @@ def list_() -> None:
         print(f"{name:<{width}}  {description(path)}")
 
 
-@app.command()
+@app.command(rich_help_panel="Start")
 def doctor() -> None:
     """Check what works on this machine, and say how to get the rest."""
     from llm_decpomdp.benchmarks.console import prepare_process
@@ -203,7 +310,9 @@ def doctor() -> None:
     raise SystemExit(0 if examine() else 1)
 
 
-@app.command()
+@app.command(
+    rich_help_panel="Data", epilog="Example: llm-decpomdp audit classeval-v0 --output audit.json"
+)
 def audit(
     env_id: Annotated[str, typer.Argument(help="An environment of `list` with tests.")],
     source: Annotated[str, typer.Option(help="Where the problems come from.")] = "auto",
@@ -215,7 +324,7 @@ def audit(
         typer.Option(metavar="FILE", help="Grade the programs of a run's episodes.jsonl too."),
     ] = None,
     repeats: Annotated[int, typer.Option(help="How often each program is graded.")] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="Print JSON.")] = False,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Save the result as JSON, too.")
     ] = None,
@@ -237,6 +346,10 @@ def audit(
         else:
             auditing.show(result)
         raise SystemExit(0 if result.healthy else 1)
+
+
+WITH_MODELS = ("train", "demo", "eval", "play", "crossplay")
+"""Commands in whose process models compute."""
 
 
 def spread(arguments: Sequence[str]) -> list[str]:
@@ -265,13 +378,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: The command line; by default that of the process, which may be started anew.
     """
-    if arguments is None and sys.argv[1:2] in (
-        ["train"],
-        ["demo"],
-        ["seeds"],
-        ["eval"],
-        ["crossplay"],
-    ):
+    if arguments is None and sys.argv[1:] and sys.argv[1] in WITH_MODELS:
         from llm_decpomdp.benchmarks.process import restart_with_settings
 
         restart_with_settings()

@@ -1,7 +1,8 @@
 """How the configuration of a run is loaded and checked.
 
-Later layers win: the defaults of `llm_decpomdp.benchmarks.schema`, the YAML file, `--override k=v`, the flags of
-the training scripts. `llm_decpomdp.benchmarks.legacy` translates older spellings before layers are merged.
+Later layers win: the defaults of `llm_decpomdp.benchmarks.schema`, those of the environment, the YAML file,
+`--override k=v`, the flags of the training scripts. `llm_decpomdp.benchmarks.legacy` translates older spellings
+before layers are merged.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException, ValidationError
 
+from llm_decpomdp.benchmarks.defaults import above_defaults
 from llm_decpomdp.benchmarks.errors import ConfigError
-from llm_decpomdp.benchmarks.legacy import canonical, renamed
+from llm_decpomdp.benchmarks.legacy import canonical, older_defaults, renamed
 from llm_decpomdp.benchmarks.options import learner_options, start_cost
 from llm_decpomdp.benchmarks.overrides import Whole, parse_overrides, parts, plain
+from llm_decpomdp.benchmarks.places import placed
 from llm_decpomdp.benchmarks.ranges import LIMITED, TYPES, check_value, holds_text, type_of
 from llm_decpomdp.benchmarks.schema import KEYS, SECTIONS, SIZES, AlgorithmConfig, Config
 from llm_decpomdp.benchmarks.teams import agents_of, policies_of
@@ -52,6 +55,7 @@ def load_config(
     overrides: Sequence[str] = (),
     flags: Mapping[str, Any] | None = None,
     defaults: Mapping[str, Any] | None = None,
+    folder: Path | None = None,
 ) -> Config:
     """The effective configuration of a run.
 
@@ -60,20 +64,29 @@ def load_config(
         overrides: Items such as `model.name=gpt2`.
         flags: Dotted keys and values that win over the overrides.
         defaults: Dotted keys and values that replace the schema's defaults.
+        folder: Where relative paths in overrides and flags start; the current folder if none is given. Those of
+            the file start at its folder.
 
     Raises:
         ConfigError: If a key is unknown, or a value has the wrong type or range.
     """
-    layers = [{"algorithm.name": AlgorithmConfig.name, **(defaults or {})}]
-    layers += [canonical(_read(path), KEYS) if path else {}]
-    current = {**layers[0], **layers[1]}["algorithm.name"]
+    base, here = {"algorithm.name": AlgorithmConfig.name, **(defaults or {})}, folder or Path.cwd()
+    tree = _read(path) if path else {}
+    file = placed(canonical(tree, KEYS), _start_of_paths(path) if path else here)
     items = parse_overrides(overrides, lambda key: holds_text(renamed(key)))
-    layers += [canonical(items, KEYS, current), dict(flags or {})]
+    given = placed(canonical(items, KEYS, {**base, **file}["algorithm.name"]), here)
+    layers = [base, older_defaults(tree), file, given, placed(flags or {}, here)]
     try:
-        config: Config = OmegaConf.to_object(_merge(layers))  # type: ignore[assignment]
+        config: Config = OmegaConf.to_object(_merge(above_defaults(layers)))  # type: ignore[assignment]
     except OmegaConfBaseException as error:  # an interpolation that leads nowhere
         raise ConfigError(str(error).splitlines()[0]) from None
     return validate(config)
+
+
+def _start_of_paths(path: Path) -> Path:
+    """Where relative paths in a file start: at its folder; older versions stored those of a run as typed."""
+    stored = path.with_name("manifest.json").is_file()
+    return Path.cwd() if stored else path.absolute().parent
 
 
 def load_stored_config(path: Path) -> Config:
@@ -165,20 +178,20 @@ def _check_algorithm(config: Config) -> None:
             )
     weights = algorithm.turn_gradient_weights
     if weights is not None:
+        if not all(math.isfinite(weight) and weight >= 0 for weight in weights):
+            raise ConfigError(f"algorithm.turn_gradient_weights must be at least 0, got {weights}")
         if env.num_turns > 1 and len(weights) != env.num_turns:  # one turn has nothing to weigh
             raise ConfigError(
                 f"algorithm.turn_gradient_weights needs one weight for each of env.num_turns="
                 f"{env.num_turns} turns, got {list(weights)}"
             )
-        if not all(math.isfinite(weight) and weight >= 0 for weight in weights):
-            raise ConfigError(f"algorithm.turn_gradient_weights must be at least 0, got {weights}")
 
 
 def _check_env(config: Config) -> DecPOMDPEnv:
     """Build the environment on both splits; the second one."""
-    for split in (config.dataset.train_split, config.dataset.eval_split):
+    for make in (config.make_train_env, config.make_eval_env):
         try:
-            env = config.make_env(split)
+            env = make()
         except (ValueError, TypeError, KeyError, ImportError) as error:
             raise ConfigError(str(error.args[0])) from None
     return env

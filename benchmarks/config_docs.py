@@ -17,6 +17,7 @@ from typing import Any
 
 from llm_decpomdp.agents.specs import KINDS, PolicySpec
 from llm_decpomdp.benchmarks import legacy, overrides, shipped, teams
+from llm_decpomdp.benchmarks.defaults import ARGUMENTS
 from llm_decpomdp.benchmarks.ranges import CHOICES, in_words, type_in_words
 from llm_decpomdp.benchmarks.schema import FIELDS, ROOT_KEYS, SECTIONS, Config
 from llm_decpomdp.benchmarks.scripts import FLAGS
@@ -33,6 +34,9 @@ or one of yours; `--override KEY=VALUE ...` sets keys for one run, and the flags
 more. Later layers win: the defaults below, the file, the overrides, the flags. What a run was made with stands in
 full in its folder's `config.yaml`, which is a configuration too.
 
+Where the default is "its own", it is the environment's: a configuration that leaves the key out plays what
+`llm_decpomdp.make(ID)` plays.
+
 A key that is unknown, and a value of another type or out of its range, ends the command before anything is loaded,
 with the nearest key or the range in the error. Every key below is read by something: a test changes each of them
 and looks for the value where it must arrive.
@@ -44,7 +48,8 @@ SPELLINGS = """\
 Files and overrides of the training scripts that this package replaces keep their meaning. A section that is named
 after an algorithm, `A` below, holds the keys of `algorithm` and some of other sections; it sets `algorithm.name`,
 `grpo` also `env.num_agents=1`, and `joint_mode` in it `algorithm.plan=tree`. Where a value is given twice, that of
-the algorithm's section holds. Keys that such a file leaves out take the defaults above, where the replaced scripts
+the algorithm's section holds. What a file with such a section leaves out is as in the replaced scripts for
+`num_turns` (1), `temperature` (0.7) and `top_p` (0.9). Other keys take the defaults above, where those scripts
 had others: `early_termination_threshold` 4.0 (2.1 for one agent), `top_k` 50, `original_prompt` true, and an
 evaluation of 4 problems every 4 updates.
 """
@@ -100,7 +105,7 @@ def _root() -> str:
 
 def _keys(keys: Iterable[str], about: dict[str, str]) -> str:
     rows = (
-        (f"`{key}`", _type(FIELDS[key], key), _default(FIELDS[key]), about[FIELDS[key].name])
+        (f"`{key}`", _type(FIELDS[key], key), _default(FIELDS[key], key), about[FIELDS[key].name])
         for key in keys
     )
     return _table(("key", "type", "default", "meaning"), rows)
@@ -161,7 +166,9 @@ def _type(field: Field[Any], key: str = "") -> str:
     return " ".join(filter(None, (name, in_words(key)))) + (rest and f", or{rest}")
 
 
-def _default(field: Field[Any]) -> str:
+def _default(field: Field[Any], key: str = "") -> str:
+    if key in ARGUMENTS:
+        return "its own"
     value = field.default_factory() if field.default_factory is not MISSING else field.default
     return f"`{value if isinstance(value, str) else json.dumps(value)}`"
 

@@ -8,22 +8,52 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn
 
 from llm_decpomdp.algorithms.interruption import Interrupted
 from llm_decpomdp.benchmarks.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.extras import missing_packages
 from llm_decpomdp.benchmarks.run import Result
+from llm_decpomdp.terminal import visible
+
+PROGRAM = "llm-decpomdp"
+
+NEXT = {
+    "play --team {run}": "watch the team that you trained; with --agent NAME, be one of it",
+    "credit {run}": "what each agent added to the reward",
+    "export {run} --pairs": "its answers as preference pairs, a data set",
+}
+"""Commands that take a run with a team, and what for."""
 
 
 def prepare_process() -> None:
     """Set up log lines."""
-    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    lines = logging.StreamHandler()
+    lines.setFormatter(Line())
+    logging.basicConfig(handlers=[lines], level=logging.WARNING)
     logging.captureWarnings(True)
+    logging.getLogger("huggingface_hub").propagate = False  # it prints its lines itself
     warnings.formatwarning = _one_line
     logging.getLogger("llm_decpomdp").setLevel(logging.INFO if first_process() else logging.WARNING)
     if sys.stderr.isatty():  # the progress bar says the same
         for name in ("journal", "saver"):
             logging.getLogger(f"llm_decpomdp.algorithms.{name}").setLevel(logging.WARNING)
+
+
+class Line(logging.Formatter):
+    """A record as a line that says where it is a warning, without what a terminal obeys.
+
+    Lines may quote models, programs and servers.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("%(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        text = visible(super().format(record))
+        return f"warning: {text}" if record.levelno == logging.WARNING else text
 
 
 def first_process() -> bool:
@@ -32,7 +62,7 @@ def first_process() -> bool:
 
 
 def _one_line(message: Warning | str, *_: Any, **__: Any) -> str:
-    return f"warning: {message}"
+    return str(message)
 
 
 @contextmanager
@@ -44,23 +74,28 @@ def exit_codes() -> Iterator[None]:
         _leave(f"error: {error}", 2)
     except RunError as error:
         _leave(f"error: {error}", 1)
+    except ModuleNotFoundError as error:
+        reason = missing_packages([error.name or ""])
+        if reason is None:
+            raise
+        _leave(f"error: {reason}", 1)
     except Interrupted as stop:
         _leave(
             f"\nstopped after update {stop.update}, which is saved. Continue with: "
             f"llm-decpomdp train --resume {stop.folder}",
             130,
         )
-    except KeyboardInterrupt:
-        _leave("\nstopped", 130)
+    except KeyboardInterrupt as stop:
+        _leave("\n" + ": ".join(["stopped", *filter(None, map(str, stop.args))]), 130)
 
 
 def _leave(text: str, code: int) -> NoReturn:
-    print(text, file=sys.stderr)
+    print(visible(text), file=sys.stderr)
     raise SystemExit(code)
 
 
 def tell(result: Result) -> None:
-    """Print the first and last mean rewards, and where everything is."""
+    """Print the first and last mean rewards, where everything is, and what to do with a team that was kept."""
     if first_process():
         print("\n".join(outcome(result)))
 
@@ -76,9 +111,35 @@ def outcome(result: Result) -> list[str]:
         lines.append(f"evaluation after training:  {after}")
     for label, row in (("first", summary["first_train"]), ("last", summary["last_train"])):
         lines.append(f"{label} update: mean reward {row['reward_mean']:.3f} (training problems)")
+    lines += _doubts(summary)
     lines.append(f"run folder: {result.folder.path}")
     if result.report is not None:
         lines.append(f"report: {result.report}")
+    if result.team.is_dir():
+        lines += _next(result)
+    return lines
+
+
+def _next(result: Result) -> Iterator[str]:
+    """The trained team with its size, and what to do with it."""
+    size = sum(path.stat().st_size for path in result.team.rglob("*") if path.is_file())
+    yield f"trained team: {result.team} ({size / 10**6:,.0f} MB)"
+    yield "next:"
+    program = sys.argv[0] if Path(sys.argv[0]).name == PROGRAM else PROGRAM
+    for options, purpose in NEXT.items():
+        yield f"  {program} {options.format(run=result.folder.path)}  # {purpose}"
+
+
+def _doubts(summary: Mapping[str, Any]) -> list[str]:
+    """What speaks against learning."""
+    silent, lines = summary["groups_without_signal"], []
+    if silent:
+        lines.append(
+            f"without signal, as all their rewards were equal: {silent:.0f} of {summary['groups']:.0f} groups; "
+            f"{summary['silent_updates']} of {summary['updates']} updates taught nothing"
+        )
+    if summary["cut_off"]:
+        lines.append(f"cut off at the token limit: {summary['cut_off']:.0%} of the completions")
     return lines
 
 

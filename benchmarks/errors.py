@@ -18,7 +18,7 @@ class RunError(RuntimeError):
     """A run cannot start or go on: its data, its models or its numbers fail it. Exit code 1."""
 
 
-ALONE = "a resumed run keeps its configuration: give --resume FOLDER alone"
+ALONE = "a resumed run keeps its configuration and folder: give --resume FOLDER with nothing but --override"
 
 
 @contextmanager

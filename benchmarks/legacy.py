@@ -11,6 +11,7 @@
 | `dataset.type`, or else `dataset.name`   | `env.id`, as `ENVIRONMENTS` says             |
 | section `wandb`                          | `output.trackers.wandb`, which takes its keys |
 
+A file with such a section was written for scripts with other defaults, and takes `OLDER_DEFAULTS`.
 Where a file gives the sampling twice, in `model` and in the algorithm's section, the latter holds.
 """
 
@@ -93,6 +94,9 @@ NO_CRITICS = "no learner here has a critic; drop it"
 SHIFTED = "rewards are used as they are: add what it takes off to thresholds, and drop it"
 OWN_DEVICES = "use policies.<name>.device, or drop it"
 
+OLDER_DEFAULTS = {"env.num_turns": 1, "model.temperature": 0.7, "model.top_p": 0.9}
+"""What the replaced scripts took where a file with an algorithm's section says nothing."""
+
 GONE = {
     "reward_processor": SHIFTED,
     "tokenizer": "padding is no option any more; drop it",
@@ -163,6 +167,11 @@ def canonical(
     if datasets:
         found.setdefault("env.id", environment_of(str(datasets[0])))
     return {**_algorithm(flat, found, current), **found}
+
+
+def older_defaults(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults of a file: `OLDER_DEFAULTS` if it is in an older spelling, as a section says."""
+    return OLDER_DEFAULTS if any(section in tree for section in ALGORITHM_SECTIONS) else {}
 
 
 def environment_of(dataset: str) -> str:

@@ -6,11 +6,12 @@ import platform
 import subprocess
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import llm_decpomdp
+from llm_decpomdp.algorithms import ALGORITHMS
+from llm_decpomdp.benchmarks.extras import installed
 from llm_decpomdp.benchmarks.schema import Config
 from llm_decpomdp.benchmarks.teams import agents_of, policies_of
 from llm_decpomdp.env import DecPOMDPEnv
@@ -34,25 +35,40 @@ def manifest(
 ) -> dict[str, Any]:
     """The JSON-able manifest of a run.
 
+    Equal runs on a CPU are equal to the last bit if their `threads`, `packages` and kinds of processor are.
+
     Args:
         config: The configuration as resolved.
         name: The configuration's name.
         train: The environment on the training split.
         held_out: The environment on the evaluation split.
     """
+    import torch
+
     return {
         "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "config": name,
         "environment": config.env.id,
         "algorithm": config.algorithm.name,
         "model": models(config, train.possible_agents),
+        "description": {
+            **described(train),
+            "algorithm": ALGORITHMS[config.algorithm.name].description,
+        },
         "seed": config.seed,
         "data": {"train": train.metadata["data"], "eval": held_out.metadata["data"]},
         "packages": versions(),
         "python": platform.python_version(),
         "platform": platform.platform(),
+        "threads": torch.get_num_threads(),
         "git": commit(Path(llm_decpomdp.__file__).resolve().parents[1]),
     }
+
+
+def described(env: DecPOMDPEnv) -> dict[str, Any]:
+    """What an environment is about, for readers of a report: what the agents do, and what they are paid for."""
+    metadata = env.metadata
+    return {"environment": metadata["description"], "reward": metadata["reward"]}
 
 
 def models(config: Config, agents: Sequence[str]) -> str:
@@ -67,14 +83,6 @@ def versions() -> dict[str, str | None]:
         "llm-decpomdp": llm_decpomdp.__version__,
         **{name: installed(name) for name in PACKAGES},
     }
-
-
-def installed(package: str) -> str | None:
-    """The version of an installed package, or `None`."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def commit(checkout: Path) -> dict[str, Any] | None:

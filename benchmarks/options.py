@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from llm_decpomdp.algorithms.costs import Cost, cost
 from llm_decpomdp.algorithms.options import LearnerOptions
@@ -83,14 +83,17 @@ def start_cost(config: Config) -> Cost:
     )
 
 
-def schedule(config: Config, tasks: Sequence[str]) -> list[list[Start]]:
+def schedule(
+    config: Config, tasks: Sequence[str], left_out: Collection[str] = ()
+) -> list[list[Start]]:
     """The starts of each update: every task once an epoch, in an order that the seed decides.
 
-    The last update of an epoch takes what is left.
+    The last update of an epoch takes what is left. The order of the others is the same if some tasks are left out.
     """
     size, batches = config.algorithm.prompts_per_update, []
     for epoch in range(config.algorithm.num_train_epochs):
         order = stream(config.seed, "schedule", epoch).permutation(len(tasks))
-        starts = [Start(task_id=tasks[position]) for position in order]
+        chosen = (tasks[position] for position in order)
+        starts = [Start(task_id=task) for task in chosen if task not in left_out]
         batches += [starts[first : first + size] for first in range(0, len(starts), size)]
     return batches[: config.algorithm.max_updates]

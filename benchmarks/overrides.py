@@ -111,7 +111,11 @@ def parse_value(text: str, item: str) -> Any:
         return yaml.load(text, Loader=_Loader)  # a safe loader
     except yaml.YAMLError as error:
         reason = str(error).splitlines()[0]
-        raise ConfigError(f"cannot read the value of {item!r} ({reason}); quote it") from None
+        key = item.partition("=")[0]
+        raise ConfigError(
+            f"cannot read the value of {item!r} ({reason}): for the shell, put what has spaces or brackets "
+            f"into quotes, as in '{key}={{...}}'"
+        ) from None
 
 
 def _put(tree: dict[str, Any], key: str, value: Any, whole: Container[str]) -> None:

@@ -3,76 +3,171 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from llm_decpomdp.agents.scripted import Gold, RandomText
+from llm_decpomdp.agents.endpoint import Endpoint
+from llm_decpomdp.agents.scripted import Gold, RandomText, Scripted
+from llm_decpomdp.algorithms.rollout import distinct_policies, sample
 from llm_decpomdp.benchmarks.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.failures import as_run_errors
+from llm_decpomdp.benchmarks.overrides import parse_overrides
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.naming import unknown
-from llm_decpomdp.policy import Policy
-from llm_decpomdp.registry import make, takes
+from llm_decpomdp.policy import Policy, Seedable
+from llm_decpomdp.privileged import answers as answers_of
+from llm_decpomdp.registry import make
+from llm_decpomdp.transcript import print_turn
 
 END = "."
 """The line that ends a typed answer."""
 
 
-def play_episode(
-    env_id: str,
-    *,
-    agent: str | None,
-    partner: str,
-    policy: str | None,
-    task_id: str | None,
-    seed: int | None,
-    num_turns: int | None,
-    num_agents: int | None,
-    source: str,
-    files: Sequence[Path],
-) -> None:
+@dataclass(frozen=True)
+class Game:
+    """What a command line asks for."""
+
+    env_id: str | None = None
+    """The environment; `None` for that of the team's run."""
+    agent: str | None = None
+    """The agent whose answers are typed, or read from `files`; `None` for the last one."""
+    partner: str = "gold"
+    """Who the others are: `gold`, `random`, or a model as `load_policy` takes it."""
+    policy: str | None = None
+    """Who all agents are, as `partner`; nothing is typed then."""
+    team: Path | None = None
+    """The folder of a saved team or of a run: it plays all agents, or all but `agent`."""
+    task_id: str | None = None
+    """The problem; `None` draws one."""
+    seed: int | None = None
+    """Decides the drawn problem, and what models sample."""
+    env_options: Sequence[str] = ()
+    """Arguments of the environment, such as `discount=0.9`."""
+    num_turns: int | None = None
+    num_agents: int | None = None
+    source: str | None = None
+    split: str | None = None
+    external_mode: str | None = None
+    """Arguments of the environment, too; `None` for its own."""
+    files: Sequence[Path] = ()
+    """Answers of the first turns; later ones are typed."""
+    show_all: bool = False
+    """Whether a person sees what all agents see and answer, and the tests, in place of its own share."""
+    base_url: str | None = None
+    """The server of the model, where it is behind one."""
+    key_variable: str | None = None
+    """The environment variable that holds the server's key."""
+
+    @property
+    def watched(self) -> bool:
+        """Whether nothing is typed."""
+        return self.policy is not None or (self.team is not None and self.agent is None)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of the environment that were given.
+
+        Raises:
+            ConfigError: If one is not of the form `KEY=VALUE`.
+        """
+        names = ("num_turns", "num_agents", "source", "split", "external_mode")
+        named = {name: getattr(self, name) for name in names}
+        free = parse_overrides(
+            self.env_options, wanted="an argument of the environment must look like KEY=VALUE"
+        )
+        return free | {name: value for name, value in named.items() if value is not None}
+
+
+def play_episode(game: Game) -> None:
     """Play an episode in the terminal.
 
-    Args:
-        env_id: The environment.
-        agent: The agent whose answers are typed, or read from `files`; `None` for the last one.
-        partner: Who the others are: `gold`, `random`, or a model as `load_policy` takes it.
-        policy: Who all agents are, as `partner`; nothing is typed then. `None` for a person among partners.
-        task_id: The problem; `None` draws one.
-        seed: Decides the drawn problem.
-        num_turns: Turns of the episode; `None` for the environment's own number.
-        num_agents: Size of the team; `None` for the environment's own.
-        source: Where the problems come from.
-        files: Answers of the first turns; later ones are typed.
-
     Raises:
-        ConfigError: If an argument is wrong.
+        ConfigError: If an argument is wrong, or two exclude each other.
         RunError: If the data or the model cannot be loaded.
     """
-    if policy is not None and (agent is not None or files):
-        raise ConfigError("--policy plays all agents: leave out --agent and --file")
-    try:
-        team_size = {} if num_agents is None else {"num_agents": num_agents}
-        turns = {} if num_turns is None else {"num_turns": num_turns}
-        data = {"source": source} if source != "auto" or takes(env_id, "source") else {}
-        env = make(env_id, **data, **turns, **team_size)
-    except (ValueError, TypeError, KeyError, ImportError) as error:
-        raise ConfigError(str(error.args[0])) from None
-    typing = env.possible_agents[-1] if agent is None else agent
+    _check(game)
+    env, team = _team(game) if game.team is not None else _others(game)
+    typing = game.agent or env.possible_agents[-1]
     if typing not in env.possible_agents:
         raise ConfigError(unknown("agent", typing, env.possible_agents))
-    others = [other for other in env.possible_agents if policy is not None or other != typing]
-    team = _policies(env, others, policy or partner, seed)
+    if not game.watched:
+        team = {agent: policy for agent, policy in team.items() if agent != typing}
+    _seed(team, game.seed)
     try:
-        options = None if task_id is None else {"task_id": task_id}
-        observations, _ = env.reset(seed=seed, options=options)
+        options = None if game.task_id is None else {"task_id": game.task_id}
+        observations, _ = env.reset(seed=game.seed, options=options)
     except (KeyError, ValueError) as error:
         raise ConfigError(str(error.args[0])) from None
     except OSError as error:
-        raise RunError(f"cannot load the data of {env_id}: {error}") from error
-    if "gold" == (policy or partner):
-        _check_references(env, others)
-    answers = None if policy is not None else (typing, _answers(typing, files))
-    _play(env, observations, team, answers)
+        raise RunError(f"cannot load the data of {env}: {error}") from error
+    _check_references(env, [agent for agent in team if isinstance(team[agent], Gold)])
+    typed = None if game.watched else (typing, _answers(typing, game.files))
+    with as_run_errors():
+        _play(env, observations, team, typed, None if game.show_all or game.watched else typing)
+
+
+def _seed(team: Mapping[str, Policy], seed: int | None) -> None:
+    """Give each policy random numbers of its own; without a seed they keep those that they have."""
+    for number, policy in enumerate(distinct_policies(team).values()):
+        if seed is not None and isinstance(policy, Seedable):
+            policy.seed(seed + number)
+
+
+def _check(game: Game) -> None:
+    if game.env_id is None and game.team is None:
+        raise ConfigError("name an environment of `llm-decpomdp list`, or a run with --team")
+    if game.policy is not None and game.team is not None:
+        raise ConfigError("--policy and --team exclude each other: each plays all agents")
+    if game.policy is not None and (game.agent is not None or game.files):
+        raise ConfigError("--policy plays all agents: leave out --agent and --file")
+    if game.team is not None and (game.base_url is not None or game.key_variable is not None):
+        raise ConfigError("--team says itself where its models are: leave out --base-url")
+    if game.watched and game.files:
+        raise ConfigError("--team plays all agents: say with --agent which one your --file is of")
+
+
+def _team(game: Game) -> tuple[DecPOMDPEnv, Mapping[str, Policy]]:
+    """A saved team, and the environment that it was trained in, on its held-out problems."""
+    from llm_decpomdp.benchmarks.evaluation import command, teams
+
+    assert game.team is not None
+    setting = command.setting_of(command.Request(team=game.team, env=game.env_id))
+    changed = replace(setting, env_options={**setting.env_options, **game.arguments})
+    folder = teams.locate(game.team, None, setting.config)
+    print(f"loading {folder} ...", file=sys.stderr, flush=True)
+    found = teams.of_folder(game.team, None, changed)
+    return found.env, found.team
+
+
+def _others(game: Game) -> tuple[DecPOMDPEnv, Mapping[str, Policy]]:
+    """An environment by its id, and who plays there beside a person."""
+    assert game.env_id is not None
+    try:
+        env = make(game.env_id, **game.arguments)
+    except (ValueError, TypeError, KeyError, ImportError) as error:
+        raise ConfigError(str(error.args[0])) from None
+    return env, dict.fromkeys(env.possible_agents, _policy(game))
+
+
+def _policy(game: Game) -> Policy:
+    name = game.policy or game.partner
+    behind_server = game.base_url is not None or game.key_variable is not None
+    if name in ("gold", "random"):
+        if behind_server:
+            raise ConfigError(f"{name} asks no server: leave out --base-url and --key-variable")
+        return Gold() if name == "gold" else RandomText()
+    try:
+        if behind_server:
+            return Endpoint(name, game.base_url, key_variable=game.key_variable or "OPENAI_API_KEY")
+        from llm_decpomdp.agents.loading import load_policy
+
+        print(f"loading {name} ...", file=sys.stderr, flush=True)
+        return load_policy(name)
+    except (OSError, ImportError, ValueError) as error:
+        raise RunError(str(error)) from error
 
 
 def _play(
@@ -80,41 +175,45 @@ def _play(
     observations: Mapping[str, str],
     team: Mapping[str, Policy],
     typed: tuple[str, Iterator[str]] | None,
+    viewer: str | None,
 ) -> None:
-    """Play to the end, and print everything."""
-    env.render_mode = "human"
-    env.render()
+    """Play to the end, and print what the viewer sees, or everything."""
+    print_turn(env.task, env.episode, env.num_turns, viewer)
     total = 0.0
     while env.agents:
-        actions = {agent: policy.act(observations[agent]) for agent, policy in team.items()}
+        actions = {
+            agent: _written(env, agent, policy, observations[agent])
+            for agent, policy in team.items()
+        }
         if typed is not None:
             agent, answers = typed
             actions[agent] = next(answers)
         observations, rewards, *_ = env.step(actions)
         total += next(iter(rewards.values()))
+        print_turn(env.task, env.episode, env.num_turns, viewer)
     print(f"episode over: total reward {total:.2f} in {len(env.episode.turns)} turns")
+    if viewer is not None:
+        print(f"You saw what {viewer} sees; --all shows the other agents, and the tests.")
 
 
-def _policies(
-    env: DecPOMDPEnv, agents: Sequence[str], name: str, seed: int | None
-) -> dict[str, Policy]:
-    if name == "gold":
-        return {agent: Gold(env, agent) for agent in agents}
-    if name == "random":
-        return dict.fromkeys(agents, RandomText(seed or 0))
-    from llm_decpomdp.agents.loading import load_policy
-
+def _written(env: DecPOMDPEnv, agent: str, policy: Policy, prompt: str) -> str:
+    """An agent's answer, with a sign of life on stderr while a model works on it."""
+    quick, begin = isinstance(policy, Scripted), time.perf_counter()
+    if not quick:
+        print(f"{agent} is writing ...", end="", file=sys.stderr, flush=True)
     try:
-        return dict.fromkeys(agents, load_policy(name))
-    except (OSError, ImportError, ValueError) as error:
-        raise RunError(f"cannot load the policy {name!r}: {error}") from error
+        (found,) = sample({agent: policy}, [env], [{agent: prompt}], 1)
+    finally:  # an error has a line of its own
+        if not quick:
+            print(f" {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
+    return found[agent][0].text
 
 
 def _check_references(env: DecPOMDPEnv, agents: Sequence[str]) -> None:
     """Before anything is shown: gold can only play what the data has an answer to."""
     try:
         for agent in agents:
-            env.reference(agent)
+            answers_of(env).reference(agent)
     except LookupError as error:
         raise ConfigError(
             f"{error.args[0]}: take a model with --partner MODEL or --policy MODEL, or play alone with "

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from llm_decpomdp.agents.prompting import ON_LONG_PROMPT
 from llm_decpomdp.algorithms import NAMES
 from llm_decpomdp.algorithms.chain import HANDOFFS
 from llm_decpomdp.algorithms.joint import JOINT_MODES
@@ -36,6 +37,7 @@ AT_LEAST = {
     "env.num_turns": 1,
     "env.discount": 0,
     "model.max_new_tokens": 1,
+    "model.max_prompt_tokens": 1,
     "model.top_k": 1,
     "algorithm.num_train_epochs": 1,
     "algorithm.max_updates": 1,
@@ -77,6 +79,7 @@ CHOICES: Mapping[str, Iterable[str]] = {
     "algorithm.lr_schedule": SCHEDULES,
     "algorithm.truncated": TRUNCATED,
     "model.compute_dtype": COMPUTE_DTYPES,
+    "model.on_long_prompt": ON_LONG_PROMPT,
 }
 LIMITED = frozenset({*AT_LEAST, *ABOVE, *AT_MOST, *BELOW, *CHOICES})
 """The keys whose values are checked by themselves; the rest are checked by what they are for."""

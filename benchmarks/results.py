@@ -159,12 +159,19 @@ def episode_reward(episode: Row) -> float:
     return mean_over_turns(episode["groups"], lambda group: group["rewards"])
 
 
-def by_task(scores: Iterable[Score]) -> dict[str, float]:
-    """The mean reward of each task, in the order in which they were played."""
+def reward_of(score: Score) -> float:
+    """The reward."""
+    return score.reward
+
+
+def by_task(
+    scores: Iterable[Score], value: Callable[[Score], float] = reward_of
+) -> dict[str, float]:
+    """The mean reward, or another value, of each task, in the order in which they were played."""
     found: dict[str, list[float]] = {}
     for score in scores:
-        found.setdefault(score.task, []).append(score.reward)
-    return {task: fmean(rewards) for task, rewards in found.items()}
+        found.setdefault(score.task, []).append(value(score))
+    return {task: fmean(values) for task, values in found.items()}
 
 
 def evaluation_rows(scores: Sequence[Score]) -> tuple[Row, ...]:

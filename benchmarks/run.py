@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,7 @@ from llm_decpomdp.agents.endpoint import EndpointError
 from llm_decpomdp.agents.saved_team import check_target, save_team
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.rollout import Start
-from llm_decpomdp.benchmarks import teams
-from llm_decpomdp.benchmarks.config import load_config, load_stored_config
+from llm_decpomdp.benchmarks import prompts, teams
 from llm_decpomdp.benchmarks.errors import ConfigError, RunError, writing
 from llm_decpomdp.benchmarks.manifest import manifest
 from llm_decpomdp.benchmarks.options import (
@@ -22,13 +22,14 @@ from llm_decpomdp.benchmarks.options import (
     trainer_options,
 )
 from llm_decpomdp.benchmarks.schema import Config
-from llm_decpomdp.benchmarks.splits import TwoSplits, same_source
+from llm_decpomdp.benchmarks.splits import TwoSplits, commit_of, same_source
 from llm_decpomdp.benchmarks.trackers import require_packages, tracking
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.experts import ExpertError
 from llm_decpomdp.envs.sandbox import SandboxError
-from llm_decpomdp.policy import Team
-from llm_decpomdp.storage import RunFolder, read_json_lines, write_atomically
+from llm_decpomdp.policy import PromptTooLong, Team
+from llm_decpomdp.storage import RunFolder, write_atomically
+from llm_decpomdp.tasks import Task, TaskSet
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.trainer import Trainer
@@ -56,14 +57,17 @@ class Result:
     """As `Trainer.train` returns it."""
     report: Path | None
     """`None` where the configuration wants no report."""
+    team: Path
+    """The folder of the trained team, if the configuration wants it saved."""
 
 
-def train(config: Config, name: str) -> Result:
+def train(config: Config, name: str, origin: Mapping[str, str] | None = None) -> Result:
     """Train a team in a new run folder.
 
     Args:
         config: What to do.
         name: The configuration's name.
+        origin: What its manifest says of the trained team that it begins with, if it does.
 
     Raises:
         ConfigError: If the folder holds another run, or no policy can be trained.
@@ -80,55 +84,30 @@ def train(config: Config, name: str) -> Result:
     teams.check_trainable(config, train_env.possible_agents)
     path = processes.of_first(new_folder(config, name) if first else Path())
     team = teams.load(config, (train_env, eval_env))
+    prompts.describe(team)
+    skipped = left_out(config, train_env, eval_env, team)
     with writing(path):
         folder = RunFolder(path)
+    trainer = make_trainer(config, train_env, eval_env, team, folder, skipped)
     if first:
         write_atomically(folder.config, config.to_yaml())
-        folder.write_manifest(manifest(config, name, train_env, eval_env))
-    trainer = make_trainer(config, train_env, eval_env, team, folder)
-    return _finish(config, trainer, folder)
+        about = {
+            **manifest(config, name, train_env, eval_env),
+            "left_out": skipped,
+            "first_prompts": prompts.first_prompts(train_env, team, trainer.batches[0][0]),
+            "from": origin,
+        }
+        folder.write_manifest(about)
+    return finish(config, trainer, folder)
 
 
-def resume(path: Path) -> Result:
-    """Continue an interrupted run from its newest checkpoint, as if it had not stopped.
+def finish(config: Config, trainer: Trainer, folder: RunFolder) -> Result:
+    """Run the updates that are left, and save what the configuration wants.
 
     Raises:
-        ConfigError: If `path` holds no run with a checkpoint or a finished one, or the data has changed.
-        RunError: As `train`.
-        Interrupted: As `train`.
+        RunError: If a loss isn't finite, or a policy, the expert, the sandbox or the disk fails.
+        Interrupted: On Ctrl-C, after a checkpoint was saved.
     """
-    from llm_decpomdp.algorithms import checkpoint, processes
-
-    processes.join()
-    if not (path / "config.yaml").is_file():
-        raise ConfigError(f"{path} holds no run: there is no config.yaml in it")
-    if checkpoint.latest(path / "checkpoints") is None:
-        if _finished(RunFolder(path)):
-            raise ConfigError(f"{path} is finished: there is no update left to continue with")
-        raise ConfigError(f"{path} holds no checkpoint, so there is nothing to continue from")
-    config, folder = load_config(path / "config.yaml"), RunFolder(path)
-    require_packages(config.output.trackers)
-    train_env, eval_env = load_envs(config)
-    for split, env in (("train", train_env), ("eval", eval_env)):
-        before, now = folder.read_manifest()["data"][split], env.metadata["data"]
-        if before["fingerprint"] != now["fingerprint"]:
-            raise ConfigError(f"{path} began with the {split} data {before}, but it is now {now}")
-    team = teams.load(config, (train_env, eval_env))
-    trainer = make_trainer(config, train_env, eval_env, team, folder)
-    logger.info("continuing after update %d", trainer.resume())
-    return _finish(config, trainer, folder)
-
-
-def _finished(folder: RunFolder) -> bool:
-    """Whether the rows of a run are those of all its updates."""
-    done = [row["update"] for row in read_json_lines(folder.metrics) if row["kind"] == "train"]
-    if not done or not folder.manifest.is_file():
-        return False
-    tasks = folder.read_manifest()["data"]["train"]["rows"]
-    return bool(max(done) >= len(schedule(load_stored_config(folder.config), [""] * tasks)))
-
-
-def _finish(config: Config, trainer: Trainer, folder: RunFolder) -> Result:
     from llm_decpomdp.algorithms import processes
 
     trackers = config.output.trackers if processes.rank() == 0 else {}
@@ -136,16 +115,22 @@ def _finish(config: Config, trainer: Trainer, folder: RunFolder) -> Result:
         with tracking(trackers, folder, asdict(config)) as listeners:
             summary = trainer.train(listeners)
     except FAILURES as error:
-        saved = trainer.saved
-        hint = (
-            f" Update {saved} is saved; to go on from it: --resume {folder.path}" if saved else ""
-        )
-        raise RunError(f"{error}{hint}") from error
+        raise RunError(_told(error, trainer.saved, folder.path)) from error
     report = None
     if processes.rank() == 0:
         report = _leave_results(config, trainer, folder)
     processes.leave()
-    return Result(folder, summary, report)
+    return Result(folder, summary, report, final_folder(config, folder.path))
+
+
+def _told(error: Exception, saved: int | None, path: Path) -> str:
+    """What ended a run, and how to go on."""
+    if not saved:
+        return str(error)
+    short = isinstance(error.__cause__, PromptTooLong)
+    way = " --override model.on_long_prompt=skip" if short else ""
+    text = str(error).removesuffix(".")
+    return f"{text}. Update {saved} is saved; to go on from it: --resume {path}{way}"
 
 
 def _leave_results(config: Config, trainer: Trainer, folder: RunFolder) -> Path | None:
@@ -189,45 +174,121 @@ def final_folder(config: Config, run: Path) -> Path:
     return Path(config.output.save_path or run / "final_model")
 
 
-def load_envs(config: Config) -> tuple[DecPOMDPEnv, DecPOMDPEnv]:
+def load_envs(
+    config: Config, before: Mapping[str, Mapping[str, Any]] | None = None
+) -> tuple[DecPOMDPEnv, DecPOMDPEnv]:
     """The environments of training and evaluation, with their data loaded from the same source.
+
+    Args:
+        config: The configuration.
+        before: What the run's manifest says of its data, if there is a run: the hub's are those of its commit.
 
     Raises:
         RunError: If the data cannot be loaded.
     """
     try:
-        train_env = config.make_env(config.dataset.train_split)
-        eval_env = config.make_env(config.dataset.eval_split, same_source(train_env))
-        both = set(train_env.tasks.positions) & set(eval_env.tasks.positions)
+        train_env = config.make_train_env(commit_of(before, "train"))
+        train = train_env.tasks
     except (ValueError, OSError) as error:
-        raise RunError(f"cannot load the data of {config.env.id}: {error}") from error
-    if both:
-        logger.warning("%d tasks are in both the train split and the eval split", len(both))
+        raise RunError(f"cannot load {_named(config, 'train')}: {error}") from error
+    try:
+        eval_env = config.make_eval_env(commit_of(before, "eval") or same_source(config, train_env))
+        held_out = eval_env.tasks
+    except (ValueError, OSError) as error:
+        raise RunError(f"cannot load {_named(config, 'eval')}: {error}") from error
+    _check_ids(train, held_out)
+    if both := len(train.positions.keys() & held_out.positions.keys()):
+        logger.warning(
+            "%d of the %d held-out tasks are trained on too, so that what is measured on them says little of "
+            "others: let dataset.train_split=%s and dataset.eval_split=%s be slices that do not overlap, such as "
+            "[20%%:] and [:20%%]",
+            *(both, len(held_out), train.split, held_out.split),
+        )
     return train_env, eval_env
 
 
+def _check_ids(train: TaskSet, held_out: TaskSet) -> None:
+    """Raise a `RunError` if an id means one problem in training and another in evaluation, as in two files."""
+    for task_id in train.positions.keys() & held_out.positions.keys():
+        one, other = (replace(tasks.find(task_id), index=0) for tasks in (train, held_out))
+        if one != other:
+            raise RunError(
+                f"the task {task_id!r} of {train.source} is another problem than that of {held_out.source}: give "
+                "every problem a task_id of its own"
+            )
+
+
+def _named(config: Config, part: str) -> str:
+    """The data of a split in words, with its key."""
+    split = getattr(config.dataset, f"{part}_split")
+    return f"the data of {config.env.id} (dataset.{part}_split={split})"
+
+
+def left_out(
+    config: Config, train_env: DecPOMDPEnv, eval_env: DecPOMDPEnv, team: Team
+) -> list[str]:
+    """The training problems that are skipped because a first prompt is too long.
+
+    Raises:
+        RunError: If one is too long for a policy that skips none, or no problem is left.
+    """
+    env, tasks = TwoSplits(train_env, eval_env), train_env.tasks.tasks
+    skipped = prompts.left_out(env, team, _most_text_first(tasks))
+    batches = schedule(config, [task.task_id for task in tasks], skipped)
+    played = {start.task_id for batch in batches for start in batch}
+    held_out = _most_text_first(eval_env.tasks.tasks[: config.evaluation.num_tasks])
+    prompts.refuse_long(env, team, _most_text_first(t for t in tasks if t.task_id in played))
+    prompts.refuse_long(env, team, held_out)
+    prompts.tell_unread(env, team, held_out)
+    return skipped
+
+
+def _most_text_first(tasks: Iterable[Task]) -> list[Start]:
+    return [
+        Start(task_id=task.task_id)
+        for task in sorted(tasks, key=lambda t: len(repr(t)), reverse=True)
+    ]
+
+
+def eval_starts(config: Config, env: DecPOMDPEnv) -> list[Start]:
+    """The held-out problems that are played in evaluations."""
+    held_out = env.tasks.tasks[: config.evaluation.num_tasks]
+    return [Start(task_id=task.task_id) for task in held_out]
+
+
 def make_trainer(
-    config: Config, train_env: DecPOMDPEnv, eval_env: DecPOMDPEnv, team: Team, folder: RunFolder
+    config: Config,
+    train_env: DecPOMDPEnv,
+    eval_env: DecPOMDPEnv,
+    team: Team,
+    folder: RunFolder,
+    skipped: Sequence[str] = (),
 ) -> Trainer:
-    """The trainer that a configuration describes."""
+    """The trainer that a configuration describes; it plays all training problems but the `skipped` ones.
+
+    Raises:
+        RunError: If the environment, the team and the configuration do not fit together.
+    """
     from llm_decpomdp.algorithms.trainer import Trainer
 
     tasks = [task.task_id for task in train_env.tasks.tasks]
-    held_out = eval_env.tasks.tasks[: config.evaluation.num_tasks]
-    batches = schedule(config, tasks)
+    batches = schedule(config, tasks, skipped)
     if config.algorithm.plan == "chain" and config.env.discount < 1 and config.env.num_turns > 1:
         logger.warning(
             "env.discount=%s has no effect on learning in a chain, which credits each turn with its own "
             "reward; set algorithm.plan=tree for returns over turns",
             config.env.discount,
         )
-    return Trainer(
-        TwoSplits(train_env, eval_env),
-        team,
-        ALGORITHMS[config.algorithm.name],
-        learner_options(config, len(batches), train_env.possible_agents),
-        trainer_options(config),
-        batches=batches,
-        eval_starts=[Start(task_id=task.task_id) for task in held_out],
-        folder=folder,
-    )
+    try:
+        return Trainer(
+            TwoSplits(train_env, eval_env),
+            team,
+            ALGORITHMS[config.algorithm.name],
+            learner_options(config, len(batches), train_env.possible_agents),
+            trainer_options(config),
+            batches=batches,
+            eval_starts=eval_starts(config, eval_env),
+            folder=folder,
+        )
+    except ValueError as error:
+        raise RunError(str(error)) from error

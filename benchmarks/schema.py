@@ -8,29 +8,38 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from llm_decpomdp.agents.specs import PolicySpec
+from llm_decpomdp.algorithms.options import LearnerOptions
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.registry import make, takes
+from llm_decpomdp.registry import defaults, make, takes
+
+ENV_ID = "coophumaneval-v0"
+
+OWN = defaults(ENV_ID)
+"""What stands in a configuration where neither it nor its environment says anything: `load_config` puts the
+environment's own defaults above these."""
 
 
 @dataclass(frozen=True)
 class EnvConfig:
-    """The environment: what `llm_decpomdp.make` is given."""
+    """The environment: what `llm_decpomdp.make` is given. What is left out is as the environment has it."""
 
-    id: str = "coophumaneval-v0"
+    id: str = ENV_ID
     """Which environment: an id of `llm-decpomdp list`, or `module:id` for one that a module of yours registers."""
-    num_agents: int = 2
+    num_agents: int = OWN["num_agents"]
     """Agents of the team; who they are is up to the environment."""
-    num_turns: int = 1
+    num_turns: int = OWN["num_turns"]
     """Turns of an episode, at most."""
-    stop_when_solved: bool = True
+    stop_when_solved: bool = OWN["stop_when_solved"]
     """Whether full marks end an episode before its last turn."""
-    discount: float = 1.0
+    discount: float = OWN["discount"]
     """What a reward counts a turn later; only `algorithm.plan=tree` looks beyond a turn."""
-    isolation: str = "best_effort"
+    isolation: str = OWN["isolation"]
     """How programs are kept apart from the machine: `best_effort` warns of what the system lacks, `require`
     refuses to run them without all layers of protection."""
     options: dict[str, Any] = field(default_factory=dict)
-    """Further arguments of the environment, by their names there, as in `{exclude_known_issues: true}`."""
+    """Further arguments of the environment, by their names there, as in `{exclude_known_issues: true}`; for
+    `classeval-v0` also `allow_forgeable`: whether to take classes whose tests a program could forge."""
 
 
 @dataclass(frozen=True)
@@ -38,35 +47,45 @@ class DatasetConfig:
     """Where its problems come from, and which of them train and test."""
 
     source: str = "auto"
-    """`auto` (a local copy, the hub, or else stand-ins with a warning), `hub`, `bundled`, or the path of a JSONL,
-    JSON or Parquet file."""
+    """`auto` (a local copy, the hub, or else stand-ins with a warning), `hub`, `hub@COMMIT`, `bundled`, or the
+    path of a JSONL, JSON or Parquet file. A relative path starts at the folder of the file that it stands in, on a
+    command line at the current one."""
+    train_source: str | None = None
+    """Where the problems to train on come from, if not from `source`: then all of them, unless `train_split` says
+    which."""
+    eval_source: str | None = None
+    """Where the held-out problems come from, if not from `source`: then all of them, unless `eval_split` says
+    which."""
     train_split: str = "test[16:]"
-    """The problems to train on, such as `train`, `test[16:]` or `test[:50%]`."""
+    """The problems to train on, such as `train`, `test[16:]` or `test[:50%]`. A file of your own is `train`,
+    `test` and `all`, each the whole of it."""
     eval_split: str = "test[:16]"
     """The problems that are held out."""
 
 
 @dataclass(frozen=True)
 class ExternalConfig:
-    """What the agents see from the second turn on."""
+    """What the agents see from the second turn on. What is left out is as the environment has it."""
 
-    mode: str = "level_feedback"
+    mode: str = OWN["external_mode"]
     """What they are told: `level_feedback` (diagnostics), `level_passed` (each level passed or not), `passed` (all
     levels or not), `plain` (nothing), `expert_edits` (edits by another model; not for writing), and for ClassEval
     `code_feedback` (diagnostics with all tests)."""
-    sandbox_slice: Any = 1
+    sandbox_slice: Any = OWN["sandbox_slice"]
     """Tests whose outcome feedback may show: n the first n, -n the last n; 0, null or `all` for all. The reward
     counts every test in any case."""
-    original_prompt: bool = False
+    original_prompt: bool = OWN["original_prompt"]
     """Whether later prompts repeat the first one."""
-    previous_response: bool = True
+    previous_response: bool = OWN["previous_response"]
     """Whether later prompts show the agent's own last answer."""
-    expert_model: str | None = None
+    exception_text: bool = OWN["exception_text"]
+    """Whether feedback tells the text of exceptions, which is a line of the program's, or their type alone."""
+    expert_model: str | None = OWN["expert_model"]
     """The model that `expert_edits` asks, such as `deepseek-coder`; its name decides whose key is needed, as in
     `ANTHROPIC_API_KEY`, `DEEPSEEK_API_KEY`, `DASHSCOPE_API_KEY` or `OPENAI_API_KEY`. Other modes ask nobody."""
-    expert_base_url: str | None = None
+    expert_base_url: str | None = OWN["expert_base_url"]
     """Address of an OpenAI-compatible endpoint that serves it, with the key `OPENAI_API_KEY`."""
-    on_expert_failure: str = "raise"
+    on_expert_failure: str = OWN["on_expert_failure"]
     """If it does not answer: `raise` ends the run, `continue` goes on without edits and counts it."""
 
 
@@ -76,14 +95,25 @@ class ModelConfig:
 
     name: str = "smollm2-135m-instruct"
     """The offline model, or a name or folder that transformers loads."""
-    temperature: float = 0.7
+    temperature: float = PolicySpec.temperature
     """Divides the logits: the higher, the more various the completions."""
-    top_p: float = 0.9
+    top_p: float = PolicySpec.top_p
     """Draw among the likeliest tokens that hold this share of the probability; 1 draws among all."""
     top_k: int | None = None
     """Draw among this many likeliest tokens; null draws among all."""
     max_new_tokens: int = 256
     """Longest completion, in tokens."""
+    system_prompt: str | None = None
+    """The system message of the model's chat template; null sends none, and the template may have its own. The
+    agent's prompt is the user message."""
+    chat_template_kwargs: dict[str, Any] | None = None
+    """Further variables of the chat template, as in `{enable_thinking: false}`."""
+    max_prompt_tokens: int | None = None
+    """Most tokens of a prompt as the model sees it; never more than its context less `max_new_tokens`."""
+    on_long_prompt: str = "raise"
+    """What happens to longer ones: `raise` ends the run, before the first update if it is a first prompt. `skip`
+    lets the agent say nothing in that turn, and trains on no problem that begins so. `truncate_left` cuts their
+    beginning off."""
     compute_dtype: str = "auto"
     """What is computed with; `auto` is bfloat16 where the device is fast with it. Weights that are trained are
     float32 in any case."""
@@ -158,7 +188,7 @@ class AlgorithmConfig:
     effect."""
     early_termination_threshold: float | None = None
     """Mean reward of a group from which on nothing follows it; null stops nothing."""
-    early_termination_weight: float = 2.0
+    early_termination_weight: float = LearnerOptions.early_termination_weight
     """Factor of the loss of groups that ended so before the last turn."""
     handoff: str = "random"
     """In a chain, which joint sample goes on: `random` or `best`."""
@@ -253,15 +283,24 @@ class Config:
                 raise ValueError(f"env.{key}={value}: {self.env.id} always has {true}; drop it")
         return env
 
+    def make_train_env(self, source: str | None = None) -> DecPOMDPEnv:
+        """The environment to train in; arguments and errors as of `make_env`."""
+        return self.make_env(self.dataset.train_split, source or self.dataset.train_source)
+
+    def make_eval_env(self, source: str | None = None) -> DecPOMDPEnv:
+        """The environment on the held-out problems; arguments and errors as of `make_env`."""
+        return self.make_env(self.dataset.eval_split, source or self.dataset.eval_source)
+
     def _data(self, split: str, source: str) -> dict[str, str]:
         """The arguments that choose problems; refuses a choice where the environment has no such argument."""
-        chosen = {"split": split, "source": self.dataset.source}
-        for key, value in chosen.items():
+        data = self.dataset
+        sources = (data.source, data.train_source, data.eval_source)
+        for key, value in [*(("source", one) for one in sources), ("split", split)]:
             if value not in NO_CHOICE and not takes(self.env.id, key):
                 raise ValueError(
                     f"{self.env.id} takes no {key}, got {value!r}: keep the defaults of `dataset`"
                 )
-        chosen["source"] = source
+        chosen = {"split": split, "source": source}
         return {key: value for key, value in chosen.items() if takes(self.env.id, key)}
 
     def _settings(self) -> dict[str, Any]:
@@ -277,7 +316,7 @@ SIZES: dict[str, Callable[[DecPOMDPEnv], int]] = {
 }
 """What an environment is, whether or not it has an argument for it."""
 
-NO_CHOICE = ("auto", "bundled", DatasetConfig.train_split, DatasetConfig.eval_split)
+NO_CHOICE = (None, "auto", "bundled", DatasetConfig.train_split, DatasetConfig.eval_split)
 """What an environment with one set of problems is right for."""
 
 ROOT_KEYS = ("team", "policies", "seed")

@@ -11,7 +11,8 @@ from llm_decpomdp.benchmarks.config import load_config
 from llm_decpomdp.benchmarks.console import exit_codes, prepare_process, tell
 from llm_decpomdp.benchmarks.errors import ALONE, ConfigError
 from llm_decpomdp.benchmarks.process import restart_with_settings
-from llm_decpomdp.benchmarks.run import resume, train
+from llm_decpomdp.benchmarks.resuming import resume
+from llm_decpomdp.benchmarks.run import train
 from llm_decpomdp.benchmarks.schema import Config
 from llm_decpomdp.benchmarks.shipped import find_config
 
@@ -45,10 +46,10 @@ def main(algorithm: str, config: str, arguments: Sequence[str] | None = None) ->
     with exit_codes():
         if given.resume is None:
             tell(train(*read(algorithm, config, given)))
-        elif given.config or given.override or _flags(given):
+        elif given.config or _flags(given):
             raise ConfigError(ALONE)
         else:
-            tell(resume(given.resume))
+            tell(resume(given.resume, given.override))
 
 
 def parser(config: str) -> argparse.ArgumentParser:

@@ -64,7 +64,8 @@ def find_config(name: str) -> Path:
     files = shipped()
     stem = _name_of_file(path.name.removesuffix(".yaml"))
     here = path.parent == Path() or path.parent.resolve() == FOLDER.resolve()
-    where = "" if here else f"no file {name!r}; "
+    meant = name != path.name or path.suffix in (".yaml", ".yml")  # a path, and no name
+    where = f"there is no file {path.absolute()}; " if meant else ""
     if stem not in files:
         raise ConfigError(where + unknown("configuration", stem, [*files, *OTHER_NAMES]))
     if here:

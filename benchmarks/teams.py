@@ -18,7 +18,6 @@ team names and `policies` does not is as `model:` says.
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -30,12 +29,21 @@ from omegaconf.errors import OmegaConfBaseException
 from llm_decpomdp.agents.specs import KINDS, PolicySpec, check_device
 from llm_decpomdp.agents.team import check_declaration, load_team
 from llm_decpomdp.benchmarks.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.extras import missing_models
 from llm_decpomdp.benchmarks.schema import Config
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.naming import unknown
 from llm_decpomdp.policy import Policy
 
 SHARED = "shared"
+
+OF_LORA = {
+    **dict.fromkeys(("rank", "lora_r", "lora_rank"), "r"),
+    **dict.fromkeys(("alpha", "scaling"), "lora_alpha"),
+    **dict.fromkeys(("modules", "targets", "target"), "target_modules"),
+}
+"""What adapters' arguments are often called, and peft's names."""
+
 """Name of the one policy of all agents."""
 
 
@@ -133,24 +141,30 @@ def load(config: Config, envs: Sequence[DecPOMDPEnv]) -> dict[str, Policy]:
             or the data has no answers for a gold policy.
         RunError: If a package is missing, or a model cannot be loaded.
     """
-    plots = ["matplotlib"] if config.output.report else []
-    for name in ("torch", "transformers", "peft", *plots):
-        if importlib.util.find_spec(name) is None:
-            raise RunError(f"training needs {name}: pip install 'llm-decpomdp[train]'")
-    from transformers.utils import logging as transformers_logging
-
-    if not sys.stderr.isatty():
-        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     names = agents_of(config, envs[0].possible_agents)
     policies = policies_of(config, names)
+    if any(spec.kind == "model" for spec in policies.values()):
+        _prepare_models()
     check_devices(config, policies)
     for spec in policies.values():
-        check_lora(spec.lora or {})
+        if spec.lora:
+            check_lora(spec.lora)
     check_references({agent: policies[name] for agent, name in names.items()}, envs)
     try:
         return load_team(names, policies, seed=config.seed)
     except (OSError, ImportError, ValueError, TypeError) as error:
         raise RunError(f"cannot load the team: {error}") from error
+
+
+def _prepare_models() -> None:
+    """Raise a `RunError` where packages of language models are missing, and quiet their bars in files."""
+    reason = missing_models()
+    if reason:
+        raise RunError(reason)
+    from transformers.utils import logging as transformers_logging
+
+    if not sys.stderr.isatty():
+        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def check_devices(config: Config, specs: Mapping[str, PolicySpec]) -> None:
@@ -174,6 +188,8 @@ def check_lora(arguments: Mapping[str, Any]) -> None:
         raise ConfigError("lora.task_type is always CAUSAL_LM; drop it")
     for key in arguments:
         if key not in LoraConfig.__dataclass_fields__:
+            if key in OF_LORA:
+                raise ConfigError(f"unknown key of lora {key!r}; peft calls it {OF_LORA[key]!r}")
             raise ConfigError(unknown("key of lora", key, LoraConfig.__dataclass_fields__))
 
 

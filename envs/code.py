@@ -11,32 +11,21 @@ import re
 import textwrap
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from llm_decpomdp.envs.syntax import explodes, parse
-
-MAX_PARSED = 250_000
-"""Bound on the characters parsed to separate code from prose in one completion."""
-
-_SPECIAL_TOKEN = re.compile(
-    r"<\|[^|<>\n]{1,40}\|>|</?s>|<end_of_turn>|<eos>|\[/?INST\]|<\uff5c[^\uff5c<>\n]{1,40}\uff5c>"
-)
-_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n`]*$", re.MULTILINE)
-_CODE_START = re.compile(
-    r"(async\b|def|class|import|from|try|if|with|for|while|@|[A-Za-z_]\w*\s*(:[^=\n]*)?=)"
+from llm_decpomdp.envs.blocks import SPECIAL_TOKEN, Attempts, candidates, parts_that_parse
+from llm_decpomdp.envs.syntax import (
+    COPYING,
+    MAX_CHARACTERS,
+    MAX_TOKENS,
+    SyntaxProblem,
+    end_of_bound,
+    explodes,
+    parse,
 )
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-
-
-@dataclass(frozen=True)
-class SyntaxProblem:
-    """Why code does not parse; line and column count from 1, in the agent's own code."""
-
-    message: str
-    line: int
-    column: int
 
 
 @dataclass(frozen=True)
@@ -66,29 +55,52 @@ def read(completion: str, function: str) -> Reading:
     `function` come first, and among equals the largest wins. If none defines it, a block that does not parse
     but begins the function is taken as a broken attempt.
 
+    A completion of more than `MAX_CHARACTERS` is read as text that does not parse, and so is what has more than
+    `MAX_TOKENS`, or is left when `MAX_READ` are parsed.
+
     Args:
         completion: Any text at all.
         function: Name of the function that the agent was asked for.
     """
     valid: list[tuple[bool, int, Reading]] = []
-    broken: list[Reading] = []
-    texts = list(candidates(completion))
-    for text in texts:
-        for code in _parts_that_parse(text, MAX_PARSED // len(texts)):
-            node = find_function(code, function)
-            reading = Reading(code, None, node is not None, node is not None and returns(node))
-            valid.append((reading.defined, len(code), reading))
-        if text.strip() and not isinstance(syntax_tree(text), ast.Module):
-            broken.append(_read_text(text, function))
+    codes, texts = _parts(completion)
+    for code in codes:
+        node = find_function(code, function)
+        reading = Reading(code, None, node is not None, node is not None and returns(node))
+        valid.append((reading.defined, len(code), reading))
+    broken = [_read_text(text, function) for text in texts]
     defining = [entry for entry in valid if entry[0]]
     attempts = [reading for reading in broken if reading.defined]
     if defining:
         return max(defining, key=lambda entry: entry[1])[2]
     if attempts:
-        return max(attempts, key=lambda reading: (reading.returns, -len(reading.code)))
+        best = max(attempts, key=lambda reading: (reading.returns, -len(reading.code)))
+        return _with_problem(best)
     if valid:
         return max(valid, key=lambda entry: entry[1])[2]
-    return broken[0] if broken else Reading("", None, False, False)
+    return _with_problem(broken[0]) if broken else Reading("", None, False, False)
+
+
+@lru_cache(maxsize=256)
+def _parts(completion: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The parts of a completion that parse, and its texts that do not."""
+    if len(completion) > MAX_CHARACTERS:
+        return (), (completion[: MAX_CHARACTERS + 1],)
+    parse = Attempts(syntax_tree)
+    texts = [textwrap.dedent(text) for text in candidates(completion)]
+    trees = [parse(text) for text in texts]
+    room = parse.room // len(texts)
+    found: list[str] = []
+    broken: list[str] = []
+    for text, tree in zip(texts, trees, strict=True):
+        if not text.strip():
+            continue
+        if isinstance(tree, ast.Module):
+            found.append(text)
+        else:
+            found += parts_that_parse(text, Attempts(syntax_tree, room))
+            broken.append(text)
+    return tuple(found), tuple(broken)
 
 
 def parsed(code: str) -> ast.Module | None:
@@ -159,85 +171,24 @@ def signature(code: str, name: str) -> str:
     return f"{keyword} {name}({ast.unparse(node.args)}){result}"
 
 
-def candidates(completion: str) -> Iterator[str]:
-    """The texts that may be the code: the whole, without special tokens, and each fenced block."""
-    yield completion
-    clean = _SPECIAL_TOKEN.sub("", completion)
-    if clean != completion:
-        yield clean
-    fences = list(_FENCE.finditer(clean))
-    for opening, closing in zip(fences, [*fences[1:], None], strict=False):
-        yield clean[opening.end() : closing.start() if closing else len(clean)].strip("\n")
-
-
-def _parts_that_parse(text: str, room: int) -> Iterator[str]:
-    """`text` if it parses; else its parts that do, and the largest with those that stand before it.
-
-    A part begins like code and ends at a top-level line, so that no block is cut inside. Where no line begins
-    like code, the indented ones may be Markdown's code. About `room` characters are parsed for the parts.
-    """
-    text = textwrap.dedent(text)
-    if isinstance(syntax_tree(text), ast.Module):
-        if text.strip():
-            yield text
-        return
-    lines = text.split("\n")
-    if not any(map(_CODE_START.match, lines)):
-        indented = "\n".join(line if line[:1].isspace() else "" for line in lines)
-        lines = textwrap.dedent(indented).split("\n")
-    parts = _longest_parts(lines, room)
-    yield from parts
-    largest = max(range(len(parts)), key=lambda index: len(parts[index]), default=0)
-    with_imports = "\n".join(parts[: largest + 1])
-    fenced = _FENCE.search(text) is not None  # then the blocks are alternatives
-    if largest and not fenced and isinstance(syntax_tree(with_imports), ast.Module):
-        yield with_imports
-
-
-def _longest_parts(lines: list[str], room: int) -> list[str]:
-    """From each line that begins like code, as many lines as parse."""
-    parts: list[str] = []
-    start = 0
-    while start < len(lines) and room > 0:
-        if not _CODE_START.match(lines[start]):
-            start += 1
-            continue
-        end = len(lines)
-        while end > start and room > 0:
-            part = "\n".join(lines[start:end])
-            room -= len(part)
-            tree = syntax_tree(part)
-            if isinstance(tree, ast.Module):
-                parts.append(part)
-                break
-            end = _last_boundary(lines, start, min(end, start + tree.line))
-        start = max(end, start + 1)
-    return parts
-
-
-def _last_boundary(lines: list[str], start: int, end: int) -> int:
-    """The last index before `end` at which a top-level line begins, so that no block is cut inside."""
-    for index in range(end - 1, start, -1):
-        line = lines[index]
-        if line and not line[0].isspace():
-            return index
-    return start
-
-
 def _read_text(text: str, function: str) -> Reading:
-    """Read code that does not parse."""
-    code = textwrap.dedent(_SPECIAL_TOKEN.sub("", text)).strip("\n")
-    problem = syntax_tree(code)
+    """Read code that does not parse; why it does not is for `_with_problem` to say."""
+    code = textwrap.dedent(SPECIAL_TOKEN.sub("", text)).strip("\n")
     header = re.compile(
         rf"^([ \t]*)(?:async[ \t]+)?def[ \t]+{re.escape(function)}[ \t]*\(", re.MULTILINE
     )
     match = header.search(code)
     return Reading(
         code=code,
-        problem=problem if isinstance(problem, SyntaxProblem) else None,
+        problem=None,
         defined=match is not None,
         returns=match is not None and _returns_in_text(code[match.start() :], len(match[1])),
     )
+
+
+def _with_problem(reading: Reading) -> Reading:
+    tree = syntax_tree(reading.code)
+    return replace(reading, problem=tree if isinstance(tree, SyntaxProblem) else None)
 
 
 def _returns_in_text(code: str, indent: int) -> bool:
@@ -258,20 +209,25 @@ def _returns_in_text(code: str, indent: int) -> bool:
     return False
 
 
-@lru_cache(maxsize=64)  # enough for one turn; the tree of a long completion takes tens of megabytes
+@lru_cache(maxsize=16)  # enough for one turn; the tree of a long completion takes several megabytes
 def syntax_tree(code: str) -> ast.Module | SyntaxProblem:
-    """The module, or why it cannot be compiled. Nothing is run."""
+    """The module, or why it cannot be compiled, or is too long to be. Nothing is run."""
+    if line := end_of_bound(code):
+        text = f"more than {MAX_TOKENS} tokens or {MAX_CHARACTERS} characters of code"
+        return SyntaxProblem(text, line, 1)
+    tree: ast.Module | None = None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "invalid escape sequence" in somebody else's code
             tree = parse(code)
-            if "finally" in code and explodes(tree):
-                return SyntaxProblem("too many ways through finally blocks", 1, 1)
+            if any(word in code for word in COPYING) and explodes(tree):
+                text = "too many ways out of finally and with blocks, or functions in functions"
+                return SyntaxProblem(text, 1, 1, parses=True)
             compile(code, "<completion>", "exec", dont_inherit=True)
     except SyntaxError as error:
         lines = code.count("\n") + 1
         line = min(max(error.lineno or 1, 1), lines)
-        return SyntaxProblem(error.msg, line, max(error.offset or 1, 1))
+        return SyntaxProblem(error.msg, line, max(error.offset or 1, 1), tree is not None)
     except (ValueError, RecursionError, MemoryError) as error:  # null bytes, hostile nesting
-        return SyntaxProblem(str(error) or type(error).__name__, 1, 1)
+        return SyntaxProblem(str(error) or type(error).__name__, 1, 1, tree is not None)
     return tree

@@ -29,6 +29,7 @@ def coding_env(
     sandbox_slice: int | str | None = 1,
     original_prompt: bool = False,
     previous_response: bool = True,
+    exception_text: bool = True,
     expert_model: str | None = None,
     expert_base_url: str | None = None,
     on_expert_failure: str = "raise",
@@ -46,9 +47,10 @@ def coding_env(
     ## Description
     Two agents write one program at the same time: `aux_0` a helper function `aux`, `main_0` the entry
     function. Neither sees what the other writes. With `num_agents=1`, `main_0` writes alone; with more than
-    two, `aux_0`, `aux_1`, ... each write a helper function that bears the agent's name. HumanEval has 164
-    problems (Chen et al. 2021, arXiv 2107.03374), CoopHumanEval 82 that divide well (arXiv 2508.04652), the
-    sanitized MBPP 427 (Austin et al. 2021, arXiv 2108.07732), in splits of its own.
+    two, `aux_0`, `aux_1`, ... each write a helper function that bears the agent's name.
+
+    HumanEval has 164 problems (Chen et al. 2021, arXiv 2107.03374), CoopHumanEval 82 that divide well (arXiv
+    2508.04652), the sanitized MBPP 427 (Austin et al. 2021, arXiv 2108.07732), in splits of its own.
 
     ## Observation Space
     `UnicodeText`: the problem, worded for the role, on the first turn; then what the external mode says.
@@ -77,6 +79,8 @@ def coding_env(
             "all" all. The reward always counts every test.
         original_prompt: Whether later prompts repeat the first one.
         previous_response: Whether later prompts show the agent's own last code.
+        exception_text: Whether feedback tells the text of exceptions, which is a line of the program's, or their
+            type alone.
         expert_model: Name of the model that `expert_edits` asks; the other modes ignore it. Names with
             "claude" need the key `ANTHROPIC_API_KEY`, with "deepseek" `DEEPSEEK_API_KEY`, with "qwen"
             `DASHSCOPE_API_KEY`, all others `OPENAI_API_KEY` and perhaps `OPENAI_BASE_URL`.
@@ -84,7 +88,8 @@ def coding_env(
             `OPENAI_API_KEY`.
         on_expert_failure: `raise`, or `continue` without edits and count it in the infos.
         split: Such as `test`, `test[16:]` or `test[:50%]`; for MBPP see `llm_decpomdp.envs.mbpp`.
-        source: `auto`, `hub`, `bundled`, or the path of a JSONL, JSON or Parquet file with the hub's columns.
+        source: `auto`, `hub`, `hub@COMMIT`, `bundled`, or the path of a JSONL, JSON or Parquet file with the
+            hub's columns, whose splits are `train`, `test` and `all`, each the whole file.
         exclude_known_issues: Whether to leave out the tasks of the split that are known to be wrong; `metadata`
             names them with the reasons.
         roles: Agents that are to have another name or first prompt, such as `{"aux_0": {"name": "helper_0",
@@ -101,7 +106,7 @@ def coding_env(
     ## Version History
     - v0: first version.
     """
-    parse_split(split, dataset.split_names)
+    parse_split(split, dataset.splits_of(source))
     check_flags(exclude_known_issues=exclude_known_issues)
     team = coding_team(num_agents, roles)
     mode = code_mode(
@@ -110,6 +115,7 @@ def coding_env(
         sandbox_slice=sandbox_slice,
         original_prompt=original_prompt,
         previous_response=previous_response,
+        exception_text=exception_text,
         expert_model=expert_model,
         expert_base_url=expert_base_url,
         on_expert_failure=on_expert_failure,

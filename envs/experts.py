@@ -39,6 +39,10 @@ class ExpertError(RuntimeError):
     """The expert gave no usable answer."""
 
 
+class MissingKey(ValueError):
+    """No API key is known."""
+
+
 class Expert(Protocol):
     """Proposes edits of the agents' code."""
 
@@ -117,7 +121,8 @@ class RemoteExpert:
         sleep: Waits for a number of seconds.
 
     Raises:
-        ValueError: If no API key is known, or a number is out of its range.
+        MissingKey: If no API key is known.
+        ValueError: If a number is out of its range.
         ImportError: If the provider's SDK is not installed.
     """
 
@@ -225,9 +230,9 @@ class RemoteExpert:
     def _key(self) -> str:
         key = self._api_key or os.environ.get(self.provider.key_variable)
         if not key:
-            raise ValueError(
-                f"no API key for expert model {self.model!r}; "
-                f"set the environment variable {self.provider.key_variable} or pass api_key"
+            raise MissingKey(
+                f"no API key for expert model {self.model!r}: set the environment variable "
+                f"{self.provider.key_variable}"
             )
         return key
 

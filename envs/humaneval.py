@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -65,7 +66,7 @@ def code_task(index: int, row: Row) -> CodeTask:
         tests = instrument(test, entry_point)
     except ValueError as error:
         raise BadRow(f"field 'test': {error}") from None
-    if not tests.cases:
+    if not tests.cases or not _asks(test, entry_point):
         raise BadRow(f"field 'test' holds no assert about {entry_point!r}")
     task_id = text_field(row, "task_id")
     return CodeTask(
@@ -77,6 +78,14 @@ def code_task(index: int, row: Row) -> CodeTask:
         references=_references(row, prompt, entry_point),
         known_issue=KNOWN_ISSUES.get(task_id),
     )
+
+
+def _asks(test: str, entry_point: str) -> bool:
+    """Whether a test reads the entry point, by its name or as a parameter."""
+    nodes = list(ast.walk(ast.parse(test)))
+    parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
+    read = {node.id for node in nodes if isinstance(node, ast.Name)}
+    return not read.isdisjoint({entry_point, *parameters})
 
 
 def _references(row: Row, prompt: str, entry_point: str) -> dict[str, str]:

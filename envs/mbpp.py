@@ -27,8 +27,9 @@ from collections import Counter
 from functools import lru_cache, partial
 
 from llm_decpomdp.envs.humaneval import CodeTask, code_task
+from llm_decpomdp.envs.located import FUNCTIONS
+from llm_decpomdp.envs.rows import missing
 from llm_decpomdp.envs.sandbox.analysis import names
-from llm_decpomdp.envs.scopes import DEFINITIONS
 from llm_decpomdp.envs.sources import BadRow, Dataset, Row, bundled_rows, text_field
 from llm_decpomdp.envs.syntax import parse
 
@@ -45,6 +46,8 @@ def mbpp_task(index: int, row: Row) -> CodeTask:
     """
     code = text_field(row, "code").replace("\r\n", "\n")
     tests, imports = _lines(row, "test_list"), _lines(row, "test_imports")
+    if "test_list" not in row:
+        raise BadRow(missing(row, "test_list"))
     if not tests:
         raise BadRow("field 'test_list' holds no test")
     test = "\n".join([*imports, *tests])
@@ -116,7 +119,7 @@ def find_entry_point(code: ast.Module, tests: ast.Module) -> str:
     Raises:
         BadRow: If they call none.
     """
-    defined = [node.name for node in code.body if isinstance(node, DEFINITIONS)]
+    defined = [node.name for node in code.body if isinstance(node, FUNCTIONS)]
     called: Counter[str] = Counter()
     for test in tests.body:
         callees = [node.func for node in ast.walk(test) if isinstance(node, ast.Call)]
@@ -138,7 +141,7 @@ def header(code: ast.Module, entry_point: str, tests: ast.Module, text: str) -> 
         tests: What they use of the reference beside the function is given, such as a constant.
         text: What the function shall do.
     """
-    definitions = [node for node in code.body if isinstance(node, DEFINITIONS)]
+    definitions = [node for node in code.body if isinstance(node, FUNCTIONS)]
     function = [node for node in definitions if node.name == entry_point][-1]
     head = type(function)(
         name=function.name,
@@ -167,7 +170,7 @@ def _given(tree: ast.Module, wanted: set[str], entry_point: str) -> list[ast.stm
 
 
 def _binds(statement: ast.stmt) -> set[str]:
-    if isinstance(statement, (*DEFINITIONS, ast.ClassDef)):
+    if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
         return {statement.name}
     if isinstance(statement, ast.Import | ast.ImportFrom):
         return {(alias.asname or alias.name).partition(".")[0] for alias in statement.names}

@@ -12,7 +12,8 @@ last code (`previous_response`), the mode's signals, and a request to revise. No
 | `expert_edits`   | edits by an outside model                                                          |
 
 Line numbers count in the agent's own code. A team-mate's code is never quoted; what leaves it is the outcome of
-the tests that `sandbox_slice` shows, with the text of an exception that the joint program raised.
+the tests that `sandbox_slice` shows, with the text of an exception that the joint program raised: one line,
+without the markup of chat templates (see `foreign_text.py`), or its type alone with `exception_text=False`.
 
 A family with other signals gives `code_mode` a table of them, and a `Composition` that says what they look at.
 """
@@ -22,11 +23,12 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from llm_decpomdp.arguments import check_flags
-from llm_decpomdp.envs.experts import Expert, ExpertError, make_expert
+from llm_decpomdp.envs.experts import Expert, ExpertError, MissingKey, make_expert
+from llm_decpomdp.envs.foreign_text import told
 from llm_decpomdp.envs.signals import SIGNALS, View
 from llm_decpomdp.episode import Turn
 from llm_decpomdp.naming import unknown
@@ -64,7 +66,7 @@ class Sight(Protocol):
 
 
 Look = Callable[..., Any]
-"""Makes a `Sight` of a task, the roles, their completions, and the outcomes that may be shown."""
+"""Makes a `Sight` of a task, the roles, their completions, the outcomes to show, and `Verdict.analysis`."""
 
 Signals = Mapping[str, Callable[[Any, Any], list[str]]]
 """For each mode the lines that a role is told, given what `Look` made."""
@@ -79,13 +81,16 @@ class Composition:
     """n > 0 the first n tests, n < 0 the last -n, 0 all."""
     original_prompt: bool = False
     previous_response: bool = True
+    exception_text: bool = True
+    """Whether to tell the text of exceptions, or their type alone."""
     look: Look = View.of
     wanted: str = "the function code"
     """What an answer shall consist of."""
 
     def view(self, task: Any, turn: Turn) -> Any:
         """What the signals are made of."""
-        return self.look(task, self.roles, turn.completions, self.shown(turn.verdict.tests))
+        tests = self.shown(turn.verdict.tests)
+        return self.look(task, self.roles, turn.completions, tests, turn.verdict.analysis)
 
     def shown(self, tests: Sequence[Any]) -> tuple[Any, ...]:
         """The part of the tests that may be shown."""
@@ -129,7 +134,8 @@ class SignalMode:
     def __call__(self, task: Any, turn: Turn) -> tuple[dict[str, str], dict[str, float]]:
         """The next prompt of each agent."""
         parts = self.composition
-        view = parts.view(task, turn)
+        tests = tuple(told(test, parts.exception_text) for test in turn.verdict.tests)
+        view = parts.view(task, replace(turn, verdict=replace(turn.verdict, tests=tests)))
         closing = parts.closing(
             "if needed" if self.name == "passed" else "accordingly",
             strict=self.name.endswith("feedback"),
@@ -195,6 +201,7 @@ def code_mode(
     sandbox_slice: int | str | None = 1,
     original_prompt: bool = False,
     previous_response: bool = True,
+    exception_text: bool = True,
     expert_model: str | None = None,
     expert_base_url: str | None = None,
     on_expert_failure: str = "raise",
@@ -209,28 +216,41 @@ def code_mode(
         sandbox_slice: See `parse_slice`.
         original_prompt: Whether later prompts repeat the first one.
         previous_response: Whether later prompts show the agent's own last code.
+        exception_text: Whether feedback tells the text of exceptions, or their type alone.
         expert_model: Name of the model that `expert_edits` asks.
         expert_base_url: Address of an endpoint of the user's own for it.
         on_expert_failure: `raise`, or `continue` without edits.
         signals: What each mode tells.
-        compose: Makes the composition of the roles and the first three options: a class, or one with more given.
+        compose: Makes the composition of the roles and the first four options: a class, or one with more given.
 
     Raises:
-        ValueError: If a name or value is wrong, or `expert_edits` has no `expert_model`.
+        ValueError: If a name or value is wrong, or `expert_edits` has no `expert_model`, or no key for it.
     """
     if name not in (*signals, "expert_edits"):
         raise ValueError(unknown("external_mode", name, (*signals, "expert_edits")))
-    check_flags(original_prompt=original_prompt, previous_response=previous_response)
+    check_flags(
+        original_prompt=original_prompt,
+        previous_response=previous_response,
+        exception_text=exception_text,
+    )
     if on_expert_failure not in ("raise", "continue"):
         raise ValueError(unknown("on_expert_failure", on_expert_failure, ("raise", "continue")))
-    composition = compose(roles, parse_slice(sandbox_slice), original_prompt, previous_response)
+    composition = compose(
+        roles, parse_slice(sandbox_slice), original_prompt, previous_response, exception_text
+    )
     if name in signals:
         return SignalMode(name, composition, signals)
     if not expert_model:
         raise ValueError(
             "external_mode='expert_edits' needs expert_model, such as 'deepseek-coder'"
         )
-    expert = make_expert(expert_model, base_url=expert_base_url)
+    try:
+        expert = make_expert(expert_model, base_url=expert_base_url)
+    except MissingKey as error:
+        raise MissingKey(
+            f"{error}, ask another model (expert_model=...), or none (external_mode='level_feedback'); in a "
+            "configuration external.expert_model=..., or external.mode=level_feedback"
+        ) from None
     return ExpertMode(composition, expert, on_expert_failure)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from llm_decpomdp.episode import Turn, Verdict
-from llm_decpomdp.parts import Info
+from llm_decpomdp.parts import Component, Info
 from llm_decpomdp.tasks import Task
 
 Words = Sequence[str]
@@ -52,7 +53,15 @@ class Points:
 
     rule: Callable[[ProbeTask, Words], float]
     offset: float
-    components: Sequence[str] = ("points", "offset")
+    components: ClassVar[Mapping[str, Component]] = {
+        "points": Component("What the rules of the game give, 1.0 for full marks."),
+        "offset": Component("A constant that every turn earns, whatever is said.", form=True),
+    }
+
+    @property
+    def maximum(self) -> float:
+        """Full marks and the offset."""
+        return 1.0 + self.offset
 
     def __call__(self, task: ProbeTask, completions: Mapping[str, str]) -> Verdict:
         """Judge a joint completion; one point is full marks."""

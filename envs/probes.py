@@ -71,7 +71,7 @@ PROBES: Mapping[str, Probe] = {
 def rendezvous(
     *, offset: float = 0.0, discount: float = 1.0, render_mode: str | None = None
 ) -> DecPOMDPEnv:
-    """Say the same letter as the other, whichever: one point if both answers begin with the same one.
+    """Say the same letter as the other agent, whichever: one point if both answers begin with the same one.
 
     Nothing in the prompts breaks the tie, the team must grow a convention. It doesn't if the sign of the
     loss is flipped, or if rewards meet other joint samples than those that earned them.

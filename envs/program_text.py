@@ -7,7 +7,6 @@ import io
 import re
 import tokenize
 from collections.abc import Collection, Iterator, Sequence
-from difflib import SequenceMatcher
 from functools import lru_cache
 
 from llm_decpomdp.envs.code import find_function, parsed
@@ -124,17 +123,34 @@ def without_docstring(code: str, name: str) -> str:
 
 
 def distance(one: str, other: str) -> int:
-    """How many tokens are put in, taken out or replaced between two texts of code.
+    """How many tokens have to be put in, taken out or replaced to make one text of code another.
 
     Comments, line ends and docstrings do not count. Each `WORD` of a literal is a token: code may hide there.
     """
     first, second = tokens(one), tokens(other)
-    if first == second:
-        return 0
-    if not first or len(second) > MAX_GROWTH * len(first) + MAX_MORE:
+    if len(second) > MAX_GROWTH * len(first) + MAX_MORE:
         return len(second)
-    changes = SequenceMatcher(None, first, second, autojunk=False).get_opcodes()
-    return sum(max(i2 - i1, j2 - j1) for kind, i1, i2, j1, j2 in changes if kind != "equal")
+    return edits(first, second)
+
+
+def edits(first: Sequence[str], second: Sequence[str]) -> int:
+    """The Levenshtein distance, by a column of the table at a time, a bit for each row (Hyyrö 2003).
+
+    For each row, `up` and `down` say whether the number there is one more or less than that above it.
+    """
+    places: dict[str, int] = {}
+    for row, token in enumerate(first):
+        places[token] = places.get(token, 0) | 1 << row
+    every, last = (1 << len(first)) - 1, 1 << len(first) >> 1
+    up, down, found = every, 0, len(first)
+    for token in second:
+        same = places.get(token, 0)
+        level = (((same & up) + up) ^ up) | same | down
+        more, less = down | (every & ~(level | up)), up & level
+        found += bool(more & last) - bool(less & last)
+        more, less = more << 1 | 1, less << 1
+        up, down = (less | ~(level | more)) & every, more & level & every
+    return found if first else len(second)
 
 
 @lru_cache(maxsize=1024)

@@ -6,43 +6,59 @@
 | `main_defined` | 0.6      | the entry function is defined and returns                    | stop      |
 | `syntax`       | 0.5      | the joint program parses                                     | stop      |
 | `tests`        | 0 to 1.0 | share of the tests that pass                                 | stop at 0 |
-| `uses_aux`     | 0.5      | the entry function really calls a helper                     | stop      |
-| `not_wrapper`  | 1.0      | ... and does more than return what helpers return            |           |
-| `aux_ignored`  | -0.5     | ... but never uses what any call returned                    |           |
+| `uses_aux`     | 0.5      | the program calls a helper                                   | stop      |
+| `not_wrapper`  | 1.0      | ... and the entry function does more than return the results |           |
+| `aux_ignored`  | -0.5     | ... but no test's outcome depends on what it returns         |           |
 
 A team earns at most 4.0, a single agent 2.1. Where N - 1 helpers help, each has an equal share of the four
 components that are about helpers: a component's points are those above times the share of helpers that fulfil the
 condition, such as 0.4 * 2/3 where two of three are defined. The other components are the team's.
 
-- A helper is used if the code of the entry function's author calls it. Helpers may call each other, but a helper
-  that only helpers call is not used.
+- A helper is called if the program calls it while a test that passes runs, and it is ignored if no test's outcome
+  depends on what it returns. Both are found out by running: the program runs once more with the helper's results
+  changed within their type (`sandbox/inside/changes.py`), a few kinds of change one after the other, until another
+  test passes or one no longer does. One that is called only while the code is loaded, to make a table, say, counts
+  as called if it is not ignored.
+- Calls count where the entry function's author makes them. Helpers may call each other, but a helper that only
+  helpers call is not called.
 - All code shares one namespace and runs in the team's order, so of two definitions of a name the later one counts
-  for everybody. A helper that a later author's code replaces is not used, for what is called is not its own.
-- The entry function is a wrapper if it does no more than return results of helpers, be it one or several, one
-  given to another, or one here and another there.
+  for everybody. A helper that a later author's code replaces is not called, for what is called is not its own.
+- The entry function is a wrapper if it plainly does no more than return results of helpers, be it one or several,
+  or one given to another: that alone is read from the code (`teamwork.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import ClassVar
 
 from llm_decpomdp.envs.code import Reading
+from llm_decpomdp.envs.endless import watch
 from llm_decpomdp.envs.humaneval import CodeTask
 from llm_decpomdp.envs.roles import AuxRole, Role
 from llm_decpomdp.envs.sandbox import Execution, Program, Sandbox, Tests
-from llm_decpomdp.envs.teamwork import HelperUse, binds, helper_uses
+from llm_decpomdp.envs.teamwork import IGNORED, NOT_CALLED, USED, is_wrapper
 from llm_decpomdp.episode import Outcome, Verdict
+from llm_decpomdp.parts import Component
 
-COMPONENTS = (
-    "aux_defined",
-    "main_defined",
-    "syntax",
-    "tests",
-    "uses_aux",
-    "not_wrapper",
-    "aux_ignored",
-)
+COMPONENTS = {
+    "aux_defined": Component(
+        "0.4 if the helper function is defined and returns something.", form=True
+    ),
+    "main_defined": Component(
+        "0.6 if the function that the tests call is defined and returns something.", form=True
+    ),
+    "syntax": Component("0.5 if the joint program parses.", form=True),
+    "tests": Component("Share of the tests that the joint program passes, up to 1.0."),
+    "uses_aux": Component("0.5 if the program calls the helper while a test that passes runs."),
+    "not_wrapper": Component("1.0 if it then does more than return what the helper returns."),
+    "aux_ignored": Component(
+        "-0.5 if it calls the helper, and no test depends on what that returns."
+    ),
+}
+"""The components, for a team with one helper; several helpers share the points."""
 
 MAX_TEAM_REWARD = 4.0
 MAX_SINGLE_REWARD = 2.1
@@ -58,7 +74,7 @@ class CodeReward:
 
     roles: tuple[Role, ...]
     sandbox: Sandbox = field(default_factory=Sandbox)
-    components: tuple[str, ...] = COMPONENTS
+    components: ClassVar[Mapping[str, Component]] = COMPONENTS
     shown: int = 0
     """How many tests, from the first on, prompts may show; see `Tests.shown`."""
 
@@ -76,7 +92,8 @@ class CodeReward:
         """Judge one joint completion."""
         points = dict.fromkeys(COMPONENTS, 0.0)
         readings = {role.agent: role.read(task, completions[role.agent]) for role in self.roles}
-        main = readings[self.roles[-1].agent]
+        main_agent = self.roles[-1].agent
+        main = readings[main_agent]
         complete = sum(readings[role.agent].complete for role in self.helpers)
         points["aux_defined"] = self._share(0.4, complete)
         if not main.complete:
@@ -87,14 +104,17 @@ class CodeReward:
             return self._verdict(task, points, "the joint program does not parse")
         points["syntax"] = 0.5
         execution = self.sandbox.run(self._program(task, parts), self._tests(task))
+        watch(task, completions, execution)
         passed = sum(test.passed for test in execution.tests)
         points["tests"] = passed / len(execution.tests)
-        if passed:
-            uses = self._uses(task, parts, execution)
-            points["uses_aux"] = self._share(0.5, len(uses))
-            points["not_wrapper"] = self._share(1.0, sum(not use.wrapper for use in uses))
-            points["aux_ignored"] = self._share(-0.5, sum(use.ignored for use in uses))
-        return self._verdict(task, points, "", execution)
+        uses = self._uses(execution) if passed else {}
+        called = sum(use != NOT_CALLED for use in uses.values())
+        if called:
+            points["uses_aux"] = self._share(0.5, called)
+            if not is_wrapper(parts[main_agent].code, task.entry_point, [*uses]):
+                points["not_wrapper"] = self._share(1.0, called)
+            points["aux_ignored"] = self._share(-0.5, [*uses.values()].count(IGNORED))
+        return self._verdict(task, points, "", execution, uses)
 
     def _share(self, points: float, fulfilled: int) -> float:
         """The points of a component that is shared out over the helpers."""
@@ -106,21 +126,11 @@ class CodeReward:
         helpers = tuple((role.agent, role.helper) for role in self.helpers)
         return Program(segments, task.entry_point, task.preamble, helpers)
 
-    def _uses(
-        self, task: CodeTask, parts: Mapping[str, Reading], execution: Execution
-    ) -> list[HelperUse]:
-        """How the entry function uses the helpers that it really calls."""
-        *_, (_, main) = parts.items()
-        names = tuple(role.helper for role in self.helpers if role.agent in parts)
-        uses = dict(zip(names, helper_uses(main.code, task.entry_point, names), strict=True))
-        found = []
-        for role, calls in zip(self.helpers, execution.helper_calls, strict=True):
-            use = uses.get(role.helper)
-            if use is None or not use.called:
-                continue
-            if calls or (use.loading and not _is_replaced(role, parts)):
-                found.append(use)
-        return found
+    def _uses(self, execution: Execution) -> dict[str, str]:
+        """What becomes of each helper, by its name."""
+        pairs = zip(execution.helper_calls, execution.helpers_used, strict=True)
+        found = [USED if used else IGNORED if calls else NOT_CALLED for calls, used in pairs]
+        return dict(zip((role.helper for role in self.helpers), found, strict=True))
 
     def _tests(self, task: CodeTask) -> Tests:
         """The task's tests, each to be reached as often as the reference solution reaches it.
@@ -136,19 +146,17 @@ class CodeReward:
         return tests.at_least([times if test.passed else 0 for times, test in pairs])
 
     def _verdict(
-        self, task: CodeTask, points: dict[str, float], why: str, execution: Execution | None = None
+        self,
+        task: CodeTask,
+        points: dict[str, float],
+        why: str,
+        execution: Execution | None = None,
+        uses: Mapping[str, str] = MappingProxyType({}),
     ) -> Verdict:
         if execution is not None:
             tests, error = execution.tests, execution.error
         else:
             tests = tuple(Outcome(case, False, "not_run", why) for case in task.tests.cases)
             error = None
-        verdict = Verdict(points, False, tests, error)
-        return Verdict(points, verdict.reward >= self.maximum - 1e-9, tests, error)
-
-
-def _is_replaced(helper: AuxRole, parts: Mapping[str, Reading]) -> bool:
-    """Whether code that runs after a helper's own gives its name another meaning."""
-    agents = list(parts)
-    later = agents[agents.index(helper.agent) + 1 :]
-    return any(binds(parts[agent].code, helper.helper) for agent in later)
+        verdict = Verdict(points, False, tests, error, dict(uses))
+        return replace(verdict, solved=verdict.reward >= self.maximum - 1e-9)

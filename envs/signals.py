@@ -7,9 +7,18 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from llm_decpomdp.envs.code import Reading
+from llm_decpomdp.envs.foreign_text import foreign_line
 from llm_decpomdp.envs.humaneval import CodeTask
 from llm_decpomdp.envs.roles import MainRole, Role
-from llm_decpomdp.envs.teamwork import HelperUse, helper_uses
+from llm_decpomdp.envs.teamwork import (
+    IGNORED,
+    NOT_CALLED,
+    UNKNOWN,
+    USED,
+    is_wrapper,
+    lost_results,
+    names,
+)
 from llm_decpomdp.episode import Outcome
 
 
@@ -22,6 +31,8 @@ class View:
     readings: Mapping[str, Reading]
     tests: tuple[Outcome, ...]
     """The outcomes that `sandbox_slice` lets through."""
+    uses: Mapping[str, str]
+    """How main uses each helper, by name: `USED`, `IGNORED` or `NOT_CALLED`; empty if no test passes."""
 
     @classmethod
     def of(
@@ -30,10 +41,11 @@ class View:
         roles: tuple[Role, ...],
         completions: Mapping[str, str],
         tests: tuple[Outcome, ...],
+        analysis: Mapping[str, str],
     ) -> View:
         """The view of a turn."""
         readings = {role.agent: role.read(task, completions[role.agent]) for role in roles}
-        return cls(task, roles, readings, tests)
+        return cls(task, roles, readings, tests, analysis)
 
     def code(self, agent: str) -> str:
         """The code of an agent that defines its function; empty where it does not."""
@@ -56,14 +68,9 @@ class View:
         tests = bool(self.tests) and all(test.passed for test in self.tests)
         return self.main.complete and self.parses and tests
 
-    @property
-    def uses(self) -> Mapping[str, HelperUse]:
-        """How main uses each helper, by the helper's name."""
-        main = self.roles[-1]
-        assert isinstance(main, MainRole), main
-        helpers = main.helpers
-        uses = helper_uses(self.main.code, self.task.entry_point, helpers)
-        return dict(zip(helpers, uses, strict=True))
+    def use(self, helper: str) -> str:
+        """How main uses a helper; `UNKNOWN` where no test has shown it and its code has the name."""
+        return self.uses.get(helper, UNKNOWN if names(self.main.code, helper) else NOT_CALLED)
 
 
 Signals = Callable[[View, Role], list[str]]
@@ -81,8 +88,13 @@ def level_feedback(view: View, role: Role) -> list[str]:
         lines.append(f"- Tests: {sum(t.passed for t in view.tests)}/{len(view.tests)} passed")
         lines += [_failure(test, role) for test in view.tests if not test.passed]
     if isinstance(role, MainRole) and role.helpers and view.main.defined:
-        for helper, use in view.uses.items():
-            lines += _usage(helper, use)
+        for helper in role.helpers:
+            lines.append(f"- {helper.capitalize()} usage: {_usage(view, helper)}")
+        around = [name for name in role.helpers if view.use(name) in (USED, UNKNOWN)]
+        if around and is_wrapper(view.main.code, view.task.entry_point, around):
+            lines.append(
+                f"- Warning: main is a thin wrapper around {' and '.join(around)}; do more than return its result"
+            )
     return lines
 
 
@@ -99,7 +111,7 @@ def _syntax(view: View, role: Role) -> str:
     own = view.readings[role.agent]
     if own.defined and own.problem is not None:
         place = f"SyntaxError at line {own.problem.line}, col {own.problem.column}"
-        return f"- Syntax: ERROR ({place} of your code: {own.problem.message})"
+        return f"- Syntax: ERROR ({place} of your code: {foreign_line(own.problem.message)})"
     whose = "your" if len(view.roles) == 2 else "a"
     return "- Syntax: OK" if view.parses else f"- Syntax: ERROR (in {whose} team-mate's code)"
 
@@ -109,18 +121,15 @@ def _failure(test: Outcome, role: Role) -> str:
     return f"  Failed case: {test.case} -> {test.message}{place}"
 
 
-def _usage(helper: str, use: HelperUse) -> list[str]:
-    title = f"- {helper.capitalize()} usage"
-    if not use.called:
-        return [f"{title}: main does NOT call {helper}"]
-    if use.ignored:
-        return [f"{title}: called but misused ({'; '.join(use.reasons[:2])})"]
-    lines = [f"{title}: main calls {helper} and uses its result"]
-    if use.wrapper:
-        lines.append(
-            f"- Warning: main is a thin wrapper around {helper}; do more than return its result"
-        )
-    return lines
+def _usage(view: View, helper: str) -> str:
+    use = view.use(helper)
+    if use == NOT_CALLED:
+        when = " in a test that passes" if names(view.main.code, helper) else ""
+        return f"main does NOT call {helper}{when}"
+    lost = lost_results(view.main.code, helper)
+    if use == IGNORED:
+        return f"called but misused ({'; '.join(lost[:2]) or 'no test depends on its result'})"
+    return f"main calls {helper} and uses its result" if use == USED else f"main mentions {helper}"
 
 
 def level_passed(view: View, role: Role) -> list[str]:
@@ -139,19 +148,20 @@ def level_passed(view: View, role: Role) -> list[str]:
         f"- {summary}",
     ]
     if isinstance(role, MainRole):
-        for helper, use in view.uses.items():
-            lines.append(f"- {helper.capitalize()} usage: {_usage_signal(view, helper, use)}")
+        for helper in role.helpers:
+            lines.append(f"- {helper.capitalize()} usage: {_usage_signal(view, helper)}")
     return lines
 
 
-def _usage_signal(view: View, helper: str, use: HelperUse) -> str:
+def _usage_signal(view: View, helper: str) -> str:
     if not view.main.defined:
         return "main missing, cannot check"
-    if not use.called:
-        return f"main does not call {helper}"
-    if use.ignored:
-        return f"{helper} is called but its result is not used properly"
-    return f"{helper} call present and used"
+    return {
+        NOT_CALLED: f"main does not call {helper}",
+        IGNORED: f"{helper} is called but its result is not used properly",
+        USED: f"{helper} call present and used",
+        UNKNOWN: f"{helper} is mentioned; whether it is used shows when a test passes",
+    }[view.use(helper)]
 
 
 class Judged(Protocol):

@@ -7,6 +7,7 @@ import re
 
 from llm_decpomdp import DecPOMDPEnv, Verdict, register
 from llm_decpomdp.naming import unknown
+from llm_decpomdp.parts import Component
 from llm_decpomdp.tasks import Task, TaskSet
 
 COUPLETS = (
@@ -22,6 +23,10 @@ TASKS = tuple(
     for index, (subject, first, second) in enumerate(COUPLETS)
 )
 SPLITS = {"train": TASKS[:4], "test": TASKS[4:]}
+COMPONENTS = {
+    "rhyme": Component("0.5 if the last words of the lines end alike."),
+    "metre": Component("Up to 0.5 for as many words in both lines, at least four.", form=True),
+}
 
 
 class Poet:
@@ -43,7 +48,8 @@ class Poet:
 class Couplet:
     """The reward: half for last words that end alike, half for as many words in both lines, at least four."""
 
-    components = ("rhyme", "metre")
+    components = COMPONENTS
+    maximum = 1.0
 
     def __call__(self, task, completions):
         one, two = (re.findall(r"[a-z]+", text.lower()) for text in completions.values())
@@ -66,7 +72,10 @@ class Applause:
 
 
 def couplet(split="train", num_turns=1):
-    """Build the environment; these are the arguments that `make` takes."""
+    """Write a couplet as two poets, a line each: the lines shall rhyme, and neither poet sees the other's.
+
+    The arguments are those that `make` takes. Reports show the first paragraph.
+    """
     if split not in SPLITS:
         raise ValueError(unknown("split", split, SPLITS))
     tasks = TaskSet(SPLITS[split], "couplets", source="bundled", split=split)

@@ -11,19 +11,21 @@ __version__ = "0.1.0"
 
 # A wheel holds envs/, agents/, ... inside this package; a checkout keeps them beside it.
 _checkout = Path(__file__).resolve().parents[1]
-if __name__ == "llm_decpomdp" and (_checkout / "setup.cfg").is_file():
+if __name__ == "llm_decpomdp" and (_checkout / "pyproject.toml").is_file():
     __path__.append(str(_checkout))
 
 from llm_decpomdp.checker import check_env
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.episode import Episode, Turn, Verdict
 from llm_decpomdp.policy import Completion, Policy
+from llm_decpomdp.privileged import Answers, answers
 from llm_decpomdp.registry import make, pprint_registry, register, spec
 from llm_decpomdp.spaces import UnicodeText
 
 import llm_decpomdp.envs  # noqa: F401  isort: skip  (registers the ids)
 
 __all__ = [
+    "Answers",
     "Completion",
     "DecPOMDPEnv",
     "Episode",
@@ -32,6 +34,7 @@ __all__ = [
     "UnicodeText",
     "Verdict",
     "__version__",
+    "answers",
     "check_env",
     "make",
     "pprint_registry",

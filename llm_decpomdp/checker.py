@@ -16,9 +16,11 @@ from gymnasium import Space
 from pettingzoo import ParallelEnv
 
 from llm_decpomdp import registry
+from llm_decpomdp.branching import Restorable
 from llm_decpomdp.conformance import ConformanceError, require, short
-from llm_decpomdp.copies import check_copies, check_forks, check_snapshots
+from llm_decpomdp.copies import check_branches, check_copies, check_snapshots, copied
 from llm_decpomdp.leaks import check_decentralisation
+from llm_decpomdp.privileged import answers
 from llm_decpomdp.trial import Record, Secrets, TextEnv, Trial, difference
 
 __all__ = ["HOSTILE_TEXTS", "ConformanceError", "check_env"]
@@ -38,67 +40,86 @@ HOSTILE_TEXTS = (
 """Completions that careless environments fall over: empty, prose, code, control characters,
 Unicode, deeply nested and very long texts."""
 
+TELLING = ("reference", "secrets")
+"""Names of methods that would tell answers."""
+
 AGENT_NAME = re.compile(r"[a-z]+_[0-9]+")
 
 
 def check_env(
-    make_env: Callable[[], ParallelEnv[str, Any, Any]] | str,
+    env: ParallelEnv[str, Any, Any] | Callable[..., ParallelEnv[str, Any, Any]] | str,
     *,
     seed: int = 0,
     max_turns: int = 20,
     completions: Sequence[str] = (),
     secrets: Secrets | None = None,
     decentralised: bool = True,
+    **kwargs: Any,
 ) -> None:
     """Check that a text environment keeps the contract that learners rely on.
 
     Plays short episodes with sampled and hostile texts. It checks names, spaces and copies of the
     environment; every value that `reset` and `step` return; that equal seeds and actions give
-    equal everything; that the team is rewarded and ends together; `snapshot`, `restore` and `fork`
-    where the environment has all three; and that neither a team-mate's text nor a secret leaks
-    into a prompt.
+    equal everything; that the team is rewarded and ends together; that the copies in which
+    learners play on, also those of a wrapper, continue as it does; `snapshot` and `restore` where
+    the environment has both; and that neither a team-mate's text nor a secret leaks into a prompt.
 
     Args:
-        make_env: Builds the environment, a PettingZoo `ParallelEnv`, anew at each call; or a
-            registered id.
+        env: What is checked, a PettingZoo `ParallelEnv`: a registered id, a function that builds it
+            anew at each call, or an instance. Deep copies of an instance are played, and it stays as
+            it is; what is wrong with building it, such as a generator that all instances share, is
+            only found with an id or a function.
         seed: Seed of the episodes and of the sampled texts.
         max_turns: Bound of an episode's length.
         completions: Texts that agents also act with, such as realistic answers.
         secrets: Given the environment after `reset` or `step`, the texts that its prompts may not
-            contain; by default the environment's own method `secrets()`, where it has one. Blank
-            texts are ignored.
+            contain; by default those of `llm_decpomdp.answers(env)`. Blank texts are ignored.
         decentralised: Whether agents see nothing of each other's completions but what rewards and
             infos tell. Pass False for environments in which team-mates read each other.
+        **kwargs: Arguments of the environment, for an id or a function.
 
     Raises:
         ConformanceError: At the first broken rule; it says what was expected, what was found, and
             the remedy.
+        TypeError: If there are arguments for an instance.
         ValueError: If `max_turns` is less than 1.
     """
     if max_turns < 1:
         raise ValueError(f"max_turns must be at least 1, got {max_turns}")
-    make = partial(registry.make, make_env) if isinstance(make_env, str) else make_env
-    env = make()
-    _check_description(env)
-    if secrets is None and hasattr(env.unwrapped, "secrets"):
-        secrets = _own_secrets
-    trial = Trial(make, seed, max_turns, (*completions, *HOSTILE_TEXTS), secrets)
-    _check_spaces(env)
+    make = _maker(env, kwargs)
+    made = make()
+    _check_description(made)
+    trial = Trial(make, seed, max_turns, (*completions, *HOSTILE_TEXTS), secrets or _secrets)
+    _check_spaces(made)
     _check_lockstep(trial)
     _check_repetition(trial)
     _check_unseeded_reset(trial)
     check_copies(trial)
-    if all(hasattr(env.unwrapped, name) for name in ("snapshot", "restore", "fork")):
+    check_branches(trial)
+    if isinstance(made.unwrapped, Restorable):
         check_snapshots(trial)
-        check_forks(trial)
-    if decentralised and len(env.possible_agents) > 1:
+    if decentralised and len(made.possible_agents) > 1:
         check_decentralisation(trial, completions)
-    env.close()
-    env.close()
+    made.close()
+    made.close()
 
 
-def _own_secrets(env: Any) -> list[str]:
-    return list(env.unwrapped.secrets())
+def _maker(env: Any, kwargs: Mapping[str, Any]) -> Callable[[], TextEnv]:
+    """Builds what is checked."""
+    if isinstance(env, str):
+        return partial(registry.make, env, **kwargs)
+    if callable(env) and not isinstance(env, ParallelEnv):
+        return partial(env, **kwargs)
+    if kwargs:
+        raise TypeError(
+            f"check_env got a {type(env).__name__}, which is built already, and the arguments "
+            f"{sorted(kwargs)}: give them with an id, or with a function that builds it"
+        )
+    return partial(copied, env, "copy.deepcopy", "before it is played")
+
+
+def _secrets(env: TextEnv) -> Sequence[str]:
+    return answers(env).secrets
 
 
 def _check_description(env: TextEnv) -> None:
@@ -115,6 +136,13 @@ def _check_description(env: TextEnv) -> None:
         "metadata with a 'name' (str) and 'render_modes' (list)",
         short(env.metadata),
         'Add metadata = {"name": "writing_v0", "render_modes": []}.',
+    )
+    telling = [name for name in TELLING if callable(getattr(type(env.unwrapped), name, None))]
+    require(
+        not telling,
+        "answers not to be public methods, which other libraries offer to the model as tools",
+        f"the methods {telling}",
+        "Move them to a function for the class: llm_decpomdp.answers.register.",
     )
     agents = env.possible_agents
     require(

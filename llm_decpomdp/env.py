@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from gymnasium import logger
 from gymnasium.error import ResetNeeded
 from gymnasium.utils import seeding
 from pettingzoo import ParallelEnv
@@ -15,10 +14,12 @@ from pettingzoo import ParallelEnv
 from llm_decpomdp.arguments import MAX_ACTION_LENGTH, check_arguments, read_actions
 from llm_decpomdp.episode import Episode, Turn
 from llm_decpomdp.naming import unknown
-from llm_decpomdp.parts import Info, Mode, Reward, Role
+from llm_decpomdp.parts import Info, Mode, Reward, Role, describe_reward, judge
 from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.tasks import Task, TaskLoader, TaskSet
+from llm_decpomdp.terminal import visible
 from llm_decpomdp.transcript import print_turn, transcript
+from llm_decpomdp.warn import warn
 
 MAX_OBSERVATION_LENGTH = 1_000_000
 """Bound of a prompt in code points: a problem, a previous response and bounded feedback fit with room to spare."""
@@ -33,6 +34,9 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
     sum of the named components that the infos list. All agents act in every turn and finish together. The
     horizon belongs to the model, so the last turn *terminates*; so does solving the task, unless
     `stop_when_solved` is off. Nothing ever truncates.
+
+    Correct completions and secrets are no methods of it, since other libraries offer the public methods of an
+    environment to the model as tools: `llm_decpomdp.answers(env)` tells them.
 
     Infos hold the same numeric keys for every agent at every step: `turn` (turns played), `task_index` (row
     in the data set), `solved`, `tests_passed`, `tests_total`, `reward/<component>` and the mode's own keys.
@@ -80,6 +84,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         self.discount = float(discount)
         self.render_mode = render_mode
         self.spec_id = ""
+        self.description = ""
         self.spec_kwargs: dict[str, Any] = {}
         self._tasks = tasks
         self._rng: np.random.Generator | None = None
@@ -105,13 +110,15 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """Name, render modes, registered id and arguments, and the identity of the data."""
+        """Name, registered id and arguments, what the agents do and are paid for, and the identity of the data."""
         return {
             "name": self.name,
             "render_modes": list(self.render_modes),
             "is_parallelizable": True,
             "id": self.spec_id,
             "kwargs": dict(self.spec_kwargs),
+            "description": self.description,
+            "reward": describe_reward(self.reward),
             "data": self.tasks.describe(),
         }
 
@@ -194,6 +201,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
             ResetNeeded: Before the first `reset`.
             KeyError: If an agent's action is missing, or an unknown agent acts.
             TypeError: If an action is not a string.
+            PartError: If the reward returns something else than a `Verdict`; names its class.
         """
         episode = self.episode
         if not self.agents and not actions:
@@ -201,7 +209,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         if not self.agents:
             raise ResetNeeded("the episode is over: call reset() before step()")
         completions = read_actions(actions, self.agents)
-        verdict = self.reward(self.task, completions)
+        verdict = judge(self.reward, self.task, completions)
         turn = Turn(dict(episode.prompts), completions, verdict)
         turns = (*episode.turns, turn)
         over = len(turns) >= self.num_turns or (self.stop_when_solved and verdict.solved)
@@ -278,31 +286,18 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         twin._rng = copy.deepcopy(self.np_random)
         return twin
 
-    def reference(self, agent: str) -> str:
-        """The data's own correct completion for `agent`.
-
-        Raises:
-            LookupError: If the data has none for the current task.
-        """
-        role = next((role for role in self.roles if role.agent == agent), None)
-        reference = role.reference(self.task) if role is not None else None
-        if reference is None:
-            raise LookupError(f"task {self.episode.task_id!r} has no reference for agent {agent!r}")
-        return reference
-
-    def secrets(self) -> list[str]:
-        """Texts that no prompt of the current task may contain: what `check_env` looks for."""
-        return list(self.mode.secrets(self.task))
-
     # For people
 
     def render(self) -> str | None:
-        """The transcript so far: returned as text (`ansi`) or printed, the newest part (`human`)."""
+        """The transcript so far: returned as text (`ansi`) or printed, the newest part (`human`).
+
+        Characters that a terminal obeys stand there as in Python's literals; `state` has them as they are.
+        """
         if self.render_mode is None:
-            logger.warn("render() needs a render_mode: make(..., render_mode='ansi')")
+            warn("render() needs a render_mode: make(..., render_mode='ansi')")
             return None
         if self.render_mode == "ansi":
-            return self.state()
+            return visible(self.state())
         print_turn(self.task, self.episode, self.num_turns)
         return None
 

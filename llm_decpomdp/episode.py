@@ -41,6 +41,8 @@ class Verdict:
     """All tests of the task, in order; empty where no test could be found."""
     error: Outcome | None = None
     """Why the joint program could not be loaded at all."""
+    analysis: Mapping[str, str] = field(default_factory=dict)
+    """What else the reward found and a mode may tell of, such as how each helper is used."""
 
     @property
     def reward(self) -> float:
@@ -92,4 +94,5 @@ def _verdict(data: Mapping[str, Any]) -> Verdict:
         solved=data["solved"],
         tests=tuple(Outcome(**outcome) for outcome in data["tests"]),
         error=Outcome(**error) if error is not None else None,
+        analysis=dict(data.get("analysis", {})),
     )

@@ -1,7 +1,8 @@
 """What a policy is: text in, completions out.
 
 Environments and learners know policies by these protocols only; implementations live in
-`llm_decpomdp.agents` and in users' own code.
+`llm_decpomdp.agents` and in users' own code. What a policy can do is decided by its class, and by what was set
+on the object itself, on every version of Python: what it only hands on by `__getattr__` does not count.
 """
 
 from __future__ import annotations
@@ -9,10 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from typing_extensions import Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import torch
+
+
+REFUSAL = "refusal"
+"""The finish reason of a remote model that refused to answer, or whose answer a filter took away."""
+
+
+class Usage(NamedTuple):
+    """How many tokens a server says that a completion took."""
+
+    prompt: int
+    completion: int
+    """With those that a model thinks in and does not show."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +43,51 @@ class Completion:
     log_probs: tuple[float, ...] = ()
     """Log-probability of each token in nats, at the sampling temperature and before `top_p` or `top_k` cut."""
     finish_reason: str = "stop"
-    """`stop` when the policy ended the text itself, `length` when the token limit did."""
+    """`stop` when the policy ended the text itself, `length` when the token limit did, `skip` when the prompt was
+    too long to be answered, `REFUSAL` when a remote model did not answer."""
+    long_prompt: bool = False
+    """Whether the prompt was too long for the policy, and was cut or skipped."""
+    usage: Usage | None = None
+    """What a server has counted, where it says so; it gives no tokens."""
 
     @property
     def truncated(self) -> bool:
         """Whether the token limit ended the text."""
         return self.finish_reason == "length"
+
+    @property
+    def num_tokens(self) -> int | None:
+        """How many tokens were sampled; `None` where nobody knows."""
+        if self.tokens or self.skipped:
+            return len(self.tokens)
+        return None if self.usage is None else self.usage.completion
+
+    @property
+    def prompt_tokens(self) -> int | None:
+        """How many tokens the prompt had, where a server says it."""
+        return None if self.usage is None else self.usage.prompt
+
+    @property
+    def skipped(self) -> bool:
+        """Whether the prompt was too long, so that nothing was said."""
+        return self.finish_reason == "skip"
+
+
+SKIPPED = Completion("", finish_reason="skip", long_prompt=True)
+"""What a policy says to a prompt that is too long, where such prompts are skipped."""
+
+
+class PromptTooLong(ValueError):
+    """A prompt has more tokens than a policy takes.
+
+    Args:
+        message: What to change.
+        prompt: The prompt, by which its agent and episode are found.
+    """
+
+    def __init__(self, message: str, prompt: str) -> None:
+        super().__init__(message)
+        self.prompt = prompt
 
 
 @runtime_checkable
@@ -112,6 +166,20 @@ class ReferencedPolicy(TrainablePolicy, Protocol):
         self, prompt: str, completions: Sequence[Completion]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """`log_probs` under the reference, without a gradient."""
+        ...
+
+
+@runtime_checkable
+class ContextPolicy(Policy, Protocol):
+    """A policy that knows which prompts are too long for it."""
+
+    @property
+    def on_long_prompt(self) -> str:
+        """What it does with them: `raise` an error, `skip` them, or `truncate_left`."""
+        ...
+
+    def overflow(self, prompt: str) -> tuple[int, int] | None:
+        """The tokens of a prompt that is too long, and how many would fit; `None` of any other."""
         ...
 
 

@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -142,8 +143,25 @@ def make(id: str, **kwargs: Any) -> DecPOMDPEnv:
             raise TypeError(f"{id}: {unknown('argument', key, valid)}")
     arguments = {**spec(id).kwargs, **kwargs}
     env: DecPOMDPEnv = _builder(id)(**arguments)
-    env.spec_id, env.spec_kwargs = id, arguments
+    bare = env.unwrapped
+    bare.spec_id, bare.spec_kwargs, bare.description = id, arguments, description(id)
     return env
+
+
+def description(id: str) -> str:
+    """What the agents of an environment do, in plain words.
+
+    It is the first paragraph under `## Description` in the docstring of the function that builds it, or else the
+    docstring's first paragraph; empty where there is none.
+
+    Raises:
+        ImportError: As `make`.
+        KeyError: As `make`.
+    """
+    build = _builder(id)
+    text = inspect.getdoc(build.func if isinstance(build, partial) else build) or ""
+    _, _, described = text.partition("## Description\n")
+    return " ".join((described or text).partition("\n\n")[0].split())
 
 
 def takes(id: str, argument: str) -> bool:
@@ -155,6 +173,18 @@ def takes(id: str, argument: str) -> bool:
     """
     parameters = inspect.signature(_builder(id)).parameters
     return argument in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+def defaults(id: str) -> dict[str, Any]:
+    """The arguments of an environment that have a default, and their defaults: what `make(id)` builds it with.
+
+    Raises:
+        ImportError: As `make`.
+        KeyError: As `make`.
+    """
+    parameters = inspect.signature(_builder(id)).parameters.values()
+    own = {p.name: p.default for p in parameters if p.default is not p.empty}
+    return {**own, **spec(id).kwargs}
 
 
 def _builder(id: str) -> Callable[..., DecPOMDPEnv]:

@@ -36,6 +36,7 @@ class TaskSet:
     """`hub`, `package`, `bundled` or the path of a file."""
     split: str
     revision: str = ""
+    """The hub's commit; empty where they are not from the hub."""
     stand_in: bool = False
     """True where these are our own problems in place of the benchmark's."""
     excluded: Mapping[str, str] = field(default_factory=dict)
@@ -48,6 +49,10 @@ class TaskSet:
 
     def __len__(self) -> int:
         return len(self.tasks)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TaskSet:
+        """Itself: nothing in it changes, and deep copies of an environment should cost no copy of the data."""
+        return self
 
     @cached_property
     def positions(self) -> Mapping[str, int]:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from llm_decpomdp.episode import Episode, Turn, Verdict
+from llm_decpomdp.episode import Episode, Verdict
 from llm_decpomdp.tasks import Task
+from llm_decpomdp.terminal import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
+def earned(verdict: Verdict) -> str:
+    """One line: the reward and its components."""
+    points = ", ".join(f"{name} {value:+.2f}" for name, value in verdict.components.items())
+    return f"reward {verdict.reward:.2f} ({points})"
+
+
 def judgement(verdict: Verdict) -> str:
     """One paragraph: the reward, its components and every test that did not pass."""
-    points = ", ".join(f"{name} {value:+.2f}" for name, value in verdict.components.items())
-    lines = [f"reward {verdict.reward:.2f} ({points})"]
+    lines = [earned(verdict)]
     if verdict.error is not None:
         lines.append(f"could not load: {verdict.error.message}")
     if verdict.tests:
@@ -38,29 +44,34 @@ def transcript(task: Task, episode: Episode, num_turns: int) -> str:
     return "\n\n".join(parts)
 
 
-def print_turn(task: Task, episode: Episode, num_turns: int) -> None:
-    """Print the newest turn and the prompts that follow it, in panels."""
+def print_turn(task: Task, episode: Episode, num_turns: int, viewer: str | None = None) -> None:
+    """Print the newest turn and the prompts that follow it; lines are never broken, so that code can be copied.
+
+    Args:
+        task: The problem.
+        episode: All that has happened.
+        num_turns: The horizon.
+        viewer: An agent, of whom alone prompts and answers are printed, and no tests; `None` prints everything.
+    """
     from rich.console import Console
 
-    console = Console()
+    console = Console(highlight=False)
+    shown = [agent for agent in episode.prompts if viewer in (None, agent)]
     if not episode.turns:
-        console.rule(f"Task {task.task_id}")
+        console.rule(plain(f"Task {task.task_id}"))
     else:
-        _print_answers(console, episode.turns[-1], len(episode.turns), num_turns)
-    for agent, prompt in episode.prompts.items():
-        if prompt:
-            _panel(console, f"{agent} sees", prompt, "cyan")
+        turn, number = episode.turns[-1], len(episode.turns)
+        console.rule(f"turn {number} of {num_turns}")
+        for agent in shown:
+            _block(console, f"{agent} answers", turn.completions[agent], "green")
+        verdict = judgement(turn.verdict) if viewer is None else earned(turn.verdict)
+        _block(console, "verdict", verdict, "yellow")
+    for agent in shown:
+        if episode.prompts[agent]:
+            _block(console, f"{agent} sees", episode.prompts[agent], "cyan")
 
 
-def _print_answers(console: Console, turn: Turn, number: int, num_turns: int) -> None:
-    console.rule(f"turn {number} of {num_turns}")
-    for agent, completion in turn.completions.items():
-        _panel(console, f"{agent} answers", completion, "green")
-    _panel(console, "verdict", judgement(turn.verdict), "yellow")
-
-
-def _panel(console: Console, title: str, text: str, color: str) -> None:
-    from rich.panel import Panel
-    from rich.text import Text
-
-    console.print(Panel(Text(text), title=title, title_align="left", border_style=color))
+def _block(console: Console, title: str, text: str, color: str) -> None:
+    """A text as it is, below its title."""
+    console.rule(plain(title), align="left", style=color)
+    console.print(plain(text), soft_wrap=True)

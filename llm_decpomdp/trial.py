@@ -21,7 +21,8 @@ from llm_decpomdp.conformance import (
     require,
     short,
 )
-from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.parts import PartError
+from llm_decpomdp.privileged import answers
 from llm_decpomdp.seeding import stream
 
 TextEnv: TypeAlias = ParallelEnv[str, Any, Any]
@@ -87,6 +88,12 @@ class Watched:
         acting = list(self.env.agents)
         try:
             result = self.env.step(actions)
+        except PartError as error:
+            raise ConformanceError(
+                "the parts of the environment to return what llm_decpomdp/parts.py says",
+                str(error),
+                "It is so for any completions.",
+            ) from error
         except Exception as error:
             raise ConformanceError(
                 "step() to accept any text of the action space",
@@ -211,13 +218,9 @@ class Trial:
 
 
 def references(env: TextEnv) -> dict[str, str]:
-    """The data's correct completion of each agent; empty where there is none."""
-    if not isinstance(env.unwrapped, DecPOMDPEnv):
-        return {}
-    try:
-        return {agent: env.unwrapped.reference(agent) for agent in env.possible_agents}
-    except LookupError:
-        return {}
+    """The correct completion of each agent; empty where some have none."""
+    found = answers(env).references
+    return dict(found) if set(env.possible_agents) <= set(found) else {}
 
 
 def difference(first: list[Record], second: list[Record]) -> str:

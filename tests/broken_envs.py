@@ -8,6 +8,7 @@ import random
 import numpy as np
 from gymnasium.utils import seeding
 
+from llm_decpomdp.privileged import Answers, answers
 from llm_decpomdp.spaces import UnicodeText
 from tests.foreign_envs import Plain, Rendezvous
 
@@ -284,5 +285,14 @@ class ShowsAHiddenTest(Rendezvous):
     def prompt(self, agent, actions, found):
         return "Failed: assert f(3) == 9" if self.turn == 2 else "Failed."
 
+
+@answers.register(ShowsAHiddenTest)
+def _(env):
+    return Answers(secrets=["", "assert f(3) == 9"])
+
+
+class OffersItsSecrets(Rendezvous):
+    """A library that makes tools of public methods would hand the secrets to the model."""
+
     def secrets(self):
-        return ["", "assert f(3) == 9"]
+        return ["assert f(3) == 9"]

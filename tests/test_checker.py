@@ -6,6 +6,7 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp.checker import ConformanceError, check_env
+from llm_decpomdp.privileged import answers
 from llm_decpomdp.trial import Trial
 from tests import broken_envs as broken
 from tests.foreign_envs import Plain, Rendezvous
@@ -54,6 +55,7 @@ BROKEN = [
     (broken.QuotesTheTeamMatesCode, "nothing of the completion of 'left_0'"),
     (broken.TellsTheTeamMatesLength, "only through infos and rewards"),
     (broken.ShowsAHiddenTest, "no secret in the prompt"),
+    (broken.OffersItsSecrets, r"not to be public methods.*found the methods \['secrets'\]"),
 ]
 
 
@@ -248,4 +250,4 @@ def test_agents_write_every_text_and_their_references(make_word_env):
     turns = [trial.actions(env, turn) for turn in range(trial.period)]
     written = {answer for actions in turns for answer in actions.items()}
     assert {(agent, text) for agent in env.agents for text in "abc"} <= written
-    assert {(agent, env.reference(agent)) for agent in env.agents} <= written
+    assert {(agent, answers(env).reference(agent)) for agent in env.agents} <= written

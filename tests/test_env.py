@@ -10,13 +10,14 @@ import pytest
 from gymnasium.error import ResetNeeded
 
 from llm_decpomdp.arguments import MAX_ACTION_LENGTH
+from llm_decpomdp.privileged import answers
 from llm_decpomdp.tasks import TaskSet
 
 WRONG = {"left_0": "no", "right_0": "idea"}
 
 
 def gold(env):
-    return {agent: env.reference(agent) for agent in env.agents}
+    return {agent: answers(env).reference(agent) for agent in env.agents}
 
 
 def test_the_seed_alone_decides_the_episode(make_word_env):
@@ -91,7 +92,12 @@ def test_infos_have_the_same_keys_at_reset_and_every_step(make_word_env):
 
 def test_a_step_needs_a_reset(make_word_env):
     env = make_word_env(num_turns=1)
-    for call in (lambda: env.step(WRONG), env.state, env.snapshot, lambda: env.reference("left_0")):
+    for call in (
+        lambda: env.step(WRONG),
+        env.state,
+        env.snapshot,
+        lambda: answers(env).reference("left_0"),
+    ):
         with pytest.raises(ResetNeeded):
             call()
     env.reset(seed=0)
@@ -211,7 +217,7 @@ def test_a_missing_reference_is_an_error(make_word_env):
     env = make_word_env()
     env.reset(seed=0)
     with pytest.raises(LookupError, match="no reference for agent 'nobody_0'"):
-        env.reference("nobody_0")
+        answers(env).reference("nobody_0")
 
 
 def test_state_shows_every_agent_and_turn(make_word_env):

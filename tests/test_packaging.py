@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import os
 import re
 import shutil
@@ -13,10 +12,12 @@ import tarfile
 import venv
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+import tomllib
 
-from llm_decpomdp.benchmarks.doctor.examine import EXTRAS
+from llm_decpomdp.benchmarks.extras import EXTRAS
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("llm_decpomdp", "envs", "agents", "algorithms", "benchmarks")
@@ -30,7 +31,7 @@ assert "site-packages" in llm_decpomdp.__file__, llm_decpomdp.__file__
 env = llm_decpomdp.make("coophumaneval-v0", source="bundled", num_turns=2)
 observations, infos = env.reset(seed=7)
 while env.agents:
-    actions = {agent: env.reference(agent) for agent in env.agents}
+    actions = {agent: llm_decpomdp.answers(env).reference(agent) for agent in env.agents}
     observations, rewards, terminations, truncations, infos = env.step(actions)
 assert rewards == {"aux_0": 4.0, "main_0": 4.0}, rewards
 env.close()
@@ -39,29 +40,16 @@ print("loop done")
 """
 
 
-def setup() -> configparser.ConfigParser:
-    parser = configparser.ConfigParser()
-    parser.read(ROOT / "setup.cfg")
-    return parser
-
-
-def test_every_package_on_disk_is_listed_in_setup_cfg() -> None:
-    options = setup()["options"]
-    listed = set(options["packages"].split())
-    mapped = dict(
-        line.replace(" ", "").split("=") for line in options["package_dir"].strip().splitlines()
-    )
-    assert set(mapped) == listed
-    on_disk = {p.parent for folder in FOLDERS for p in (ROOT / folder).rglob("__init__.py")}
-    assert {ROOT / path for path in mapped.values()} == on_disk
+def settings() -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return found
 
 
 def test_every_data_file_is_packaged() -> None:
-    patterns = setup()["options.package_data"]
     packaged = {
         path
-        for package, globs in patterns.items()
-        for pattern in globs.replace(",", " ").split()
+        for package, patterns in settings()["tool"]["setuptools"]["package-data"].items()
+        for pattern in patterns
         for path in (ROOT / package.removeprefix("llm_decpomdp.").replace(".", "/")).glob(pattern)
     }
     data = {
@@ -76,8 +64,8 @@ def test_every_data_file_is_packaged() -> None:
 
 def test_the_doctor_looks_for_all_that_the_extras_install() -> None:
     extras = {
-        name: tuple(re.split(r"[<>=]", line)[0] for line in lines.split() if "[" not in line)
-        for name, lines in setup()["options.extras_require"].items()
+        name: tuple(re.split(r"[<>=]", package)[0] for package in packages)
+        for name, packages in settings()["project"]["optional-dependencies"].items()
         if name != "dev"
     }
     assert extras == EXTRAS
@@ -104,6 +92,14 @@ def test_the_wheel_holds_the_folders_as_sub_packages_and_nothing_else(wheel: Pat
     assert {top for top in tops if not top.endswith(".dist-info")} == {"llm_decpomdp"}
     for expected in ("envs/sandbox/inside/worker.py", "envs/data/coophumaneval.jsonl", "py.typed"):
         assert f"llm_decpomdp/{expected}" in names
+    packages = {name.rpartition("/")[0] for name in names if name.endswith("/__init__.py")}
+    on_disk = {p.parent for folder in FOLDERS for p in (ROOT / folder).rglob("__init__.py")}
+    places = {path.relative_to(ROOT).as_posix() for path in on_disk}
+    assert packages == {
+        place if place.startswith("llm_decpomdp") else f"llm_decpomdp/{place}"
+        for place in places
+        if not place.startswith("benchmarks/performance")
+    }
 
 
 def test_the_source_archive_holds_every_file_of_the_checkout(wheel: Path) -> None:

@@ -31,3 +31,22 @@ def test_every_make_target_that_the_readme_names_exists() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in set(re.findall(r"\bmake ([a-z]+)\b", README)):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_the_python_of_the_page_on_wrappers_runs() -> None:
+    page = (ROOT / "docs" / "wrappers.md").read_text(encoding="utf-8")
+    code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    check = (
+        'assert set(rewards.values()) == {rewards["player_0"]} and rewards["player_0"] != 0.0, rewards\n'
+        "assert type(twin) is Judged and twin.env is not env\n"
+        'assert env.metadata["id"] == "coophumaneval-v0" and gold.secrets'
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{check}"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr

@@ -26,7 +26,7 @@ from llm_decpomdp.envs.bugfix.tasks import BugTask
 from llm_decpomdp.envs.classeval.tasks import ClassTask
 from llm_decpomdp.envs.code import parsed
 from llm_decpomdp.envs.humaneval import CodeTask
-from llm_decpomdp.envs.scopes import DEFINITIONS
+from llm_decpomdp.envs.located import FUNCTIONS
 from llm_decpomdp.tasks import Task
 
 ARROW = re.compile(r"\s*(?:(?:#\s*)?(?:==>|=>|==|->|➞|→|➔)|#|(?:should return|returns)\b)\s*")
@@ -166,7 +166,7 @@ def _docstring(task: CodeTask | BugTask) -> str:
     """The docstrings of the entry point, or the whole text where it has none."""
     text = task.stub if isinstance(task, CodeTask) else f"{task.prompt}\n    pass\n"
     module = parsed(text)
-    functions = [node for node in module.body if isinstance(node, DEFINITIONS)] if module else []
+    functions = [node for node in module.body if isinstance(node, FUNCTIONS)] if module else []
     found = [ast.get_docstring(f) or "" for f in functions if f.name == task.entry_point]
     return "\n".join(found) or task.prompt
 
@@ -250,7 +250,7 @@ def _sessions(task: ClassTask) -> Iterator[str]:
     """A test method for each docstring of the class that has examples."""
     module = parsed(task.prompt)
     for node in ast.walk(module) if module is not None else ():
-        if isinstance(node, (*DEFINITIONS, ast.ClassDef)):
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             body = "\n".join(map(_step, _doctests(ast.get_docstring(node) or "")))
             if "__same__" in body and parsed(body) is not None:
                 yield SESSION.format(name=node.name, body=textwrap.indent(body, " " * 12))

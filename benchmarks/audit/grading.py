@@ -6,6 +6,7 @@ import copy
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from llm_decpomdp.benchmarks.errors import ConfigError
 from llm_decpomdp.envs.bugfix.bench import Bench
 from llm_decpomdp.envs.bugfix.reward import RepairReward
 from llm_decpomdp.envs.classeval.reward import ClassReward
@@ -75,8 +76,13 @@ def grade(env_id: str, subject: Subject, seed: int, limits: Limits) -> Grading:
 def _in_sandbox(reward: Reward, sandbox: Sandbox) -> Reward:
     if isinstance(reward, RepairReward):
         return replace(reward, bench=Bench(sandbox))
-    assert isinstance(reward, CodeReward | ClassReward), f"{type(reward).__name__} runs no programs"
-    return replace(reward, sandbox=sandbox)
+    if isinstance(reward, CodeReward | ClassReward):
+        return replace(reward, sandbox=sandbox)
+    raise ConfigError(
+        f"the audit grades programs several times in sandboxes of its own, and cannot give one to the reward "
+        f"{type(reward).__name__}: audit the environment whose tasks it takes, such as coophumaneval-v0, or "
+        "derive the reward from CodeReward"
+    )
 
 
 def reference(task: Task, teams: Sequence[Sequence[Role]]) -> dict[str, str]:

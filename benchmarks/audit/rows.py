@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from llm_decpomdp.benchmarks.audit.grading import Subject
 from llm_decpomdp.benchmarks.audit.remarks import Remark
@@ -14,6 +14,7 @@ from llm_decpomdp.envs.classeval.tasks import ClassTask
 from llm_decpomdp.envs.code import find_function
 from llm_decpomdp.envs.humaneval import CodeTask
 from llm_decpomdp.envs.program_text import function_text
+from llm_decpomdp.envs.sandbox import Tests, instrument
 from llm_decpomdp.parts import Role
 from llm_decpomdp.tasks import Task
 
@@ -22,6 +23,12 @@ IDLE = {
     "returns None": "    return None\n",
 }
 """Bodies of functions that do no work, by what they do."""
+
+APART = (
+    "passes only where the tests share its process: apart from it they have values of builtin classes, and the "
+    "attributes and methods of its objects, but no comparison of these; see docs/security.md"
+)
+"""Why a reference fails that does what the test asks for."""
 
 
 def about_text(task: Task) -> Iterator[Remark]:
@@ -35,12 +42,6 @@ def _about_function(task: CodeTask) -> Iterator[Remark]:
     if find_function(task.stub, task.entry_point) is None:
         text = f"the prompt does not parse as the header of {task.entry_point}"
         yield Remark("prompt", task.task_id, "", text, fault=True)
-    if not tests.split:
-        reads = ", ".join(attributes_read(task))
-        text = (
-            f"runs inside the program's process, where its result can be forged: it reads {reads}"
-        )
-        yield Remark("in-process", task.task_id, "", text, fault=True)
     if tests.vary and "main_0" in task.references:
         text = "asserts in loops or functions count only if reached as often as by the reference"
         yield Remark("varying", task.task_id, "", text)
@@ -49,33 +50,18 @@ def _about_function(task: CodeTask) -> Iterator[Remark]:
         yield Remark("varying", task.task_id, "", text, fault=True)
 
 
-def about_process(task: ClassTask, apart: bool) -> Iterator[Remark]:
-    """Where the tests of a class run; `apart` from programs or not."""
-    if not apart:
-        needs = ", ".join(task.packages)
-        reason = (
-            f"it needs {needs}" if needs else "they share more than plain values with the class"
-        )
-        text = f"its tests run in the program's process, where results can be forged: {reason}"
-        yield Remark("in-process", task.task_id, "", text)
+@dataclass(frozen=True)
+class _Inside(CodeTask):
+    """A task whose tests run in the program's process."""
+
+    @property
+    def tests(self) -> Tests:
+        return instrument(self.test, self.entry_point, split=False)
 
 
-def attributes_read(task: CodeTask) -> list[str]:
-    """The attributes of the function under test that the test's text names, such as `candidate.__doc__`."""
-    module = ast.parse(task.test)
-    names = {task.entry_point}
-    for statement in module.body:
-        if isinstance(statement, ast.FunctionDef) and statement.name == "check":
-            names |= {argument.arg for argument in statement.args.posonlyargs + statement.args.args}
-    return sorted(
-        {
-            ast.unparse(node)
-            for node in ast.walk(module)
-            if isinstance(node, ast.Attribute)
-            and isinstance(node.value, ast.Name)
-            and node.value.id in names
-        }
-    )
+def inside(task: Task) -> CodeTask | None:
+    """The same task with tests that run in the program's process, where it is one about functions."""
+    return _Inside(**vars(task)) if isinstance(task, CodeTask) else None
 
 
 def idlers(task: Task, roles: Sequence[Role]) -> Iterator[Subject]:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
@@ -31,7 +30,6 @@ from llm_decpomdp.benchmarks.audit.writing import about_writing
 from llm_decpomdp.benchmarks.errors import ConfigError, RunError, writing
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.bugfix.tasks import BugTask
-from llm_decpomdp.envs.classeval.reward import ClassReward
 from llm_decpomdp.envs.classeval.tasks import ClassTask
 from llm_decpomdp.envs.humaneval import CodeTask
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError
@@ -39,6 +37,7 @@ from llm_decpomdp.envs.sandbox.service import available_cores
 from llm_decpomdp.envs.writing.tasks import WritingTask
 from llm_decpomdp.registry import make
 from llm_decpomdp.tasks import Task, TaskSet
+from llm_decpomdp.terminal import plain
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -176,24 +175,39 @@ def audit_programs(plan: Plan) -> Audit:
         Sandbox(seed=seed).close()
     for subject, found in zip(subjects, gradings, strict=True):
         remarks += about_gradings(subject, found)
+    failed = [one for one, found in zip(answers, gradings, strict=False) if _fails_clearly(found)]
+    remarks += _about_sharing(plan, failed)
     team = teams[0]
     idle = [subject for task in tasks for subject in rows.idlers(task, team)]
     work = partial(grade, env_id, seed=0, limits=limits)
     for subject, one in zip(idle, _all(work, idle, "programs that do no work"), strict=True):
         remarks += about_idler(subject, one.verdict)
-    remarks += _about_classes(plan)
     remarks += _about_examples(plan, [one for one in answers if one.task.task_id not in told])
     count = len(answers), len(subjects)
     return Audit(env_id, plan.data.describe(), plan.repeats, *count, tuple(remarks))
 
 
-def _about_classes(plan: Plan) -> list[Remark]:
-    reward = make(plan.env_id).reward
-    if not isinstance(reward, ClassReward):
-        return []
-    classes = [task for task in plan.data.tasks if isinstance(task, ClassTask)]
-    places = zip(classes, _all(reward.is_split, classes, "processes"), strict=True)
-    return [remark for task, apart in places for remark in rows.about_process(task, apart)]
+def _fails_clearly(gradings: Iterable[Grading]) -> bool:
+    """Whether a program never passes, and not because time ran out."""
+    verdicts = [grading.verdict for grading in gradings]
+    outcomes = [outcome.status for verdict in verdicts for outcome in verdict.tests]
+    return not any(verdict.solved for verdict in verdicts) and "timeout" not in outcomes
+
+
+def _about_sharing(plan: Plan, failed: Iterable[Subject]) -> list[Remark]:
+    """The references that would pass if the tests ran in their process, where programs can forge results."""
+    inside = [
+        replace(subject, task=task)
+        for subject in failed
+        if (task := rows.inside(subject.task)) is not None
+    ]
+    work = partial(grade, plan.env_id, seed=0, limits=plan.limits)
+    found = zip(inside, _all(work, inside, "tests that share a process"), strict=True)
+    return [
+        Remark("apart", subject.task.task_id, REFERENCE, rows.APART, fault=True)
+        for subject, grading in found
+        if grading.verdict.solved
+    ]
 
 
 def _about_examples(plan: Plan, answers: Iterable[Subject]) -> list[Remark]:
@@ -278,6 +292,6 @@ def show(result: Audit) -> None:
             mark = "known" if remark.explained else "[red]fault[/red]" if remark.fault else "note"
             text = f"{remark.program}: {remark.text}" if remark.program else remark.text
             text += f" (known: {remark.explained})" if remark.explained else ""
-            table.add_row(mark, *map(escape, (remark.kind, remark.task_id, text)))
+            table.add_row(mark, *map(plain, (remark.kind, remark.task_id, text)))
         console.print(table)
-    console.print(result.summary, highlight=False, soft_wrap=True)
+    console.print(plain(result.summary), highlight=False, soft_wrap=True)

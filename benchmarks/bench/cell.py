@@ -26,6 +26,7 @@ from llm_decpomdp.benchmarks.console import prepare_process
 from llm_decpomdp.benchmarks.evaluation import teams as eval_teams
 from llm_decpomdp.benchmarks.evaluation.baselines import Contestant, Setting, contestant
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
+from llm_decpomdp.benchmarks.resuming import resume
 
 INTERRUPTED = 130
 """The exit code of a job that was stopped, and goes on when it is started again."""
@@ -75,7 +76,7 @@ def train(job: Job) -> None:
     folder = job.training
     if not (folder.path / "final_model" / MANIFEST).is_file():
         if any(folder.checkpoints.glob("update-*")):
-            run.resume(folder.path)
+            resume(folder.path)
         else:
             shutil.rmtree(folder.path)  # stopped before there was anything to keep
             output = replace(

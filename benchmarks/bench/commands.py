@@ -10,17 +10,26 @@ import typer
 app = typer.Typer()
 
 
-@app.command()
+@app.command(
+    rich_help_panel="Train and measure", epilog="Example: llm-decpomdp bench laptop --dry-run"
+)
 def bench(
     suite: Annotated[str | None, typer.Argument(help="Name or path of a suite.")] = None,
-    show: Annotated[bool, typer.Option("--list", help="Show the suites.")] = False,
+    show: Annotated[bool, typer.Option("--list", metavar="", help="Show the suites.")] = False,
     only: Annotated[
         list[str] | None,
         typer.Option(metavar="CELL", help="Run this cell alone; may be given several times."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check every cell, and say what it would cost.")
+        bool,
+        typer.Option("--dry-run", metavar="", help="Check every cell, and say what it would cost."),
     ] = False,
+    tokens_per_second: Annotated[
+        float | None,
+        typer.Option(
+            metavar="N", min=0.001, help="With --dry-run: hours, where N are sampled a second."
+        ),
+    ] = None,
     cores: Annotated[
         int | None, typer.Option(min=1, help="Cores to use at most; all if not given.")
     ] = None,
@@ -43,5 +52,5 @@ def bench(
             return
         if suite is None:
             raise ConfigError("give a suite; --list shows those that come with the package")
-        request = benching.Request(suite, only or (), dry_run, cores, output)
+        request = benching.Request(suite, only or (), dry_run, cores, output, tokens_per_second)
         raise SystemExit(0 if benching.bench(request) else 1)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.algorithms.costs import Cost
 from llm_decpomdp.benchmarks import teams
 from llm_decpomdp.benchmarks.bench.job import Job
+from llm_decpomdp.benchmarks.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES, Setting
+from llm_decpomdp.benchmarks.extras import missing_models
 from llm_decpomdp.benchmarks.options import schedule, start_cost, trainer_options
 from llm_decpomdp.benchmarks.schema import Config
 from llm_decpomdp.benchmarks.splits import same_source
@@ -19,6 +23,12 @@ LEARNING = 2
 
 START = 2000
 """The work of starting a process and loading models, in sampled tokens, about."""
+
+FROZEN, TRAINED = 4, 16
+"""Bytes for each parameter: of a float32 weight; with its gradient and the two moments of AdamW."""
+
+SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)([bm])(?![a-z\d])", re.IGNORECASE)
+"""The number of parameters in a model's name, as in `Qwen2.5-Coder-3B` or `smollm2-135m-instruct`."""
 
 Limits = Mapping[str, int]
 """The most tokens of a completion of each agent that has a model."""
@@ -39,30 +49,37 @@ class JobCost:
     """Of the evaluation that follows."""
     evaluation_tokens: int
     """Sampled in it, at most."""
+    gigabytes: float | None = 0.0
+    """Of weights, gradients and optimizer states; activations come on top. `None` where a name tells no size."""
 
     @property
     def work(self) -> float:
         """A size to compare jobs by, in sampled tokens."""
         start = START if self.evaluation_tokens else 1
-        return start + self.evaluation_tokens + LEARNING * self.training_tokens
+        return start + self.tokens
+
+    @property
+    def tokens(self) -> int:
+        """All tokens, in those that take as long as a sampled one."""
+        return self.evaluation_tokens + LEARNING * self.training_tokens
 
 
 def job_cost(job: Job) -> JobCost:
     """What a job costs; its data is read for that, and no model is loaded.
 
     Raises:
-        ConfigError: If the cell's method does not fit its environment, or its team has nothing to learn with
-            or a device that this machine lacks.
+        ConfigError: If the cell's method does not fit its environment, its team has nothing to learn with, or
+            this machine lacks a device or the packages of language models.
         ValueError: If the data cannot be read; also `OSError`.
     """
     config, cell = job.config, job.cell
     setting = Setting.of(config)
-    env, limits = _played(setting, cell.method)
+    env, limits, specs = _played(setting, cell.method)
     tasks = len(env.tasks.tasks[: cell.tasks])
     episodes = tasks * cell.samples
-    found = JobCost(
-        _about(env, config), 0, 0, 0, episodes, episodes * env.num_turns * sum(limits.values())
-    )
+    tokens = episodes * env.num_turns * sum(limits.values())
+    size = gigabytes(specs, trained=cell.trained)
+    found = JobCost(_about(env, config), 0, 0, 0, episodes, tokens, size)
     if not cell.trained:
         return found
     teams.check_trainable(config, env.possible_agents)
@@ -81,25 +98,60 @@ def job_cost(job: Job) -> JobCost:
 
 def _training_env(config: Config, played: DecPOMDPEnv) -> DecPOMDPEnv:
     """The environment on the training split, with its data from where that of the evaluation is."""
-    return config.make_env(config.dataset.train_split, same_source(played))
+    return config.make_train_env(same_source(config, played))
 
 
-def _played(setting: Setting, method: str) -> tuple[DecPOMDPEnv, Limits]:
-    """The environment that a method plays, and how much its models may write in a turn.
+def gigabytes(specs: Iterable[PolicySpec], *, trained: bool) -> float | None:
+    """The memory of weights, gradients and optimizer states of some policies, in units of 10^9 bytes.
+
+    Adapters are counted as nothing, and their base once; `None` where the name of a model tells no size.
+
+    Examples:
+        >>> gigabytes([PolicySpec(name="Qwen/Qwen2.5-Coder-3B")] * 2, trained=True)
+        96.0
+    """
+    models = [spec for spec in specs if spec.kind == "model"]
+    bases = {spec.name for spec in models if spec.lora is not None}
+    costs = [(name, FROZEN) for name in bases] + [
+        (spec.name, TRAINED if trained and spec.can_be_trained else FROZEN)
+        for spec in models
+        if spec.lora is None
+    ]
+    total = 0.0
+    for name, each in costs:
+        size = SIZE.search(name or "")
+        if size is None:
+            return None
+        total += float(size[1]) * (1.0 if size[2] in "bB" else 1e-3) * each
+    return total
+
+
+def _played(setting: Setting, method: str) -> tuple[DecPOMDPEnv, Limits, Sequence[PolicySpec]]:
+    """The environment that a method plays, how much its models may write in a turn, and the policies.
 
     Raises:
-        ConfigError: If the method does not fit the environment, or this machine lacks a device.
+        ConfigError: If the method does not fit the environment, or this machine lacks a device or the packages
+            of language models.
     """
     if method in BASELINES:
         found = BASELINES[method](setting)
-        return found.env, found.limits
+        _check_packages(found.config is not None)
+        return found.env, found.limits, found.specs
     env = setting.make_env()
     names = teams.agents_of(setting.config, env.possible_agents)
     specs = teams.policies_of(setting.config, names)
+    _check_packages(any(spec.kind == "model" for spec in specs.values()))
     teams.check_devices(setting.config, specs)
     own = {agent: specs[name] for agent, name in names.items()}
     models = {a: spec for a, spec in own.items() if spec.kind in ("model", "endpoint")}
-    return env, {agent: spec.max_new_tokens for agent, spec in models.items()}
+    limits = {agent: spec.max_new_tokens for agent, spec in models.items()}
+    return env, limits, list(specs.values())
+
+
+def _check_packages(models: bool) -> None:
+    reason = missing_models() if models else None
+    if reason is not None:
+        raise ConfigError(reason)
 
 
 def _about(env: DecPOMDPEnv, config: Config) -> str:
@@ -108,25 +160,8 @@ def _about(env: DecPOMDPEnv, config: Config) -> str:
     text = f"{data['rows']} problems of {data['name']} {data['split']} ({data['source']})"
     if not data["stand_in"]:
         return text
-    asked = config.dataset.source == "auto"
+    asked = (config.dataset.eval_source or config.dataset.source) == "auto"
     return f"{text}, a stand-in" + (
         ": the benchmark's own cannot be reached from here, so the counts are of the stand-in"
         * asked
-    )
-
-
-def total(costs: Sequence[JobCost]) -> JobCost:
-    """The sum over jobs; `data` is that of the first."""
-    return JobCost(
-        costs[0].data,
-        *(
-            sum(vars(one)[key] for one in costs)
-            for key in (
-                "updates",
-                "joint_samples",
-                "training_tokens",
-                "episodes",
-                "evaluation_tokens",
-            )
-        ),
     )

@@ -24,11 +24,16 @@ COLUMNS = (
     "tokens of training",
     "episodes",
     "tokens of evaluation",
+    "GB of weights",
 )
 
 
 def show_costs(
-    suite: Suite, jobs: Sequence[Job], costs: Mapping[str, JobCost], reasons: Mapping[str, str]
+    suite: Suite,
+    jobs: Sequence[Job],
+    costs: Mapping[str, JobCost],
+    reasons: Mapping[str, str],
+    tokens_per_second: float | None = None,
 ) -> bool:
     """Print what every cell would cost over all its seeds, and its data; whether all cells are sound.
 
@@ -37,25 +42,32 @@ def show_costs(
         jobs: Its jobs.
         costs: Of one job of each cell, by name.
         reasons: Why the cost of a cell is not known, by name.
+        tokens_per_second: How fast the machine samples; gives hours.
     """
     console = Console(highlight=False, width=None if sys.stdout.isatty() else FILE_WIDTH)
     table = Table(title=f"{suite.name}: {suite.description}", title_justify="left")
-    for column in COLUMNS:
+    columns = (*COLUMNS, "hours") if tokens_per_second else COLUMNS
+    for column in columns:
         table.add_column(column, justify="left" if column in ("cell", "model") else "right")
     chosen = {job.cell.name: job for job in jobs}
+    known = []
     for name, job in chosen.items():
-        numbers = _numbers(costs[name], len(job.cell.seeds)) if name in costs else ["?"] * 5
-        table.add_row(name, str(len(job.cell.seeds)), _model(job), *(map(_shown, numbers)))
-    known = [
-        _numbers(costs[name], len(job.cell.seeds)) for name, job in chosen.items() if name in costs
-    ]
+        seeds = len(job.cell.seeds)
+        head = name, str(seeds), _model(job)
+        if name not in costs:
+            table.add_row(*head, *["?"] * (len(columns) - len(head)))
+            continue
+        cost = costs[name]
+        known.append([*_counts(cost, seeds), _hours(cost, seeds, tokens_per_second)])
+        *counts, hours = map(_shown, known[-1])
+        table.add_row(*head, *counts, _gigabytes(cost), *[hours] * bool(tokens_per_second))
     table.add_section()
-    table.add_row(
-        "in all", str(len(jobs)), "", *(_shown(sum(column)) for column in zip(*known, strict=True))
-    )
+    *sums, hours = (_shown(sum(column)) for column in zip(*known, strict=True)) if known else ["0"]
+    table.add_row("in all", str(len(jobs)), "", *sums, "", *[hours] * bool(tokens_per_second))
     console.print(table)
     console.print(
-        "Tokens are upper bounds: every completion as long as its limit, every episode to its horizon."
+        "Tokens are upper bounds: every completion as long as its limit, every episode to its horizon. Memory is "
+        "that of weights, gradients and AdamW in float32; activations come on top."
     )
     for line in (*_data(chosen.values(), costs), *_problems(reasons)):
         console.print(line, markup=False, soft_wrap=True)
@@ -63,7 +75,7 @@ def show_costs(
     return not reasons
 
 
-def _numbers(cost: JobCost, seeds: int) -> list[int]:
+def _counts(cost: JobCost, seeds: int) -> list[float]:
     one = (
         *(cost.updates, cost.joint_samples, cost.training_tokens),
         *(cost.episodes, cost.evaluation_tokens),
@@ -71,8 +83,18 @@ def _numbers(cost: JobCost, seeds: int) -> list[int]:
     return [seeds * number for number in one]
 
 
-def _shown(number: int | str) -> str:
-    return f"{number:,}" if isinstance(number, int) else number
+def _hours(cost: JobCost, seeds: int, tokens_per_second: float | None) -> float:
+    return seeds * cost.tokens / (3600 * tokens_per_second) if tokens_per_second else 0.0
+
+
+def _gigabytes(cost: JobCost) -> str:
+    if cost.gigabytes is None:
+        return "?"
+    return f"{cost.gigabytes:.1f}" if cost.gigabytes else ""
+
+
+def _shown(number: float) -> str:
+    return f"{number:,}" if isinstance(number, int) else f"{number:,.1f}"
 
 
 def _model(job: Job) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 from llm_decpomdp.algorithms import NAMES
 from llm_decpomdp.benchmarks.bench.suite import Cell, Suite
 from llm_decpomdp.benchmarks.config import load_config
+from llm_decpomdp.benchmarks.differences import differences, in_short
 from llm_decpomdp.benchmarks.errors import ConfigError
 from llm_decpomdp.benchmarks.legacy import canonical
 from llm_decpomdp.benchmarks.schema import KEYS, Config
@@ -126,11 +127,11 @@ def _jobs(suite: Suite, cell: Cell, output: Path) -> Iterator[Job]:
     algorithm = [f"algorithm.name={cell.method}"] if cell.method in NAMES else []
     try:
         path = here if here.is_file() else find_config(cell.config)
-        config = load_config(path, [*cell.override, *algorithm])
+        config = load_config(path, [*cell.override, *algorithm], folder=suite.path.parent)
         if cell.split is not None:
             dataset = replace(config.dataset, eval_split=cell.split)
             config = replace(config, dataset=dataset)
-            config.make_env(cell.split)
+            config.make_eval_env()
     except (ConfigError, ValueError) as error:
         raise ConfigError(f"cell {cell.name!r} of {suite.path}: {error}") from None
     for seed in cell.seeds:
@@ -148,18 +149,10 @@ def refuse_others(jobs: Sequence[Job]) -> None:
         if not any(path.exists() for path in results):
             continue
         before = json.loads((job.folder / "job.json").read_text(encoding="utf-8"))["identity"]
-        differing = list(_differences(before, json.loads(json.dumps(job.identity)), ""))
+        found = differences(before, json.loads(json.dumps(job.identity)))
+        differing = [one.removeprefix("config.") for one in found]
         if differing:
             raise ConfigError(
-                f"{job.folder} holds results of another cell ({'; '.join(differing[:3])}): choose another "
+                f"{job.folder} holds results of another cell ({in_short(differing)}): choose another "
                 "--output, or remove that folder"
             )
-
-
-def _differences(before: Any, now: Any, key: str) -> Iterator[str]:
-    if isinstance(before, Mapping) and isinstance(now, Mapping):
-        for name in dict.fromkeys([*before, *now]):
-            inner = f"{key}.{name}" if key else str(name)
-            yield from _differences(before.get(name), now.get(name), inner)
-    elif before != now:
-        yield f"{key.removeprefix('config.')} was {before} and is {now}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -16,8 +15,7 @@ from llm_decpomdp.benchmarks.bench.cost import LEARNING, JobCost
 from llm_decpomdp.benchmarks.bench.job import DONE, Job
 from llm_decpomdp.benchmarks.bench.pool import Running
 from llm_decpomdp.benchmarks.evaluation.folder import TIMES
-from llm_decpomdp.benchmarks.evaluation.run import AT_A_TIME
-from llm_decpomdp.benchmarks.report.costs import duration
+from llm_decpomdp.duration import duration
 from llm_decpomdp.storage import read_json_lines
 
 LOOK_SECONDS = 2.0
@@ -111,8 +109,8 @@ class BenchProgress:
         cost = self._costs.get(job.cell.name)
         if cost is None:
             return 0.0
-        batches = math.ceil(cost.episodes / job.cell.samples / AT_A_TIME) * job.cell.samples
-        evaluated = sum(1 for _ in read_json_lines(job.folder / TIMES)) / batches
+        batches = read_json_lines(job.folder / TIMES)
+        evaluated: float = sum(row.get("episodes", 0) for row in batches) / max(1, cost.episodes)
         metrics = read_json_lines(job.folder / "training" / "metrics.jsonl")
         learned = sum(1 for row in metrics if row["kind"] == "train") / max(1, cost.updates)
         training = LEARNING * cost.training_tokens

@@ -47,6 +47,8 @@ class Request:
     cores: int | None = None
     """How many cores may be used at most; all of them if none is given."""
     output: Path | None = None
+    tokens_per_second: float | None = None
+    """How fast the machine samples; a dry run then tells hours."""
 
 
 def bench(request: Request) -> bool:
@@ -67,7 +69,9 @@ def bench(request: Request) -> bool:
     _refuse_runs(output)
     jobs = jobs_of(suite, output, request.only)
     if request.dry_run:
-        return show_costs(suite, jobs, *costs_of(jobs))
+        return show_costs(suite, jobs, *costs_of(jobs), request.tokens_per_second)
+    if request.tokens_per_second:
+        raise ConfigError("--tokens-per-second tells the hours of a --dry-run: give both")
     with writing(output):
         output.mkdir(parents=True, exist_ok=True)
     with locked(output) as lock:

@@ -28,7 +28,7 @@ app = typer.Typer()
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A run or an evaluation.")]
 
 
-@app.command()
+@app.command(rich_help_panel="After a run", epilog="Example: llm-decpomdp rescore runs/a")
 def rescore(
     folder: Folder,
     output: Annotated[
@@ -41,15 +41,16 @@ def rescore(
     """
     from llm_decpomdp.benchmarks.console import exit_codes, prepare_process
     from llm_decpomdp.benchmarks.cooperation.rescore import rescore as again
+    from llm_decpomdp.terminal import visible
 
     prepare_process()
     with exit_codes():
         result = again(folder, output)
-        print("\n".join(result.lines()))
+        print(visible("\n".join(result.lines())))
         raise SystemExit(1 if result.differences else 0)
 
 
-@app.command()
+@app.command(rich_help_panel="After a run", epilog="Example: llm-decpomdp credit runs/a")
 def credit(
     folder: Folder,
     phase: Annotated[
@@ -69,7 +70,10 @@ def credit(
         credit_command.run(folder, phase, seed)
 
 
-@app.command()
+@app.command(
+    rich_help_panel="After a run",
+    epilog="Example: llm-decpomdp necessity runs/eval-team runs/eval-single",
+)
 def necessity(
     team: Annotated[Path, typer.Argument(metavar="TEAM", help="An evaluation of a team.")],
     single: Annotated[
@@ -86,9 +90,11 @@ def necessity(
         comparing.run(team, single)
 
 
-@app.command()
+@app.command(
+    rich_help_panel="Train and measure", epilog="Example: llm-decpomdp crossplay runs/a runs/b"
+)
 def crossplay(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs or saved teams.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Runs or saved teams.")],
     agent: Annotated[
         str | None,
         typer.Option(help="Who comes from the column's run; by default the last agent."),

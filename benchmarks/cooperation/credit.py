@@ -13,13 +13,13 @@ from itertools import islice
 from statistics import fmean
 from typing import Any
 
-from llm_decpomdp.agents.scripted import Answered
 from llm_decpomdp.algorithms.rollout import Outcome, step
 from llm_decpomdp.benchmarks.cooperation.replay import Place, Replayed
 from llm_decpomdp.benchmarks.cooperation.shapley import Coalition, coalitions, orders, shapley
 from llm_decpomdp.benchmarks.evaluation.measures import passes
 from llm_decpomdp.benchmarks.results import task_name
 from llm_decpomdp.policy import Completion
+from llm_decpomdp.privileged import answers
 from llm_decpomdp.seeding import stream
 
 NULL = ""
@@ -194,10 +194,8 @@ class _Game:
 
 def _gold(one: Replayed, agent: str) -> tuple[Completion, ...]:
     """The data's answer for an agent, if it has one."""
-    if not isinstance(one.env, Answered):
-        return ()
     try:
-        return (Completion(one.env.reference(agent)),)
+        return (Completion(answers(one.env).reference(agent)),)
     except LookupError:
         return ()
 

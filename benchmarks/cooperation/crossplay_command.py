@@ -45,6 +45,8 @@ def run(runs: Sequence[Path], request: Request, agent: str | None = None) -> Cro
         env = setting.make_env()
         starts = [Start(task_id=task.task_id) for task in env.tasks.tasks]
         paths = {name: _locate(runs[i], request.checkpoint) for i, name in enumerate(names)}
+        for one in runs:
+            eval_teams.warn_of_other_data(one, env)
         loaded = load_teams(paths, setting)
         if request.greedy:
             for team in loaded.values():

@@ -26,6 +26,7 @@ from llm_decpomdp.benchmarks.statistics import (
     share,
 )
 from llm_decpomdp.storage import write_atomically
+from llm_decpomdp.terminal import plain
 
 SHOWN = 30
 """Tasks that the terminal shows."""
@@ -185,7 +186,7 @@ def shown(found: Necessity) -> Group:
     order = sorted(first, key=lambda task: -first[task].value)
     for task in order[:SHOWN]:
         columns = [gain.of_task.get(task) for gain in found.gains.values()]
-        tasks.add_row(task, *("none" if one is None else told(one) for one in columns))
+        tasks.add_row(plain(task), *("none" if one is None else told(one) for one in columns))
     more = [f"... and {len(order) - SHOWN} more in necessity.csv"] if len(order) > SHOWN else []
     return Group(*_words(found), overall, tasks, *more)
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from llm_decpomdp.algorithms.rollout import Outcome
-from llm_decpomdp.algorithms.text_env import Recorded
 from llm_decpomdp.benchmarks.cooperation.replay import Place, Replayed, Unreached, replay
 from llm_decpomdp.benchmarks.cooperation.stored import Stored, stored
 from llm_decpomdp.benchmarks.errors import ConfigError, writing
 from llm_decpomdp.benchmarks.failures import as_run_errors
 from llm_decpomdp.benchmarks.results import Row, task_name
+from llm_decpomdp.branching import record
 from llm_decpomdp.storage import write_atomically
 
 TOLERANCE = 1e-9
@@ -143,12 +143,8 @@ def _of_sample(
         if before is None or after is None or not _close(before, after):
             yield what, before, after
     final: Row = place.row["final"] or {}
-    if place.group.chosen == sample and isinstance(outcome.env, Recorded) and final:
-        verdicts = [
-            record["turns"][place.group.turn]["verdict"]
-            for record in (final, outcome.env.snapshot()["episode"])
-        ]
-        yield from _of_tests(*verdicts)
+    if place.group.chosen == sample and final and (again := record(outcome.env)) is not None:
+        yield from _of_tests(*(one["turns"][place.group.turn]["verdict"] for one in (final, again)))
 
 
 def _of_tests(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:

@@ -16,6 +16,7 @@ from llm_decpomdp.benchmarks.evaluation.baselines import (
 )
 from llm_decpomdp.benchmarks.results import Row, stored_rows
 from llm_decpomdp.benchmarks.run import load_envs
+from llm_decpomdp.benchmarks.splits import change_of_data, commit_of
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.registry import make
 from llm_decpomdp.storage import RunFolder
@@ -31,8 +32,8 @@ class Stored:
     path: Path
     envs: Mapping[str, DecPOMDPEnv]
     """The environment of each phase."""
-    fingerprints: Mapping[str, str | None]
-    """Of the data of each phase, as the manifest has it; `None` where it has none."""
+    data: Mapping[str, Mapping[str, Any]]
+    """What the manifest says of the data of each phase; empty where it says nothing."""
     known_prompts: bool = True
     """Whether the environment writes the prompts of later turns as it did."""
     talking: bool = False
@@ -50,17 +51,11 @@ class Stored:
 
     def changes_of_data(self) -> list[str]:
         """What is known to be other data than the episodes were played on, in words."""
-        found = []
-        for phase, before in self.fingerprints.items():
-            now = self.envs[phase].metadata["data"]
-            if before is None:
-                found.append(f"whether the {phase} data are the same is not known: no fingerprint")
-            elif before != now["fingerprint"]:
-                found.append(
-                    f"the {phase} data differ: their fingerprint was {before}, and is {now['fingerprint']} "
-                    f"for {now['rows']} rows of {now['name']} ({now['source']}, {now['split']})"
-                )
-        return found
+        changes = (
+            change_of_data(phase, before, self.envs[phase].metadata["data"])
+            for phase, before in self.data.items()
+        )
+        return [change for change in changes if change is not None]
 
 
 def stored(folder: Path) -> Stored:
@@ -82,9 +77,9 @@ def stored(folder: Path) -> Stored:
         )
     outside = asks_outside(place.config)
     config = load_stored_config(place.config)
-    train, held_out = load_envs(config)
+    train, held_out = load_envs(config, manifest.get("data"))
     envs = {"train": train, "eval": held_out}
-    return Stored(folder, envs, _fingerprints(manifest, envs), known_prompts=not outside)
+    return Stored(folder, envs, _data(manifest, envs), known_prompts=not outside)
 
 
 def _evaluation(folder: Path, manifest: Mapping[str, Any]) -> Stored:
@@ -100,14 +95,16 @@ def _evaluation(folder: Path, manifest: Mapping[str, Any]) -> Stored:
     if outside:
         options["external_mode"] = "plain"
         options = {key: v for key, v in options.items() if not key.startswith("expert_")}
+    if source := commit_of(manifest.get("data"), "eval"):
+        options["source"] = source
     try:
         envs = {"eval": make(env_id, **options)}
     except (KeyError, TypeError, ValueError, ImportError) as error:
         raise ConfigError(f"{folder}: {error.args[0]}") from None
     talking = baseline_of(identity["about"]) in TALKING
-    return Stored(folder, envs, _fingerprints(manifest, envs), not outside, talking)
+    return Stored(folder, envs, _data(manifest, envs), not outside, talking)
 
 
-def _fingerprints(manifest: Mapping[str, Any], envs: Collection[str]) -> dict[str, str | None]:
+def _data(manifest: Mapping[str, Any], envs: Collection[str]) -> dict[str, Mapping[str, Any]]:
     data = manifest.get("data", {})
-    return {phase: data.get(phase, {}).get("fingerprint") for phase in envs}
+    return {phase: data.get(phase, {}) for phase in envs}

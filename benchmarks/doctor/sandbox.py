@@ -179,10 +179,11 @@ def _cgroup() -> Finding:
             f"sandbox: cgroup v2 limits this process and its children to {limit / GIBIBYTE:.1f} GiB"
         )
         return Finding(True, what)
-    remedy = "optional: systemd-run --user --scope -p MemoryMax=8G llm-decpomdp train ..."
+    remedy = "systemd-run --user --scope -p MemoryMax=8G llm-decpomdp train ..."
     if shutil.which("systemd-run") is None:
-        remedy = "optional: a limit of the container, as in docker run --memory 8g"
-    return Finding(False, "sandbox: cgroup v2 sets no limit on all memory together", remedy)
+        remedy = "a limit of the container, as in docker run --memory 8g"
+    what = "sandbox: cgroup v2 sets no limit on all memory together"
+    return Finding(False, what, remedy, optional=True)
 
 
 def memory_limit(membership: Path = Path("/proc/self/cgroup")) -> int | None:

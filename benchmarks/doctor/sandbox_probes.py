@@ -10,11 +10,14 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from llm_decpomdp.envs.sandbox import Execution, Program, Sandbox, instrument
+
+MAX_REPORT = 2**16
+"""Longest report of the program, in bytes."""
 
 PROBES = """
 import errno, json, os, socket
@@ -85,7 +88,7 @@ def probe(given):
     facts = {
         "variables": ", ".join(sorted(os.environ)),
         "descriptors": sum(not tried(lambda: os.fstat(n))[0] for n in range(256)),
-        "user": os.getuid(),
+        "user": os.geteuid(),
         "process": os.getpid(),
         "folder": os.getcwd(),
     }
@@ -157,7 +160,8 @@ def run_probes(sandbox: Sandbox) -> Probe:
         tests = instrument(
             f"def check(candidate):\n    assert candidate({given!r}) is None", "probe"
         )
-        execution = sandbox.run(Program((("probe", PROBES),), "probe"), tests)
+        limits = replace(sandbox.limits, output_bytes=MAX_REPORT)
+        execution = sandbox.run(Program((("probe", PROBES),), "probe"), tests, limits)
     if not execution.tests[0].passed:
         raise RuntimeError(f"the program that tries things failed: {execution.tests[0].message}")
     attempts, facts = json.loads(execution.output)

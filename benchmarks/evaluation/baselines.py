@@ -50,7 +50,7 @@ class Setting:
     def of(cls, config: Config) -> Setting:
         """A configuration's own environment, on its evaluation split."""
         try:
-            env = config.make_env(config.dataset.eval_split)
+            env = config.make_eval_env()
         except (ValueError, TypeError, KeyError, ImportError) as error:
             raise ConfigError(str(error.args[0])) from None
         return cls(config, env.spec_id, env.spec_kwargs)
@@ -98,6 +98,15 @@ class Baseline:
             return {}
         most = self.answers * self.config.model.max_new_tokens
         return dict.fromkeys(self.env.possible_agents, most)
+
+    @property
+    def specs(self) -> list[PolicySpec]:
+        """What the policies are that play a model; agents that share weights have one."""
+        if self.config is None:
+            return []
+        config = replace(self.config, team={}, policies={})
+        names = teams.agents_of(config, self.env.possible_agents)
+        return list(teams.policies_of(config, names).values())
 
     def load(self) -> Contestant:
         """The baseline with its team.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,15 +12,18 @@ from rich.console import Console
 from llm_decpomdp.agents.saved_team import MANIFEST
 from llm_decpomdp.algorithms.rollout import Start
 from llm_decpomdp.benchmarks.config import load_config
-from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.evaluation import teams as eval_teams
 from llm_decpomdp.benchmarks.evaluation.baselines import Contestant, Setting, contestant
+from llm_decpomdp.benchmarks.evaluation.remote_models import RemoteModel, comparison
 from llm_decpomdp.benchmarks.evaluation.run import Evaluation, evaluate
 from llm_decpomdp.benchmarks.evaluation.summary import table
 from llm_decpomdp.benchmarks.failures import as_run_errors
 from llm_decpomdp.benchmarks.legacy import renamed
 from llm_decpomdp.benchmarks.overrides import parse_overrides
+from llm_decpomdp.benchmarks.places import data_place
 from llm_decpomdp.benchmarks.shipped import find_config
+from llm_decpomdp.storage import read_json_lines
 
 OF_THE_TEAM = ("model", "team", "policies")
 """Sections of a configuration that say what a saved team says itself, but for `model.device`."""
@@ -37,6 +41,8 @@ class Request:
     checkpoint: str | None = None
     """Which team of a run."""
     baseline: str | None = None
+    model: RemoteModel | None = None
+    """A model behind a server, in place of the configuration's team."""
     env: str | None = None
     """An environment instead of the configuration's."""
     env_options: Sequence[str] = ()
@@ -49,41 +55,99 @@ class Request:
     greedy: bool = False
     seed: int = 0
     at_a_time: int = 64
+    on_error: str = "raise"
     output: Path | None = None
     """The evaluation's folder."""
 
 
-def run(request: Request) -> Evaluation:
+def run(request: Request, models: Sequence[RemoteModel] = ()) -> list[Evaluation]:
     """Evaluate, and print the table.
+
+    Args:
+        request: What is asked for.
+        models: Models behind a server: each is evaluated, and of several there is one table.
 
     Raises:
         ConfigError: If an option is wrong, or two exclude each other.
         RunError: If data or models cannot be loaded, or a policy or the sandbox fails.
+        KeyboardInterrupt: After Ctrl-C; says how to go on.
     """
+    if not models:
+        found = {"": evaluated(request)}
+    else:
+        requests = [_of_model(request, model, len(models) > 1) for model in models]
+        found = {one.model.name: evaluated(one) for one in requests if one.model is not None}
+    console = Console(highlight=False)
+    first = next(iter(found.values()))
+    console.print(table(first) if len(found) == 1 else comparison(found))
+    for one in found.values():
+        if one.failures:
+            wanted = one.episodes + len(one.failures)
+            console.print(
+                f"{len(one.failures)} of {wanted} episodes failed and count in no measure, such as: "
+                f"{one.failures[0]}. The same command tries them again",
+                soft_wrap=True,
+            )
+        console.print(f"evaluation: {one.folder}", soft_wrap=True)
+    return list(found.values())
+
+
+def _of_model(request: Request, model: RemoteModel, several: bool) -> Request:
+    """A request for one of the models; each of several has a folder of its own in that of `--output`."""
+    if request.team is not None or request.baseline is not None:
+        raise ConfigError(
+            "--model excludes --team and --baseline: each says who plays. Baselines play the configuration's model"
+        )
+    output = request.output / model.slug if request.output and several else request.output
+    return replace(request, model=model, output=output)
+
+
+def evaluated(request: Request) -> Evaluation:
+    """What one team has achieved; errors as in `run`."""
     if request.greedy and request.samples > 1:
         raise ConfigError("greedy answers are all the same: leave out --samples or --greedy")
     setting = setting_of(request)
+    folder = request.output or _folder(request, setting)
     with as_run_errors():
-        starts = [Start(task_id=task.task_id) for task in setting.make_env().tasks.tasks]
+        env = setting.make_env()
+        starts = [Start(task_id=task.task_id) for task in env.tasks.tasks][: request.tasks]
         found = _contestant(request, setting)
+        if request.team is not None:
+            eval_teams.warn_of_other_data(request.team, env)
         if request.greedy:
             eval_teams.make_greedy(found.team)
-        result = evaluate(
+    with _going_on(folder, len(starts) * request.samples), as_run_errors():
+        return evaluate(
             found.env,
             found.team,
-            starts[: request.tasks],
+            starts,
             samples=request.samples,
-            folder=request.output or _folder(request, setting),
+            folder=folder,
             seed=request.seed,
             act=found.act,
             about={**found.about, "greedy": request.greedy},
             k=request.k,
             at_a_time=request.at_a_time,
+            on_error=request.on_error,
         )
-    console = Console(highlight=False)
-    console.print(table(result))
-    console.print(f"evaluation: {result.folder}", soft_wrap=True)
-    return result
+
+
+@contextmanager
+def _going_on(folder: Path, wanted: int) -> Iterator[None]:
+    """Let what ends an evaluation say how to go on, if there is something to keep."""
+
+    def kept() -> str:
+        rows = sum(1 for _ in read_json_lines(folder / "episodes.jsonl"))
+        return f"run the same command again: {rows} of {wanted} episodes are kept" if rows else ""
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(kept()) from None
+    except RunError as error:
+        if not kept():
+            raise
+        raise RunError(f"{error}. To go on, {kept()}") from error
 
 
 def setting_of(request: Request) -> Setting:
@@ -101,9 +165,13 @@ def setting_of(request: Request) -> Setting:
         path = request.team / "config.yaml"
     config = load_config(path, request.overrides)
     config = replace(config, output=replace(config.output, report=False))  # nothing is drawn
+    if request.model is not None:
+        config = request.model.play(config)
     options = parse_overrides(
         request.env_options, wanted="an argument of the environment must look like KEY=VALUE"
     )
+    if "source" in options:
+        options["source"] = data_place(options["source"], Path.cwd())
     split = {} if request.split is None else {"split": request.split}
     if request.env is not None:
         return Setting(config, request.env, {**options, **split})
@@ -135,7 +203,8 @@ def _refuse_changes(overrides: Sequence[str], team: Path) -> None:
 def _folder(request: Request, setting: Setting) -> Path:
     """The same for the same team and environment, so that the same command goes on."""
     who = (
-        request.baseline
+        (request.model and request.model.slug)
+        or request.baseline
         or (request.team and request.team.resolve().name)
         or (request.config and Path(request.config).stem)
     )

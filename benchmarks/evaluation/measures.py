@@ -11,6 +11,7 @@ from typing import Any
 
 from llm_decpomdp.algorithms.records import reward_metrics
 from llm_decpomdp.benchmarks.evaluation.play import rollout_of
+from llm_decpomdp.policy import REFUSAL
 
 Row = Mapping[str, Any]
 
@@ -36,7 +37,7 @@ def measures(row: Row) -> dict[str, float]:
     for k in range(2, turns + 1):
         before, after = (found[f"turn_{turn}/reward_mean"] for turn in (k - 1, k))
         found[f"turn_{k}/improvement"] = after - before
-    return {**found, **_tests(row), **_cooperation(row), **_tokens(row)}
+    return {**found, **_tests(row), **_cooperation(row), **_refusals(row), **_tokens(row)}
 
 
 def passed(row: Row) -> bool:
@@ -53,9 +54,8 @@ def passes(info: Mapping[str, float]) -> bool:
 
 def is_share(measure: str) -> bool:
     """Whether a measure lies between 0 and 1, so that equal values of all tasks still leave room for chance."""
-    return measure.startswith(("truncated/", "cooperation/", "pass@")) or measure.endswith(
-        ("solved", "tests_passed")
-    )
+    shares = ("truncated/", "refused/", "cooperation/", "pass@")
+    return measure.startswith(shares) or measure.endswith(("solved", "tests_passed"))
 
 
 def _last_info(row: Row) -> Mapping[str, float]:
@@ -84,14 +84,26 @@ def _cooperation(row: Row) -> dict[str, float]:
     }
 
 
+def _refusals(row: Row) -> dict[str, float]:
+    """The share of each agent's completions that a remote model refused."""
+    found: dict[str, list[bool]] = {}
+    for group in row["groups"]:
+        for agent, reasons in group["finish_reasons"].items():
+            found.setdefault(agent, []).extend(reason == REFUSAL for reason in reasons)
+    return {f"refused/{agent}": sum(flags) / len(flags) for agent, flags in found.items()}
+
+
 def _tokens(row: Row) -> dict[str, float]:
-    """Sampled tokens of the whole episode, by agent and in all; without those who have no tokenizer."""
-    turns: list[dict[str, int | None]] = row["tokens"]
+    """Tokens of the whole episode, sampled and asked with, by agent and in all; without those nobody knows."""
     found: dict[str, float] = {}
-    for agent in turns[0]:
-        counts = [turn[agent] for turn in turns]
-        if None not in counts:
-            found[f"tokens/{agent}"] = float(sum(filter(None, counts)))
-    if len(found) == len(turns[0]):
-        found["tokens"] = sum(found.values())
+    for name in ("tokens", "prompt_tokens"):
+        turns: list[dict[str, int | None]] = row.get(name, [{}])  # older rows count no prompts
+        of_agents = {}
+        for agent in turns[0]:
+            counts = [turn[agent] for turn in turns]
+            if None not in counts:
+                of_agents[f"{name}/{agent}"] = float(sum(filter(None, counts)))
+        if of_agents and len(of_agents) == len(turns[0]):
+            of_agents[name] = sum(of_agents.values())
+        found |= of_agents
     return found

@@ -6,11 +6,15 @@ from `llm_decpomdp.benchmarks.evaluation.baselines`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any
 
+from llm_decpomdp.agents.endpoint import Endpoint
 from llm_decpomdp.algorithms.joint import aligned
+from llm_decpomdp.algorithms.prompts import naming
 from llm_decpomdp.algorithms.records import episode_row
 from llm_decpomdp.algorithms.rollout import (
     Group,
@@ -23,7 +27,8 @@ from llm_decpomdp.algorithms.rollout import (
     sample,
     step,
 )
-from llm_decpomdp.algorithms.text_env import Recorded, TextEnv
+from llm_decpomdp.algorithms.text_env import TextEnv
+from llm_decpomdp.branching import record
 from llm_decpomdp.policy import Completion, EnginePolicy, Team
 
 Prompts = Mapping[str, str]
@@ -42,6 +47,8 @@ class Move:
     """What was said before, and costs tokens."""
 
 
+_ONE_AT_A_TIME = Lock()  # for policies of this process, which are not made for threads
+
 Act = Callable[[Team, Sequence[TextEnv], Sequence[Prompts], Stopwatch], list[Move]]
 """From states and their prompts to a move in each; adds the seconds of each agent to the stopwatch."""
 
@@ -55,8 +62,9 @@ def at_once(
     """
     found: list[dict[str, Completion]] = [{} for _ in prompts]
     for agents in sampled_together(team):
+        alone = nullcontext() if isinstance(team[agents[0]], Endpoint) else _ONE_AT_A_TIME
         asked = [{agent: texts[agent] for agent in agents} for texts in prompts]
-        with stopwatch("+".join(agents)):
+        with alone, stopwatch("+".join(agents)):
             answers = sample({agent: team[agent] for agent in agents}, envs, asked, 1)
         for completions, groups in zip(found, answers, strict=True):
             completions |= {agent: one for agent, (one,) in groups.items()}
@@ -82,11 +90,12 @@ class _Game:
     prompts: dict[str, str]  # empty once the episode is over
     groups: list[Group] = field(default_factory=list)
     tokens: list[dict[str, int | None]] = field(default_factory=list)
+    prompt_tokens: list[dict[str, int | None]] = field(default_factory=list)
 
     def row(self, number: int) -> dict[str, Any]:
-        final = self.env.snapshot().get("episode") if isinstance(self.env, Recorded) else None
-        row = episode_row(Rollout(self.start, tuple(self.groups), final), 0, "eval")
-        return {**row, "sample": number, "tokens": self.tokens}
+        row = episode_row(Rollout(self.start, tuple(self.groups), record(self.env)), 0, "eval")
+        counted = {"tokens": self.tokens, "prompt_tokens": self.prompt_tokens}
+        return {**row, "sample": number, **counted}
 
 
 def play_episodes(
@@ -108,8 +117,8 @@ def play_episodes(
         stopwatch: Where to add the seconds of the agents, and of the `environment`.
 
     Returns:
-        A row of `episodes.jsonl` for each start, with `sample`, and in `tokens` those of each turn and agent
-        (`None` where the policy has no tokenizer).
+        A row of `episodes.jsonl` for each start, with `sample`; in `tokens` those that each agent sampled in each
+        turn, and in `prompt_tokens` those that it was asked with (`None` where nobody knows).
 
     Raises:
         KeyError: If an agent has no policy.
@@ -122,7 +131,9 @@ def play_episodes(
     joint = aligned(1, len(team))
     while live := [game for game in games if game.prompts]:
         envs = [game.env for game in live]
-        moves = act(team, envs, [game.prompts for game in live], stopwatch)
+        prompts = [game.prompts for game in live]
+        with naming(team, [game.start for game in live], prompts):
+            moves = act(team, envs, prompts, stopwatch)
         groups: list[dict[str, tuple[Completion, ...]]] = [
             {agent: (one,) for agent, one in move.completions.items()} for move in moves
         ]
@@ -142,15 +153,22 @@ def play_episodes(
                     chosen=0,
                 )
             )
-            game.tokens.append({agent: _tokens(move, agent) for agent in move.completions})
+            said = {agent: _said(move, agent) for agent in move.completions}
+            game.tokens.append({a: _sum(one.num_tokens for one in said[a]) for a in said})
+            game.prompt_tokens.append({a: _sum(one.prompt_tokens for one in said[a]) for a in said})
             game.env, game.prompts = outcome.env, outcome.prompts
     return [game.row(number) for game in games]
 
 
-def _tokens(move: Move, agent: str) -> int | None:
-    """What an agent sampled in a move; no completion of a policy with a tokenizer is without tokens."""
-    said = [move.completions[agent], *(draft[agent] for draft in move.drafts)]
-    return sum(len(one.tokens) for one in said) if all(one.tokens for one in said) else None
+def _said(move: Move, agent: str) -> list[Completion]:
+    """All that an agent has said in a move."""
+    return [move.completions[agent], *(draft[agent] for draft in move.drafts)]
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    """The sum; `None` if one of the counts is not known."""
+    known = list(counts)
+    return None if None in known else sum(filter(None, known))
 
 
 def rollout_of(row: Mapping[str, Any]) -> Rollout:

@@ -5,10 +5,12 @@ An evaluation is a folder:
 - `manifest.json`: what was evaluated, on which data, with which versions.
 - `episodes.jsonl`: one row for each episode, as of a run's evaluations, with `sample` and `tokens` besides.
 - `times.jsonl`: one row for each batch, with its first start and the seconds of agents and environment.
+- `failures.jsonl`: one row for each episode that a failed request has ended, where such are skipped.
 - `summary.json`, `summary.csv`, `tasks.csv`: the measures, overall and of each task.
 
-Episodes are played in batches of tasks, one sample of each, and every batch has random numbers of its own. What
-is missing in a folder is played when the evaluation is started again, as it would have been at first.
+Episodes are played in batches of tasks, one sample of each, and every batch has random numbers of its own; a team
+that asks a server plays each episode by itself. What is missing in a folder is played when the evaluation is
+started again, as it would have been at first.
 """
 
 from __future__ import annotations
@@ -25,21 +27,24 @@ from rich.console import Console
 from rich.progress import track
 
 import llm_decpomdp
-from llm_decpomdp.algorithms.rollout import Start, Stopwatch, distinct_policies
+from llm_decpomdp.algorithms.rollout import Start
+from llm_decpomdp.benchmarks.differences import differences, in_short
 from llm_decpomdp.benchmarks.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.folder import (
+    FAILURES,
     TIMES,
     Evaluation,
     key_of,
     place_of,
     read_evaluation,
 )
-from llm_decpomdp.benchmarks.evaluation.play import Act, at_once, play_episodes
+from llm_decpomdp.benchmarks.evaluation.play import Act, at_once
+from llm_decpomdp.benchmarks.evaluation.player import ON_ERROR, Played, Player
 from llm_decpomdp.benchmarks.evaluation.summary import write_summary
-from llm_decpomdp.benchmarks.manifest import commit, versions
+from llm_decpomdp.benchmarks.manifest import commit, described, versions
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.policy import Seedable, Team
-from llm_decpomdp.seeding import stream
+from llm_decpomdp.naming import unknown
+from llm_decpomdp.policy import Team
 from llm_decpomdp.storage import RunFolder, append_json_line, keep_json_lines, read_json_lines
 
 __all__ = ["Evaluation", "evaluate", "read_evaluation"]
@@ -67,6 +72,7 @@ def evaluate(
     about: Mapping[str, Any] | None = None,
     k: Sequence[int] = (),
     at_a_time: int = AT_A_TIME,
+    on_error: str = "raise",
     progress: bool = True,
 ) -> Evaluation:
     """Play every start `samples` times, and write down what is measured.
@@ -84,28 +90,33 @@ def evaluate(
         act: How the agents come to their completions.
         about: What is evaluated, JSON-able: an evaluation of something else is refused in its folder.
         k: Of pass@k; 1, 5 and 10 as far as there are samples if none is given.
-        at_a_time: Episodes in a batch.
+        at_a_time: Episodes in a batch, or the most that wait for a server at once.
+        on_error: What to do once a request to a server has failed for good: `raise` the error, after the episodes
+            that have begun; or `skip` the episode, which then counts as failed.
         progress: Whether a terminal is to show a progress bar.
 
     Raises:
         ConfigError: If an argument is out of its range, or the folder holds another evaluation.
+        RunError: If every single episode has failed.
         Exception: What policies and environments raise.
     """
-    ks = _check(env, team, starts, samples, k, at_a_time)
+    ks = _check(env, team, starts, samples, k, at_a_time, on_error)
     place = RunFolder(folder)
     manifest = _manifest(env, team, starts, samples, seed, about or {}, ks, at_a_time)
     before = _open(place, manifest)
-    batches = _missing(place, starts, samples, at_a_time)
+    player = Player(env, team, act, seed)
+    parallel = min(player.waiting, at_a_time)
+    batches = _missing(place, starts, samples, 1 if parallel else at_a_time)
     place.write_manifest({**manifest, **_made_with(before, manifest, bool(batches))})
+    playing = (
+        player.play_apart(batches, parallel, on_error == "skip")
+        if parallel
+        else player.play(batches)
+    )
     console = Console(stderr=True)
-    shown = progress and sys.stderr.isatty()
-    for number, some in track(batches, "evaluating", console=console, disable=not shown):
-        _seed(team, seed, number, some[0])
-        clock = Stopwatch()
-        for row in play_episodes(env, team, act, some, number, clock):
-            append_json_line(place.episodes, row)
-        spent = {"sample": number, "start": asdict(some[0]), "seconds": clock.seconds}
-        append_json_line(place.path / TIMES, spent)
+    hidden = not progress or not sys.stderr.isatty()
+    for played in track(playing, "evaluating", len(batches), console=console, disable=hidden):
+        _keep(place, played)
     found = read_evaluation(place.path)
     write_summary(found)
     return found
@@ -118,6 +129,7 @@ def _check(
     samples: int,
     k: Sequence[int],
     at_a_time: int,
+    on_error: str,
 ) -> list[int]:
     """The k of pass@k, if all is well."""
     if set(team) != set(env.possible_agents):
@@ -132,6 +144,8 @@ def _check(
         raise ConfigError(
             f"samples and at_a_time must be at least 1, got {samples} and {at_a_time}"
         )
+    if on_error not in ON_ERROR:
+        raise ConfigError(unknown("on_error", on_error, ON_ERROR))
     for one in k:
         if not 1 <= one <= samples:
             raise ConfigError(f"pass@{one} needs k from 1 to the number of samples, {samples}")
@@ -161,6 +175,7 @@ def _manifest(
         "kind": "evaluation",
         "identity": json.loads(json.dumps(identity)),  # as it is read again
         "environment": env.spec_id or env.name,
+        "description": described(env),
         "starts": [asdict(start) for start in starts],
         "samples": samples,
         "k": list(ks),
@@ -180,11 +195,10 @@ def _open(place: RunFolder, manifest: Mapping[str, Any]) -> dict[str, Any]:
         if before.get("kind") != "evaluation":
             raise ConfigError(f"{place.path} holds a run: choose another folder with --output")
         old, new = before["identity"], manifest["identity"]
-        differing = [key for key in new if old[key] != new[key]]
-        if differing:
-            told = "; ".join(f"{key} was {old[key]} and is {new[key]}" for key in differing)
+        told = [one.removeprefix("about.") for one in differences(old, new)]
+        if told:
             raise ConfigError(
-                f"{place.path} holds another evaluation ({told}): choose another folder with --output"
+                f"{place.path} holds another evaluation ({in_short(told)}): choose another folder with --output"
             )
         return before
     if place.episodes.exists():
@@ -206,7 +220,7 @@ def _made_with(before: Mapping[str, Any], now: Mapping[str, Any], plays: bool) -
 def _missing(
     place: RunFolder, starts: Sequence[Start], samples: int, at_a_time: int
 ) -> list[tuple[int, Sequence[Start]]]:
-    """The batches that are to be played: those without all of their rows, which are dropped."""
+    """The batches that are to be played: those without all of their rows, which are dropped as failures are."""
     batches = [
         (number, starts[first : first + at_a_time])
         for number in range(samples)
@@ -214,6 +228,7 @@ def _missing(
     ]
     done = {place_of(row) for row in read_json_lines(place.episodes)}
     missing = [(n, some) for n, some in batches if not done.issuperset(_places(n, some))]
+    (place.path / FAILURES).unlink(missing_ok=True)  # they are tried again
     torn = {place for n, some in missing for place in _places(n, some)}
     keep_json_lines(place.episodes, lambda row: place_of(row) not in torn)
     keep_json_lines(  # older rows do not tell their start
@@ -226,9 +241,15 @@ def _places(number: int, starts: Iterable[Start]) -> list[tuple[int, tuple[Any, 
     return [(number, key_of(asdict(start))) for start in starts]
 
 
-def _seed(team: Team, seed: int, number: int, first: Start) -> None:
-    """Give a batch, known by its sample and its first start, random numbers of its own."""
-    task = str(first.task_id if first.task_id is not None else first.seed)
-    for name, policy in distinct_policies(team).items():
-        if isinstance(policy, Seedable):
-            policy.seed(int(stream(seed, "evaluation", number, task, name).integers(2**32)))
+def _keep(place: RunFolder, played: Played) -> None:
+    """Write down what a batch has brought."""
+    number, starts = played.batch
+    if played.error is not None:
+        for start in starts:
+            row = {"sample": number, "start": asdict(start), "error": str(played.error)}
+            append_json_line(place.path / FAILURES, row)
+        return
+    for row in played.rows:
+        append_json_line(place.episodes, row)
+    spent = {"sample": number, "start": asdict(starts[0]), "episodes": len(starts)}
+    append_json_line(place.path / TIMES, {**spent, "seconds": played.seconds})

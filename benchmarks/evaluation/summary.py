@@ -30,8 +30,8 @@ def overall(found: Evaluation) -> dict[str, Estimate]:
             ends = list(found.means(measure).values())
             estimates[IQM] = bootstrap(ends, interquartile_mean)
     for k in found.manifest["k"]:
-        name = f"pass@{k}"
-        estimates[name] = _estimate(name, list(found.pass_at_k(k).values()))
+        if values := list(found.pass_at_k(k).values()):  # none if too many episodes failed
+            estimates[f"pass@{k}"] = _estimate(f"pass@{k}", values)
     return estimates
 
 
@@ -43,7 +43,9 @@ def of_task(found: Evaluation, task: str) -> dict[str, Estimate]:
         if task in of_tasks
     }
     for k in found.manifest["k"]:
-        estimates[f"pass@{k}"] = Estimate(found.pass_at_k(k)[task], None, None, found.samples)
+        if task in (of_tasks := found.pass_at_k(k)):
+            samples = len(found.passes[task])
+            estimates[f"pass@{k}"] = Estimate(of_tasks[task], None, None, samples)
     return estimates
 
 
@@ -53,11 +55,11 @@ def _estimate(measure: str, values: Sequence[float]) -> Estimate:
 
 def summary(found: Evaluation) -> dict[str, Any]:
     """The content of `summary.json`."""
-    episodes = sum(map(len, found.passes.values()))
     return {
         "tasks": len(found.tasks),
         "samples": found.samples,
-        "episodes": episodes,
+        "episodes": found.episodes,
+        "failed": len(found.failures),
         "about": found.manifest["identity"]["about"],
         "overall": {name: asdict(one) for name, one in overall(found).items()},
         "of_task": {
@@ -65,7 +67,7 @@ def summary(found: Evaluation) -> dict[str, Any]:
             for task in found.tasks
         },
         "seconds": dict(found.seconds),
-        "seconds_per_episode": {name: s / episodes for name, s in found.seconds.items()},
+        "seconds_per_episode": {name: s / found.episodes for name, s in found.seconds.items()},
     }
 
 
@@ -89,15 +91,19 @@ def table(found: Evaluation) -> Table:
     """The overall measures for a terminal."""
     estimates = overall(found)
     many = f"{len(found.tasks)} tasks, {found.samples} samples of each"
+    if found.failures:
+        many += f", {len(found.failures)} episodes failed"
     shown = Table(title=f"{found.manifest['environment']}: {many}", title_justify="left")
     for column in ("measure", "mean", "95 % interval", "tasks"):
         shown.add_column(column, justify="left" if column == "measure" else "right")
     several_turns = max(found.means("turns").values()) > 1
     for name in sorted((n for n in estimates if _is_shown(n, several_turns)), key=_order):
         one = estimates[name]
+        if name.startswith("refused/") and one.value == 0:
+            continue
         shown.add_row(name, number(one.value), interval(one), str(one.units))
     for name, spent in found.seconds.items():
-        shown.add_row(f"seconds/{name}", number(spent / found.samples / len(found.tasks)), "", "")
+        shown.add_row(f"seconds/{name}", number(spent / found.episodes), "", "")
     return shown
 
 
@@ -112,9 +118,8 @@ def _order(measure: str) -> tuple[int, str]:
     """What people look at first: the end of episodes, then all turns, then each, then costs."""
     groups: Mapping[str, int] = {"last": 0, "pass@": 1, "tests": 2, "all_tests": 2, "cooper": 3}
     first = next((rank for start, rank in groups.items() if measure.startswith(start)), 4)
-    late = (
-        5 if measure.startswith("turn_") else 6 if measure.startswith(("tok", "trunc")) else first
-    )
+    costs = ("tok", "prompt_tok", "trunc", "refused")
+    late = 5 if measure.startswith("turn_") else 6 if measure.startswith(costs) else first
     return late, measure
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,8 +18,16 @@ from llm_decpomdp.benchmarks.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.evaluation.baselines import Contestant, Setting
 from llm_decpomdp.benchmarks.run import final_folder
 from llm_decpomdp.benchmarks.schema import Config
+from llm_decpomdp.benchmarks.splits import change_of_data, commit_of
+from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.naming import unknown
 from llm_decpomdp.policy import Team, TrainablePolicy
+from llm_decpomdp.storage import RunFolder
+
+logger = logging.getLogger(__name__)
+
+HOW_ASKED = ("key_variable", "max_parallel", "timeout", "max_retries")
+"""Keys of a policy behind a server that change nothing of what it says: an evaluation goes on with others."""
 
 CHECKPOINTS = ("final", "best", "last")
 """What of a run can be evaluated: its final team, its best evaluation's, or its newest checkpoint's."""
@@ -37,7 +46,11 @@ def of_config(setting: Setting) -> Contestant:
 
 def _declared(config: Config) -> dict[str, Any]:
     """What a configuration says of its team."""
-    return {"model": asdict(config.model), "team": config.team, "policies": config.policies}
+    policies = {
+        name: {key: value for key, value in (given or {}).items() if key not in HOW_ASKED}
+        for name, given in config.policies.items()
+    }
+    return {"model": asdict(config.model), "team": config.team, "policies": policies}
 
 
 def of_folder(folder: Path, checkpoint: str | None, setting: Setting) -> Contestant:
@@ -54,6 +67,22 @@ def of_folder(folder: Path, checkpoint: str | None, setting: Setting) -> Contest
     """
     path = locate(folder, checkpoint, setting.config)
     return _saved(path, setting) if (path / MANIFEST).is_file() else _restored(path, setting)
+
+
+def warn_of_other_data(folder: Path, env: DecPOMDPEnv) -> None:
+    """Say so if the problems of a run's evaluations are played, and are not what they were then."""
+    place, now = RunFolder(folder), env.tasks.describe()
+    data = place.read_manifest().get("data", {}) if place.manifest.is_file() else {}
+    before = data.get("eval", {})
+    if any(before.get(key) != now[key] for key in ("name", "split")):
+        return  # others were asked for
+    change = change_of_data("eval", before, now)
+    if change is not None:
+        commit = commit_of(data, "eval")
+        remedy = f": dataset.source={commit} takes what it was" if commit else ""
+        logger.warning(
+            "%s; what is measured cannot be compared with that of %s%s", change, folder, remedy
+        )
 
 
 def locate(folder: Path, checkpoint: str | None, config: Config) -> Path:
@@ -108,7 +137,7 @@ def _saved(folder: Path, setting: Setting) -> Contestant:
         if set(agents) != set(env.possible_agents):
             raise ConfigError(
                 f"the team in {folder} plays {', '.join(agents)}, and {setting.env_id} has "
-                f"{', '.join(env.possible_agents)}: name its environment with --env or --config"
+                f"{', '.join(env.possible_agents)}: play it in its own environment"
             )
         team = load_saved_team(folder, device=model.device, seed=setting.config.seed)
     except (OSError, ImportError, TypeError) as error:
@@ -170,6 +199,11 @@ def make_greedy(team: Team) -> None:
                 f"{name} says random text, of which none is the likeliest: leave out --greedy"
             )
         if isinstance(policy, Endpoint):
+            if "temperature" in (policy.omit or ()):
+                raise ConfigError(
+                    f"{policy.model!r} is asked without a temperature (omit), so --greedy cannot set it: leave "
+                    "out --greedy"
+                )
             policy.temperature = 0.0
         elif isinstance(policy, TrainablePolicy):
             from llm_decpomdp.agents.causal_lm import CausalLM

@@ -15,7 +15,11 @@ COLUMNS = {
     "completion_index": Column("int64", "which of the agent's completions in the group it is"),
     "prompt": Column("string", "what the agent saw: its observation, before the chat template"),
     "completion": Column("string", "what it answered: its action"),
-    "finish_reason": Column("string", "`stop`, or `length` where the token limit ended the text"),
+    "finish_reason": Column(
+        "string",
+        "`stop`, `length` where the token limit ended the text, `skip` where the prompt was too long, or "
+        "`refusal` where a remote model did not answer",
+    ),
     "token_ids": Column("int64[]", "the sampled tokens, the end included; null if not recorded"),
     "log_probs": Column(
         "float32[]",

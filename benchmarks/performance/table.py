@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 import llm_decpomdp
-from llm_decpomdp.benchmarks.manifest import installed
+from llm_decpomdp.benchmarks.extras import installed
 from llm_decpomdp.benchmarks.performance.comparison import Speed, Spread
 from llm_decpomdp.benchmarks.performance.goals import Judgement
 

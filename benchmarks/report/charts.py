@@ -2,6 +2,8 @@
 
 In the page every figure stands twice, for wide and for narrow screens, so that its letters stay readable on
 both; its colours are placeholders that become CSS variables, so that it follows the light and dark scheme.
+
+A page can be written without matplotlib, which is loaded by the first figure; `inline` says what is missing then.
 """
 
 from __future__ import annotations
@@ -11,19 +13,20 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
 import numpy.typing as npt
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
+from llm_decpomdp.benchmarks.extras import installed
 from llm_decpomdp.benchmarks.report.estimates import evaluated_after
 from llm_decpomdp.benchmarks.report.experiments import Column, Experiment, Series
-from llm_decpomdp.benchmarks.report.page import plain
+from llm_decpomdp.benchmarks.report.page import plain, tag
 from llm_decpomdp.benchmarks.results import component_names
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLOURS = 6
 """Colours of series; more experiments share them."""
@@ -49,11 +52,14 @@ PAPER = Palette(
 WIDTHS = {"wide-chart": 8.6, "narrow-chart": 4.6}
 """Inches (72 CSS pixels each) by the class of the drawing."""
 
+UNDRAWN = "matplotlib draws the figures, and is not installed: pip install matplotlib, and write the report again."
+"""Stands where a figure would."""
+
 DOTTED = 60
 """Updates up to which each has a dot of its own."""
 
 Array = npt.NDArray[np.float64]
-Draw = Callable[[Figure, float, Palette], None]
+Draw = Callable[["Figure", float, Palette], None]
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,9 @@ class Chart:
 
     def figure(self, width: float, palette: Palette) -> Figure:
         """Draw it."""
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+
         with mpl.rc_context(_style(palette)):
             size = (width, self.height(width))
             figure = Figure(figsize=size, layout="constrained")
@@ -147,6 +156,8 @@ def colours(found: Sequence[Experiment]) -> Iterator[tuple[int, int]]:
 def _curves(
     axes: Axes, found: Sequence[Experiment], key: str, palette: Palette, *, large: bool
 ) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     for experiment, (train, evaluation) in zip(found, colours(found), strict=True):
         _training(axes, experiment.series("train", key), palette.series[train], large, len(found))
         points = experiment.series("eval", key)
@@ -213,12 +224,16 @@ def _evaluations(
 
 
 def inline(chart: Chart) -> str:
-    """The figure as two `svg` elements."""
+    """The figure as two `svg` elements, or a line that says why it is missing."""
+    if installed("matplotlib") is None:
+        return tag("p", f"{chart.label}: {UNDRAWN}", "note")
     return "\n".join(_svg(chart, kind, width) for kind, width in WIDTHS.items())
 
 
 def save(chart: Chart, folder: Path) -> None:
     """Write `<name>.svg` and `<name>.png`, with colours for white paper."""
+    import matplotlib as mpl
+
     figure = chart.figure(WIDTHS["wide-chart"], PAPER)
     with mpl.rc_context(_style(PAPER)):
         for ending in ("svg", "png"):
@@ -229,6 +244,8 @@ def save(chart: Chart, folder: Path) -> None:
 
 def _svg(chart: Chart, kind: str, width: float) -> str:
     """The figure as an `svg` element whose ids begin with its name and kind."""
+    import matplotlib as mpl
+
     figure = chart.figure(width, PLACEHOLDERS)
     buffer = io.StringIO()
     nothing: dict[str, Any] = dict.fromkeys(("Date", "Creator", "Format", "Type"))

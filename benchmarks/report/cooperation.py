@@ -9,13 +9,6 @@ from llm_decpomdp.benchmarks.report.experiments import Experiment, headings
 from llm_decpomdp.benchmarks.report.page import Heading, number, plain, table, tag
 from llm_decpomdp.benchmarks.results import Results, Score
 
-WORDS = {
-    "uses_aux": "main really calls aux",
-    "not_wrapper": "main does work of its own",
-    "aux_ignored": "aux's result is ignored",
-}
-"""What the components about cooperation stand for; others keep their name."""
-
 
 def cooperation(found: Sequence[Experiment]) -> str:
     """Rates before and after training, on evaluation tasks where there are any."""
@@ -32,7 +25,7 @@ def cooperation(found: Sequence[Experiment]) -> str:
     keys = list(dict.fromkeys(key for column in columns.values() for key in column))
     rows = [(key, *(column.get(key, "—") for column in columns.values())) for key in keys]
     where = " and ".join(sorted("evaluation" if kind == "eval" else "training" for kind in kinds))
-    text = f"Rates are shares of all joint samples, on {where} tasks; a reward counts when it is not zero."
+    text = f"Shares of all joint samples on {where} tasks in which a component of the reward is not zero."
     return tag("p", text) + table("cooperation", ("", *columns), rows)
 
 
@@ -42,7 +35,7 @@ def measures(scores: Sequence[Score]) -> dict[str, str]:
     names = list(dict.fromkeys(name for score in scores for name in score.earned))
     for name in names:
         rate = fmean(score.earned.get(name, 0.0) for score in scores)
-        found[WORDS.get(name, plain(name))] = f"{rate:.0%}"
+        found[plain(name)] = f"{rate:.0%}"
     solved = [score.solved for score in scores if score.solved is not None]
     if solved:
         found["solved"] = f"{fmean(solved):.0%}"

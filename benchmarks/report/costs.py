@@ -8,6 +8,7 @@ from statistics import fmean
 from llm_decpomdp.benchmarks.report.experiments import Experiment, headings
 from llm_decpomdp.benchmarks.report.page import Heading, plain, table
 from llm_decpomdp.benchmarks.results import Results, Row
+from llm_decpomdp.duration import duration
 
 ACTIVITIES = {
     "sampling": "sampling (the models write)",
@@ -50,17 +51,25 @@ def _column(experiment: Experiment) -> dict[str, str]:
     if all("tokens_per_second" in row for row in train):
         speed = fmean(row["tokens_per_second"] for row in train)
         column["sampled tokens per second of a whole update"] = f"{speed:,.0f}"
+    column |= _signal(train)
     return column
 
 
-def duration(seconds: float) -> str:
-    """Such as 45 s, 12 min 30 s or 3 h 20 min."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{seconds:.1f} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+def _signal(train: Sequence[Row]) -> dict[str, str]:
+    """How much of training could teach nothing, and was cut off."""
+    found = {}
+    if all("groups_without_signal" in row for row in train):
+        groups, silent = (
+            sum(row[key] for row in train) for key in ("groups", "groups_without_signal")
+        )
+        found["groups without signal: all rewards equal"] = f"{silent:,.0f} of {groups:,.0f}"
+    cut = [value for row in train for key, value in row.items() if key.startswith("truncated/")]
+    if cut:
+        found["completions cut off at the token limit"] = f"{fmean(cut):.0%}"
+    long = sum(v for row in train for key, v in row.items() if key.startswith("long_prompts/"))
+    if long:
+        found["prompts that were too long, cut or skipped"] = f"{long:,.0f}"
+    return found
 
 
 def _second_keys(rows: Sequence[Row]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from llm_decpomdp.benchmarks.report.about import glossary
 from llm_decpomdp.benchmarks.report.charts import (
     colours,
     component_charts,
@@ -30,12 +31,14 @@ def components(found: Sequence[Experiment]) -> str:
     """The points of each component; nothing for environments without components."""
     rows = [row for e in found for kind in ("train", "eval") for row in e.rows(kind)]
     counted, silent = component_names(rows)
+    words = glossary(found, [*counted, *silent])
     if not counted:
-        return ""
+        return f"{tag('p', 'No component ever counted.')}\n{words}" if words else ""
     text = "Mean points of each component by update, all on one scale; they add up to the team's reward."
     if silent:
         text += f" Always zero, and not drawn: {', '.join(map(plain, silent))}."
-    return box("figure", [inline(component_charts(found)), tag("figcaption", text)])
+    figure = box("figure", [inline(component_charts(found)), tag("figcaption", text)])
+    return f"{figure}\n{words}"
 
 
 def _legend(found: Sequence[Experiment]) -> str:

@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 
 from llm_decpomdp.benchmarks.errors import ConfigError, writing
+from llm_decpomdp.benchmarks.report.about import about
 from llm_decpomdp.benchmarks.report.experiments import Experiment, experiments
 from llm_decpomdp.benchmarks.report.files import write_files
 from llm_decpomdp.benchmarks.report.origins import origins
@@ -116,7 +117,7 @@ def sections(
 
 
 def opening(found: Sequence[Experiment]) -> Iterator[str]:
-    """Models, seeds and time, and a warning of stand-in data."""
+    """Models, seeds and time, what all of it is about, and a warning of stand-in data."""
     runs = [run for experiment in found for run in experiment.runs]
     seeds = list(dict.fromkeys(run.manifest["seed"] for run in runs if "seed" in run.manifest))
     created = max(str(run.manifest.get("created", "")) for run in runs)
@@ -127,6 +128,7 @@ def opening(found: Sequence[Experiment]) -> Iterator[str]:
         created.replace("T", " ").replace("+00:00", " UTC"),
     ]
     yield tag("p", " · ".join(str(fact) for fact in facts if fact), "byline")
+    yield from about(found)
     data = [about for run in runs for _, about in data_sets(run.manifest)]
     stand_ins = {about["name"] for about in data if about.get("stand_in")}
     if stand_ins:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import TypeAlias
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from llm_decpomdp.benchmarks.report.experiments import Experiment
 from llm_decpomdp.benchmarks.report.page import number
-from llm_decpomdp.benchmarks.results import Score, by_task
+from llm_decpomdp.benchmarks.results import Score, by_task, reward_of
 from llm_decpomdp.benchmarks.statistics import Comparison, Estimate, bootstrap, compare
 
 Table: TypeAlias = npt.NDArray[np.float64]
@@ -51,6 +51,18 @@ def gained(experiment: Experiment) -> Estimate:
     return bootstrap(after - before)
 
 
+def gained_in(experiment: Experiment, components: Sequence[str]) -> Estimate | None:
+    """As `gained`, of the points of some components; `None` unless all runs played the same tasks."""
+
+    def points(score: Score) -> float:
+        return sum(score.points.get(name, 0.0) for name in components)
+
+    before, after = (rewards(experiment, position, points) for position in (0, -1))
+    if before is None or after is None or _tasks(experiment, 0) != _tasks(experiment, -1):
+        return None
+    return bootstrap(after - before)
+
+
 def compared(first: Experiment, second: Experiment) -> Comparison | None:
     """The last evaluations of two experiments; `None` unless all their runs played the same tasks."""
     one, two = rewards(first, -1), rewards(second, -1)
@@ -59,15 +71,19 @@ def compared(first: Experiment, second: Experiment) -> Comparison | None:
     return compare(one, two)
 
 
-def rewards(experiment: Experiment, position: int) -> Table | None:
-    """Mean rewards (runs, tasks) of an evaluation; `None` unless all runs played the same tasks."""
+def rewards(
+    experiment: Experiment, position: int, value: Callable[[Score], float] = reward_of
+) -> Table | None:
+    """Mean rewards, or others, (runs, tasks) of an evaluation; `None` unless all runs played the same tasks."""
     updates = [run.evaluations[position]["update"] for run in experiment.runs]
     runs = zip(experiment.runs, updates, strict=True)
-    return _table([run.scores_at("eval", update) for run, update in runs])
+    return _table([run.scores_at("eval", update) for run, update in runs], value)
 
 
-def _table(runs: Sequence[Sequence[Score]]) -> Table | None:
-    found = [by_task(scores) for scores in runs]
+def _table(
+    runs: Sequence[Sequence[Score]], value: Callable[[Score], float] = reward_of
+) -> Table | None:
+    found = [by_task(scores, value) for scores in runs]
     names = sorted(found[0])
     if not names or any(sorted(of_run) != names for of_run in found):
         return None

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from llm_decpomdp.benchmarks.csv_files import write_csv
+from llm_decpomdp.benchmarks.extras import installed
 from llm_decpomdp.benchmarks.report.charts import component_charts, learning_curve, save, task_map
 from llm_decpomdp.benchmarks.report.experiments import Experiment
 from llm_decpomdp.benchmarks.report.tasks import rewards_by_task
 from llm_decpomdp.benchmarks.results import Row, component_names
+
+logger = logging.getLogger(__name__)
 
 
 def write_files(found: Sequence[Experiment], folder: Path) -> None:
@@ -24,6 +28,11 @@ def write_files(found: Sequence[Experiment], folder: Path) -> None:
     for name, rows_of in (("metrics", _metrics), ("episodes", _scores)):
         rows = [_named(e, i) | row for e in found for i, row in rows_of(e)]
         _write(folder / f"{name}.csv", rows)
+    if installed("matplotlib") is None:
+        logger.warning(
+            "only the tables are written: figures need matplotlib, which is not installed"
+        )
+        return
     save(learning_curve(found), folder)
     every = [row for e in found for kind in ("train", "eval") for row in e.rows(kind)]
     if component_names(every)[0]:

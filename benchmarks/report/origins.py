@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from llm_decpomdp.benchmarks.report.experiments import Experiment
 from llm_decpomdp.benchmarks.report.page import definitions, folded, listing, plain, table, tag
 from llm_decpomdp.benchmarks.results import Results, data_sets
+
+SHOWN_ELSEWHERE = ("data", "description", "first_prompts")
+"""Keys of a manifest that have a place of their own on the page."""
 
 
 def origins(found: Sequence[Experiment]) -> Iterator[str]:
@@ -33,6 +36,12 @@ def data_table(run: Results) -> Iterator[str]:
         keys = dict.fromkeys(key for about in data.values() for key in about)
         rows = [(plain(k), *(_shown(about.get(k)) for about in data.values())) for k in keys]
         yield table("data", ("", *data), rows)
+        for key in keys:
+            listed = {
+                f"{name}": about[key] for name, about in data.items() if _lists(about.get(key))
+            }
+            if listed:
+                yield folded(plain(key).capitalize(), definitions(listed))
 
 
 def _commands(experiment: Experiment, *, alone: bool) -> Iterator[str]:
@@ -58,12 +67,18 @@ def details(run: Results) -> Iterator[str]:
     name = run.path.name
     if run.config_text:
         yield folded("Configuration", listing(run.config_text), note=f"{name}/config.yaml")
-    rest = {key: value for key, value in run.manifest.items() if key != "data"}
+    rest = {key: value for key, value in run.manifest.items() if key not in SHOWN_ELSEWHERE}
     if rest:
         yield folded("Versions and machine", definitions(rest), note=f"{name}/manifest.json")
+
+
+def _lists(value: object) -> bool:
+    return isinstance(value, Mapping) and bool(value)
 
 
 def _shown(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return f"{len(value)}, listed below" if value else "none"
     return "—" if value in (None, "") else str(value)

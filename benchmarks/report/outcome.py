@@ -6,21 +6,28 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from statistics import fmean
 
+from llm_decpomdp.benchmarks.report.about import out_of
 from llm_decpomdp.benchmarks.report.charts import window
+from llm_decpomdp.benchmarks.report.claims import (
+    ENOUGH_TASKS,
+    headline,
+    parts,
+    solved,
+    solved_sentence,
+)
 from llm_decpomdp.benchmarks.report.estimates import (
     NEEDED,
     compared,
     evaluated,
     gained,
-    interval,
     over,
     seeds_needed,
     shown,
 )
 from llm_decpomdp.benchmarks.report.experiments import Experiment, headings
+from llm_decpomdp.benchmarks.report.facts import facts, moment
 from llm_decpomdp.benchmarks.report.page import (
     Heading,
-    box,
     folded,
     link,
     number,
@@ -31,9 +38,11 @@ from llm_decpomdp.benchmarks.report.page import (
 from llm_decpomdp.benchmarks.results import Results, Row, component_names, pairs
 from llm_decpomdp.benchmarks.statistics import Estimate
 
+OF_ONE_SEED = (
+    "This is one run with one seed: the interval covers the choice of tasks, not how another training run would "
+    "turn out."
+)
 FEW_SEEDS = "Fewer than five seeds make it too narrow."
-ENOUGH_TASKS = 6
-"""With fewer, even a gain on every task is not rarer than 1 in 20 without learning (two-sided sign test)."""
 MANY_SEEDS = 5
 """With S seeds no bootstrap encloses the true median in more than 1 - 2^(1 - S) of all cases: 94 % with five."""
 
@@ -55,8 +64,10 @@ def _intervals(found: Sequence[Experiment]) -> str:
 def _of_a_run(experiment: Experiment) -> Iterator[str]:
     (run,) = experiment.runs
     if len(run.evaluations) > 1:
-        yield _facts(experiment)
+        yield tag("p", headline(experiment), "headline")
+        yield facts(experiment)
         yield tag("p", _verdict(experiment))
+        yield from _claims(experiment, [OF_ONE_SEED])
         yield from _examples(run)
         yield _before_and_after(run.evaluations[0], run.evaluations[-1])
         return
@@ -64,9 +75,10 @@ def _of_a_run(experiment: Experiment) -> Iterator[str]:
         row = run.evaluations[0]
         mean = f"mean team reward {shown(evaluated(experiment, 0))} over {_episodes(row)}. "
         if not experiment.trained:
+            yield facts(experiment)
             yield tag("p", f"One evaluation, without training: {mean}{_intervals([experiment])}")
             return
-        when = _moment(row)
+        when = moment(row)
         yield tag(
             "p", f"The run has one evaluation so far, {when}: {mean}{_intervals([experiment])}"
         )
@@ -81,17 +93,16 @@ def _over_seeds(experiment: Experiment) -> Iterator[str]:
         yield tag("p", "Not every run has two evaluations, so what training changed is not known.")
         yield _runs_table([experiment])
         return
-    yield _facts(experiment)
+    yield tag("p", headline(experiment), "headline")
+    yield facts(experiment)
     runs, gain = len(experiment.runs), gained(experiment)
     rose = sum(gained(Experiment("", (run,))).value > 0 for run in experiment.runs)
-    text = (
+    yield tag(
+        "p",
         f"Over {runs} seeds the mean team reward changed by {shown(gain, sign=True)}, measured task by task; it "
-        f"rose with {rose} of them. {_judgement(gain, runs)}"
+        f"rose with {rose} of them. {_judgement(gain, runs)}",
     )
-    notes = (
-        [] if gain.low is None else [_intervals([experiment]), *[FEW_SEEDS] * (runs < MANY_SEEDS)]
-    )
-    yield tag("p", " ".join([text, *notes]))
+    yield from _claims(experiment, [FEW_SEEDS] * (runs < MANY_SEEDS))
     yield _runs_table([experiment])
     yield from _examples(experiment.runs[0])
 
@@ -109,13 +120,14 @@ def _comparison(found: Sequence[Experiment]) -> Iterator[str]:
             f"not ranked: {' and '.join(places)} are different environments, whose highest "
             "rewards may differ, so the order is that of the command line"
         )
-    yield tag("p", f"{len(found)} configurations, {order}. {_intervals(found)}")
+    most = f" Rewards are out of {out_of(found)}." if out_of(found) else ""
+    yield tag("p", f"{len(found)} configurations, {order}.{most} {_intervals(found)}")
     rows = []
     for experiment in found:
         last = evaluated(experiment, -1) if _all_have(experiment, 1) else None
-        cells = [experiment.name, str(len(experiment.runs)), "—", "—", "—", "—", "—"]
+        cells = [experiment.name, str(len(experiment.runs)), "—", "—", "—", "—", "—", "—"]
         if last is not None:
-            cells[3] = shown(last)
+            cells[3], cells[7] = shown(last), str(solved(experiment, -1) or "—")
         if _all_have(experiment, 2):
             cells[2], cells[4] = (
                 shown(evaluated(experiment, 0)),
@@ -132,11 +144,11 @@ def _comparison(found: Sequence[Experiment]) -> Iterator[str]:
         rows.sort(key=lambda row: -row[0])
     against = Heading(("against", *headings(found)[first.name]), f"against {first.name}")
     head: list[str | Heading] = ["configuration", "seeds", "before", "last evaluation", "gain"]
-    head += [against, "seeds needed"]
+    head += [against, "seeds needed", "solved"]
     cells_of = [cells for _, cells in rows]
     kept = [i for i in range(len(head)) if i < 5 or any(cells[i] != "—" for cells in cells_of)]
     yield table("summary", [head[i] for i in kept], [[of[i] for i in kept] for of in cells_of])
-    if len(kept) == len(head):
+    if 6 in kept:
         yield tag("p", NEEDED, "small")
     yield folded("Every run", _runs_table(found))
 
@@ -168,29 +180,6 @@ def _training(train: tuple[Row, ...]) -> Iterator[str]:
         yield tag("p", f"One update was made so far, with a mean team reward of {mean}.")
 
 
-def _facts(experiment: Experiment) -> str:
-    first, last = (experiment.runs[0].evaluations[i] for i in (0, -1))
-    facts = [
-        (_moment(first), evaluated(experiment, 0), False),
-        (_moment(last), evaluated(experiment, -1), False),
-        ("gain", gained(experiment), True),
-    ]
-    return box("div", [_fact(name, value, sign) for name, value, sign in facts], "facts")
-
-
-def _fact(name: str, value: Estimate, sign: bool) -> str:
-    mean = escape(number(value.value, sign=sign))
-    spread = tag("small", interval(value, sign=sign))
-    return f"<div>{tag('span', name)}<b>{mean} {spread}</b></div>"
-
-
-def _moment(row: Row) -> str:
-    update = row["update"]
-    if update == 0:
-        return "before training"
-    return f"after {update} update{'s' if update > 1 else ''}"
-
-
 def _episodes(row: Row) -> str:
     return "1 episode" if row["n"] == 1 else f"{row['n']} episodes"
 
@@ -206,10 +195,15 @@ def _verdict(experiment: Experiment) -> str:
     if gain.low is None:
         return text + _judgement(gain, 1)
     size = f"{shown(gain, sign=True)}, measured task by task"
-    return (
-        f"{text}The difference is {size}. {_judgement(gain, 1)} {_intervals([experiment])} This is one run with "
-        "one seed: the interval covers the choice of tasks, not how another training run would turn out."
-    )
+    return f"{text}The difference is {size}. {_judgement(gain, 1)}"
+
+
+def _claims(experiment: Experiment, notes: Sequence[str]) -> Iterator[str]:
+    """What was solved, what of the gain is form, and what the intervals are."""
+    if claims := [text for text in (solved_sentence(experiment), parts(experiment)) if text]:
+        yield tag("p", " ".join(claims))
+    if gained(experiment).low is not None:
+        yield tag("p", " ".join([_intervals([experiment]), *notes]), "small")
 
 
 def _judgement(gain: Estimate, runs: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -49,6 +50,14 @@ def tag(name: str, text: str, kind: str = "") -> str:
     """An element that holds a text."""
     opening = f'{name} class="{kind}"' if kind else name
     return f"<{opening}>{escape(text)}</{name}>"
+
+
+def prose(text: str, kind: str = "") -> str:
+    """A paragraph of a text in which `code` stands in such marks; papers of the arXiv become links."""
+    html = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+    paper = r'<a href="https://arxiv.org/abs/\1" rel="noreferrer">\g<0></a>'
+    opening = f'p class="{kind}"' if kind else "p"
+    return f"<{opening}>{re.sub(r'arXiv ([0-9]{4}[.][0-9]{5})', paper, html)}</p>"
 
 
 def box(name: str, blocks: Iterable[str], kind: str = "") -> str:
@@ -106,7 +115,7 @@ def table_of(name: str, head: Sequence[str | Heading], html_rows: Iterable[str])
 def _title(cell: str | Heading) -> str:
     if isinstance(cell, str):
         return f'<th scope="col">{escape(cell)}</th>'
-    lines = "<br>".join(map(escape, cell.lines))
+    lines = "<br>".join(escape(line).replace("_", "_<wbr>") for line in cell.lines)
     return f'<th scope="col" title="{escape(cell.whole)}">{lines}</th>'
 
 

@@ -44,6 +44,16 @@ PANELS = (
 )
 
 
+MANY = 4
+"""Experiments that have room side by side in the width of the text."""
+
+
 def placed(panel: Panel, found: Sequence[Experiment]) -> Panel:
-    """The panel; one that shows several experiments side by side is wider than a half."""
-    return replace(panel, place="") if len(found) > 1 and panel.place != "wide" else panel
+    """The panel; one that shows several experiments side by side is wider than a half, many than the text.
+
+    So is the summary of several, a table with a column for every measure.
+    """
+    if len(found) < 2 or (panel.place not in ("left", "right") and panel.anchor != "summary"):
+        return panel
+    many = len(found) > MANY or panel.anchor == "summary"
+    return replace(panel, place="wide" if many else "")

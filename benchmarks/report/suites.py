@@ -19,7 +19,7 @@ from llm_decpomdp.benchmarks.results import read_results
 from llm_decpomdp.storage import RunFolder, write_atomically
 
 OF_TRAININGS = ("learning", "components", "costs")
-"""The panels that show trainings; the others show the evaluations after them."""
+"""The panels that show trainings, if there are any; the others show the evaluations after them."""
 
 LEAGUE = "summary"
 """The panel whose place the league takes."""
@@ -72,9 +72,8 @@ def _blocks(
             top = Panel(LEAGUE, "League", "League", lambda _: "", "wide")
             shown.append((top, league_tables(league)))
             continue
-        found = trainings if panel.anchor in OF_TRAININGS else evaluations
-        if found:
-            shown.append((placed(panel, found), panel.draw(found)))
+        found = (trainings or evaluations) if panel.anchor in OF_TRAININGS else evaluations
+        shown.append((placed(panel, found), panel.draw(found)))
     head = [tag("h1", f"Suite {league.suite}"), tag("p", league.description)]
     yield from sections(
         [*head, *opening([*trainings, *evaluations])],

@@ -93,6 +93,10 @@ class Pack:
         """What a reader of the episode sees beyond the index."""
         final: Row = row["final"] or {}
         turns: list[Row] = final.get("turns", [])
+        if len(turns) != len(
+            row["groups"]
+        ):  # a wrapper may play others than its environment records
+            turns = []
         return {
             "groups": [self._group(group) for group in row["groups"]],
             "verdicts": [self._verdict(turn["verdict"]) for turn in turns],

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from llm_decpomdp.envs.bugfix.methods import merged, served
+from llm_decpomdp.envs.bugfix.methods import merged
 from llm_decpomdp.envs.bugfix.program import PROGRAM, joint, strict, whole
 from llm_decpomdp.envs.bugfix.tasks import BugTask, Submission
 from llm_decpomdp.envs.classeval.merge import Merged
-from llm_decpomdp.envs.sandbox import Execution, Sandbox, Tests
+from llm_decpomdp.envs.sandbox import Execution, Program, Sandbox, Tests
 from llm_decpomdp.episode import Outcome
 
 
@@ -32,7 +32,8 @@ class Bench:
         if task.is_class:
             texts = {agent: (one.code, list(one.submitted)) for agent, one in parts.items()}
             one_class = merged(task.buggy, task.entry_point, kept, texts)
-            found = self.sandbox.run(served(PROGRAM, one_class.code), self.tests(task))
+            program = Program(((PROGRAM, one_class.code),), task.entry_point)
+            found = self.sandbox.run(program, self.tests(task))
             return _traced(found, one_class)
         codes = {agent: one.code for agent, one in parts.items()}
         program = joint(task.buggy, task.entry_point, task.functions, kept, codes)

@@ -9,6 +9,7 @@ from typing import TypeVar
 from llm_decpomdp.envs.bugfix.bench import Bench
 from llm_decpomdp.envs.bugfix.program import PROGRAM
 from llm_decpomdp.envs.bugfix.tasks import BugTask
+from llm_decpomdp.envs.foreign_text import told
 from llm_decpomdp.envs.modes import Composition
 from llm_decpomdp.episode import Outcome, Turn
 
@@ -23,6 +24,7 @@ class Briefing:
     mode: str
     sandbox_slice: int
     """n > 0 the first n tests, n < 0 the last -n, 0 all; those that the bugs fail come first."""
+    exception_text: bool = True
 
     def shown(self, task: BugTask, items: Sequence[Item]) -> tuple[Item, ...]:
         """The tests that may be shown, or what belongs to them."""
@@ -34,7 +36,8 @@ class Briefing:
 
     def lines(self, task: BugTask) -> list[str]:
         """What the tests say of the program, and an empty line; nothing in modes that say nothing of them."""
-        tests = self.shown(task, self.bench.before(task).tests)
+        before = self.bench.before(task).tests
+        tests = self.shown(task, [told(test, self.exception_text) for test in before])
         passed = sum(test.passed for test in tests)
         if self.mode == "level_feedback":
             failed = [failure(test, PROGRAM, "the program") for test in tests if not test.passed]
@@ -63,7 +66,7 @@ class FailingFirst(Composition):
     def view(self, task: BugTask, turn: Turn) -> object:
         """What the signals are made of."""
         tests = self.briefing.shown(task, turn.verdict.tests)
-        return self.look(task, self.roles, turn.completions, tests)
+        return self.look(task, self.roles, turn.completions, tests, turn.verdict.analysis)
 
     def secrets(self, task: BugTask) -> list[str]:
         """Texts of the tests that no prompt may contain."""

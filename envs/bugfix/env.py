@@ -18,7 +18,17 @@ from llm_decpomdp.envs.bugfix.signals import REPAIR_SIGNALS, RepairView
 from llm_decpomdp.envs.bugfix.tasks import BugTask, bug_task
 from llm_decpomdp.envs.modes import code_mode, parse_slice
 from llm_decpomdp.envs.sandbox import Sandbox
-from llm_decpomdp.envs.sources import Dataset, load, parse_split
+from llm_decpomdp.envs.sources import (
+    PACKAGE,
+    Dataset,
+    Found,
+    existing,
+    is_path,
+    load,
+    parse_split,
+    rows_of,
+    select,
+)
 from llm_decpomdp.naming import unknown
 from llm_decpomdp.tasks import TaskLoader, TaskSet
 
@@ -37,6 +47,7 @@ def bugfix(
     sandbox_slice: int | str | None = 1,
     original_prompt: bool = False,
     previous_response: bool = True,
+    exception_text: bool = True,
     expert_model: str | None = None,
     expert_base_url: str | None = None,
     on_expert_failure: str = "raise",
@@ -51,10 +62,12 @@ def bugfix(
     """Repair a program of several functions as a team: `bugfix-v0`.
 
     ## Description
-    A program holds one to three bugs, made by changing a correct one by rule: an operator, a bound, a variable,
-    a lost statement, and so on; see `llm_decpomdp.envs.mutation`. Every agent sees the whole program and what the
+    A program holds one to three bugs. Every agent, `fixer_0`, `fixer_1`, ..., sees the whole program and what the
     mode tells of its tests, owns some of the functions, and submits these again; all do so at the same time.
-    The bugs may lie in anybody's functions. `llm_decpomdp.envs.bugfix.sources` says which programs there are.
+    The bugs may lie in anybody's functions.
+
+    They are made by changing a correct program by rule: an operator, a bound, a variable, a lost statement, and
+    so on; see `llm_decpomdp.envs.mutation`. `llm_decpomdp.envs.bugfix.sources` says which programs there are.
     Of a class, the methods are what is said here of functions.
 
     ## Observation Space
@@ -91,6 +104,8 @@ def bugfix(
             first n, -n the last n, 0, None or "all" all. The reward always counts every test.
         original_prompt: Whether later prompts repeat the first one.
         previous_response: Whether later prompts show the agent's own last code.
+        exception_text: Whether feedback tells the text of exceptions, which is a line of the program's, or their
+            type alone.
         expert_model: Name of the model that `expert_edits` asks; see `coding_env`.
         expert_base_url: Address of an OpenAI-compatible endpoint of your own for it.
         on_expert_failure: `raise`, or `continue` without edits and count it in the infos.
@@ -118,8 +133,10 @@ def bugfix(
         raise ValueError(unknown("spread", spread, SPREADS))
     if isinstance(task_seed, bool) or not isinstance(task_seed, int) or task_seed < 0:
         raise ValueError(f"task_seed must be a whole number of at least 0, got {task_seed!r}")
-    if source == "hub":
-        raise ValueError("source='hub': these tasks are made here; take 'bundled' or a file's path")
+    if source not in ("auto", "bundled") and not is_path(source):
+        raise ValueError(
+            f"source={source!r}: these tasks are made here; take 'bundled' or a file's path"
+        )
     parse_split(split, SPLITS)
     check_flags(exclude_known_issues=exclude_known_issues)
     path = None if source in ("auto", "bundled") else source
@@ -133,6 +150,7 @@ def bugfix(
         sandbox_slice=sandbox_slice,
         original_prompt=original_prompt,
         previous_response=previous_response,
+        exception_text=exception_text,
         expert_model=expert_model,
         expert_base_url=expert_base_url,
         on_expert_failure=on_expert_failure,
@@ -151,6 +169,7 @@ def humanevalfix(
     sandbox_slice: int | str | None = 1,
     original_prompt: bool = False,
     previous_response: bool = True,
+    exception_text: bool = True,
     expert_model: str | None = None,
     expert_base_url: str | None = None,
     on_expert_failure: str = "raise",
@@ -164,14 +183,18 @@ def humanevalfix(
 ) -> DecPOMDPEnv:
     """Repair a function alone: `humanevalfix-v0`, with the tasks of `llm_decpomdp.envs.bugfix.humanevalfix`.
 
-    All is as in `bugfix`, and so are the arguments, but for `source`: `auto`, `hub`, `bundled`, or the path of a
-    file with the hub's columns. Nearly all of these programs are a single function, for one agent; more agents
-    get the few that have as many functions.
+    ## Description
+    One agent, `fixer_0`, is shown a function of HumanEval with one bug and what the mode tells of its tests, and
+    submits the function again.
+
+    All is as in `bugfix`, and so are the arguments, but for `source`: `auto`, `hub`, `hub@COMMIT`, `bundled`, or
+    the path of a file with the hub's columns. Nearly all of these programs are a single function, for one agent;
+    more agents get the few that have as many functions.
 
     Raises:
         ValueError: If an argument has a bad value; bad data raises when it is first loaded.
     """
-    parse_split(split, HUMANEVALFIX.split_names)
+    parse_split(split, HUMANEVALFIX.splits_of(source))
     check_flags(exclude_known_issues=exclude_known_issues)
     return repair_env(
         "humanevalfix_v0",
@@ -182,6 +205,7 @@ def humanevalfix(
         sandbox_slice=sandbox_slice,
         original_prompt=original_prompt,
         previous_response=previous_response,
+        exception_text=exception_text,
         expert_model=expert_model,
         expert_base_url=expert_base_url,
         on_expert_failure=on_expert_failure,
@@ -199,8 +223,9 @@ def _load_own(
     bugs: int,
     spread: str,
     seed: int,
-    path: str | None,
+    source: str | None,
 ) -> TaskSet:
+    path = None if source is None else str(existing(source))
     dataset = Dataset(
         name="bugfix",
         hub="",
@@ -211,8 +236,11 @@ def _load_own(
         splits=SPLITS[:-1],
         split_of=split_of,
     )
-    found = load(dataset, split, "bundled", exclude_known_issues)
-    return found if path is None else replace(found, source=path)
+    name, _, _ = parse_split(split, SPLITS)
+    rows = rows_of(dataset, name, dataset.bundled())
+    return select(
+        dataset, Found(rows, path or PACKAGE, own=path is not None), split, exclude_known_issues
+    )
 
 
 @lru_cache(maxsize=32)
@@ -240,6 +268,7 @@ def repair_env(
     sandbox_slice: int | str | None,
     original_prompt: bool,
     previous_response: bool,
+    exception_text: bool,
     expert_model: str | None,
     expert_base_url: str | None,
     on_expert_failure: str,
@@ -250,7 +279,7 @@ def repair_env(
 ) -> DecPOMDPEnv:
     """Put the four parts together; arguments as of `bugfix`."""
     bench = Bench(Sandbox(isolation=isolation))
-    briefing = Briefing(bench, external_mode, parse_slice(sandbox_slice))
+    briefing = Briefing(bench, external_mode, parse_slice(sandbox_slice), exception_text)
     roles = repair_team(num_agents, briefing)
     mode = code_mode(
         external_mode,
@@ -258,6 +287,7 @@ def repair_env(
         sandbox_slice=sandbox_slice,
         original_prompt=original_prompt,
         previous_response=previous_response,
+        exception_text=exception_text,
         expert_model=expert_model,
         expert_base_url=expert_base_url,
         on_expert_failure=on_expert_failure,

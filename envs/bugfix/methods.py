@@ -13,13 +13,11 @@ from functools import lru_cache
 
 from llm_decpomdp.envs.classeval.merge import Contribution, Merged, merge
 from llm_decpomdp.envs.classeval.reading import ClassReading, Piece, read_class
-from llm_decpomdp.envs.classeval.remote import HOST, HOST_CODE
 from llm_decpomdp.envs.classeval.skeleton import FunctionNode, Outline, find_class, outline
 from llm_decpomdp.envs.classeval.tasks import import_statements
-from llm_decpomdp.envs.code import SyntaxProblem, parsed
+from llm_decpomdp.envs.code import parsed
 from llm_decpomdp.envs.program_text import tokens
-from llm_decpomdp.envs.sandbox import Program
-from llm_decpomdp.envs.syntax import parse
+from llm_decpomdp.envs.syntax import SyntaxProblem, parse
 
 
 @lru_cache(maxsize=1024)
@@ -121,11 +119,6 @@ def merged(
     ]
     there = tuple(p for p in _read(code, code, class_name).methods if p.name in kept)
     return merge(shape, (*team, Contribution("", (), (), (), (), there)))
-
-
-def served(origin: str, code: str) -> Program:
-    """A program with a class, to be run with tests that stand apart from it."""
-    return Program(((origin, code), ("host", HOST_CODE)), HOST)
 
 
 def added_to_class(code: str, known: str, class_name: str) -> int:

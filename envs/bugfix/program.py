@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 
-from llm_decpomdp.envs.bugfix.methods import emptied, import_lines, is_class, methods, served
+from llm_decpomdp.envs.bugfix.methods import emptied, import_lines, is_class, methods
 from llm_decpomdp.envs.classeval.tests import class_tests
 from llm_decpomdp.envs.code import parsed
 from llm_decpomdp.envs.program_text import excerpt, function_text, functions
@@ -56,7 +56,7 @@ def instrumented(code: str, test: str, entry_point: str) -> Tests:
 def whole(code: str, entry_point: str, repaired: Collection[str]) -> Program:
     """A program as it is, to be run; `repaired` names the pieces that are somebody's."""
     if is_class(code, entry_point):
-        return served(PROGRAM, code)
+        return Program(((PROGRAM, code),), entry_point)
     return joint(code, entry_point, repaired, repaired)
 
 

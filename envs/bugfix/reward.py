@@ -10,7 +10,7 @@
 At most 3.0, which undoing the bugs earns. Submitting everything as it was earns 0.5, and nothing at all 0:
 functions that nobody submits stay as they were. If any agent's code does not parse, only `parses` counts.
 
-The size of a change is the number of tokens that it puts in, takes out or replaces in the program, comments,
+The size of a change is the least number of tokens to put in, take out or replace in the program, comments,
 line ends and docstrings aside; a literal counts by its words and marks, for code may hide there. What agents
 write beside the program's functions counts too, unless the program has the same statement. The bugs need the size
 of their undoing. Where the excess is e and the functions that hold bugs have s tokens, `minimal` is
@@ -25,17 +25,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from llm_decpomdp.envs.bugfix.bench import Bench
 from llm_decpomdp.envs.bugfix.methods import added_to_class
 from llm_decpomdp.envs.bugfix.roles import FixerRole
 from llm_decpomdp.envs.bugfix.tasks import BugTask, Submission
+from llm_decpomdp.envs.endless import watch
 from llm_decpomdp.envs.program_text import added, distance
 from llm_decpomdp.episode import Outcome, Verdict
+from llm_decpomdp.parts import Component
 
 PARSES, FIXED, MINIMAL, REGRESSED = 0.5, 2.0, 0.5, 1.0
 MAXIMUM = PARSES + FIXED + MINIMAL
-COMPONENTS = ("parses", "fixed", "minimal", "regressed")
+COMPONENTS = {
+    "parses": Component(
+        "Share of the program's functions that were submitted in code that parses, times 0.5.",
+        form=True,
+    ),
+    "fixed": Component("Share of the tests that failed before and pass now, times 2.0."),
+    "minimal": Component("Up to 0.5 if the fix changes no more of the program than the bugs need."),
+    "regressed": Component("Minus the share of the tests that passed before and fail now."),
+}
 
 
 @dataclass(frozen=True)
@@ -44,8 +55,8 @@ class RepairReward:
 
     roles: tuple[FixerRole, ...]
     bench: Bench
-    components: tuple[str, ...] = COMPONENTS
-    maximum: float = MAXIMUM
+    components: ClassVar[Mapping[str, Component]] = COMPONENTS
+    maximum: ClassVar[float] = MAXIMUM
 
     def __call__(self, task: BugTask, completions: Mapping[str, str]) -> Verdict:
         """Judge one joint completion."""
@@ -59,6 +70,7 @@ class RepairReward:
             return Verdict(points, False, tests)
         before = self.bench.before(task).tests
         execution = self.bench.run(task, work)
+        watch(task, completions, execution)
         pairs = list(zip(before, execution.tests, strict=True))
         fixed = _share([new.passed for old, new in pairs if not old.passed])
         points["fixed"] = FIXED * fixed

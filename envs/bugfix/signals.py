@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from llm_decpomdp.envs.bugfix.briefing import failure
 from llm_decpomdp.envs.bugfix.roles import FixerRole
 from llm_decpomdp.envs.bugfix.tasks import BugTask, Submission
+from llm_decpomdp.envs.foreign_text import foreign_line
 from llm_decpomdp.envs.signals import passed, plain
 from llm_decpomdp.episode import Outcome
 
@@ -29,6 +30,7 @@ class RepairView:
         roles: Sequence[FixerRole],
         completions: Mapping[str, str],
         tests: tuple[Outcome, ...],
+        analysis: Mapping[str, str],
     ) -> RepairView:
         """The view of a turn."""
         work = {role.agent: role.read(task, completions[role.agent]) for role in roles}
@@ -66,7 +68,7 @@ def level_feedback(view: RepairView, role: FixerRole) -> list[str]:
     problem = view.work[role.agent].problem
     if problem is not None:
         place = f"SyntaxError at line {problem.line}, col {problem.column}"
-        lines.append(f"- Syntax: ERROR ({place} of your code: {problem.message})")
+        lines.append(f"- Syntax: ERROR ({place} of your code: {foreign_line(problem.message)})")
     else:
         lines.append(f"- Syntax: {'OK' if view.parses else 'ERROR (in code of a team-mate)'}")
     lines.append(f"- Tests: {sum(test.passed for test in view.tests)}/{len(view.tests)} passed")

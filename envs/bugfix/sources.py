@@ -32,6 +32,7 @@ from llm_decpomdp.envs.program_text import (
     statement_of,
     without_docstring,
 )
+from llm_decpomdp.envs.rows import as_row, refuse
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox
 from llm_decpomdp.envs.sources import BadRow, Row, bundled_rows, read_rows, text_field
 
@@ -141,12 +142,14 @@ def own_sources(path: Path, sandbox: Sandbox) -> list[Source]:
     Classes of ClassEval whose solutions fail their tests apart from them are left out, with a warning.
 
     Raises:
-        ValueError: If a row is wrong; the text names its line and field.
+        ValueError: If rows are wrong; the text names their lines and fields.
     """
     found: list[Source] = []
-    for line, row in enumerate(read_rows(path), 1):
+    bad: dict[int, str] = {}
+    rows = read_rows(path)
+    for line, row in enumerate(rows, 1):
         try:
-            source = _checked_source(row)
+            source = _checked_source(as_row(row))
             (execution,) = source.run(sandbox, [source.code])
             if execution.error is None and all(test.passed for test in execution.tests):
                 found.append(source)
@@ -155,7 +158,8 @@ def own_sources(path: Path, sandbox: Sandbox) -> list[Source]:
             else:
                 raise BadRow(f"field 'program' does not pass its own tests in {MAX_STEPS:,} steps")
         except BadRow as error:
-            raise ValueError(f"{path}, line {line}: {error}") from None
+            bad[line] = str(error)
+    refuse(str(path), bad, len(rows))
     return found
 
 

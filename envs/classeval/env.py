@@ -42,12 +42,14 @@ def classeval(
     sandbox_slice: int | str | None = 1,
     original_prompt: bool = False,
     previous_response: bool = True,
+    exception_text: bool = True,
     expert_model: str | None = None,
     expert_base_url: str | None = None,
     on_expert_failure: str = "raise",
     split: str = "test",
     source: str = "auto",
     exclude_known_issues: bool = False,
+    allow_forgeable: bool = False,
     stop_when_solved: bool = True,
     discount: float = 1.0,
     isolation: str = "best_effort",
@@ -57,8 +59,9 @@ def classeval(
 
     ## Description
     A class is given as a skeleton: signatures and docstrings. Each agent, `coder_0`, `coder_1`, ..., writes some
-    of its methods, and no method is asked of two; neither sees what the others write. ClassEval has 100 classes
-    with 410 methods (Du et al. 2023, arXiv 2308.01861).
+    of its methods, and no method is asked of two; neither sees what the others write.
+
+    ClassEval has 100 classes with 410 methods (Du et al. 2023, arXiv 2308.01861).
 
     ## Observation Space
     `UnicodeText`: the skeleton and the names of the agent's methods on the first turn; then what the external
@@ -90,13 +93,19 @@ def classeval(
             "all" all. `code_feedback` shows none and counts all, as the reward does.
         original_prompt: Whether later prompts repeat the first one.
         previous_response: Whether later prompts show the agent's own last methods.
+        exception_text: Whether feedback tells the text of exceptions, which is a line of the program's, or their
+            type alone.
         expert_model: Name of the model that `expert_edits` asks; see `coophumaneval-v0`.
         expert_base_url: Address of an OpenAI-compatible endpoint of your own for it.
         on_expert_failure: `raise`, or `continue` without edits and count it in the infos.
         split: Such as `test`, `test[:66]` or `test[:50%]`.
-        source: `auto`, `hub`, `bundled`, or the path of a JSONL, JSON or Parquet file with the hub's columns.
+        source: `auto`, `hub`, `hub@COMMIT`, `bundled`, or the path of a JSONL, JSON or Parquet file with the
+            hub's columns, whose splits are `train`, `test` and `all`, each the whole file.
         exclude_known_issues: Whether to leave out the classes of the split that are known to be wrong. Classes
             that need a package which is not installed are always left out; `metadata` names both.
+        allow_forgeable: Whether to take classes of your own file whose tests only work inside the program's
+            process, where it can forge their results. If not, they are left out, and `metadata` names them. Each
+            class of a file of your own is tried out for that when it is loaded.
         stop_when_solved: Whether full marks end the episode.
         discount: Discount factor of the model, in [0, 1].
         isolation: What to do if this system lacks a layer of the sandbox: `best_effort` warns once, `require`
@@ -109,9 +118,11 @@ def classeval(
     ## Version History
     - v0: first version.
     """
-    parse_split(split, CLASSEVAL.split_names)
-    check_flags(exclude_known_issues=exclude_known_issues)
+    parse_split(split, CLASSEVAL.splits_of(source))
+    check_flags(exclude_known_issues=exclude_known_issues, allow_forgeable=allow_forgeable)
     team = class_team(num_agents, by)
+    reward = ClassReward(team, Sandbox(isolation=isolation), allow_forgeable)
+    refuse = None if allow_forgeable else reward.forgeable
     composition = HiddenTests if external_mode == "code_feedback" else Composition
     mode = code_mode(
         external_mode,
@@ -119,6 +130,7 @@ def classeval(
         sandbox_slice=sandbox_slice,
         original_prompt=original_prompt,
         previous_response=previous_response,
+        exception_text=exception_text,
         expert_model=expert_model,
         expert_base_url=expert_base_url,
         on_expert_failure=on_expert_failure,
@@ -127,9 +139,9 @@ def classeval(
     )
     return DecPOMDPEnv(
         "classeval_v0",
-        tasks=partial(load_classes, split, source, exclude_known_issues),
+        tasks=partial(load_classes, split, source, exclude_known_issues, refuse),
         roles=team,
-        reward=ClassReward(team, Sandbox(isolation=isolation)),
+        reward=reward,
         mode=mode,
         num_turns=num_turns,
         stop_when_solved=stop_when_solved,

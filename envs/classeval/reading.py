@@ -12,11 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from llm_decpomdp.envs.blocks import Attempts, candidates
 from llm_decpomdp.envs.classeval.skeleton import FunctionNode, Outline, first_line, is_stub
-from llm_decpomdp.envs.code import SyntaxProblem, candidates, syntax_tree
-
-MAX_TRIES = 200
-"""Bound on the parses spent on the methods of a block that does not parse."""
+from llm_decpomdp.envs.code import syntax_tree
+from llm_decpomdp.envs.syntax import MAX_CHARACTERS, SyntaxProblem
 
 WRAPPER = "class _:\n"
 """Makes methods that are indented as in a class's body parse."""
@@ -55,7 +54,7 @@ class _Found:
     functions: dict[str, Piece] = field(default_factory=dict)
     methods: list[Piece] = field(default_factory=list)
     broken: dict[str, SyntaxProblem] = field(default_factory=dict)
-    tries: int = MAX_TRIES
+    parse: Attempts = field(default_factory=lambda: Attempts(syntax_tree))
 
 
 @lru_cache(maxsize=1024)
@@ -65,11 +64,12 @@ def read_class(completion: str, outline: Outline) -> ClassReading:
     Kept are methods, functions beside the class, and imports, which may stand at the top level or inside
     the class; all other statements are left out, as are definitions of what the skeleton has complete.
     A top-level function counts as a method if the skeleton has one of that name, or if its first parameter
-    or a decorator says so.
+    or a decorator says so. Nothing is found in a completion of more than `MAX_CHARACTERS`; what has too many
+    tokens to be parsed is broken, see `Attempts`.
     """
     found = _Found()
-    for block in _blocks(completion):
-        source, tree = _parsed(block)
+    for block in _blocks(completion, found.parse) if len(completion) <= MAX_CHARACTERS else ():
+        source, tree = _parsed(block, found.parse)
         if tree is not None:
             _collect(source, tree.body, outline, found)
         else:
@@ -83,20 +83,20 @@ def read_class(completion: str, outline: Outline) -> ClassReading:
     )
 
 
-def _blocks(completion: str) -> list[str]:
+def _blocks(completion: str, parse: Attempts) -> list[str]:
     """The whole text if it parses, else its fenced blocks, else the whole text."""
     texts = [text.replace("\r\n", "\n").replace("\r", "\n") for text in candidates(completion)]
-    if _parsed(texts[0])[1] is not None:
+    if _parsed(texts[0], parse)[1] is not None:
         return texts[:1]
     return [text for text in texts[1:] if "```" not in text] or texts[:1]
 
 
-def _parsed(text: str) -> tuple[str, ast.Module | None]:
+def _parsed(text: str, parse: Attempts) -> tuple[str, ast.Module | None]:
     """The source that parses, perhaps with a class around it, and its tree."""
     body = text.strip("\n")
     first = body.lstrip(" \t")
     for source in (body, WRAPPER + body, f"{WRAPPER}    {first}"):
-        tree = syntax_tree(source)
+        tree = parse(source)
         if isinstance(tree, ast.Module):
             return source, tree
     return text, None
@@ -171,13 +171,13 @@ def segment(source: str, node: FunctionNode) -> str:
 
 def inside_strings(tree: ast.AST) -> set[int]:
     """The lines that begin inside a text of several lines, whose indentation belongs to the text."""
-    found: set[int] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.JoinedStr) or (
-            isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
-        ):
-            found.update(range(node.lineno + 1, (node.end_lineno or node.lineno) + 1))
-    return found
+    texts = {  # the parts of an f-string have its lines
+        (node.lineno + 1, (node.end_lineno or node.lineno) + 1)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr)
+        or (isinstance(node, ast.Constant) and isinstance(node.value, str | bytes))
+    }
+    return {line for begin, end in texts for line in range(begin, end)}
 
 
 def shift(lines: list[str], begin: int, fixed: set[int], old: str, new: str) -> str:
@@ -209,7 +209,7 @@ def _salvage(text: str, outline: Outline, found: _Found) -> None:
         (number, match) for number, line in enumerate(lines) if (match := _HEADER.match(line))
     ]
     for line in lines:
-        if _IMPORT.match(line) and isinstance(tree := syntax_tree(line), ast.Module):
+        if _IMPORT.match(line) and isinstance(tree := found.parse(line), ast.Module):
             _collect(line, tree.body, outline, found)
     outer = min((len(match[1]) for _, match in headers), default=0)
     starts = [(n, match) for n, match in headers if len(match[1]) == outer]
@@ -233,10 +233,9 @@ def _salvage_one(lines: list[str], outline: Outline, found: _Found) -> SyntaxPro
     wrapper = WRAPPER if indent else ""
     problem: SyntaxProblem | None = None
     end = len(lines)
-    while end > 0 and found.tries > 0:
-        found.tries -= 1
+    while end > 0 and found.parse.room > 0:
         source = wrapper + "\n".join(lines[:end])
-        tree = syntax_tree(source)
+        tree = found.parse(source)
         if isinstance(tree, ast.Module):
             _collect(source, tree.body, outline, found)
             return None

@@ -12,18 +12,28 @@ earns 0 in all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from llm_decpomdp.envs.classeval.merge import Merged, merge
-from llm_decpomdp.envs.classeval.remote import HOST, HOST_CODE
 from llm_decpomdp.envs.classeval.roles import ClassRole
 from llm_decpomdp.envs.classeval.tasks import ClassTask
 from llm_decpomdp.envs.code import parsed
+from llm_decpomdp.envs.endless import watch
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, Tests
 from llm_decpomdp.episode import Outcome, Verdict
+from llm_decpomdp.parts import Component
 
-COMPONENTS = ("syntax", "tests", "overlap")
+COMPONENTS = {
+    "syntax": Component(
+        "Share of the methods that were written, so that they parse, by the agent asked for them, times 2.0.",
+        form=True,
+    ),
+    "tests": Component("Share of the unit tests of the class that pass, times 4.0."),
+    "overlap": Component("Minus the share of the methods that several agents wrote.", form=True),
+}
 SYNTAX_POINTS, TEST_POINTS, OVERLAP_COST = 2.0, 4.0, 1.0
 MAX_REWARD = SYNTAX_POINTS + TEST_POINTS
 
@@ -33,6 +43,12 @@ LIMITS = Limits(test_seconds=25.0, program_seconds=125.0)
 PACKAGE_LIMITS = replace(LIMITS, load_seconds=30.0, memory_bytes=2**31)
 """For classes that import packages: some take seconds and a gigabyte of address space to load."""
 
+FORGEABLE = (
+    "its tests only work inside the program's process, where it can forge their results; "
+    "allow_forgeable=True takes it in"
+)
+"""Why a class is left out."""
+
 TEAM = "team"
 """Origin of the merged class, until a line of it is traced to its agent."""
 
@@ -41,13 +57,15 @@ TEAM = "team"
 class ClassReward:
     """Merges the agents' methods into one class, runs it against the tests, and counts.
 
-    The tests run apart from the program where the data's own solution fares there as it does in one process
-    with them.
+    The tests run apart from the program. Only if results that can be forged are allowed, they run in one process
+    with it where the data's own solution fares better there.
     """
 
     roles: tuple[ClassRole, ...]
     sandbox: Sandbox = field(default_factory=Sandbox)
-    components: tuple[str, ...] = COMPONENTS
+    allow_forgeable: bool = False
+    components: ClassVar[Mapping[str, Component]] = COMPONENTS
+    maximum: ClassVar[float] = MAX_REWARD
     _split: dict[str, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What `is_split` has found."""
 
@@ -63,7 +81,9 @@ class ClassReward:
         total = len(task.outline.units)
         points["syntax"] = SYNTAX_POINTS * sum(len(one.written) for one in team) / total
         points["overlap"] -= OVERLAP_COST * len(merged.overlaps) / total
-        execution = self._run(task, merged.code, self.is_split(task))
+        split = not self.allow_forgeable or self.is_split(task)
+        execution = self._run(task, merged.code, split)
+        watch(task, completions, execution)
         passed = sum(test.passed for test in execution.tests)
         points["tests"] = TEST_POINTS * passed / len(execution.tests)
         tests = tuple(_traced(test, merged) for test in execution.tests)
@@ -72,19 +92,23 @@ class ClassReward:
         return replace(verdict, solved=verdict.reward >= MAX_REWARD - 1e-9)
 
     def is_split(self, task: ClassTask) -> bool:
-        """Whether the tests of a class run apart from programs.
+        """Whether the tests of a class work apart from programs.
 
-        They do not where the class needs packages: only the standard library is there for them. Otherwise the
-        data's own solution shows it, once for each class.
+        The data's own solution shows it, once for each class: it passes them all there, or the same as in one
+        process with them.
         """
         if task.task_id not in self._split:
-            self._split[task.task_id] = not task.packages and self._fares_alike(task)
+            self._split[task.task_id] = not task.solution or self._fares_alike(task)
         return self._split[task.task_id]
 
+    def forgeable(self, tasks: Sequence[ClassTask]) -> dict[str, str]:
+        """Why not to train on some of these tasks: a program could forge the results of their tests."""
+        with ThreadPoolExecutor(self.sandbox.workers) as threads:
+            split = threads.map(self.is_split, tasks)
+            bad = [task for task, apart in zip(tasks, split, strict=True) if not apart]
+        return dict.fromkeys((task.task_id for task in bad), FORGEABLE)
+
     def _fares_alike(self, task: ClassTask) -> bool:
-        """Whether the solution passes the same tests apart from them as in one process with them."""
-        if not task.solution:
-            return True
         solution = _solution(task)
         apart = self._run(task, solution, split=True)
         if all(test.passed for test in apart.tests):
@@ -94,8 +118,7 @@ class ClassReward:
 
     def _run(self, task: ClassTask, code: str, split: bool) -> Execution:
         tests: Tests = task.tests if split else task.tests_inside
-        segments = ((TEAM, code), ("host", HOST_CODE)) if split else ((TEAM, code),)
-        program = Program(segments, HOST if split else task.class_name)
+        program = Program(((TEAM, code),), task.class_name)
         if not task.packages:
             return self.sandbox.run(program, tests, LIMITS)
         return self.sandbox.offering(task.packages).run(program, tests, PACKAGE_LIMITS)

@@ -9,7 +9,8 @@ from llm_decpomdp.envs.classeval.merge import Contribution
 from llm_decpomdp.envs.classeval.reading import ClassReading, read_class
 from llm_decpomdp.envs.classeval.split import check_division, divide
 from llm_decpomdp.envs.classeval.tasks import ClassTask
-from llm_decpomdp.envs.code import SyntaxProblem, parsed
+from llm_decpomdp.envs.code import parsed
+from llm_decpomdp.envs.syntax import SyntaxProblem
 
 IDLE_PROMPT = """\
 Your team completes the class `{name}`. All of its methods are written by your team-mates: answer with an empty \

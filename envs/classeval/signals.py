@@ -20,8 +20,10 @@ from llm_decpomdp.envs.classeval.merge import Contribution, Merged, merge
 from llm_decpomdp.envs.classeval.roles import ClassRole, skeleton_block
 from llm_decpomdp.envs.classeval.tasks import ClassTask
 from llm_decpomdp.envs.classeval.tests import case_id
-from llm_decpomdp.envs.code import SyntaxProblem, parsed
+from llm_decpomdp.envs.code import parsed
+from llm_decpomdp.envs.foreign_text import foreign_line
 from llm_decpomdp.envs.signals import passed, plain
+from llm_decpomdp.envs.syntax import SyntaxProblem
 from llm_decpomdp.episode import Outcome
 
 MAX_NAMED = 5
@@ -47,6 +49,7 @@ class ClassView:
         roles: tuple[ClassRole, ...],
         completions: Mapping[str, str],
         tests: tuple[Outcome, ...],
+        analysis: Mapping[str, str],
     ) -> ClassView:
         """The view of a turn."""
         team = {role.agent: role.read(task, completions[role.agent]) for role in roles}
@@ -97,7 +100,7 @@ def _definition(view: ClassView, role: ClassRole, name: str) -> str:
     if problem is None:
         return f"- `{name}`: MISSING"
     place = f"line {problem.line}, col {problem.column} of it"
-    return f"- `{name}`: SyntaxError at {place}: {problem.message}"
+    return f"- `{name}`: SyntaxError at {place}: {foreign_line(problem.message)}"
 
 
 def _syntax(view: ClassView, role: ClassRole) -> str:

@@ -6,6 +6,7 @@ import ast
 import logging
 import os
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
@@ -16,7 +17,15 @@ from llm_decpomdp.envs.humaneval import MAX_PROMPT_LENGTH
 from llm_decpomdp.envs.known_issues import KNOWN_ISSUES
 from llm_decpomdp.envs.sandbox import Tests
 from llm_decpomdp.envs.sandbox.packages import is_installed
-from llm_decpomdp.envs.sources import BadRow, Dataset, Row, bundled_rows, load, text_field
+from llm_decpomdp.envs.sources import (
+    SOURCES,
+    BadRow,
+    Dataset,
+    Row,
+    bundled_rows,
+    load,
+    text_field,
+)
 from llm_decpomdp.tasks import Task, TaskSet
 
 BEHIND = {"bs4": "lxml"}
@@ -101,19 +110,31 @@ def class_task(index: int, row: Row) -> ClassTask:
 
 
 def load_classes(
-    split: str, source: str | os.PathLike[str], exclude_known_issues: bool = False
+    split: str,
+    source: str | os.PathLike[str],
+    exclude_known_issues: bool = False,
+    refuse: Callable[[Sequence[ClassTask]], Mapping[str, str]] | None = None,
 ) -> TaskSet:
-    """Load one split, without the classes that need a package which is not installed.
+    """Load one split, without the classes that cannot run here.
 
     They are named with the reason among the set's `excluded` tasks. Arguments and errors as of `load`.
+
+    Args:
+        split: As of `load`.
+        source: As of `load`.
+        exclude_known_issues: As of `load`.
+        refuse: Names the tasks of a user's own file that are not wanted, and why. Those of ClassEval, and ours,
+            need not be asked about.
     """
     loaded = load(CLASSEVAL, split, source, exclude_known_issues)
-    missing = {task.task_id: _missing(task) for task in loaded.tasks if isinstance(task, ClassTask)}
+    classes = [task for task in loaded.tasks if isinstance(task, ClassTask)]
     reasons = {
-        task_id: f"needs {', '.join(names)}, not installed here: pip install llm-decpomdp[classeval]"
-        for task_id, names in missing.items()
-        if names
+        task.task_id: f"needs {', '.join(names)}, not installed here: pip install llm-decpomdp[classeval]"
+        for task in classes
+        if (names := _missing(task))
     }
+    if refuse is not None and str(source) not in SOURCES:
+        reasons |= refuse([task for task in classes if task.task_id not in reasons])
     left = tuple(task for task in loaded.tasks if task.task_id not in reasons)
     if not left:
         raise ValueError(f"no class of split {split!r} can run: {reasons}")

@@ -16,9 +16,9 @@ import textwrap
 from collections.abc import Iterator
 from functools import lru_cache
 
-from llm_decpomdp.envs.classeval.remote import REMOTE_CODE
 from llm_decpomdp.envs.classeval.skeleton import FunctionNode
 from llm_decpomdp.envs.sandbox import Tests
+from llm_decpomdp.envs.sandbox.analysis import names
 from llm_decpomdp.envs.syntax import parse
 
 MAX_CASE_LENGTH = 2_000
@@ -50,6 +50,12 @@ class __Result__(__unittest__.TestResult):
         self.problem = self.problem or AssertionError("the test passed, but should not")
 
 
+def __changing__(function, /, *args, **kwargs):
+    if hasattr(type(function), "__in_place__"):
+        return function.__in_place__(*args, **kwargs)
+    return function(*args, **kwargs)
+
+
 def __outcome__(case, name):
     result = __Result__()
     __unittest__.TestSuite([case(name)]).run(result)
@@ -60,7 +66,6 @@ def __check__(candidate, __record__, __stage__):
     for number, (case, name) in enumerate({cases}):
         if __stage__.runs(number):
             with __stage__:
-                {begin}
                 __record__(number, __outcome__(globals()[case], name))
 """
 
@@ -79,7 +84,7 @@ def class_tests(
         test: The module.
         class_name: The class under test.
         imports: Import statements whose names the tests may use too.
-        split: Whether to run the tests apart from the program, which then needs `HOST_CODE` behind it.
+        split: Whether to run the tests apart from the program, with the class's name standing for the class.
         own: The names that the skeleton itself gives a meaning, the class's methods among them.
 
     Raises:
@@ -89,15 +94,15 @@ def class_tests(
         module = parse(test)
     except (SyntaxError, ValueError, RecursionError) as error:
         raise ValueError(f"the test does not parse: {error}") from None
-    cases = sorted(_cases(module))
-    begin = f"__begin__(candidate, {class_name!r})" if split else "pass"
-    pairs = [(case, name) for case, name, _ in cases]
-    running = RUN_CODE.replace("{begin}", begin).replace("{cases}", repr(pairs))
-    remote = REMOTE_CODE.replace("{own}", f"{{*{sorted(own)}}}") if split else ""
-    source = "\n".join([imports, remote, test, running])
+    cases = sorted(_cases(module), key=lambda case: case[:2])
+    running = RUN_CODE.replace("{cases}", repr([(case, name) for case, name, _ in cases]))
+    texts = tuple(_text(case, name, node, test) for case, name, node in cases)
+    source = "\n".join(
+        [*_used(imports, names(module)), ast.unparse(_Changing().visit(module)), running]
+    )
     return Tests(
         source=source,
-        cases=tuple(_text(case, name, node, test) for case, name, node in cases),
+        cases=texts,
         guards=frozenset(),
         stages=tuple(range(len(cases))),
         num_stages=len(cases),
@@ -107,6 +112,7 @@ def class_tests(
         judges_result=(True,) * len(cases),
         minimum=(1,) * len(cases),
         split=split,
+        own=own,
     )
 
 
@@ -136,6 +142,26 @@ def _ancestry(
         parent = classes.get(base.id) if isinstance(base, ast.Name) else None
         if parent is not None and depth < len(classes):
             yield from _ancestry(parent, classes, depth + 1)
+
+
+def _used(imports: str, wanted: set[str]) -> Iterator[str]:
+    """The import statements that bind one of the wanted names; others may be slow and are not needed."""
+    for statement in parse(imports).body:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            bound = {(alias.asname or alias.name).partition(".")[0] for alias in statement.names}
+            if bound & (wanted | {"*"}):
+                yield ast.unparse(statement)
+
+
+class _Changing(ast.NodeTransformer):
+    """Marks the calls whose results nobody looks at."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        call = node.value
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            call.args.insert(0, call.func)
+            call.func = ast.Name("__changing__", ast.Load())
+        return self.generic_visit(node)
 
 
 def _is_test_case(base: ast.expr) -> bool:

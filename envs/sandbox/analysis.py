@@ -5,7 +5,18 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Iterator
+from functools import lru_cache
 
+from llm_decpomdp.envs.syntax import parse
+
+FILES = frozenset(
+    (
+        *("open", "os", "io", "pathlib", "shutil", "tempfile", "glob", "codecs", "fileinput"),
+        *("sqlite3", "dbm", "shelve", "xml", "configparser", "tomllib", "plistlib", "PIL"),
+        *("zipfile", "tarfile", "gzip", "bz2", "lzma"),
+    )
+)
+"""Names with which code reaches files."""
 BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With, ast.AsyncWith, ast.Match)
 
 
@@ -21,14 +32,33 @@ def variables(module: ast.Module, body: list[ast.stmt], function: str) -> Iterat
         yield tuple(sorted(names(statement) - fixed))
 
 
-def looks_into(module: ast.Module, functions: set[str]) -> bool:
-    """Whether a test reads attributes of the function."""
-    return any(
-        isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Name)
-        and node.value.id in functions
-        for node in ast.walk(module)
+@lru_cache(maxsize=2048)
+def methods(code: str) -> frozenset[str]:
+    """The names of the methods of all classes in code; none where it does not parse."""
+    try:
+        nodes = [*ast.walk(parse(code))]
+    except (SyntaxError, ValueError, RecursionError):
+        return frozenset()
+    bodies = [
+        statement for node in nodes if isinstance(node, ast.ClassDef) for statement in node.body
+    ]
+    return frozenset(
+        statement.name
+        for statement in bodies
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)
     )
+
+
+def uses_files(module: ast.Module) -> bool:
+    """Whether a test may read or write files, which calls that are made ahead would find otherwise."""
+    nodes = [*ast.walk(module)]
+    imported = {
+        alias.name.partition(".")[0]
+        for node in nodes
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in [*node.names, ast.alias(getattr(node, "module", None) or "")]
+    }
+    return not FILES.isdisjoint(imported | names(module))
 
 
 def names(tree: ast.AST) -> set[str]:

@@ -15,12 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from llm_decpomdp.envs.sandbox.analysis import (
-    looks_into,
-    names,
-    receivers,
-    variables,
-)
+from llm_decpomdp.envs.sandbox.analysis import names, receivers, uses_files, variables
 from llm_decpomdp.envs.syntax import parse
 
 MAX_CASE_LENGTH = 500
@@ -57,6 +52,9 @@ class Tests:
     """How often each test must at least be reached to pass."""
     split: bool = True
     """Whether the tests run apart from the program. If not, a program can forge what they report."""
+    own: frozenset[str] = frozenset()
+    """The task's own methods, besides those that the classes of the program's preamble define: objects of the
+    program answer to them even if values have methods or operators of that name."""
 
     def at_least(self, reached: Sequence[int]) -> Tests:
         """These tests, each to be reached as often as a reference solution reaches it."""
@@ -65,16 +63,15 @@ class Tests:
 
 
 @lru_cache(maxsize=2048)
-def instrument(test: str, entry_point: str, split: bool | None = None) -> Tests:
+def instrument(test: str, entry_point: str, split: bool = True) -> Tests:
     """Instrument the text of a test.
 
     Args:
         test: A module with a function `check(candidate)` (any parameter name, annotations allowed), or plain
             statements that call the entry point by its name.
         entry_point: Name of the function under test.
-        split: Whether to run the tests apart from the program. Tests that need more of it than calls of its
-            entry point with plain values, such as its classes, need False; see `docs/security.md`. If None,
-            only tests that look into the function, as in `candidate.__doc__`, run beside it.
+        split: Whether to run the tests apart from the program. Inside its process a program can forge what they
+            report; see `docs/security.md`.
 
     Raises:
         ValueError: If `test` does not parse.
@@ -85,12 +82,10 @@ def instrument(test: str, entry_point: str, split: bool | None = None) -> Tests:
         raise ValueError(f"the test does not parse: {error}") from None
 
 
-def _instrument(module: ast.Module, entry_point: str, split: bool | None) -> Tests:
+def _instrument(module: ast.Module, entry_point: str, split: bool) -> Tests:
     check = _find_check(module)
     parameter = _parameters(check)[0].arg if check is not None else entry_point
     body = check.body if check is not None else module.body
-    if split is None:
-        split = not looks_into(module, {parameter, entry_point})
     uses = tuple(variables(module, body, parameter))
     functions = {parameter, entry_point}
     flat = ast.Module(
@@ -120,6 +115,7 @@ def _instrument(module: ast.Module, entry_point: str, split: bool | None) -> Tes
             () if isinstance(statement, ast.Assert) else found
             for statement, found in zip(body, uses, strict=True)
         ),
+        ahead=not uses_files(module),
         vary=len(writer.found) > sum(isinstance(statement, ast.Assert) for statement in body),
         judges_result=tuple(test.judges_result for test in writer.found),
         minimum=(1,) * len(writer.found),
@@ -215,7 +211,7 @@ class _Writer(ast.NodeTransformer):
         call = node.value
         if self.split and isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
             if call.func.id == self.parameter:
-                call.func = ast.Attribute(call.func, "in_place", ast.Load())
+                call.func = ast.Attribute(call.func, "__in_place__", ast.Load())
         return self.generic_visit(node)
 
     def _case(self, node: ast.Assert) -> str:

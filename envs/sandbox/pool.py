@@ -1,52 +1,27 @@
 """The pool of workers: who has which job, and what happens when a worker dies.
 
-A caller takes workers that are free, talks to them from its own thread, and puts them back; there is no thread
-of ours. A worker that dies costs the job it was at another attempt, and the jobs queued behind it nothing.
+A caller takes workers that are free, talks to them from its own thread (`batch.py`), and puts them back; there is
+no thread of ours. Callers that wait get their workers in the order in which they came.
 """
 
 from __future__ import annotations
 
 import os
-import selectors
-import signal
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakSet
 
-from llm_decpomdp.envs.sandbox.inside.channel import Closed
+from llm_decpomdp.envs.sandbox.batch import Batch, Job, Result
 from llm_decpomdp.envs.sandbox.program import SandboxError
 from llm_decpomdp.envs.sandbox.workers import Worker
-
-AHEAD = 3
-"""Jobs that a worker has in hand, so that it need not wait for its next one."""
-
-MAX_ATTEMPTS = 3
-"""Deaths of a worker at the same job before it counts as our own failure."""
-
-ENDLESS = "TimeoutError: the test did not end on the program's values within {seconds:g} seconds"
-
-FATAL: dict[int, str] = {
-    number: f"the program's values crashed the interpreter of the test ({number.name})"
-    for number in (
-        signal.SIGSEGV,
-        signal.SIGBUS,
-        signal.SIGABRT,
-        signal.SIGILL,
-        signal.SIGFPE,
-    )
-}
-"""Signals of a crash inside the interpreter, and what is said if the same program brings it about each time."""
 
 RETIRE_AFTER = 10_000
 """Programs after which a worker is replaced by a fresh one."""
 
-Job = dict[str, Any]
-Result = dict[str, Any]
 Names = tuple[str, ...]
 
 
@@ -93,7 +68,7 @@ class Pool:
         Raises:
             SandboxError: If a worker cannot be started, or dies again and again at a job.
         """
-        batch = _Batch(self, jobs)
+        batch = Batch(self, jobs)
         with self._workers(len(jobs)) as workers:
             try:
                 batch.run(workers)
@@ -233,128 +208,6 @@ class _Turn:
         self.workers = workers
         self.come = threading.Lock()
         self.come.acquire()
-
-
-class _Batch:
-    """Jobs on their way through some workers."""
-
-    def __init__(self, pool: Pool, jobs: Sequence[Job]) -> None:
-        self.pool = pool
-        self.jobs = jobs
-        self.queue = deque(range(len(jobs)))
-        self.attempts = [0] * len(jobs)
-        self.missing = len(jobs)
-        self.results: list[Result] = [{}] * len(jobs)
-        self.workers: list[Worker] = []
-
-    def run(self, workers: list[Worker]) -> None:
-        """Grade all jobs; the list changes with what others need and leave."""
-        self.workers = workers
-        with selectors.DefaultSelector() as selector:
-            self.share_out()
-            for worker in workers:
-                selector.register(worker.descriptor, selectors.EVENT_READ, worker)
-            while self.missing:
-                self._wait(selector)
-                self._share(selector)
-
-    def share_out(self) -> None:
-        """Give every worker its first job before any gets its second."""
-        for ahead in range(1, AHEAD + 1):
-            for worker in self.workers:
-                self._feed(worker, ahead)
-
-    def _share(self, selector: selectors.BaseSelector) -> None:
-        """Give back workers that have nothing to do or that others wait for, and take what nobody uses."""
-        workers = self.workers
-        for worker in [worker for worker in workers if not worker.waiting]:
-            if len(workers) > 1 and (self.pool.queue or not self.queue):
-                selector.unregister(worker.descriptor)
-                workers.remove(worker)
-                self.pool.give_back([worker])
-            else:
-                self._feed(worker)
-        if self.queue:
-            known = len(workers)
-            self.pool.take(workers, len(self.queue), patient=False)
-            for worker in workers[known:]:
-                self._feed(worker)
-                selector.register(worker.descriptor, selectors.EVENT_READ, worker)
-
-    def _wait(self, selector: selectors.BaseSelector) -> None:
-        workers = self.workers
-        for worker in workers:
-            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.unsent else 0)
-            if selector.get_key(worker.descriptor).events != events:
-                selector.modify(worker.descriptor, events, worker)
-        patience = min(worker.deadline for worker in workers) - time.monotonic()
-        for key, _ in selector.select(max(patience, 0.0)):
-            worker = key.data
-            try:
-                worker.flush()
-                for result in worker.results():
-                    self._done(worker, result)
-                if not self.pool.queue:
-                    self._feed(worker)
-            except Closed:
-                self._replace(worker, selector)
-        for worker in workers:
-            if worker.waiting and time.monotonic() > worker.deadline:
-                worker.kill()
-                self._replace(worker, selector)
-
-    def _feed(self, worker: Worker, ahead: int = AHEAD) -> None:
-        if self.pool.queue or len(self.queue) < len(self.workers):
-            ahead = 1  # the others come soon
-        while self.queue and len(worker.waiting) < ahead:
-            index = self.queue.popleft()
-            worker.send(index, self.jobs[index])
-
-    def _done(self, worker: Worker, result: Result) -> None:
-        index = worker.finished()
-        self.results[index] = result
-        self.missing -= 1
-
-    def _replace(self, worker: Worker, selector: selectors.BaseSelector) -> None:
-        """Start a dead worker again; the job that it was at is tried once more, or judged by how it died."""
-        selector.unregister(worker.descriptor)
-        status, words = worker.bury()
-        jobs, worker.waiting = list(worker.waiting), deque()
-        self.queue.extendleft(reversed(jobs[1:]))
-        if jobs:
-            index = jobs[0]
-            self.attempts[index] += 1
-            if status in (-signal.SIGPROF, -signal.SIGALRM):
-                self._judge(index, "timeout", ENDLESS, status == -signal.SIGALRM)
-            elif -status in FATAL and self.attempts[index] >= MAX_ATTEMPTS:
-                self._judge(index, "crashed", FATAL[-status])
-            elif self.attempts[index] >= MAX_ATTEMPTS:
-                raise SandboxError(
-                    f"the sandbox's worker died {MAX_ATTEMPTS} times at one program "
-                    f"(exit status {status}): {words or 'without a word'}"
-                )
-            else:
-                self.queue.appendleft(index)
-        worker.start()
-        worker.greet()
-        selector.register(worker.descriptor, selectors.EVENT_READ, worker)
-        self._feed(worker)
-
-    def _judge(self, index: int, status: str, text: str, by_clock: bool = False) -> None:
-        """The verdict if what the program returned ended the process that was to judge it."""
-        job = self.jobs[index]
-        seconds = job["limits"]["test_seconds"]
-        message = text.format(seconds=seconds)
-        self.missing -= 1
-        self.results[index] = {
-            "tests": [[False, status, message, "", 0]] * len(job["stages"]),
-            "error": None,
-            "output": "",
-            "helper_calls": [0] * len(job["helpers"]),
-            "reached": [0] * len(job["stages"]),
-            "wall_decided": by_clock,
-            "seconds": seconds,
-        }
 
 
 POOLS: dict[tuple[Any, ...], Pool] = {}

@@ -23,7 +23,8 @@ class Program:
     preamble: str = ""
     """Trusted code that comes first, such as a prompt's imports and helpers; tests may use its names too."""
     helpers: tuple[tuple[str, str], ...] = ()
-    """(origin, name) of functions whose calls are counted: each as its own part defines it."""
+    """(origin, name) of functions whose calls are counted, and whose results are changed to see whether they
+    matter: each as its own part defines it."""
 
 
 LARGEST = (10**6, 2**50)
@@ -51,8 +52,8 @@ class Limits:
     """Address space of the process. macOS does not enforce it."""
     file_bytes: int = 16 * 2**20
     """Largest file."""
-    output_bytes: int = 64 * 2**10
-    """How much of what the program prints is kept."""
+    output_bytes: int = 4 * 2**10
+    """How much of what the program prints is kept, in each verdict that is remembered too."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -78,8 +79,11 @@ class Execution:
     seconds: float
     """Time on the clock that the grading took; that of the first time, where the verdict was remembered."""
     helper_calls: tuple[int, ...] = ()
-    """How often each of `Program.helpers` was called, as far as the program tells the truth. What other helpers'
-    parts call does not count, unless they nowhere name it: then they were handed it."""
+    """How often each of `Program.helpers` was called while tests that pass ran, as far as the program tells the
+    truth. What helpers' parts call does not count, unless they nowhere name it: then they were handed it."""
+    helpers_used: tuple[bool, ...] = ()
+    """Whether some test's outcome depends on what each of them returned: it does if another run, with these
+    results changed within their type, passes other tests. One may be used that was only called while loading."""
     reached: tuple[int, ...] = ()
     """How often each test was reached."""
     wall_decided: bool = False

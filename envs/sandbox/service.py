@@ -6,19 +6,21 @@ import atexit
 import hashlib
 import marshal
 import os
-import warnings
+import sys
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from llm_decpomdp.envs.sandbox.analysis import methods
 from llm_decpomdp.envs.sandbox.cache import CACHE
 from llm_decpomdp.envs.sandbox.instrument import Tests
 from llm_decpomdp.envs.sandbox.packages import package_paths
 from llm_decpomdp.envs.sandbox.pool import Pool, close_all, shared_pool
-from llm_decpomdp.envs.sandbox.program import Execution, Limits, Program
+from llm_decpomdp.envs.sandbox.program import Execution, Limits, Program, SandboxError
 from llm_decpomdp.episode import Outcome
+from llm_decpomdp.warn import warn
 
-VERSION = 1
+VERSION = 2
 """Raised by every change that can turn a verdict: remembered verdicts of another version do not count."""
 
 LAYERS = ("namespaces", "landlock", "seccomp")
@@ -130,6 +132,8 @@ class Sandbox:
         self._shared_pool().close()
 
     def _shared_pool(self) -> Pool:
+        if sys.platform == "win32":
+            raise SandboxError("the sandbox needs Linux or macOS: on Windows, use WSL")
         require = REQUIRED if self.isolation == "require" else ()
         paths = package_paths(self.packages)
         return shared_pool(self.workers, self.without, require, self.seed, paths)
@@ -159,9 +163,11 @@ def _job(program: Program, tests: Tests, limits: Limits) -> dict[str, Any]:
         "preamble": program.preamble,
         "entry_point": program.entry_point,
         "helpers": [list(helper) for helper in program.helpers],
+        "change": bool(program.helpers),
         "tests": tests.source,
         "split": tests.split,
         "ahead": tests.ahead,
+        "own": sorted(tests.own | methods(program.preamble)),
         "shown": tests.shown,
         "stages": list(tests.stages),
         "num_stages": tests.num_stages,
@@ -183,6 +189,7 @@ def _execution(result: dict[str, Any], tests: Tests) -> Execution:
         output=result["output"],
         seconds=result["seconds"],
         helper_calls=tuple(result["helper_calls"]),
+        helpers_used=tuple(result["helpers_used"]),
         reached=tuple(result["reached"]),
         wall_decided=result["wall_decided"],
     )
@@ -199,11 +206,10 @@ def _warn_once(pool: Pool) -> None:
     if missing and tuple(missing) not in _WARNED:
         _WARNED.add(tuple(missing))
         listed = "; ".join(f"{name} ({why})" for name, why in missing.items())
-        warnings.warn(
+        warn(
             f"the sandbox runs without {listed}. See `llm-decpomdp doctor` and docs/security.md; "
             "isolation='require' refuses to run like this",
             RuntimeWarning,
-            stacklevel=4,
         )
 
 

@@ -32,8 +32,8 @@ GRACE_SECONDS = 60.0
 LIBRARIES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """Variables without which some Pythons do not start."""
 
-MAX_RUNS = 3
-"""How often a test may have to be run for one verdict."""
+MAX_RUNS = 5
+"""How often a test may have to be run for one verdict; the runs with changed results take no longer than two."""
 
 CLOSE_SECONDS = 2.0
 """How long a worker that is told to end may take."""

@@ -68,7 +68,8 @@ def writing_v0(
         matching: How transitions are found: `substring` (also inside words, as upstream) or `word`.
         split: Such as `train`, `train[:1000]` or `test[:50%]`; TLDR has `train` and `test`, arXiv `train` and
             `val`, and both `all`.
-        source: `auto`, `hub`, `bundled`, or the path of a JSONL, JSON or Parquet file with the hub's columns.
+        source: `auto`, `hub`, `hub@COMMIT`, `bundled`, or the path of a JSONL, JSON or Parquet file with the
+            hub's columns, whose splits are `train`, `test` and `all`, each the whole file.
         discount: Discount factor of the model, in [0, 1].
         render_mode: `None`, `ansi` or `human`.
 
@@ -80,7 +81,7 @@ def writing_v0(
     - v0: first version.
     """
     name = family.genre.name
-    parse_split(split, family.dataset.split_names)
+    parse_split(split, family.dataset.splits_of(source))
     if isinstance(num_turns, bool) or num_turns != 1:
         raise ValueError(
             f"num_turns must be 1: {name}-v0 has a single turn, got {num_turns!r}; {name}-v1 has more"
@@ -117,7 +118,10 @@ def writing_v1(
     """Write about one source as a team, judged by form and by the source: `tldr-v1` and `arxiv-v1`.
 
     ## Description
-    As `writing_v0`, in one turn or several.
+    Two agents write at the same time, neither sees what the other writes. TLDR: of a forum post, `summarizer_0`
+    writes a concise summary and `elaborator_0` a detailed one. arXiv: of an abstract, `background_0` writes the
+    background and motivation of an introduction and `method_0` its method and implications. With
+    `num_agents=1`, `writer_0` writes both as paragraphs divided by `[PARAGRAPH_SPLIT]`.
 
     ## Observation Space
     `UnicodeText`: the source, and what to write of it, on the first turn; then what the external mode says.
@@ -143,7 +147,8 @@ def writing_v1(
         original_prompt: Whether later prompts repeat the first one, with the source.
         previous_response: Whether later prompts show the agent's own last text.
         split: As in `writing_v0`.
-        source: `auto`, `hub`, `bundled`, or the path of a JSONL, JSON or Parquet file with the hub's columns.
+        source: `auto`, `hub`, `hub@COMMIT`, `bundled`, or the path of a JSONL, JSON or Parquet file with the
+            hub's columns, whose splits are `train`, `test` and `all`, each the whole file.
         stop_when_solved: Whether full marks end the episode.
         discount: Discount factor of the model, in [0, 1].
         render_mode: `None`, `ansi` or `human`.
@@ -154,7 +159,7 @@ def writing_v1(
     ## Version History
     - v1: first version of this reward.
     """
-    parse_split(split, family.dataset.split_names)
+    parse_split(split, family.dataset.splits_of(source))
     team = writing_team(family.genre, num_agents)
     reward = GroundedReward(team, family.scale)
     return DecPOMDPEnv(

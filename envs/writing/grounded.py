@@ -30,12 +30,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from llm_decpomdp.envs.writing.grounding import Grounding, source
 from llm_decpomdp.envs.writing.measures import Band, Pair, count_tokens, finished, transitions
 from llm_decpomdp.envs.writing.roles import WritingTeam
 from llm_decpomdp.envs.writing.tasks import WritingTask
 from llm_decpomdp.episode import Verdict
+from llm_decpomdp.parts import Component
 
 LEVELS = {
     "structure": 0.5,
@@ -47,7 +49,29 @@ LEVELS = {
 }
 """The levels and their points, in order; the last two are side by side."""
 
-COMPONENTS = (*LEVELS, "repetition")
+COMPONENTS = {
+    "structure": Component(
+        "Up to 0.5: both texts have a number of tokens in the wanted range and end with a sentence.",
+        form=True,
+    ),
+    "grounding": Component(
+        "Up to 1.0: both texts are about their source, in words of their own and without invented numbers."
+    ),
+    "length": Component(
+        "Up to 1.0: the second text is longer than the first, as far as wanted.", form=True
+    ),
+    "vocabulary": Component(
+        "Up to 0.5: the second text has as many different words, against the first, as wanted.",
+        form=True,
+    ),
+    "transitions": Component(
+        "Up to 0.4: kinds of transitions, such as contrast and example.", form=True
+    ),
+    "overlap": Component("Up to 0.6: content words that both texts share, and not all.", form=True),
+    "repetition": Component(
+        "Takes off up to all that was earned where a text repeats itself.", form=True
+    ),
+}
 
 MAX_REWARD = 4.0
 
@@ -214,7 +238,8 @@ class GroundedReward:
 
     team: WritingTeam
     scale: Scale
-    components: tuple[str, ...] = COMPONENTS
+    components: ClassVar[Mapping[str, Component]] = COMPONENTS
+    maximum: ClassVar[float] = MAX_REWARD
 
     def assess(self, task: WritingTask, completions: Mapping[str, str]) -> Assessment:
         """Measure a joint completion."""

@@ -21,13 +21,31 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from llm_decpomdp.envs.writing.measures import Band, Pair, count_tokens, transitions
 from llm_decpomdp.envs.writing.roles import WritingTeam
 from llm_decpomdp.envs.writing.tasks import WritingTask
 from llm_decpomdp.episode import Verdict
+from llm_decpomdp.parts import Component
 
-COMPONENTS = ("structure", "length", "vocabulary", "transitions", "overlap")
+COMPONENTS = {
+    "structure": Component(
+        "0.5 if both texts have a number of tokens in the wanted range.", form=True
+    ),
+    "length": Component(
+        "Up to 1.0: the second text is longer than the first, as far as wanted.", form=True
+    ),
+    "vocabulary": Component(
+        "Up to 0.5: the second text has as many different words, against the first, as wanted.",
+        form=True,
+    ),
+    "transitions": Component(
+        "Up to 0.4: kinds of transitions, such as contrast and example.", form=True
+    ),
+    "overlap": Component("Up to 0.6: content words that both texts share.", form=True),
+}
+"""None of them looks at the source."""
 STRUCTURE, LENGTH, VOCABULARY, TRANSITION, OVERLAP = 0.5, 1.0, 0.5, 0.4, 0.6
 
 FIRST_KIND, OTHER_KIND, ALL_KINDS = 0.4, 0.05, 12
@@ -71,7 +89,8 @@ class LevelReward:
     team: WritingTeam
     knots: Knots
     matching: str = "substring"
-    components: tuple[str, ...] = COMPONENTS
+    components: ClassVar[Mapping[str, Component]] = COMPONENTS
+    maximum: ClassVar[float] = MAX_REWARD
 
     def __call__(self, task: WritingTask, completions: Mapping[str, str]) -> Verdict:
         """Judge one joint completion."""

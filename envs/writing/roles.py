@@ -9,6 +9,9 @@ from llm_decpomdp.envs.writing.measures import Pair
 from llm_decpomdp.envs.writing.paragraphs import DELIMITER, paragraphs
 from llm_decpomdp.envs.writing.tasks import WritingTask
 
+MAX_READ = 20_000
+"""Characters of each text that are read; the longest that a reward wants has 384 words."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -168,9 +171,10 @@ class WritingTeam:
         return iter(self.roles)
 
     def read(self, completions: Mapping[str, str]) -> Pair:
-        """The two texts of a joint completion."""
+        """The two texts of a joint completion, each as far as it is read."""
         texts = [completions[role.agent] for role in self.roles]
-        return paragraphs(texts[0]) if len(texts) == 1 else Pair(*texts)
+        pair = paragraphs(texts[0]) if len(texts) == 1 else Pair(*texts)
+        return Pair(pair.first[:MAX_READ], pair.second[:MAX_READ])
 
     def places(self, agent: str) -> tuple[int, ...]:
         """Which of the two texts an agent writes: 0, 1 or both."""

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from llm_decpomdp.envs.rows import missing
 from llm_decpomdp.envs.sources import BadRow, Dataset, Row, bundled_rows, load
 from llm_decpomdp.tasks import Task, TaskSet
 
@@ -85,7 +86,7 @@ def abstract_task(index: int, row: Row) -> WritingTask:
 def _text(row: Row, name: str) -> str:
     """A field that may be empty, as None and "" are."""
     if name not in row:
-        raise BadRow(f"field {name!r} is missing; there are {', '.join(sorted(row))}")
+        raise BadRow(missing(row, name))
     value = row[name]
     if value is not None and not isinstance(value, str):
         raise BadRow(f"field {name!r} must be a text, got {value!r}")

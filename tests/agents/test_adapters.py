@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -251,3 +252,9 @@ def test_a_policy_with_full_weights_keeps_a_copy_for_its_reference(
     torch.testing.assert_close(reference, before)
     assert not torch.allclose(scored(policy), before, atol=0.01)
     assert not reference.requires_grad
+
+
+def test_a_new_adapter_brings_no_warning_of_a_name_that_transformers_gives_up(base: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)
+        CausalLM.from_pretrained(base, lora=LORA)

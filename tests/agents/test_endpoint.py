@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -16,89 +13,8 @@ import pytest
 pytest.importorskip("openai")
 
 from llm_decpomdp.agents.endpoint import Endpoint, EndpointError
-from llm_decpomdp.policy import Policy, Seedable, TrainablePolicy
-
-
-class ChatServer(ThreadingHTTPServer):
-    """Answers a prompt with its own words and the request's seed, and keeps the requests."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.requests: list[dict[str, Any]] = []
-        self.keys: list[str] = []
-        self.most_samples = 100
-        self.refuses_several = False
-        self.finish_reason = "stop"
-        self.statuses: list[int] = []  # of the next answers; 200 once they are used up
-        self.body: str | None = None
-        self.delay = 0.0
-        self.waiting = 0
-        self.most_waiting = 0
-        self.expected = 0  # how many must have waited together before any is answered
-        self.changed = threading.Condition()
-        self.closing = threading.Event()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/v1"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: ChatServer
-
-    def do_POST(self) -> None:
-        server = self.server
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        with server.changed:
-            server.requests.append(request)
-            server.keys.append(self.headers["Authorization"])
-            server.waiting += 1
-            server.most_waiting = max(server.most_waiting, server.waiting)
-            status = server.statuses.pop(0) if server.statuses else 200
-            server.changed.notify_all()
-            server.changed.wait_for(lambda: server.expected <= server.most_waiting, 20)
-        server.closing.wait(server.delay)
-        with server.changed:
-            server.waiting -= 1
-        if server.refuses_several and request["n"] > 1:
-            status = 400
-        body = server.body or json.dumps(self.answer(request, status))
-        try:
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Retry-After-Ms", "1")
-            self.end_headers()
-            self.wfile.write(body.encode())
-        except OSError:  # the client gave up waiting
-            pass
-
-    def answer(self, request: dict[str, Any], status: int) -> dict[str, Any]:
-        if status != 200:
-            return {"error": {"message": "as the test wants", "type": "test"}}
-        prompt = request["messages"][0]["content"]
-        choices = [
-            {
-                "index": i,
-                "message": {
-                    "role": "assistant",
-                    "content": None if prompt == "silence" else f"{prompt}/{request['seed']}/{i}",
-                },
-                "finish_reason": self.server.finish_reason,
-            }
-            for i in range(min(request["n"], self.server.most_samples))
-        ]
-        return {
-            "id": "1",
-            "object": "chat.completion",
-            "created": 0,
-            "model": "m",
-            "choices": choices,
-        }
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
+from llm_decpomdp.policy import REFUSAL, Policy, Seedable, TrainablePolicy, Usage
+from tests.chat_server import ChatServer, serving
 
 
 @pytest.fixture(autouse=True)
@@ -110,13 +26,8 @@ def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def server() -> Iterator[ChatServer]:
-    running = ChatServer()
-    thread = threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield running
-    running.closing.set()
-    running.shutdown()
-    running.server_close()
+    with serving() as running:
+        yield running
 
 
 def prompts_of(groups: list[list[Any]]) -> list[list[str]]:
@@ -148,15 +59,129 @@ def test_top_k_is_not_sent_where_it_limits_nothing(server: ChatServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "reason"), [("stop", "stop"), ("length", "length"), ("content_filter", "stop")]
+    ("told", "reason"), [("stop", "stop"), ("length", "length"), ("content_filter", "refusal")]
 )
 def test_the_finish_reason_is_ours(server: ChatServer, told: str, reason: str) -> None:
     server.finish_reason = told
     assert Endpoint("m", server.url).generate(["a"])[0][0].finish_reason == reason
 
 
-def test_no_content_is_an_empty_completion(server: ChatServer) -> None:
-    assert Endpoint("m", server.url).act("silence") == ""
+def test_no_content_is_a_refusal_told_once(
+    server: ChatServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    groups = Endpoint("m", server.url).generate(["silence", "a", "silence"])
+    assert [(one.text, one.finish_reason) for (one,) in groups[::2]] == [("", REFUSAL)] * 2
+    assert groups[1][0].finish_reason == "stop"
+    assert [m for m in caplog.messages if "refused a prompt" in m and "refused/<agent>" in m] == [
+        caplog.messages[0]
+    ]
+
+
+def test_thinking_that_used_up_the_tokens_is_no_refusal(server: ChatServer) -> None:
+    server.finish_reason = "length"
+    assert Endpoint("m", server.url).generate(["silence"])[0][0].finish_reason == "length"
+
+
+def test_the_server_counts_tokens_of_single_samples(server: ChatServer) -> None:
+    server.usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+    policy = Endpoint("m", server.url)
+    ((one,),) = policy.generate(["a"])
+    assert one.usage == Usage(7, 3) and (one.prompt_tokens, one.num_tokens) == (7, 3)
+    assert [one.usage for one in policy.generate(["a"], 2)[0]] == [None] * 2  # theirs together
+    server.usage = None
+    assert policy.generate(["a"])[0][0].num_tokens is None
+
+
+def test_what_a_model_refuses_is_left_out_and_more_is_added(server: ChatServer) -> None:
+    server.refused = {"top_p", "max_tokens"}
+    with pytest.raises(EndpointError, match=r"'max_tokens'.* omit: \[top_p\]"):
+        Endpoint("m", server.url).act("a")
+    omit = ["top_p", "top_k", "max_tokens", "seed", "n", "temperature"]
+    policy = Endpoint("m", server.url, top_k=3, omit=omit, extra={"max_completion_tokens": 9})
+    before = len(server.requests)
+    assert prompts_of(policy.generate(["a"], 2)) == [["a"] * 2]
+    for request in server.requests[before:]:
+        assert request.keys() == {"model", "messages", "max_completion_tokens"}
+    assert len(server.requests) == before + 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"omit": ["top-p"]}, "unknown option in omit 'top-p'; did you mean 'top_p'"),
+        ({"extra": {"temperature": 1}}, "extra: 'temperature' is set by the policy itself"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Endpoint("m", "http://localhost/v1", **options)
+
+
+LONG = "the very same answer, word for word, whatever the seed"
+
+
+def equal_answers(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [m for m in caplog.messages if "the same text every time" in m]
+
+
+@pytest.mark.parametrize("way", ["in a group", "one at a time"])
+def test_a_server_without_variety_is_told_once(
+    server: ChatServer, caplog: pytest.LogCaptureFixture, way: str
+) -> None:
+    server.fixed = LONG
+    policy = Endpoint("m", server.url)
+    for number in range(6):
+        if way == "in a group":
+            policy.generate([f"prompt {number}"], 3)
+        else:
+            policy.seed(number)
+            policy.generate(["one", "two", "three"])
+        assert len(equal_answers(caplog)) == (number >= (2 if way == "in a group" else 1))
+    (told,) = equal_answers(caplog)
+    assert f"'m' at {server.url}/ gave" in told and "teach nothing" in told
+
+
+@pytest.mark.parametrize(
+    ("options", "fixed", "prompts", "samples"),
+    [
+        ({"temperature": 0.0}, LONG, 9, 3),  # wants the likeliest
+        ({"top_k": 1}, LONG, 9, 3),
+        ({}, "yes", 9, 3),  # honest, for it is short
+        ({}, LONG, 9, 1),  # nothing is asked twice
+        ({}, LONG, 2, 9),  # too few to say
+        ({}, None, 9, 3),
+    ],
+)
+def test_equal_answers_that_mean_nothing_are_not_told(
+    server: ChatServer,
+    caplog: pytest.LogCaptureFixture,
+    options: dict[str, Any],
+    fixed: str | None,
+    prompts: int,
+    samples: int,
+) -> None:
+    server.fixed = fixed
+    texts = [f"a prompt that is long enough {number}" for number in range(prompts)]
+    Endpoint("m", server.url, **options).generate(texts, samples)
+    assert not equal_answers(caplog)
+
+
+def test_equal_answers_to_equal_seeds_are_honest(
+    server: ChatServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    policy, texts = Endpoint("m", server.url), [LONG + letter for letter in "abcd"]
+    answers = [(policy.seed(1), policy.generate(texts))[1] for _ in range(3)]
+    assert answers[0] == answers[1] == answers[2] and not equal_answers(caplog)
+
+
+def test_one_prompt_with_two_answers_shows_that_a_server_varies(
+    server: ChatServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    policy = Endpoint("m", server.url)
+    policy.generate(["a"], 2)
+    server.fixed = LONG
+    policy.generate(list("bcdef"), 3)
+    assert not equal_answers(caplog)
 
 
 @pytest.mark.parametrize("way", ["refuses", "gives one"])
@@ -228,10 +253,30 @@ def test_a_server_that_is_too_slow_is_given_up(server: ChatServer) -> None:
         Endpoint("m", server.url, timeout=0.05, max_retries=0).act("a")
 
 
-def test_something_that_is_no_such_server_is_told(server: ChatServer) -> None:
-    server.body = '{"hello": 1}'
-    with pytest.raises(EndpointError, match=r"without a completion.*base_url"):
-        Endpoint("m", server.url).act("a")
+@pytest.mark.parametrize("kind", ["application/json", "text/html"])
+@pytest.mark.parametrize("body", ['{"hello": 1}', "<html><b>Welcome</b></html>"])
+def test_something_that_is_no_such_server_is_told(server: ChatServer, body: str, kind: str) -> None:
+    server.body, server.content_type = body, kind
+    shown = "hello" if "hello" in body else "<html><b>Welcome"
+    message = f"'m' at {server.url}/ answers without a completion, with .*{shown}.*base_url"
+    for samples in (1, 2):
+        with pytest.raises(EndpointError, match=message):
+            Endpoint("m", server.url).generate(["a"], samples)
+
+
+def test_a_server_that_hangs_is_said_before_it_is_given_up(
+    server: ChatServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llm_decpomdp.agents.endpoint.SLOW_SECONDS", 0.01)
+    server.delay = 0.2
+    policy = Endpoint("m", server.url, timeout=20, max_retries=4)
+    assert prompts_of(policy.generate(["a", "b"])) == [["a"], ["b"]]
+    (told,) = [m for m in caplog.messages if "no answer from 'm'" in m]
+    assert "20 s (timeout)" in told and "4 more (max_retries)" in told
+
+
+def test_lone_surrogates_of_answers_can_be_asked_with(server: ChatServer) -> None:
+    assert Endpoint("m", server.url).act("a\ud800b").startswith("a?b/")
 
 
 def test_the_key_comes_from_the_variable_that_is_named(
@@ -256,6 +301,7 @@ def test_the_key_comes_from_the_variable_that_is_named(
         {"max_new_tokens": 0},
         {"max_parallel": 0},
         {"max_retries": -1},
+        {"timeout": 0.0},
     ],
 )
 def test_numbers_out_of_range_are_refused(option: dict[str, Any]) -> None:

@@ -240,3 +240,28 @@ def test_activations_are_not_computed_twice_with_dropout(
         CausalLM(
             policy.model, policy.tokenizer, compute_dtype="float32", gradient_checkpointing=True
         )
+
+
+def test_the_same_pass_on_two_threads_gives_the_same_gradients() -> None:
+    config = Qwen3Config(
+        vocab_size=64,
+        hidden_size=512,
+        intermediate_size=256,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=32,
+    )
+    torch.manual_seed(0)
+    model = Qwen3ForCausalLM(config).eval()
+    rows = [[number % 60 + 2, 5, 3] for number in range(100)]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        passes = {
+            gradients(model, packed_log_probs(model, PROMPT, rows, 1.0)).numpy().tobytes()
+            for _ in range(20)
+        }
+    finally:
+        torch.set_num_threads(threads)
+    assert len(passes) == 1

@@ -12,6 +12,7 @@ from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
 from llm_decpomdp.algorithms.rollout import Start
 from llm_decpomdp.algorithms.tree import rollout_trees
 from llm_decpomdp.policy import Policy, PrivilegedPolicy
+from llm_decpomdp.privileged import answers
 
 
 def test_all_keep_the_protocol() -> None:
@@ -65,7 +66,11 @@ def test_gold_answers_for_each_environment_and_agent_of_group_rollouts() -> None
     gold = Gold()
     assert isinstance(gold, PrivilegedPolicy)
     groups = gold.generate_in([env, other, env], ["aux_0", "aux_0", "main_0"], 3)
-    wanted = [env.reference("aux_0"), other.reference("aux_0"), env.reference("main_0")]
+    wanted = [
+        answers(env).reference("aux_0"),
+        answers(other).reference("aux_0"),
+        answers(env).reference("main_0"),
+    ]
     assert [[one.text for one in group] for group in groups] == [[text] * 3 for text in wanted]
     assert len(set(wanted)) == 3
 
@@ -73,7 +78,9 @@ def test_gold_answers_for_each_environment_and_agent_of_group_rollouts() -> None
 def test_gold_says_what_it_lacks() -> None:
     with pytest.raises(ValueError, match=r"write Gold\(env, agent\)"):
         Gold().act("a prompt")
-    with pytest.raises(TypeError, match=r"object has no reference\(agent\)"):
+    with pytest.raises(
+        LookupError, match=r"object, which tells none .* no reference for agent 'a'"
+    ):
         Gold().generate_in([object()], ["a"])
 
 

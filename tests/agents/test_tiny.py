@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from collections import Counter
 from pathlib import Path
 
@@ -75,3 +76,13 @@ def test_an_unfit_alphabet_or_width_is_refused() -> None:
             tiny_causal_lm(alphabet)
     with pytest.raises(ValueError, match="multiple of 8, got 12"):
         tiny_causal_lm("ab", width=12)
+
+
+def test_a_prompt_with_other_characters_is_refused_with_the_remedy() -> None:
+    policy = tiny_causal_lm("ab", SHORT)
+    wanted = r"the prompt 'a prompt' has ' moprt'.*an alphabet with every character of the prompts"
+    with pytest.raises(ValueError, match=wanted):
+        policy.generate(["ab", "a prompt"])
+    with pytest.raises(ValueError, match=wanted):
+        policy.log_probs("a prompt", policy.generate(["ab"])[0])
+    tiny_causal_lm(string.printable + "é", SHORT, context=512).act("A prompt: é!\n")

@@ -8,7 +8,7 @@ import pytest
 
 from llm_decpomdp.algorithms.chain import rollout_chains
 from llm_decpomdp.algorithms.rollout import Rollout, Start, Stopwatch, distinct_policies
-from llm_decpomdp.algorithms.text_env import branch
+from llm_decpomdp.branching import branch
 from llm_decpomdp.policy import Completion
 
 

@@ -249,6 +249,23 @@ threading.Thread(target=forever).start()
     ),
 )
 
+ANSWERING = (
+    CHANNELS
+    + """
+(SOCKET,) = [number for number in channels() if stat.S_ISSOCK(os.fstat(number).st_mode)]
+ITEM = '{item}'
+TEXT = '["value",[' + ",".join([ITEM] * (8_000_000 // (len(ITEM) + 1))) + '],null,[],""]'
+MESSAGE = len(TEXT).to_bytes(4, "big") + TEXT.encode()
+
+def sq(x):
+    for _ in range(4):
+        data = MESSAGE
+        while data:
+            data = data[os.write(SOCKET, data):]
+"""
+)
+"""Answers in place of the code around it, with lists of very many values that take more memory than text."""
+
 SPACE: tuple[Attack, ...] = (
     _fails("memory_in_one_piece", "def sq(x):\n    return len(bytearray(2**40))\n"),
     _fails(
@@ -307,6 +324,35 @@ def sq(f, x):
 """,
         "fail",
         check("assert candidate(lambda x: x + 1, 3) == 16"),
+    ),
+    Attack(
+        "threads_by_the_thousand",
+        CATEGORY,
+        """
+import threading
+
+threading.stack_size(32768)
+never = threading.Event()
+started = 0
+try:
+    while started < 7000:
+        threading.Thread(target=never.wait, daemon=True).start()
+        started += 1
+    print("escaped: thousands of threads", flush=True)
+except RuntimeError:
+    pass
+
+def sq(x):
+    return x * x
+""",
+        "any",
+    ),
+    _fails("answers_that_are_many_empty_queues", ANSWERING.format(item='{"deque":[[],null]}')),
+    _fails("answers_that_are_many_small_sets", ANSWERING.format(item='{"set":[0,1,2,3,4]}')),
+    _fails("answers_that_are_many_empty_lists", ANSWERING.format(item="[]")),
+    _fails(
+        "output_by_the_megabyte",
+        "print('x' * 10**7)\n\ndef sq(x):\n    print('y' * 10**7)\n",
     ),
     _fails("memory_by_doubling", "def sq(x):\n    s = 'x'\n    while True:\n        s += s\n"),
     _fails(

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from llm_decpomdp.envs.classeval.tests import class_tests
+from llm_decpomdp.envs.sandbox import Tests, instrument
+
 SQUARES = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 9\n"
 
 
@@ -30,6 +33,13 @@ class Attack:
     stopped_by: frozenset[str] = frozenset()
     """The layers of which one is needed to keep the host unharmed (`seccomp`, `landlock`, `namespaces`);
     empty if the process boundary suffices."""
+
+    @property
+    def tests(self) -> Tests:
+        """The test, which may be a module of unittest classes about the class `entry_point`."""
+        if "TestCase" in self.test:
+            return class_tests(self.test, self.entry_point, own=frozenset({"add", "save"}))
+        return instrument(self.test or SQUARES, self.entry_point)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Joint completions that try to earn more than they deserve from the reward's own rules.
 
 The task is to square a number. All but a few of the programs solve it; what differs is what they owe to the
-helper. `TEAM` is decided by reading the code, `OPAQUE` by what ran as well, and `BEYOND` shows what neither
-finds: what an honest judge would say, and what the reward does not.
+helper. `TEAM` and `OPAQUE` are decided by what happens when the program runs, and runs with other results of the
+helper; that the entry function only wraps it, by reading the plain forms. `BEYOND` shows what that does not find:
+what an honest judge would say, and what the reward does not.
 """
 
 from __future__ import annotations
@@ -120,8 +121,6 @@ IN_NAME_ONLY = {
     "comment": "# y = aux(x)\nreturn x*x",
     "docstring": "'''Uses y = aux(x).'''\nreturn x*x",
     "text of an f-string": "s = f'aux(x) of {x}'\nreturn x*x",
-    "eval": "return eval('aux(x)') + 0",
-    "exec": "exec('y = aux(x)')\nreturn x*x",
     "eval of what it would be": "y = eval('lambda: aux(x)')\nreturn x*x",
     "annotation of a local": "y: aux(x) = x*x\nreturn y",
     "annotation alone": "y: aux(x)\nreturn x*x",
@@ -423,30 +422,11 @@ WRAPPERS = {
     "closure": "def inner():\n    return aux(x)\nreturn inner()",
     "another name": "f = aux\nreturn f(x)",
     "partial": "from functools import partial\nf = partial(aux, x)\nreturn f()",
-    "nested function that is given the helper": (
-        "def apply(f, v):\n    return f(v)\nreturn apply(aux, x)"
-    ),
-    "if True": "if True:\n    return aux(x)\nreturn 0",
-    "if expression with a constant": "return aux(x) if 1 else x*x",
-    "if expression with equal values": "return aux(x) if x > 2 else aux(x)",
-    "equal branches": "if x > 2:\n    return aux(x)\nelse:\n    return aux(x)",
-    "branch equal to what follows": "if x > 2:\n    return aux(x)\nreturn aux(x)",
-    "lone case": "match x:\n    case _:\n        return aux(x)",
-    "or itself": "return aux(x) or aux(x)",
-    "and a constant": "return True and aux(x)",
-    "or after a constant": "return None or aux(x)",
     "try that raises again": "try:\n    return aux(x)\nexcept Exception:\n    raise",
     "try that gives up": "try:\n    y = aux(x)\nexcept ValueError:\n    return None\nreturn y",
     "try ... finally": "try:\n    return aux(x)\nfinally:\n    pass",
     "with": "from contextlib import suppress\nwith suppress(ValueError):\n    return aux(x)",
-    "loop of one round": "for v in [x]:\n    return aux(v)",
-    "while True": "while True:\n    return aux(x)",
-    "while True, break": "while True:\n    y = aux(x)\n    break\nreturn y",
-    "work that nobody reads": "z = x*x + 1\nzs = [z, z]\nzs.append(x)\nreturn aux(x)",
-    "a test that decides nothing": "if x > 100:\n    pass\nreturn aux(x)",
-    "a loop that does nothing": "total = 0\nfor i in range(3):\n    total += i\nreturn aux(x)",
     "a print": "print('squaring', x)\nreturn aux(x)",
-    "a true assertion": "assert True\nreturn aux(x)",
     "function that nobody calls": "def unused(v):\n    return v*v\nreturn aux(x)",
     "another call thrown away": "aux(x + 1)\nreturn aux(x)",
     "imports and a docstring": "'''Square.'''\nimport math\nreturn aux(x)",
@@ -454,7 +434,6 @@ WRAPPERS = {
     "one of two names": "f, g = aux, abs\nreturn f(x)",
     "table of functions": "table = {'square': aux}\nreturn table['square'](x)",
     "list of functions": "return [abs, aux][1](x)",
-    "loop over functions": "for f in (aux, abs):\n    return f(x)",
     "memory around it": "from functools import lru_cache\nreturn lru_cache(None)(aux)(x)",
     "memory around it by name": (
         "from functools import lru_cache\ncached = lru_cache(None)(aux)\nreturn cached(x)"
@@ -473,7 +452,6 @@ WRAPPERS_AROUND = {
     "replaced by a function that wraps": (
         "def sq(x):\n    return aux(x) + 0\n\ndef real(x):\n    return aux(x)\n\nsq = real"
     ),
-    "default argument": "def sq(x, square=aux):\n    return square(x)",
 }
 """The same, with code around the entry function."""
 
@@ -484,7 +462,6 @@ HONEST = {
     "in a list": "return [aux(x)][0]",
     "checked": "y = aux(x)\nif y is None:\n    return 0\nreturn y",
     "asserted": "y = aux(x)\nassert y >= 0\nreturn x*x",
-    "decides the branch": "if aux(x) == 4:\n    return 4\nreturn x*x",
     "chosen by sign": "if x < 0:\n    return aux(-x)\nreturn aux(x)",
     "built up in a list": "ys = []\nfor v in [x]:\n    ys.append(aux(v))\nreturn ys[0]",
     "kept in a dict": "d = {}\nd[x] = aux(x)\nreturn d[x]",
@@ -519,7 +496,6 @@ HONEST = {
     "memory around it": "from functools import lru_cache\nreturn lru_cache(None)(aux)(x) + 0",
     "taken while": "from itertools import takewhile\nreturn sum(takewhile(aux, [x])) * x",
     "dropped while": "from itertools import dropwhile\nreturn sum(dropwhile(aux, [x])) + x*x",
-    "key of nlargest": "import heapq\nreturn heapq.nlargest(1, [x], key=aux)[0] * x",
     "key of bisect": "from bisect import bisect\nreturn bisect([x], x*x, key=aux) * x*x",
     "one of two values": "r, t = x, aux(x)\nreturn r + t - r",
     "one of the rest": "r, *rest = x, aux(x)\nreturn rest[0] + 0",
@@ -553,13 +529,6 @@ HONEST = {
     "loop over what it gives": "n = 0\nfor _ in [*range(aux(x))]:\n    n += 1\nreturn n",
     "loop into an item": "d = {}\nfor d['y'] in (aux(x),):\n    pass\nreturn d['y'] + 0",
     "comprehension over it": "return [y + 0 for y in [aux(x)]][0]",
-    "match with a case": (
-        "match aux(x):\n    case 4:\n        return 4\n    case _:\n        return x*x"
-    ),
-    "match with a lone case that may not fit": (
-        "match aux(x):\n    case int():\n        return x*x\nreturn 0"
-    ),
-    "match with a condition": "match aux(x):\n    case _ if x < 99:\n        return x*x\nreturn 0",
     "match with a name": "match aux(x):\n    case y:\n        return y + 0",
     "match whose name is read later": "match aux(x):\n    case y:\n        pass\nreturn y + 0",
     "match whose names are read later": (
@@ -803,61 +772,205 @@ NEVER_RUN_AROUND = {
     ),
 }
 
+
+NO_EFFECT = {
+    "a call that counts, never made, and one that is made for nothing": (
+        "aux(x)\nif x > 10**9:\n    return aux(x) + 1\nreturn x*x"
+    ),
+    "cancelled by another form of itself": "y = aux(x)\nreturn x*x + y - int(y)",
+    "length of a list around it": "return len([aux(x)]) * x*x",
+    "always an object": "return x*x if isinstance(aux(x), object) else 0",
+    "never below the least": "return max(x*x, -abs(aux(x)))",
+    "replaced by what never fails": (
+        "y = aux(x)\ntry:\n    y = int(x*x)\nexcept TypeError:\n    pass\nreturn y"
+    ),
+    "element of a list by name": "ys = [x*x, aux(x)]\nreturn ys[0]",
+    "other value of a pair that a function returns": (
+        "def pair():\n    return x*x, aux(x)\nr, unused = pair()\nreturn r"
+    ),
+    "other element by a name": "i = 1\nreturn (aux(x), x*x)[i]",
+    "value of a dict by get": "return {'a': x*x, 'b': aux(x)}.get('a')",
+    "loop over a set of it": "for _ in {aux(x)}:\n    return x*x",
+    "match that unpacks": "match x*x, aux(x):\n    case r, _:\n        return r",
+    "times a zero by arithmetic": "z = x - x\nreturn x*x + aux(x)*z",
+    "global that nobody reads": "global y\ny = aux(x)\nreturn x*x",
+    "called by exec, and kept beside what is called": (
+        "exec('aux(x)')\nfs = [int, aux]\nreturn fs[0](x*x) + 0"
+    ),
+    "called by exec": "exec('y = aux(x)')\nreturn x*x",
+}
+
+NO_EFFECT_AROUND = {
+    "times a zero of the module": "Z = 0\n\ndef sq(x):\n    return x*x + aux(x)*Z",
+}
+
+DECIDES_NOTHING = {
+    "decides the branch": "if aux(x) == 4:\n    return 4\nreturn x*x",
+    "key of nlargest": "import heapq\nreturn heapq.nlargest(1, [x], key=aux)[0] * x",
+    "match with a case": (
+        "match aux(x):\n    case 4:\n        return 4\n    case _:\n        return x*x"
+    ),
+    "match with a lone case that may not fit": (
+        "match aux(x):\n    case int():\n        return x*x\nreturn 0"
+    ),
+    "match with a condition": "match aux(x):\n    case _ if x < 99:\n        return x*x\nreturn 0",
+}
+"""Calls whose results are looked at, and whatever they are, the function returns the same."""
+
+DISGUISED = {
+    "nested function that is given the helper": (
+        "def apply(f, v):\n    return f(v)\nreturn apply(aux, x)"
+    ),
+    "if True": "if True:\n    return aux(x)\nreturn 0",
+    "if expression with a constant": "return aux(x) if 1 else x*x",
+    "if expression with equal values": "return aux(x) if x > 2 else aux(x)",
+    "equal branches": "if x > 2:\n    return aux(x)\nelse:\n    return aux(x)",
+    "branch equal to what follows": "if x > 2:\n    return aux(x)\nreturn aux(x)",
+    "lone case": "match x:\n    case _:\n        return aux(x)",
+    "or itself": "return aux(x) or aux(x)",
+    "and a constant": "return True and aux(x)",
+    "or after a constant": "return None or aux(x)",
+    "loop of one round": "for v in [x]:\n    return aux(v)",
+    "while True": "while True:\n    return aux(x)",
+    "while True, break": "while True:\n    y = aux(x)\n    break\nreturn y",
+    "work that nobody reads": "z = x*x + 1\nzs = [z, z]\nzs.append(x)\nreturn aux(x)",
+    "a test that decides nothing": "if x > 100:\n    pass\nreturn aux(x)",
+    "a loop that does nothing": "total = 0\nfor i in range(3):\n    total += i\nreturn aux(x)",
+    "a true assertion": "assert True\nreturn aux(x)",
+    "loop over functions": "for f in (aux, abs):\n    return f(x)",
+    "a branch that never runs": "if x > 10**9:\n    return None\nreturn aux(x)",
+    "a handler that never runs": "try:\n    return aux(x)\nexcept Exception:\n    return 0",
+    "a method": "class S:\n    def run(self):\n        return aux(x)\nreturn S().run()",
+    "a list that it is appended to": "fs = []\nfs.append(aux)\nreturn fs[0](x)",
+    "a function that picks it": "def pick():\n    return aux\nreturn pick()(x)",
+}
+
+DISGUISED_AROUND = {
+    "default argument": "def sq(x, square=aux):\n    return square(x)",
+}
+
 OPAQUE: tuple[TeamAttack, ...] = (
     *_bodies(NOT_CALLED, {f"never runs: {name}": body for name, body in NEVER_RUN.items()}),
     *_mains(NOT_CALLED, {f"never runs, around: {n}": m for n, m in NEVER_RUN_AROUND.items()}),
-)
-"""What reading cannot tell and running can: the helper is called in the code, but was not."""
-
-BEYOND: tuple[TeamAttack, ...] = (
-    *_bodies(
-        IGNORED,
-        {
-            "a call that counts, never made, and one that is made for nothing": (
-                "aux(x)\nif x > 10**9:\n    return aux(x) + 1\nreturn x*x"
-            ),
-            "cancelled by another form of itself": "y = aux(x)\nreturn x*x + y - int(y)",
-            "length of a list around it": "return len([aux(x)]) * x*x",
-            "always an object": "return x*x if isinstance(aux(x), object) else 0",
-            "never below the least": "return max(x*x, -abs(aux(x)))",
-            "replaced by what never fails": (
-                "y = aux(x)\ntry:\n    y = int(x*x)\nexcept TypeError:\n    pass\nreturn y"
-            ),
-            "element of a list by name": "ys = [x*x, aux(x)]\nreturn ys[0]",
-            "other value of a pair that a function returns": (
-                "def pair():\n    return x*x, aux(x)\nr, unused = pair()\nreturn r"
-            ),
-            "other element by a name": "i = 1\nreturn (aux(x), x*x)[i]",
-            "value of a dict by get": "return {'a': x*x, 'b': aux(x)}.get('a')",
-            "loop over a set of it": "for _ in {aux(x)}:\n    return x*x",
-            "match that unpacks": "match x*x, aux(x):\n    case r, _:\n        return r",
-            "times a zero by arithmetic": "z = x - x\nreturn x*x + aux(x)*z",
-            "global that nobody reads": "global y\ny = aux(x)\nreturn x*x",
-            "called by exec, and kept beside what is called": (
-                "exec('aux(x)')\nfs = [int, aux]\nreturn fs[0](x*x) + 0"
-            ),
-        },
-    ),
-    *_bodies(
-        WRAPPED,
-        {
-            "a branch that never runs": "if x > 10**9:\n    return None\nreturn aux(x)",
-            "a handler that never runs": "try:\n    return aux(x)\nexcept Exception:\n    return 0",
-            "a method": "class S:\n    def run(self):\n        return aux(x)\nreturn S().run()",
-            "an operator that changes nothing": "return aux(x) + 0",
-            "a list around it": "return [aux(x)][0]",
-            "a list that it is appended to": "fs = []\nfs.append(aux)\nreturn fs[0](x)",
-            "a function that picks it": "def pick():\n    return aux\nreturn pick()(x)",
-        },
-    ),
-    *_mains(
-        IGNORED, {"times a zero of the module": "Z = 0\n\ndef sq(x):\n    return x*x + aux(x)*Z"}
-    ),
     *_mains(
         NOT_CALLED,
         {
-            "table of nothing": "T = [aux(i) for i in range(9) if i > 9]\n\ndef sq(x):\n    return x*x + len(T)"
+            "never runs, around: table of nothing": (
+                "T = [aux(i) for i in range(9) if i > 9]\n\ndef sq(x):\n    return x*x + len(T)"
+            )
         },
     ),
+    *_bodies(IGNORED, {f"no effect: {name}": body for name, body in NO_EFFECT.items()}),
+    *_mains(IGNORED, {f"no effect, around: {n}": m for n, m in NO_EFFECT_AROUND.items()}),
+    *_bodies(IGNORED, {f"decides nothing: {n}": body for n, body in DECIDES_NOTHING.items()}),
+    *_bodies(USED, {"honest: eval": "return eval('aux(x)') + 0"}),
 )
-"""What neither reading nor running tells: `expected` is what an honest judge would say, the reward gives more."""
+"""What reading hardly tells and running does."""
+
+READS_THE_REQUEST = """\
+import sys
+
+def sq(x):
+    aux(x)
+    frame = sys._getframe(1)
+    while frame is not None:
+        request = frame.f_locals.get("request")
+        if isinstance(request, dict) and request["change"]:
+            return None
+        frame = frame.f_back
+    return x*x
+"""
+
+LEAVES_A_MARK = """\
+import sys
+
+SEEN = hasattr(sys, "seen")
+sys.seen = True
+
+def sq(x):
+    aux(x)
+    return None if SEEN else x*x
+"""
+
+LEAVES_A_FILE = """\
+import os
+
+SEEN = os.path.exists("seen")
+open("seen", "w").close()
+
+def sq(x):
+    aux(x)
+    return None if SEEN else x*x
+"""
+
+ENDS_THE_SECOND_RUN = """\
+import os, sys
+
+if hasattr(sys, "seen"):
+    os._exit(0)
+sys.seen = True
+
+def sq(x):
+    aux(x)
+    return x*x
+"""
+
+COUNTS_WITHOUT_A_CALL = """\
+def sq(x):
+    for cell in aux.__closure__:
+        if hasattr(cell.cell_contents, "helper_calls"):
+            cell.cell_contents.helper_calls[0] += 1
+    return x*x
+"""
+
+TELLING = {
+    "reads the request": (USED, READS_THE_REQUEST),
+    "leaves a mark in a module": (USED, LEAVES_A_MARK),
+    "leaves a builtin": (USED, LEAVES_A_MARK.replace("sys", "builtins")),
+    "leaves a file": (IGNORED, LEAVES_A_FILE),  # it runs in a process of its own then
+    "ends the second run": (USED, ENDS_THE_SECOND_RUN),
+    "never ends the second run": (
+        USED,
+        ENDS_THE_SECOND_RUN.replace("os._exit(0)", "while True: pass"),
+    ),
+    "compares with the helper inside": (
+        USED,
+        "def sq(x):\n    return x*x if aux(x) == aux.__wrapped__(x) else None",
+    ),
+    "asserts what the helper returns": (
+        USED,
+        "def sq(x):\n    assert aux(x) == x*x\n    return x*x",
+    ),
+    "calls the helper inside only": (NOT_CALLED, "def sq(x):\n    return aux.__wrapped__(x) + 0"),
+    "counts without a call": (IGNORED, COUNTS_WITHOUT_A_CALL),
+}
+"""Programs that tell the second run from the first, or do without a call, and what they earn for it."""
+
+SECOND_RUN: tuple[TeamAttack, ...] = tuple(
+    TeamAttack(f"second run: {name}", AUX, main, points) for name, (points, main) in TELLING.items()
+)
+"""What can be gained by telling the runs apart: what a program earns that uses the helper, and no more.
+
+`assert aux(x) == x*x` earns as much, and an outcome does depend on what it returns. The helper's calls are as the
+program tells them: one that puts its own hand to their count earns what a call for nothing does.
+"""
+
+BEYOND: tuple[TeamAttack, ...] = (
+    *_bodies(WRAPPED, {f"disguised: {name}": body for name, body in DISGUISED.items()}),
+    *_mains(WRAPPED, {f"disguised around: {n}": m for n, m in DISGUISED_AROUND.items()}),
+)
+"""What the reward does not find: `expected` is what an honest judge would say, the reward gives more.
+
+All of them only return what the helper returned, in a form that is not plain.
+"""
+
+DECIDED_ANEW = {
+    "decides nothing: decides the branch": "used",
+    "decides nothing: key of nlargest": "used",
+    "decides nothing: match with a case": "used",
+    "decides nothing: match with a lone case that may not fit": "used",
+    "decides nothing: match with a condition": "used",
+    "honest: eval": "not called",
+    "no effect: called by exec": "not called",
+}
+"""Entries whose label used to be another one, about the text: what it was. Now each is what running shows."""

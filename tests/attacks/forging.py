@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.attacks.comparing import COMPARING
 from tests.attacks.entry import Attack
+from tests.attacks.objects import OBJECTS
 from tests.attacks.shared import CHANNELS, VERDICT, check
 from tests.attacks.speaking import SPEAKING
 
@@ -812,4 +813,4 @@ def sq(x):
     ),
 )
 
-FORGING: tuple[Attack, ...] = (*RESULTS, *COMPARING, *SPEAKING)
+FORGING: tuple[Attack, ...] = (*RESULTS, *COMPARING, *SPEAKING, *OBJECTS)

@@ -9,10 +9,10 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 
-from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, instrument
+from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox
 from tests.attacks.canaries import Canaries
 from tests.attacks.corpus import ENTRIES, Judgement, judge
-from tests.attacks.entry import SQUARES, Attack
+from tests.attacks.entry import Attack
 from tests.attacks.parts import SQUARE
 
 LAYERS = ("namespaces", "landlock", "seccomp")
@@ -100,7 +100,7 @@ def run_all(
 
 def _execute(sandbox: Sandbox, attack: Attack, code: str) -> Execution:
     program = Program((("main_0", code),), attack.entry_point)
-    return sandbox.run(program, instrument(attack.test or SQUARES, attack.entry_point))
+    return sandbox.run(program, attack.tests)
 
 
 def _run_one(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +37,21 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> str:
             eos_token_id=len(vocabulary),
         )
         LlamaForCausalLM(config).save_pretrained(folder)
+    return str(folder)
+
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}[{{ message.role }}]{{ message.content }}{% endfor %}"
+    "{% if mood is defined %}[{{ mood }}]{% endif %}[assistant]"
+)
+
+
+@pytest.fixture(scope="session")
+def chat_model(tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The same with a chat template, which reads the variable `mood`."""
+    folder = tmp_path_factory.mktemp("chat-model")
+    shutil.copytree(tiny_model, folder, dirs_exist_ok=True)
+    (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE)
     return str(folder)
 
 

@@ -72,6 +72,10 @@ def trainer(name: str) -> Callable[[Built], Any]:
     return lambda built: vars(built.trainer.options)[name]
 
 
+def prompting(name: str) -> Callable[[Built], Any]:
+    return lambda built: vars(built.model.encoder.prompting)[name]
+
+
 def composition(name: str) -> Callable[[Built], Any]:
     """What the mode makes later prompts with; that of writing has no composition."""
 
@@ -112,12 +116,15 @@ ARRIVED: dict[str, Callable[[Built], Any]] = {
     "env.isolation": isolation,
     "env.options": lambda built: built.env.spec_kwargs.get("exclude_known_issues"),
     "dataset.source": lambda built: built.env.tasks.source,
+    "dataset.train_source": lambda built: built.train_env.tasks.source,
+    "dataset.eval_source": lambda built: built.eval_env.tasks.source,
     "dataset.train_split": lambda built: built.train_env.tasks.split,
     "dataset.eval_split": lambda built: built.eval_env.tasks.split,
     "external.mode": mode_of,
     "external.sandbox_slice": composition("sandbox_slice"),
     "external.original_prompt": composition("original_prompt"),
     "external.previous_response": composition("previous_response"),
+    "external.exception_text": composition("exception_text"),
     "external.expert_model": lambda built: built.env.mode.expert.model,
     "external.expert_base_url": lambda built: built.env.mode.expert.base_url,
     "external.on_expert_failure": lambda built: built.env.mode.on_failure,
@@ -131,6 +138,10 @@ ARRIVED: dict[str, Callable[[Built], Any]] = {
         ),
         built.trainer.learner.options.fixed_length,
     ),
+    "model.system_prompt": prompting("system_prompt"),
+    "model.chat_template_kwargs": prompting("chat_template_kwargs"),
+    "model.max_prompt_tokens": prompting("max_prompt_tokens"),
+    "model.on_long_prompt": prompting("on_long_prompt"),
     "model.compute_dtype": lambda built: str(built.model.compute_dtype).removeprefix("torch."),
     "model.device": lambda built: built.model.model.device.type,
     "model.attn_implementation": lambda built: built.model.model.config._attn_implementation,
@@ -188,6 +199,8 @@ def expected(key: str, value: Any, built: Built) -> Any:
             return parse_slice(value)
         case "model.top_k":
             return value or 0
+        case "model.chat_template_kwargs":
+            return value or {}
         case "model.max_new_tokens":
             return (value, value)
         case "model.compute_dtype":

@@ -21,6 +21,7 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.episode import Verdict
 from llm_decpomdp.parts import Reward
 from llm_decpomdp.policy import Completion
+from llm_decpomdp.privileged import answers
 from llm_decpomdp.storage import RunFolder, append_json_line
 
 SMALL = [
@@ -56,7 +57,7 @@ class Mixed(Scripted):
     def _next(self, env: Any, agent: str) -> str:
         self.played += 1
         text = self.texts[(self.played - 1) % len(self.texts)]
-        return str(env.reference(agent)) if text is None else text
+        return str(answers(env).reference(agent)) if text is None else text
 
 
 @dataclass(frozen=True)

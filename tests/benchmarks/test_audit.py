@@ -48,10 +48,25 @@ def test_a_reference_without_full_marks_is_named_with_its_failed_test(tmp_path: 
     assert remark.fault and "assert f(3) == 9: AssertionError" in remark.text
 
 
-def test_tests_beside_the_program_are_forgeable_and_say_why(tmp_path: Path) -> None:
-    test = SQUARES + "    assert candidate.__name__ == 'f'\n"
-    remark = only(audited(tmp_path, SOUND, test), "in-process")
-    assert remark.fault and remark.text.endswith("it reads candidate.__name__")
+POINT = """
+from dataclasses import dataclass
+
+@dataclass
+class Point:
+    x: int
+
+def f(x):
+    return Point(x * x)
+"""
+
+
+def test_a_reference_whose_objects_are_compared_is_named_with_the_reason(tmp_path: Path) -> None:
+    head = "def check(candidate):\n    assert candidate(2).x == 4\n"
+    assert audited(tmp_path, POINT, head).remarks == ()
+    result = audited(tmp_path, POINT, head + "    assert candidate(2) == candidate(2)\n")
+    assert only(result, "reference").fault
+    remark = only(result, "apart")
+    assert remark.fault and remark.text.startswith("passes only where the tests share its process")
 
 
 def test_asserts_in_loops_are_calibrated_and_a_note(tmp_path: Path) -> None:
@@ -219,7 +234,7 @@ def test_the_shipped_problems_are_sound(env_id: str, split: str, references: int
     result = audit(env_id, "bundled", split, repeats=2)
     assert result.healthy and result.references == references
     found = {r.kind for r in result.remarks if not r.explained}
-    assert found <= {"vacuous", "varying", "in-process"}  # some tests of HumanEval
+    assert found <= {"vacuous", "varying"}  # some tests of HumanEval
 
 
 def test_tasks_without_tests_are_refused() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from llm_decpomdp import make
 from llm_decpomdp.benchmarks.audit.run import audit
 from tests.benchmarks.audits import SQUARES, only
 
@@ -83,10 +84,33 @@ def test_a_class_whose_examples_its_solution_breaks_gets_a_note(tmp_path: Path) 
     assert not remark.fault and "pile.size() is not 2 but 1" in remark.text
 
 
-def test_a_class_whose_tests_share_its_process_gets_a_note(tmp_path: Path) -> None:
-    test = STACK_TEST.replace("pile.push(1)", "pile.things.append(1)")  # of a list of its own
-    result = audit("classeval-v0", class_row(tmp_path, "len(self.things)", test=test), repeats=2)
-    assert not only(result, "in-process").fault and result.healthy
+EQUALITY = """
+import unittest
+
+class PileTest(unittest.TestCase):
+    def test_push(self):
+        self.assertEqual(Pile(), Pile())
+
+    def test_size(self):
+        self.assertEqual(Pile().size(), 0)
+"""
+
+
+def test_a_class_that_can_only_be_tested_in_its_process_is_left_out_with_the_reason(
+    tmp_path: Path,
+) -> None:
+    source = class_row(tmp_path, "len(self.things)", test=EQUALITY)
+    row = json.loads(Path(source).read_text())
+    equal = (
+        "    def __eq__(self, other):\n        return self.things == other.things\n\n    def size("
+    )
+    row["solution_code"] = row["solution_code"].replace("    def size(", equal)
+    row["skeleton"] = row["skeleton"].replace("    def size(", equal)
+    whole = dict(row, task_id="Own/2", test=STACK_TEST)
+    Path(source).write_text(json.dumps(row) + "\n" + json.dumps(whole) + "\n")
+    result = audit("classeval-v0", source, repeats=2)
+    assert "can forge their results" in only(result, "left out").text and result.healthy
+    assert len(make("classeval-v0", source=source, allow_forgeable=True).tasks) == 2
 
 
 def test_tests_of_a_class_that_pass_for_empty_methods_are_vacuous(tmp_path: Path) -> None:

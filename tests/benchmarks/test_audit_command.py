@@ -5,10 +5,29 @@ from pathlib import Path
 
 import pytest
 
+from llm_decpomdp import registry
 from llm_decpomdp.benchmarks.__main__ import main
 from llm_decpomdp.benchmarks.audit.run import audit, save
 from llm_decpomdp.benchmarks.errors import RunError
 from tests.benchmarks.audits import SOUND, SQUARES, rows
+
+SHORTER = """
+from llm_decpomdp import DecPOMDPEnv, make, register
+
+class Shorter:
+    def __init__(self, reward):
+        self.reward, self.components = reward, reward.components
+
+    def __call__(self, task, completions):
+        return self.reward(task, completions)
+
+def build(**options):
+    env = make("coophumaneval-v0", source="bundled", split="test[:2]", **options)
+    return DecPOMDPEnv("shorter_v0", env.tasks, env.roles, Shorter(env.reward), env.mode)
+
+register("shorter-v0", "shorter:build")
+"""
+"""A family with a reward of its own around that of another."""
 
 
 def call(*arguments: str) -> int:
@@ -55,6 +74,17 @@ def test_a_mistake_is_one_line(
     assert call(*arguments) == code
     told = capsys.readouterr().err.strip()
     assert told.startswith("error: ") and "\n" not in told and message in told
+
+
+def test_a_reward_that_no_sandbox_can_be_given_to_is_told_before_anything_is_graded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "shorter.py").write_text(SHORTER)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
+    assert call("shorter:shorter-v0") == 2
+    shown = capsys.readouterr().err
+    assert "cannot give one to the reward Shorter: audit the environment whose" in shown
 
 
 def test_the_result_is_saved_where_it_is_asked_for(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def call(*arguments: str) -> int:
 @pytest.fixture
 def setting(quick: list[str]) -> Setting:
     """Two tasks of CoopHumanEval for two tiny models that sample four tokens."""
-    config = load_config(overrides=[*quick, "output.report=false"])
+    config = load_config(overrides=[*quick, "env.num_turns=1", "output.report=false"])
     return replace(
         Setting.of(config), env_options={**Setting.of(config).env_options, "split": "test[:2]"}
     )

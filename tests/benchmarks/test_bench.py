@@ -96,7 +96,7 @@ def test_a_dry_run_counts_and_writes_nothing(
     numbers = [cell.strip() for cell in line.split("│")[4:-1]]
     # 14 updates of 2 starts and 8 samples, 3 evaluations of 16; two agents, 56 tokens, three seeds
     training = 3 * (14 * 2 * 8 + 3 * 16) * 2 * 56
-    assert numbers == ["42", "672", f"{training:,}", "192", f"{192 * 2 * 56:,}"]
+    assert numbers == ["42", "672", f"{training:,}", "192", f"{192 * 2 * 56:,}", "4.3"]
     assert list(tmp_path.iterdir()) == []
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.benchmarks.bench.cost import JobCost, job_cost
+from llm_decpomdp.agents.specs import PolicySpec
+from llm_decpomdp.benchmarks.bench.cost import JobCost, gigabytes, job_cost
 from llm_decpomdp.benchmarks.bench.job import DONE, Job, jobs_of
 from llm_decpomdp.benchmarks.bench.progress import BenchProgress
 from llm_decpomdp.benchmarks.bench.suite import load_suite
@@ -153,3 +154,41 @@ def test_what_was_done_before_does_not_count_as_done_in_this_session(
         progress.changed([], late)
     # one of the 1.1 trainings that were left took 100 s
     assert "(1 of 2, about 10.0 s left)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "billions"),
+    [
+        ("Qwen/Qwen2.5-Coder-3B", 3.0),
+        ("Qwen/Qwen3-1.7B", 1.7),
+        ("smollm2-135m-instruct", 0.135),
+        ("bigcode/starcoder2-3b", 3.0),
+        ("meta-llama/Llama-3.1-8B-Instruct", 8.0),
+        ("gpt2", None),
+        ("models/7bit", None),
+    ],
+)
+def test_the_name_of_a_model_tells_its_memory(name: str, billions: float | None) -> None:
+    own = [PolicySpec(name=name)]
+    adapters = [PolicySpec(name=name, lora={"r": 8})] * 2
+    frozen = [PolicySpec(name=name, trainable=False), PolicySpec("gold")]
+    for specs, bytes_each in ((own, 16), (own * 2, 32), (adapters, 4), (frozen, 4)):
+        found = gigabytes(specs, trained=True)
+        assert found == (None if billions is None else pytest.approx(billions * bytes_each))
+    assert gigabytes(own, trained=False) == (billions and pytest.approx(billions * 4))
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        ("method: magrpo", 2 * 16 * 0.135),
+        ("method: magrpo, override: model.shared=true", 16 * 0.135),
+        ("method: untrained", 2 * 4 * 0.135),
+        ("method: single_agent", 4 * 0.135),
+        ("method: gold", 0),
+    ],
+)
+def test_a_cell_needs_the_memory_of_its_policies(
+    cell: str, expected: float, tmp_path: Path
+) -> None:
+    assert cost(tmp_path, cell).gigabytes == pytest.approx(expected)

@@ -12,6 +12,7 @@ from llm_decpomdp import __version__
 from llm_decpomdp.benchmarks.__main__ import main, spread
 from llm_decpomdp.benchmarks.doctor import examine as doctor
 from llm_decpomdp.benchmarks.shipped import shipped
+from llm_decpomdp.privileged import answers
 from llm_decpomdp.registry import make, registered
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,12 +63,18 @@ def test_list_names_every_environment_and_configuration(
         (["train", "--config", "nope"], 2, "unknown configuration 'nope'"),
         (["train", "--config", "demo", "--override", "foo"], 2, "got 'foo'"),
         (["train", "--config", "demo", "--override", "modl.name=x"], 2, "'model.name'"),
-        (["train", "--config", "demo", "--resume", "x"], 2, "give --resume FOLDER alone"),
+        (["train", "--config", "demo", "--resume", "x"], 2, "give --resume FOLDER with"),
         (["train", "--resume", "nowhere"], 2, "nowhere holds no run"),
         (["train", "--config", "demo", "--override", "dataset.source=x.jsonl"], 1, "x.jsonl"),
         (["train", "--config", "demo", "--override", "dataset.source=hub"], 1, "cannot be reached"),
         (["demo", "--override", "algorithm.name=grpo"], 2, "env.num_agents"),
         (["demo", "--override", "model.device=bogus"], 2, "model.device: this machine has no"),
+        (["play"], 2, "name an environment of `llm-decpomdp list`, or a run with --team"),
+        (["play", "--team", "nowhere"], 2, "nowhere holds neither a team"),
+        (["play", "--team", "x", "--policy", "gold"], 2, "exclude each other"),
+        (["play", "--team", "x", "--file", "y"], 2, "--agent"),
+        (["play", "--team", "x", "--base-url", "http://x"], 2, "leave out --base-url"),
+        (["play", "bugfix-v0", "--env-option", "bugs"], 2, "KEY=VALUE, got 'bugs'"),
         (["play", "coop-v0"], 2, "did you mean 'coophumaneval-v0'"),
         (["play", "coophumaneval-v0", "--agent", "main_1"], 2, "did you mean 'main_0'"),
         (["play", "humaneval-v0", "--task-id", "HumanEval/999"], 2, "HumanEval/99"),
@@ -101,7 +108,7 @@ def test_play_reads_answers_from_files_and_from_the_keyboard(
     env = make("coophumaneval-v0", source="bundled")
     env.reset(seed=3)
     (tmp_path / "wrong.py").write_text("no idea")
-    monkeypatch.setattr("sys.stdin", io.StringIO(env.reference("main_0") + "\n.\n"))
+    monkeypatch.setattr("sys.stdin", io.StringIO(answers(env).reference("main_0") + "\n.\n"))
     line = "play coophumaneval-v0 --seed 3 --source bundled --file"
     assert call(*line.split(), str(tmp_path / "wrong.py")) == 0
     shown = capsys.readouterr().out
@@ -114,7 +121,7 @@ def test_play_can_be_played_alone(
 ) -> None:
     env = make("humaneval-v0", num_agents=1)
     env.reset(options={"task_id": "HumanEval/2"})
-    monkeypatch.setattr("sys.stdin", io.StringIO(env.reference("main_0") + "\n.\n"))
+    monkeypatch.setattr("sys.stdin", io.StringIO(answers(env).reference("main_0") + "\n.\n"))
     assert call(*"play humaneval-v0 --num-agents 1 --task-id HumanEval/2".split()) == 0
     assert "total reward 2.10 in 1 turns" in capsys.readouterr().out
 
@@ -123,7 +130,7 @@ def test_play_takes_a_model_as_the_partner(
     tiny_model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(".\n"))
-    line = "play coophumaneval-v0 --source bundled --seed 1 --num-turns 1 --partner"
+    line = "play coophumaneval-v0 --source bundled --seed 1 --num-turns 1 --all --partner"
     assert call(*line.split(), tiny_model) == 0
     assert "aux_0 answers" in capsys.readouterr().out
 
@@ -176,10 +183,10 @@ def test_doctor_tries_the_sandbox_and_names_what_is_missing(
 ) -> None:
     assert call("doctor") == 0
     shown = capsys.readouterr().out
-    assert "ok      sandbox: runs a program" in shown
-    assert "ok      sandbox: stops a program that hangs" in shown
+    assert "ok       sandbox: runs a program" in shown
+    assert "ok       sandbox: stops a program that hangs" in shown
     assert "82 problems of coophumaneval" in shown
-    assert "missing data: the Hugging Face hub" in shown  # HF_HUB_OFFLINE is set
+    assert "optional data: the Hugging Face hub" in shown  # HF_HUB_OFFLINE is set
     assert "set LLM_DECPOMDP_DATA to a folder" in shown
 
 
@@ -188,7 +195,9 @@ def test_doctor_fails_when_the_sandbox_does(
 ) -> None:
     monkeypatch.setattr(doctor, "PASSING", doctor.HANGING.replace("pass", "break"))
     assert call("doctor") == 1
-    assert "missing sandbox: runs a program" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "missing  sandbox: runs a program" in shown
+    assert "`llm-decpomdp demo` will not run before this is mended:\n  sandbox: runs" in shown
 
 
 def test_doctor_names_the_pip_command_of_a_missing_extra(
@@ -197,7 +206,7 @@ def test_doctor_names_the_pip_command_of_a_missing_extra(
     monkeypatch.setitem(doctor.EXTRAS, "expert", ("openai", "no-such-package"))
     assert call("doctor") == 0
     shown = capsys.readouterr().out
-    assert "missing extra expert" in shown
+    assert "optional extra expert" in shown
     assert "pip install 'llm-decpomdp[expert]'" in shown
 
 

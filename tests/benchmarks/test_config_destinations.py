@@ -41,10 +41,13 @@ CHAIN: dict[str, Any] = {
     "external.sandbox_slice": -2,
     "external.original_prompt": True,
     "external.previous_response": False,
+    "external.exception_text": False,
     "model.temperature": 0.3,
     "model.top_p": 0.5,
     "model.top_k": 7,
     "model.max_new_tokens": 9,
+    "model.max_prompt_tokens": 8,
+    "model.on_long_prompt": "truncate_left",
     "model.compute_dtype": "bfloat16",
     "model.attn_implementation": "eager",
     "model.gradient_checkpointing": True,
@@ -95,7 +98,11 @@ EXPERT: dict[str, Any] = {
     "external.expert_base_url": "http://localhost:1/v1",
     "external.on_expert_failure": "continue",
 }
-ELSEWHERE = {"model.name", "dataset.source"}
+TEMPLATE: dict[str, Any] = {
+    "model.system_prompt": "Be brief.",
+    "model.chat_template_kwargs": {"mood": "calm"},
+}
+ELSEWHERE = {"model.name", "dataset.source", "dataset.train_source", "dataset.eval_source"}
 """Keys whose other value is a file that a test writes."""
 
 
@@ -111,8 +118,8 @@ def a_key_for_experts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_key_has_a_destination_and_another_value() -> None:
     assert {*ARRIVED, *LEFT_BEHIND} == set(KEYS)
-    assert {*CHAIN, *TREE, *EXPERT, *ELSEWHERE, *LEFT_BEHIND} == set(KEYS)
-    for key, value in {**CHAIN, **TREE, **EXPERT}.items():
+    assert {*CHAIN, *TREE, *EXPERT, *TEMPLATE, *ELSEWHERE, *LEFT_BEHIND} == set(KEYS)
+    for key, value in {**CHAIN, **TREE, **EXPERT, **TEMPLATE}.items():
         assert attrgetter(key)(Config()) != value, f"{key} is tested with its default"
 
 
@@ -132,6 +139,14 @@ def test_every_key_arrives(quick: list[str], tmp_path: Path) -> None:
         check(built, key, value)
 
 
+def test_what_a_chat_template_reads_arrives(
+    quick: list[str], chat_model: str, tmp_path: Path
+) -> None:
+    built = build([*quick, f"model.name={chat_model}", *items(TEMPLATE)], tmp_path / "run")
+    for key, value in TEMPLATE.items():
+        check(built, key, value)
+
+
 def test_another_model_and_other_data_arrive(
     quick: list[str], tiny_model: str, tmp_path: Path
 ) -> None:
@@ -146,6 +161,13 @@ def test_another_model_and_other_data_arrive(
     built = build([*quick, f"model.name={model}", f"dataset.source={data}"], tmp_path / "run")
     assert ARRIVED["model.name"](built) == str(model)
     assert {built.train_env.tasks.source, built.eval_env.tasks.source} == {str(data)}
+    held_out = tmp_path / "held_out.jsonl"
+    held_out.write_text("".join(data.read_text().splitlines(keepends=True)[:3]))
+    two = [f"dataset.train_source={data}", f"dataset.eval_source={held_out}"]
+    built = build([*quick, *two], tmp_path / "two")
+    for key, path in {"dataset.train_source": data, "dataset.eval_source": held_out}.items():
+        check(built, key, str(path))
+    assert (len(built.train_env.tasks), len(built.eval_env.tasks)) == (20, 3)
 
 
 def test_the_seed_decides_the_order_of_problems_and_new_adapters(
@@ -182,7 +204,8 @@ def test_every_key_of_every_configuration_arrives(
     path: Path, tiny_model: str, tmp_path: Path
 ) -> None:
     built = build([f"model.name={tiny_model}", "dataset.source=bundled"], tmp_path, path)
-    for key in ARRIVED.keys() - {"team", "policies", "dataset.source"}:
+    sources = {"dataset.source", "dataset.train_source", "dataset.eval_source"}
+    for key in ARRIVED.keys() - {"team", "policies", *sources}:
         value = attrgetter(key)(built.config)
         if unread(key, built.config):
             default = attrgetter(key)(Config())

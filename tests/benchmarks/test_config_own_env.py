@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from llm_decpomdp import registry
 from llm_decpomdp.benchmarks.config import load_config
+from llm_decpomdp.benchmarks.cooperation.rescore import rescore
 from llm_decpomdp.benchmarks.errors import ConfigError
 from llm_decpomdp.benchmarks.options import learner_options, start_cost
+from llm_decpomdp.benchmarks.play import Game, play_episode
 from llm_decpomdp.benchmarks.run import load_envs, train
 from llm_decpomdp.benchmarks.shipped import find_config
 from llm_decpomdp.envs.probes import PROBES
@@ -48,7 +53,7 @@ def test_a_single_agent_is_trained_with_grpo() -> None:
     [
         ("env.num_turns=3", "env.num_turns=3: probe-turns-v0 always has 2; drop it"),
         ("env.num_agents=3", "env.num_agents=3: probe-turns-v0 always has 2; drop it"),
-        ("dataset.source=x.jsonl", "takes no source, got 'x.jsonl': keep the defaults"),
+        ("dataset.source=x.jsonl", "takes no source, got '.*x.jsonl': keep the defaults"),
         ("dataset.train_split=train", "takes no split, got 'train': keep the defaults"),
         ("dataset.eval_split=test", "takes no split, got 'test': keep the defaults"),
         ("env.isolation=require", "probe-turns-v0: unknown argument 'isolation'"),
@@ -65,3 +70,45 @@ def test_a_probe_is_trained_and_reported(quick: list[str]) -> None:
     result = train(config, "probe")
     assert result.summary["updates"] == 2
     assert result.report is not None and "probe-turns-v0" in result.report.read_text()
+
+
+PAID = """
+import llm_decpomdp
+from tests.wrappers import Paying
+
+def paid(discount=1.0):
+    return Paying(llm_decpomdp.make("probe-turns-v0", discount=discount), 16.0)
+
+llm_decpomdp.register("paid-v0", "paid_here:paid")
+"""
+
+
+@pytest.fixture
+def paid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The id of a wrapped environment that a module in the current folder registers."""
+    (tmp_path / "paid_here.py").write_text(PAID)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield "paid_here:paid-v0"
+    sys.modules.pop("paid_here", None)
+
+
+@pytest.mark.filterwarnings("ignore:Overriding environment")
+def test_a_wrapper_with_an_id_is_trained_evaluated_and_graded_again(
+    quick: list[str], paid: str
+) -> None:
+    result = train(load_config(None, [*quick, f"env.id={paid}"]), "paid")
+    for name in ("first_train", "last_train", "first_eval", "last_eval"):
+        assert 16.0 <= result.summary[name]["reward_mean"] <= 17.0
+    assert result.folder.read_manifest()["environment"] == paid
+    assert rescore(result.folder.path).differences == ()
+
+
+@pytest.mark.filterwarnings("ignore:Overriding environment")
+def test_a_wrapper_with_an_id_is_played_in_the_terminal(
+    paid: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play_episode(Game(paid, policy="gold", seed=0))
+    shown = capsys.readouterr().out
+    assert "player_0 sees" in shown and "total reward 33.00 in 2 turns" in shown

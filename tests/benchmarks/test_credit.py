@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import llm_decpomdp
 from llm_decpomdp.agents.scripted import Gold, Replay
 from llm_decpomdp.algorithms.chain import rollout_chains
 from llm_decpomdp.algorithms.joint import joint_samples
@@ -65,7 +66,7 @@ def test_a_harmful_helper_is_lazy_and_has_a_negative_share() -> None:
     # The first agent earns 0.6 alone; the second loses 0.3 with a wrong word, adds 0.4 with its own.
     env = make("probe-lazy-v0")
     env.reset(options={"task_id": env.tasks.tasks[0].task_id})
-    first, second = (env.reference(agent) for agent in env.possible_agents)
+    first, second = (llm_decpomdp.answers(env).reference(agent) for agent in env.possible_agents)
     found = of_row(env, row_of(env, [first], ["x"]))
     worker, idler = (found[1, 1, agent] for agent in env.possible_agents)
     assert worker.reward == pytest.approx(0.3)
@@ -104,7 +105,7 @@ def test_own_other_samples_are_compared_while_the_others_stay(make_word_env: Mak
 def test_agents_that_add_the_same_share_the_reward_evenly(num_agents: int) -> None:
     env = make("probe-halves-v0", num_agents=num_agents)
     env.reset(options={"task_id": env.tasks.tasks[0].task_id})
-    answers = [[env.reference(agent)] for agent in env.possible_agents]
+    answers = [[llm_decpomdp.answers(env).reference(agent)] for agent in env.possible_agents]
     found = of_row(env, row_of(env, *answers[:-1], ["wrong"]))
     shares = [found[1, 1, agent].shapley for agent in env.possible_agents]
     assert shares == pytest.approx([1 / num_agents] * (num_agents - 1) + [0.0])
@@ -114,7 +115,7 @@ def test_agents_that_add_the_same_share_the_reward_evenly(num_agents: int) -> No
 def test_of_eight_agents_with_equal_parts_drawn_orders_tell_the_same() -> None:
     env = make("probe-halves-v0", num_agents=8)
     env.reset(options={"task_id": env.tasks.tasks[0].task_id})
-    answers = [[env.reference(agent)] for agent in env.possible_agents]
+    answers = [[llm_decpomdp.answers(env).reference(agent)] for agent in env.possible_agents]
     counted = Counted(env.reward)
     row = row_of(env, *answers)
     env.reward = counted
@@ -134,7 +135,7 @@ def test_later_turns_are_judged_in_the_state_that_they_were_played_in() -> None:
     # On each turn half a point for the one who is shown a letter, and half for the silence of the other.
     env = make("probe-turns-v0")
     env.reset(options={"task_id": env.tasks.tasks[0].task_id})
-    letters = [env.reference(agent) for agent in env.possible_agents]
+    letters = [llm_decpomdp.answers(env).reference(agent) for agent in env.possible_agents]
     found = of_row(env, row_of(env, [letters[0], "x"], ["", letters[1]]))
     assert [found[1, 1, a].difference for a in env.possible_agents] == pytest.approx([1.0, 0.0])
     silent = of_row(env, row_of(env, [letters[0], ""], ["", letters[1]]))
@@ -169,7 +170,12 @@ def test_two_correct_programs_split_four_points_as_worked_out_by_hand() -> None:
     # Alone aux earns 0.4, and main 0.6 + 0.5: it calls what is not there, so no test passes.
     env = make("coophumaneval-v0", split="test[:1]", source="bundled", num_turns=1)
     env.reset(options={"task_id": env.tasks.tasks[0].task_id})
-    found = of_row(env, row_of(env, *([env.reference(agent)] for agent in env.possible_agents)))
+    found = of_row(
+        env,
+        row_of(
+            env, *([llm_decpomdp.answers(env).reference(agent)] for agent in env.possible_agents)
+        ),
+    )
     aux, main_ = found[1, 1, "aux_0"], found[1, 1, "main_0"]
     assert (aux.reward, aux.silent) == (pytest.approx(4.0), 0.0)
     assert (aux.difference, main_.difference) == pytest.approx((2.9, 3.6))
@@ -183,7 +189,10 @@ def test_a_helper_that_is_not_needed_is_dispensable_and_not_lazy() -> None:
     env.reset(options={"task_id": env.tasks.tasks[0].task_id})
     alone = make("coophumaneval-v0", split="test[:1]", source="bundled", num_agents=1)
     alone.reset(options={"task_id": env.tasks.tasks[0].task_id})
-    answers = [["def aux(*args):\n    return None"], [alone.reference("main_0")]]
+    answers = [
+        ["def aux(*args):\n    return None"],
+        [llm_decpomdp.answers(alone).reference("main_0")],
+    ]
     aux = of_row(env, row_of(env, *answers))[1, 1, "aux_0"]
     assert aux.passed and aux.passed_without
     assert (aux.dispensable, aux.lazy) == (1.0, 0.0)

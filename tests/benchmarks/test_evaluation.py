@@ -66,7 +66,7 @@ def test_a_row_is_that_of_a_runs_evaluation_with_its_sample_and_tokens(guessed: 
         for turn, group in enumerate(row["groups"]):
             assert (group["turn"], group["chosen"], group["joint"]) == (turn, 0, [[0, 0]])
             assert group["parent"] == (None if turn == 0 else {"group": turn - 1, "sample": 0})
-    plain = set(rows[0]) - {"sample", "tokens"}
+    plain = set(rows[0]) - {"sample", "tokens", "prompt_tokens"}
     assert plain == {"update", "phase", "start", "groups", "stopped_early", "final"}
 
 

@@ -128,7 +128,7 @@ def test_a_folder_keeps_to_what_it_began_with(make_word_env: Make, tmp_path: Pat
     evaluate(env, team, starts_of(env), folder=folder, about={"who": "one"})
     with pytest.raises(ConfigError, match=r"seed was 0 and is 1\).*--output"):
         evaluate(env, team, starts_of(env), folder=folder, about={"who": "one"}, seed=1)
-    with pytest.raises(ConfigError, match="about was"):
+    with pytest.raises(ConfigError, match="who was one and is two"):
         evaluate(env, team, starts_of(env), folder=folder, about={"who": "two"})
     run = tmp_path / "run"
     run.mkdir()

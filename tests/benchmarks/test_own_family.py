@@ -14,7 +14,8 @@ import pytest
 from llm_decpomdp import check_env, make, registry
 from llm_decpomdp.benchmarks.bench.suite import load_suite
 from llm_decpomdp.benchmarks.config import load_config
-from llm_decpomdp.benchmarks.run import resume, train
+from llm_decpomdp.benchmarks.resuming import resume
+from llm_decpomdp.benchmarks.run import train
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "own_family.md").read_text(encoding="utf-8")

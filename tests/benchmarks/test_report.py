@@ -161,7 +161,7 @@ def test_the_cooperation_panel_counts_how_often_components_were_earned(tmp_path:
     evaluate(run, 0, [0.0, 0.0, 0.0, 1.0], components={"uses_aux": 1.0})
     train(run, 1, components={"uses_aux": 1.0})
     evaluate(run, 1, [0.0, 1.0, 2.0, 1.0], components={"uses_aux": 1.0})
-    assert "main really calls aux 25% 75%" in words(run)
+    assert "uses aux 25% 75%" in words(run)
 
 
 def test_a_tree_counts_its_turns_equally(tmp_path: Path) -> None:

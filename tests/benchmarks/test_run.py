@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from llm_decpomdp.agents import Gold, load_saved_team
 from llm_decpomdp.benchmarks.config import load_config
 from llm_decpomdp.benchmarks.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.options import schedule
-from llm_decpomdp.benchmarks.run import load_envs, resume, train
+from llm_decpomdp.benchmarks.resuming import resume
+from llm_decpomdp.benchmarks.run import load_envs, train
 from llm_decpomdp.benchmarks.scripts import main as script
 from llm_decpomdp.benchmarks.shipped import find_config
 from llm_decpomdp.policy import TrainablePolicy
@@ -59,8 +62,21 @@ def test_the_manifest_tells_the_data_the_versions_and_the_seed(
     assert len(manifest["data"]["train"]["fingerprint"]) == 16
     assert (manifest["seed"], manifest["config"]) == (0, "mine")
     assert manifest["packages"]["torch"] and manifest["python"] and manifest["platform"]
+    assert manifest["threads"] == torch.get_num_threads()
     assert result.report is None
     assert result.summary["first_eval"] is None
+
+
+def test_a_run_that_learned_nothing_says_so_at_its_end_and_in_its_report(
+    quick: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script("magrpo", "magrpo_che_config", ["--override", *quick])
+    told = capsys.readouterr().out
+    assert "equal: 2 of 2 groups; 2 of 2 updates taught nothing" in told
+    assert "cut off at the token limit: 100% of the completions" in told
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert re.search(r"groups without signal[^<]*</th><td>2 of 2<", page)
+    assert re.search(r"completions cut off at the token limit</th><td>100%<", page)
 
 
 def test_the_grpo_script_trains_one_agent_with_an_adapter_and_saves_it(
@@ -112,7 +128,7 @@ def test_a_resumed_run_must_have_its_data(quick: list[str], tmp_path: Path) -> N
     described = json.loads(text)
     described["data"]["eval"]["fingerprint"] = "0" * 16
     manifest.write_text(json.dumps(described))
-    with pytest.raises(ConfigError, match="began with the eval data"):
+    with pytest.raises(ConfigError, match="cannot go on: the eval data differ"):
         resume(tmp_path / "run")
 
 

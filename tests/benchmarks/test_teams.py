@@ -40,10 +40,10 @@ def test_a_policy_is_as_the_model_section_says_where_it_says_nothing_itself() ->
         "policies.partner={name: b, lora: null, top_k: null, trainable: false}",
     )  # fmt: skip
     assert found["helper"] == PolicySpec(
-        name="a", temperature=0.3, top_p=0.9, top_k=5, lora={"r": 2}, max_new_tokens=256
+        name="a", temperature=0.3, top_k=5, lora={"r": 2}, max_new_tokens=256
     )
     assert found["partner"] == PolicySpec(
-        name="b", temperature=0.3, top_p=0.9, trainable=False, max_new_tokens=256
+        name="b", temperature=0.3, trainable=False, max_new_tokens=256
     )
 
 
@@ -53,8 +53,9 @@ def test_every_key_of_the_model_but_shared_is_one_of_a_policy() -> None:
 
 def test_kinds_take_what_they_read_alone() -> None:
     found = specs(
-        *TWO, "policies.partner={kind: endpoint, name: big, base_url: 'http://localhost:8000/v1'}"
-    )
+        *TWO, "policies.partner={kind: endpoint, name: big, base_url: 'http://localhost:8000/v1'}",
+        "model.temperature=0.7",
+    )  # fmt: skip
     assert found["partner"].base_url == "http://localhost:8000/v1"
     assert found["partner"].temperature == 0.7
     assert specs(*TWO, "policies.partner.kind=gold")["partner"] == PolicySpec("gold")
@@ -153,3 +154,8 @@ def test_the_manifest_names_the_models_of_the_team() -> None:
     config = load_config(None, [*TWO, "model.name=a", "policies.partner.kind=gold"])
     assert models(config, AGENTS) == "a, gold"
     assert models(load_config(None, ["model.name=a"]), AGENTS) == "a"
+
+
+def test_the_usual_names_of_adapters_arguments_are_told_in_peft_s_words() -> None:
+    with pytest.raises(ConfigError, match="unknown key of lora 'rank'; peft calls it 'r'"):
+        check_lora({"rank": 8})

@@ -16,6 +16,25 @@ ROOT = Path(llm_decpomdp.__file__).parents[1]
 SHORT = Limits(load_seconds=0.7, test_seconds=0.7)
 SQUARE = "def sq(x):\n    return x * x"
 SQUARES = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 9\n"
+CHANNEL = """
+import fcntl, json, os, stat, time
+for number in range(3, 64):
+    try:
+        mode = os.fstat(number).st_mode
+    except OSError:
+        continue
+    if stat.S_ISSOCK(mode):
+        SOCKET = number
+    elif stat.S_ISFIFO(mode):
+        BELL = number
+
+def send(*message):
+    data = json.dumps(message).encode()
+    data = len(data).to_bytes(4, "big") + data
+    while data:
+        data = data[os.write(SOCKET, data):]
+"""
+"""Code of a program that speaks the language of the one around it."""
 WRONG = {
     "wrong": "def sq(x):\n    return x * x + (x == 3)",
     "raises": "def sq(x):\n    if x == 3:\n        raise KeyError(x)\n    return x * x",
@@ -40,7 +59,7 @@ def run(
     code: str,
     test: str = SQUARES,
     limits: Limits = SHORT,
-    split: bool | None = None,
+    split: bool = True,
     **settings: Any,
 ) -> Execution:
     """Run a program; no verdict of another test is remembered."""

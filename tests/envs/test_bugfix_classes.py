@@ -82,7 +82,7 @@ def test_methods_are_dealt_out_and_shown_in_their_class(env):
 
 
 def test_undoing_the_bug_earns_full_marks_in_any_form(env):
-    gold = {agent: env.reference(agent) for agent in env.agents}
+    gold = {agent: llm_decpomdp.answers(env).reference(agent) for agent in env.agents}
     in_class = "Here:\n```python\nclass Shelf:\n" + "\n".join(
         f"    {line}" for line in gold["fixer_1"].splitlines()
     )
@@ -99,13 +99,15 @@ def test_leaving_the_class_as_it_is_earns_half_a_point_and_nothing_nothing(env):
 def test_methods_of_team_mates_are_left_out(env):
     theirs = "def put(self, width):\n    return None\n"
     answers = {"fixer_0": as_it_is(env)["fixer_0"] + "\n\n" + theirs}
-    verdict = env.reward(env.task, {**answers, "fixer_1": env.reference("fixer_1")})
+    verdict = env.reward(
+        env.task, {**answers, "fixer_1": llm_decpomdp.answers(env).reference("fixer_1")}
+    )
     assert verdict.reward == MAXIMUM
 
 
 def test_a_repair_of_a_method_of_a_team_mate_counts_for_nothing(env):
     answers = as_it_is(env)
-    mine = answers["fixer_0"] + "\n\n" + env.reference("fixer_1")
+    mine = answers["fixer_0"] + "\n\n" + llm_decpomdp.answers(env).reference("fixer_1")
     for other in (answers["fixer_1"], ""):
         verdict = env.reward(env.task, {"fixer_0": mine, "fixer_1": other})
         assert verdict.components["fixed"] == 0.0 and not verdict.solved
@@ -114,7 +116,7 @@ def test_a_repair_of_a_method_of_a_team_mate_counts_for_nothing(env):
 def test_a_regression_and_additions_cost(env):
     broken = as_it_is(env) | {"fixer_0": "def left(self):\n    return 'none'\n"}
     assert env.reward(env.task, broken).components["regressed"] == -1.0
-    gold = {agent: env.reference(agent) for agent in env.agents}
+    gold = {agent: llm_decpomdp.answers(env).reference(agent) for agent in env.agents}
     larger = gold | {"fixer_0": gold["fixer_0"] + "\n\ndef spare(self):\n    return 1\n"}
     verdict = env.reward(env.task, larger)
     assert verdict.solved and 2.5 <= verdict.reward < MAXIMUM
@@ -140,7 +142,7 @@ def test_a_property_with_its_setter_is_one_method(tmp_path):
     assert env.task.given["name"].count("def name") == 2
     for task in env.tasks.tasks:
         env.reset(options={"task_id": task.task_id})
-        gold = {agent: env.reference(agent) for agent in env.agents}
+        gold = {agent: llm_decpomdp.answers(env).reference(agent) for agent in env.agents}
         assert env.reward(task, gold).reward == MAXIMUM
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import llm_decpomdp
 from tests.envs.bugfix_examples import answers, points, three_fixers
 
 
@@ -13,7 +14,7 @@ def env(tmp_path):
 
 
 def test_the_bugs_undone_earn_everything(env):
-    fixed = env.reference("fixer_0")
+    fixed = llm_decpomdp.answers(env).reference("fixer_0")
     assert points(env, fixer_0=fixed) == (
         {"parses": 0.5, "fixed": 2.0, "minimal": 0.5, "regressed": 0.0},
         True,
@@ -43,7 +44,7 @@ def test_no_change_is_so_large_that_it_costs_more_than_the_repair_earns(env):
 def test_a_change_smaller_than_undoing_the_bugs_earns_no_more(env):
     env.reset(options={"task_id": "Own/0:dropped_statement@18:9"})
     short = answers(env)["fixer_2"].replace("pass", "result += min(SIZE * value, most)")
-    undone = env.reference("fixer_2")
+    undone = llm_decpomdp.answers(env).reference("fixer_2")
     assert "pass" not in short and len(short) < len(undone)
     assert points(env, fixer_2=short) == points(env, fixer_2=undone)
 
@@ -55,7 +56,7 @@ def test_comments_layout_and_docstrings_cost_nothing(env):
 
 
 def test_what_is_written_beside_the_functions_costs(env):
-    fixed = env.reference("fixer_0")
+    fixed = llm_decpomdp.answers(env).reference("fixer_0")
     helped, solved = points(env, fixer_0=f"import math\n\ndef spare():\n    return 1\n\n{fixed}")
     assert solved and helped["minimal"] < 0.5
     repeated, _ = points(env, fixer_0=f"SIZE = 2\n\n{fixed}")
@@ -68,7 +69,9 @@ def test_a_regression_costs(env):
 
 
 def test_code_that_does_not_parse_stops_everything_else(env):
-    found, solved = points(env, fixer_0=env.reference("fixer_0"), fixer_1="def smaller(x, y:\n")
+    found, solved = points(
+        env, fixer_0=llm_decpomdp.answers(env).reference("fixer_0"), fixer_1="def smaller(x, y:\n"
+    )
     assert found == {"parses": 0.3333, "fixed": 0.0, "minimal": 0.0, "regressed": 0.0}
     assert not solved
 

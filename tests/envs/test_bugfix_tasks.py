@@ -93,7 +93,7 @@ def _undoing_earns_full_marks(num_agents, bugs, count):
     env = llm_decpomdp.make("bugfix-v0", num_agents=num_agents, bugs=bugs, split="all")
     for task in sample(env.tasks.tasks, count):
         env.reset(options={"task_id": task.task_id})
-        gold = {agent: env.reference(agent) for agent in env.agents}
+        gold = {agent: llm_decpomdp.answers(env).reference(agent) for agent in env.agents}
         as_it_is = env.reward(task, answers(env))
         assert as_it_is.components == {
             "parses": 0.5,

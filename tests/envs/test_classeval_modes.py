@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+import llm_decpomdp
 from llm_decpomdp import check_env, make
 from llm_decpomdp.envs.classeval.tests import case_id
 
@@ -40,7 +41,7 @@ def second(env, answers=None):
     """The prompts of the second turn after `answers`, by default the solutions with one method wrong."""
     env.reset(options=TASK)
     if answers is None:
-        answers = {agent: env.reference(agent) for agent in env.agents}
+        answers = {agent: llm_decpomdp.answers(env).reference(agent) for agent in env.agents}
         answers["coder_0"] = answers["coder_0"].replace("return ", "return 1 or ", 1)
     observations, rewards, *_ = env.step({**dict.fromkeys(env.agents, ""), **answers})
     return observations, rewards["coder_0"], answers
@@ -159,15 +160,19 @@ def test_level_feedback_tells_of_each_own_method():
 def test_passed_says_all_only_for_full_marks_on_the_shown_tests():
     env = build("passed", stop_when_solved=False)
     env.reset(options=TASK)
-    later, _, _ = second(env, {agent: env.reference(agent) for agent in env.agents})
+    later, _, _ = second(
+        env, {agent: llm_decpomdp.answers(env).reference(agent) for agent in env.agents}
+    )
     assert "Signal: All levels passed" in later["coder_0"]
-    later, _, _ = second(env, {"coder_0": env.reference("coder_0")})
+    later, _, _ = second(env, {"coder_0": llm_decpomdp.answers(env).reference("coder_0")})
     assert "Signal: Not all levels passed" in later["coder_0"]
 
 
 def test_level_passed_says_what_is_there():
     env = build("level_passed", sandbox_slice=0)
-    later, _, _ = second(env, {"coder_0": env.reset(options=TASK) and env.reference("coder_0")})
+    later, _, _ = second(
+        env, {"coder_0": env.reset(options=TASK) and llm_decpomdp.answers(env).reference("coder_0")}
+    )
     assert (
         "All your methods found" in later["coder_0"]
         and "Not all your methods found" in later["coder_1"]

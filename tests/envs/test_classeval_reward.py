@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp import make
-from llm_decpomdp.envs.classeval.reward import ClassReward
+from llm_decpomdp.envs.classeval.reward import FORGEABLE, ClassReward
 from llm_decpomdp.envs.classeval.roles import class_team
 from llm_decpomdp.envs.classeval.tasks import load_classes
 from llm_decpomdp.envs.sandbox import Sandbox
+from llm_decpomdp.privileged import answers
 from tests.envs.class_examples import SKELETON, SOLUTION, TEST, judge, shape_task
 
 AREA = "def area(self):\n    return self.width * self.height"
@@ -114,13 +115,30 @@ def test_an_async_method_is_written_and_run():
     )
 
 
-def test_tests_that_need_files_run_inside_and_the_others_apart():
-    team = class_team(2, "balanced")
-    reward = ClassReward(team, Sandbox())
-    assert reward.is_split(shape_task())
+def test_tests_with_files_run_apart_too():
     test = TEST.replace("def setUp(self):", "def setUp(self):\n        open('x.txt', 'w').close()")
+    reward = ClassReward(class_team(2, "balanced"), Sandbox())
+    assert reward.is_split(shape_task())
+    assert reward.is_split(shape_task(task_id="Shape/1", test=test))
     if not reward.sandbox.layers()["private folder"]:
-        assert not reward.is_split(shape_task(task_id="Shape/1", test=test))
+        assert judge([f"{AREA}\n\n{REST}", SCALED], test=test).reward == 6.0
+
+
+EQUAL = TEST + "\n    def test_equal(self):\n        self.assertEqual(Shape(1, 2), Shape(1, 2))\n"
+COMPARED = "    def __eq__(self, other):\n        return self.width == other.width\n\n    def done"
+
+
+def test_tests_that_only_work_in_the_program_s_process_run_there_only_if_that_is_allowed():
+    team = class_team(1, "parameters")
+    task = shape_task(test=EQUAL, solution_code=SOLUTION.replace("    def done", COMPARED))
+    answers = {role.agent: role.reference(task) for role in team}
+    for allowed, points in ((False, 3.2), (True, 4.0)):
+        reward = ClassReward(team, Sandbox(), allowed)
+        assert not reward.is_split(task)
+        assert reward(task, answers).components["tests"] == pytest.approx(points)
+    assert ClassReward(team, Sandbox()).forgeable([task, shape_task(task_id="Shape/1")]) == {
+        "Shape/0": FORGEABLE
+    }
 
 
 @pytest.mark.parametrize("by", ["balanced", "parameters", "dependency"])
@@ -129,7 +147,7 @@ def test_every_bundled_class_has_full_marks_for_its_own_solution(by, num_agents)
     env = make("classeval-v0", source="bundled", num_agents=num_agents, by=by)
     for task in env.tasks.tasks:
         env.reset(options={"task_id": task.task_id})
-        verdict = env.reward(task, {agent: env.reference(agent) for agent in env.agents})
+        verdict = env.reward(task, {agent: answers(env).reference(agent) for agent in env.agents})
         assert verdict.reward == 6.0 and env.reward.is_split(task), task.task_id
 
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llm_decpomdp.envs.blocks import ATTEMPT, MAX_READ
 from llm_decpomdp.envs.code import (
-    MAX_PARSED,
     find_function,
     read,
     signature,
     syntax_tree,
     without_definition,
 )
-from llm_decpomdp.envs.teamwork import helper_uses
+from llm_decpomdp.envs.teamwork import is_wrapper, lost_results, names
 
 SQ = "def sq(x):\n    y = aux(x)\n    return y + 1"
 
@@ -69,12 +67,12 @@ def test_methods_of_a_broken_class_are_not_taken_out_of_it():
     assert reading.defined and reading.problem is not None
 
 
-@pytest.mark.parametrize("size", [10_000, 40_000])
+@pytest.mark.parametrize("size", [1000, 4000])
 def test_what_is_parsed_to_find_the_code_is_bounded(size):
     parsed = syntax_tree.cache_info().misses
-    code = f"{SQ}\n" + "x = 1\n" * (size // 6)
+    code = f"{SQ}\n" + "x = 1\n" * (size // 3)
     assert read(code + "@a\n" * 200, "sq").defined
-    assert (syntax_tree.cache_info().misses - parsed) * size < 2 * MAX_PARSED
+    assert (syntax_tree.cache_info().misses - parsed) * (size + ATTEMPT) < 2 * MAX_READ
 
 
 def test_what_is_parsed_to_find_the_code_is_bounded_over_all_fences():
@@ -253,50 +251,6 @@ def test_a_preamble_is_the_prompt_without_the_entry_point():
 
 # Any text is legal
 
-HOSTILE = {
-    "null byte": SQ + "\x00",
-    "lone surrogate": SQ + "\ns = '\udc80'",
-    "open brackets": "(" * 5000,
-    "nested brackets": "x = " + "(" * 5000 + ")" * 5000,
-    "many minuses": "x = " + "-" * 90_000 + "1",
-    "long attribute chain": "def sq(x):\n    return x" + ".a" * 30_000,
-    "long sum": "def sq(x):\n    return aux(x)" + "+1" * 20_000,
-    "nested blocks": "\n".join(" " * i + "if x:" for i in range(150)) + "\n" + " " * 150 + "pass",
-    "nested functions": "\n".join(" " * i + "def sq(x):" for i in range(90))
-    + "\n"
-    + " " * 90
-    + "return aux(x)",
-    "nested lambdas": "sq = " + "lambda x: " * 5000 + "x",
-    "nested f-strings": "x = " + "f'{" * 3000,
-    "only fences": "```\n" * 20_000,
-    "many blocks": "```python\ndef sq(x):\n    return x\n```\nHi there\n" * 2000,
-    "prose that begins like code": "x = 1 is prose here\n" * 5000,
-    "code and prose in turn": "x = 1\nThis is prose, really\n" * 3000,
-    "open calls": "a = (\n" * 15_000,
-    "long elif": "def sq(x):\n    if x: return 1\n" + "    elif x: return 1\n" * 4000,
-    "long line": "x = '" + "a" * 99_000,
-    "backslashes": "\\\n" * 40_000,
-    "quotes": "'''" * 30_000,
-    "huge number": "x = " + "9" * 99_000,
-    "spaces": " " * 100_000,
-    "special tokens": "<|a|>" * 20_000,
-    "decorators": "@\n" * 40_000,
-    "keeps calling aux": "def sq(x):\n" + "".join(f"    y{i} = aux(x)\n" for i in range(5000)),
-    "wrappers of wrappers": "def sq(x):\n    return f0(x)\n"
-    + "".join(
-        f"def f{i}(x):\n    a = f{i + 1}(x)\n    b = f{i + 1}(x)\n    return a\n" for i in range(40)
-    ),
-}
-
-
-@pytest.mark.parametrize("completion", HOSTILE.values(), ids=HOSTILE)
-def test_a_hostile_completion_is_read_soon_and_without_an_exception(completion):
-    begin = time.monotonic()
-    reading = read(completion[:100_000], "sq")
-    helper_uses(reading.code, "sq", ("aux",))
-    assert time.monotonic() - begin < 10
-    assert reading.code.isspace() or len(reading.code) <= 100_000
-
 
 def test_unicode_identifiers_are_normalised_as_python_does():
     assert read("def s\u0071(x):\n    return x", "sq").complete
@@ -318,6 +272,6 @@ FRAGMENTS = st.sampled_from([
 @given(st.lists(FRAGMENTS | st.text(max_size=5), max_size=14).map("".join))
 def test_no_text_at_all_raises(completion):
     reading = read(completion, "sq")
-    (use,) = helper_uses(reading.code, "sq", ("aux",))
-    assert use.called or not (use.ignored or use.reasons)
+    is_wrapper(reading.code, "sq", ("aux",))
+    assert not lost_results(reading.code, "aux") or names(reading.code, "aux")
     assert reading.defined or not reading.returns

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("openai")
 pytest.importorskip("anthropic")
 
+import llm_decpomdp
 from llm_decpomdp.envs.experts import RemoteExpert, make_expert
 
 KEY_VARIABLES = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "DEEPSEEK_API_KEY", "DASHSCOPE_API_KEY")
@@ -60,8 +61,14 @@ class TestPresets:
         assert expert.client.api_key == "own"
 
     def test_a_missing_key_names_the_variable(self, model: str, variable: str, host: str) -> None:
-        with pytest.raises(ValueError, match=variable):
+        with pytest.raises(ValueError, match=f"set the environment variable {variable}$"):
             make_expert(model)
+        for env_id in ("coophumaneval-v0", "classeval-v0", "bugfix-v0"):
+            with pytest.raises(ValueError, match=variable) as error:
+                llm_decpomdp.make(env_id, external_mode="expert_edits", expert_model=model)
+            for way in ("external.mode=level_feedback", "external.expert_model=..."):
+                assert way in str(error.value)
+            assert "api_key" not in str(error.value)
 
     def test_a_missing_sdk_names_the_extra(
         self, monkeypatch: pytest.MonkeyPatch, model: str, variable: str, host: str

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -12,10 +16,11 @@ from pathlib import Path
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp.envs import sources
+from llm_decpomdp import hub
 from llm_decpomdp.envs.humaneval import COOPHUMANEVAL
 from llm_decpomdp.envs.mbpp import MBPP
 from llm_decpomdp.envs.sources import load
+from tests.envs.hub_server import HubServer
 from tests.envs.own_rows import make_rows, write_lines, write_parquet
 
 pytestmark = pytest.mark.usefixtures("offline")
@@ -55,7 +60,7 @@ def silent_hub(monkeypatch) -> Iterator[SilentServer]:
 
 def test_a_hub_that_does_not_answer_is_replaced_with_one_warning(silent_hub, monkeypatch):
     monkeypatch.delenv("HF_HUB_OFFLINE")
-    monkeypatch.setattr(sources, "PROBE_SECONDS", 0.3)
+    monkeypatch.setattr(hub, "PROBE_SECONDS", 0.3)
     with pytest.warns(UserWarning, match="coophumaneval uses the bundled stand-in") as caught:
         for _ in range(2):
             env = llm_decpomdp.make("coophumaneval-v0")
@@ -67,12 +72,12 @@ def test_a_hub_that_does_not_answer_is_replaced_with_one_warning(silent_hub, mon
 
 
 def test_the_hub_gets_less_than_three_seconds():
-    assert sources.PROBE_SECONDS < 3
+    assert hub.PROBE_SECONDS < 3
 
 
 def test_an_insisted_on_hub_that_does_not_answer_is_an_error(silent_hub, monkeypatch):
     monkeypatch.delenv("HF_HUB_OFFLINE")
-    monkeypatch.setattr(sources, "PROBE_SECONDS", 0.3)
+    monkeypatch.setattr(hub, "PROBE_SECONDS", 0.3)
     with pytest.raises(
         ConnectionError, match="source='hub': the Hugging Face hub cannot be reached"
     ):
@@ -83,7 +88,7 @@ def test_an_insisted_on_hub_that_does_not_answer_is_an_error(silent_hub, monkeyp
 def test_an_endpoint_that_is_not_there_is_a_hub_out_of_reach(monkeypatch, endpoint):
     monkeypatch.delenv("HF_HUB_OFFLINE")
     monkeypatch.setenv("HF_ENDPOINT", endpoint)
-    assert not sources.hub_reachable()
+    assert not hub.hub_reachable()
 
 
 @pytest.mark.parametrize("variable", ["HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"])
@@ -170,3 +175,40 @@ def test_a_hub_that_answers_and_gives_no_data_is_replaced_and_said(monkeypatch, 
     with pytest.warns(UserWarning, match="stand-in"):
         assert load(dataset, "test", "auto").stand_in
     assert "the hub does not give" in caplog.text
+
+
+# The commit
+
+
+SCRIPT = """
+import dataclasses, json, sys
+from llm_decpomdp.envs.humaneval import COOPHUMANEVAL
+from llm_decpomdp.envs.sources import load
+
+dataset = dataclasses.replace(COOPHUMANEVAL, hub="own/data")
+for split, source in (("test", "hub"), ("test[1:]", "auto"), ("test", sys.argv[1])):
+    tasks = load(dataset, split, source)
+    print(json.dumps({**tasks.describe(), "first": tasks.tasks[0].task_id}))
+"""
+
+
+def test_what_the_hub_gave_is_known_by_its_commit_and_can_be_had_again(tmp_path):
+    pytest.importorskip("datasets")
+    old, new = "a" * 40, "b" * 40
+    for commit, rows in ((old, make_rows(3)), (new, make_rows(4)[1:])):
+        (tmp_path / commit / "data").mkdir(parents=True)
+        write_parquet(tmp_path / commit / "data" / "test-00000-of-00001.parquet", rows)
+    hub = HubServer("own/data", {commit: tmp_path / commit for commit in (old, new)}, new)
+    usual = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
+    settings = {"HF_ENDPOINT": hub.address, "HF_HOME": str(tmp_path / "home"), "no_proxy": "*"}
+    try:
+        command = [sys.executable, "-c", SCRIPT, f"hub@{old}"]
+        done = subprocess.run(command, env=usual | settings, capture_output=True, text=True)
+    finally:
+        hub.close()
+    assert done.returncode == 0, done.stderr
+    now, same, before = map(json.loads, done.stdout.splitlines())
+    assert (now["source"], now["revision"], now["first"], now["rows"]) == ("hub", new, "own/1", 3)
+    assert (same["source"], same["revision"], same["stand_in"]) == ("hub", new, False)
+    assert (before["source"], before["revision"], before["first"]) == ("hub", old, "own/0")
+    assert before["fingerprint"] != now["fingerprint"]

@@ -16,6 +16,7 @@ from llm_decpomdp.envs.reward import CodeReward
 from llm_decpomdp.envs.roles import coding_team
 from llm_decpomdp.envs.sources import BadRow, load
 from llm_decpomdp.envs.syntax import parse
+from llm_decpomdp.privileged import answers
 
 ROW = {
     "task_id": "t/0",
@@ -157,6 +158,7 @@ def test_known_issues_of_the_data_stand_in_their_tasks():
         ({"test": 5}, "field 'test' must be a text that is not empty, got 5"),
         ({"test": "def check(:"}, "field 'test': the test does not parse"),
         ({"test": "def check(candidate):\n    pass\n"}, "field 'test' holds no assert"),
+        ({"test": "assert another(2) == 3\n"}, "field 'test' holds no assert about"),
         ({"task_id": " "}, "field 'task_id' must be a text"),
         ({"entry_point": "not a name"}, "field 'entry_point' must be a function's name"),
     ],
@@ -171,4 +173,6 @@ def test_the_bundled_references_earn_full_marks_alone_too() -> None:
     env = llm_decpomdp.make("coophumaneval-v0", source="bundled", num_agents=1)
     for task in env.tasks.tasks[::6]:
         env.reset(options={"task_id": task.task_id})
-        assert env.step({"main_0": env.reference("main_0")})[1]["main_0"] == pytest.approx(2.1)
+        assert env.step({"main_0": answers(env).reference("main_0")})[1]["main_0"] == pytest.approx(
+            2.1
+        )

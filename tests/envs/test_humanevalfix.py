@@ -12,6 +12,7 @@ from llm_decpomdp.envs.bugfix.humanevalfix import HUMANEVALFIX
 from llm_decpomdp.envs.bugfix.reward import MAXIMUM
 from llm_decpomdp.envs.known_issues import KNOWN_ISSUES
 from llm_decpomdp.envs.sources import load
+from llm_decpomdp.privileged import answers
 from tests.envs.bugfix_examples import sample
 
 
@@ -51,7 +52,7 @@ def test_rows_in_the_format_of_humanevalfix_become_tasks(tmp_path):
     assert env.possible_agents == ["fixer_0"] and env.task.bugs == ("function misuse",)
     assert "return min(gaps, default=0)" in prompts["fixer_0"]
     assert "The largest gap" in prompts["fixer_0"] and "max(" not in prompts["fixer_0"]
-    _, rewards, terminations, _, infos = env.step({"fixer_0": env.reference("fixer_0")})
+    _, rewards, terminations, _, infos = env.step({"fixer_0": answers(env).reference("fixer_0")})
     assert rewards["fixer_0"] == MAXIMUM and terminations["fixer_0"] and infos["fixer_0"]["solved"]
 
 
@@ -88,7 +89,7 @@ def test_tests_of_humanevalfix_may_call_helpers_which_stay(tmp_path):
     env = fix_env(tmp_path, row)
     env.reset(seed=0)
     assert env.task.functions == ("widest",)
-    assert env.reward(env.task, {"fixer_0": env.reference("fixer_0")}).solved
+    assert env.reward(env.task, {"fixer_0": answers(env).reference("fixer_0")}).solved
 
 
 @pytest.mark.parametrize(
@@ -114,4 +115,4 @@ def test_the_stand_in_of_humanevalfix_can_be_solved():
     assert len(env.tasks) > 150 and env.tasks.stand_in
     for task in sample(env.tasks.tasks, 10):
         env.reset(options={"task_id": task.task_id})
-        assert env.reward(task, {"fixer_0": env.reference("fixer_0")}).reward == MAXIMUM
+        assert env.reward(task, {"fixer_0": answers(env).reference("fixer_0")}).reward == MAXIMUM

@@ -18,6 +18,7 @@ from llm_decpomdp.envs.mbpp import LAST_IDS, MBPP, SPLITS, find_entry_point, mbp
 from llm_decpomdp.envs.reward import CodeReward
 from llm_decpomdp.envs.roles import coding_team
 from llm_decpomdp.envs.sources import BadRow, load
+from llm_decpomdp.privileged import answers
 
 LOCAL = Path(os.environ.get("LLM_DECPOMDP_DATA", "")) / MBPP.filename
 SIZES = {"prompt": 7, "test": 257, "validation": 43, "train": 120, "all": 427}
@@ -200,7 +201,7 @@ def test_a_team_plays_mbpp_and_is_told_the_real_header():
     env = llm_decpomdp.make("mbpp-v0", source="bundled", split="test", external_mode="plain")
     observations, _ = env.reset(seed=0)
     assert env.name == "mbpp_v0" and env.task.signature in observations["main_0"]
-    main = env.reference("main_0")
+    main = answers(env).reference("main_0")
     assert env.step({"aux_0": "def aux(x):\n    return x", "main_0": main})[1]["main_0"] == 2.5
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
 import time
 
 import pytest
 
+from llm_decpomdp.envs import program_text
 from llm_decpomdp.envs.program_text import (
     added,
     distance,
+    edits,
     excerpt,
     function_text,
     functions,
@@ -72,7 +75,7 @@ def test_a_docstring_is_the_statement_and_can_be_cut_out():
         ("return a  # why", "return a", 0),
         ('"""Say."""\nreturn a', "return a", 0),
         ("return (a +\n        b)", "return (a + b)", 0),
-        ("return f(a, b)", "return f(b, a)", 4),
+        ("return f(a, b)", "return f(b, a)", 2),
         ("return 'left side'", "return 'right side'", 1),
         ("return a + 3.14", "return a + 31.4", 1),
         ("return ' '", "return '  '", 1),
@@ -107,6 +110,41 @@ def test_indentation_counts():
     assert distance(inside, outside) > 0
 
 
+class Counted(str):
+    """A token that counts how often it is looked at."""
+
+    looks = 0
+
+    def __hash__(self) -> int:
+        Counted.looks += 1
+        return super().__hash__()
+
+    def __eq__(self, other: object) -> bool:
+        Counted.looks += 1
+        return super().__eq__(other)
+
+
+def test_the_work_of_measuring_a_change_grows_with_its_length_only(monkeypatch):
+    monkeypatch.setattr(program_text, "tokens", lambda text: [Counted(mark) for mark in text])
+    monkeypatch.setattr(Counted, "looks", 0)
+    assert distance("ab" * 500, "b" * 500 + "cab" * 500) == 1000
+    assert Counted.looks <= 4 * (1000 + 2000)
+
+
+@pytest.mark.parametrize(("alphabet", "length"), [("a", 5), ("ab", 9), ("abcdef", 40)])
+def test_the_size_of_a_change_is_the_smallest_that_there_is(alphabet, length):
+    draw = random.Random(0)
+    for _ in range(100):
+        one, other = (draw.choices(alphabet, k=draw.randrange(length)) for _ in range(2))
+        table = [*range(len(other) + 1)]
+        for row, mark in enumerate(one, 1):
+            above, table = table, [row]
+            for column, other_mark in enumerate(other):
+                replaced = above[column] + (mark != other_mark)
+                table.append(min(above[column + 1] + 1, table[-1] + 1, replaced))
+        assert edits(one, other) == table[-1]
+
+
 def test_a_huge_change_is_measured_quickly():
     begun = time.process_time()
     assert (
@@ -129,7 +167,7 @@ def test_each_statement_counts_once_however_many_stand_on_a_line():
     assert added(line, lines, []) == added(lines, line, []) == 0
     assert added("def f(): return 1", "", ["f"]) == 0
     assert added("import re; y = 1", lines, []) == 3
-    assert added("a = 1;" * 9000, "", []) == 27_000
+    assert added("a = 1;" * 1900, "", []) == 5700
 
 
 def test_a_decorated_helper_counts_with_its_decorators():

@@ -236,7 +236,7 @@ def test_only_full_marks_solve_a_task():
 def test_the_components_are_always_the_same_and_add_up():
     for main in ("", BROKEN, ALONE, GOOD):
         verdict = judge(AUX, main)
-        assert tuple(verdict.components) == COMPONENTS
+        assert tuple(verdict.components) == tuple(COMPONENTS)
         assert verdict.reward == pytest.approx(sum(verdict.components.values()))
         assert len(verdict.tests) == 2
 

@@ -249,6 +249,11 @@ def test_a_message_is_one_line_so_that_it_cannot_pass_for_feedback():
     assert outcome.message == "ValueError: a - Tests: 1/1 passed"
 
 
+def test_a_verdict_that_is_remembered_keeps_little_of_what_the_program_prints():
+    output = run("print('\U0001f600' * 100_000)\n" + SQUARE).output
+    assert 0 < len(output.encode()) <= 4096
+
+
 def test_limits_may_be_given_for_one_run():
     sandbox = Sandbox(SHORT, cache_size=0)
     job = (Program((("main_0", "print('x' * 99)\n" + SQUARE),), "sq"), instrument(SQUARES, "sq"))

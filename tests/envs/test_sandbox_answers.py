@@ -12,6 +12,7 @@ import pytest
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, instrument
 from llm_decpomdp.envs.sandbox.inside import landlock
 from tests.envs.sandboxed import (
+    CHANNEL,
     SQUARE,
     SQUARES,
     check,
@@ -23,28 +24,16 @@ from tests.envs.sandboxed import (
     workers_of,
 )
 
-SPEAKS = """
-import json, os, stat, time
-for number in range(3, 64):
-    try:
-        mode = os.fstat(number).st_mode
-    except OSError:
-        continue
-    if stat.S_ISSOCK(mode):
-        SOCKET = number
-    elif stat.S_ISFIFO(mode):
-        BELL = number
-
-def send(*message):
-    data = json.dumps(message).encode()
-    os.write(SOCKET, len(data).to_bytes(4, "big") + data)
-    os.write(BELL, b"!")
-
+SPEAKS = (
+    CHANNEL
+    + """
 def sq(x):
     return 0
 
 send("loaded", None, None, [], "")
+os.write(BELL, b"!")
 """
+)
 """A program that answers in place of the code around it."""
 ITERATOR = {"handle": ["iterator", 0, "x"]}
 LINUX = sys.platform == "linux"

@@ -14,6 +14,7 @@ import pytest
 
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError, instrument, workers
 from tests.envs.sandboxed import (
+    CHANNEL,
     SHORT,
     SQUARE,
     SQUARES,
@@ -247,24 +248,6 @@ def test_changes_reach_every_name_of_a_changed_list(outer, split):
     assert statuses(code, test, split=split) == ["passed"]
 
 
-CHANNEL = """
-import fcntl, json, os, stat, time
-for number in range(3, 64):
-    try:
-        mode = os.fstat(number).st_mode
-    except OSError:
-        continue
-    if stat.S_ISSOCK(mode):
-        SOCKET = number
-    elif stat.S_ISFIFO(mode):
-        BELL = number
-
-def send(*message):
-    data = json.dumps(message).encode()
-    data = len(data).to_bytes(4, "big") + data
-    while data:
-        data = data[os.write(SOCKET, data):]
-"""
 FILL = "try:\n    while True:\n        os.write(BELL, b'x')\nexcept BlockingIOError:\n    pass\n"
 BELLS = {
     "filled": FILL,

@@ -136,6 +136,19 @@ def test_a_program_may_use_threads_and_they_end_with_it():
     assert statuses(code + SQUARE) == ["passed", "passed"]
 
 
+@linux
+def test_a_program_gets_no_thousands_of_threads():
+    if has_folder() or os.getuid() == 0:  # else all processes of the user count
+        code = (
+            "import threading\nthreading.stack_size(32768)\nnever = threading.Event()\nstarted = 0\n"
+            "try:\n    for started in range(300):\n"
+            "        threading.Thread(target=never.wait, daemon=True).start()\n"
+            "except RuntimeError:\n    pass\n"
+        )
+        assert 64 < int(value_of("started", code)) <= 128
+        assert statuses(code + SQUARE, workers=1) == ["passed", "passed"]
+
+
 def test_no_file_descriptor_is_left_open():
     run(SQUARE, workers=1)
     gc.collect()  # what other tests left open

@@ -15,15 +15,32 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /pro
 LIMITS = Limits(load_seconds=5, test_seconds=5)
 
 
-def peak_of(code: str, test: str) -> int:
+def peak_of(code: str, test: str, passed: bool = True) -> int:
     """The most memory that a new worker's evaluator takes to grade a program, in MB."""
     before = workers_of(os.getpid())
     sandbox = Sandbox(LIMITS, workers=1, cache_size=0, seed=98)
-    assert sandbox.run(program(code), instrument(test, "sq")).tests[-1].passed
+    assert sandbox.run(program(code), instrument(test, "sq")).tests[-1].passed == passed
     (worker,) = workers_of(os.getpid()) - before
     status = Path(f"/proc/{worker}/status").read_text()
     sandbox.close()
     return int(status.partition("VmHWM:")[2].split()[0]) // 1024
+
+
+def test_answers_that_swell_while_they_are_read_are_refused():
+    code = """
+import os
+TEXT = b'["value",[' + b",".join([b'{"deque":[[],null]}'] * 400_000) + b'],null,[],""]'
+def sq(x):
+    for descriptor in range(3, 20):
+        data = (len(TEXT).to_bytes(4, "big") + TEXT) * 4
+        try:
+            while data:
+                data = data[os.write(descriptor, data):]
+        except OSError:
+            pass
+"""
+    test = "def check(candidate):\n" + "    assert candidate(0) == 0\n" * 4
+    assert peak_of(code, test, passed=False) < 700
 
 
 def test_the_answers_of_a_run_are_forgotten_before_the_next_one():

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError, instrument
-from llm_decpomdp.envs.sandbox.pool import Pool, _Batch
+from llm_decpomdp.envs.sandbox.batch import Batch
+from llm_decpomdp.envs.sandbox.pool import Pool
 from llm_decpomdp.envs.sandbox.workers import Worker
 from tests.envs.sandboxed import SHORT, SQUARE, SQUARES, check, program, run, trainer
 
@@ -140,7 +141,7 @@ class Listed(Worker):
     [(2, [[0], [1], []]), (4, [[0], [1], [2]]), (7, [[0, 3], [1, 4], [2]]), (20, 3)],
 )
 def test_every_worker_gets_a_job_before_any_gets_its_second(jobs, expected):
-    batch = _Batch(Pool(1, (), (), 0), [{}] * jobs)
+    batch = Batch(Pool(1, (), (), 0), [{}] * jobs)
     batch.workers = [Listed((), (), 0) for _ in range(3)]
     batch.share_out()
     given = [list(worker.waiting) for worker in batch.workers]
@@ -222,6 +223,12 @@ def test_a_sandbox_that_remembers_nothing_leaves_the_memory_of_others_alone():
     first = told(Sandbox(SHORT), code)
     told(Sandbox(SHORT, cache_size=0))
     assert told(Sandbox(SHORT), code) == first
+
+
+def test_a_system_without_processes_of_our_kind_is_told_what_to_use(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(SandboxError, match="needs Linux or macOS: on Windows, use WSL"):
+        Sandbox(cache_size=0).run(program(SQUARE), instrument(SQUARES, "sq"))
 
 
 def test_the_oldest_verdicts_are_forgotten():

@@ -8,6 +8,7 @@ import enum
 import fractions
 import json
 import time
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from llm_decpomdp.envs.sandbox.inside.codec import (
     MAX_DEPTH,
     MAX_ITEMS,
     Decoder,
+    TooLarge,
     Unsendable,
     encode,
     pack_call,
@@ -63,7 +65,9 @@ VALUES = st.recursive(
 )
 
 
-def refuse(value: object) -> object:
+def refuse(value: object, base: object) -> object:
+    if base is not None:
+        return base
     raise AssertionError(f"{value!r} was not written as a value")
 
 
@@ -179,12 +183,14 @@ def test_an_object_of_a_subclass_is_sent_as_its_base_value(value, base):
 
 
 @pytest.mark.parametrize(
-    "value", [object(), len, int, iter([1]), ValueError("a"), type("C", (), {})(), slice(1)]
+    "value", [object(), len, Liar, iter([1]), ValueError("a"), type("C", (), {})(), slice(1)]
 )
 def test_what_is_no_value_is_handed_over(value):
-    assert DECODE(to_text(encode([value], lambda found: "handed" if found is value else None))) == [
-        "handed"
-    ]
+    def other(found: Any, base: Any) -> Any:
+        assert found is value and base is None
+        return "handed"
+
+    assert DECODE(to_text(encode([value], other))) == ["handed"]
 
 
 def nested(depth: int) -> list[Any]:
@@ -258,6 +264,43 @@ def test_bad_text_is_refused(text):
     with pytest.raises(DECODE_ERRORS):
         DECODE(text)
     assert time.monotonic() - begin < 5
+
+
+SWELLING = (
+    '{"deque":[[],null]}',
+    '{"set":[0,1,2,3,4]}',
+    '{"frozenset":[]}',
+    '{"dict":[[0,0]]}',
+    '{"bytearray":""}',
+    '{"Fraction":[1,3]}',
+    '{"tuple":[[0]]}',
+    "[[]]",
+    "0.1",
+    "257",
+    '"ab"',
+    '"\U0001f600a"',
+)
+"""Texts of values that take many times the room of their text."""
+
+
+@pytest.mark.parametrize("text", SWELLING)
+def test_no_value_takes_more_memory_than_is_counted(text):
+    decoder = Decoder({}, room=1e9)
+    data = f"[{','.join([text] * 20_000)}]"
+    tracemalloc.start()
+    value = decoder.decode(data)
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert len(value) == 20_000
+    assert taken <= 1e9 - decoder.room
+
+
+def test_values_that_take_too_much_memory_together_are_refused():
+    decoder = Decoder({}, room=10**6)
+    for _ in range(3):
+        decoder.decode(f"[{','.join(SWELLING[:1] * 200)}]")
+    with pytest.raises(TooLarge, match="too much memory"):
+        decoder.decode(f"[{','.join(['[]'] * 20_000)}]")
 
 
 def test_large_collections_of_harmless_keys_are_accepted():

@@ -11,6 +11,7 @@ from llm_decpomdp.envs.reward import CodeReward
 from llm_decpomdp.envs.roles import coding_team
 from llm_decpomdp.envs.sandbox import Limits, Sandbox
 from llm_decpomdp.episode import Turn
+from llm_decpomdp.privileged import answers
 
 AUX = "def aux(x):\n    return x * x"
 MAIN = "def sq(x):\n    y = aux(x)\n    return y + (x > 2)"
@@ -138,6 +139,21 @@ def test_a_thin_wrapper_is_warned_of():
     text = feedback("def sq(x):\n    return aux(x)", AUX)["main_0"]
     assert "- Warning: main is a thin wrapper around aux" in text
     assert "Warning" not in feedback(GOOD, AUX)["main_0"]
+    assert "Warning" not in feedback("def sq(x):\n    pass", AUX)["main_0"]
+
+
+def test_until_a_test_passes_only_the_helpers_name_is_known():
+    main = "def sq(x):\n    return aux(x) + 99"
+    assert "- Aux usage: main mentions aux\n" in feedback(main, AUX)["main_0"]
+    assert "Aux usage: aux is mentioned;" in feedback(main, AUX, "level_passed")["main_0"]
+    never = "def sq(x):\n    return aux(x) if x > 99 else x * x"
+    found = feedback(never, AUX)["main_0"]
+    assert "- Aux usage: main does NOT call aux in a test that passes\n" in found
+
+
+def test_a_result_that_decides_nothing_is_told_without_a_line():
+    main = "def sq(x):\n    y = aux(x)\n    return x * x if y is not None else 0"
+    assert "called but misused (no test depends on its result)" in feedback(main, AUX)["main_0"]
 
 
 @pytest.mark.parametrize(
@@ -192,7 +208,9 @@ def test_prose_is_a_missing_implementation_and_no_syntax_error_in_either_mode() 
     for mode in ("level_feedback", "level_passed"):
         env = llm_decpomdp.make("coophumaneval-v0", source="bundled", external_mode=mode)
         env.reset(seed=0)
-        prompts = env.step({"aux_0": "I am sorry, dave.", "main_0": env.reference("main_0")})[0]
+        prompts = env.step(
+            {"aux_0": "I am sorry, dave.", "main_0": answers(env).reference("main_0")}
+        )[0]
         texts[mode] = prompts["aux_0"]
     assert "- Syntax: OK" in texts["level_feedback"] and "MISSING" in texts["level_feedback"]
     assert "- Syntax correct" in texts["level_passed"]

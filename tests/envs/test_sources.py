@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import warnings
 from pathlib import Path
@@ -11,7 +12,9 @@ import pytest
 import llm_decpomdp
 from llm_decpomdp.envs.humaneval import COOPHUMANEVAL, HUMANEVAL
 from llm_decpomdp.envs.known_issues import KNOWN_ISSUES
+from llm_decpomdp.envs.mbpp import MBPP
 from llm_decpomdp.envs.sources import load, parse_split
+from llm_decpomdp.envs.writing.tasks import ABSTRACTS, POSTS
 from tests.envs.own_rows import make_rows, write_json, write_lines, write_parquet
 
 pytestmark = pytest.mark.usefixtures("offline")
@@ -97,7 +100,10 @@ def test_a_bad_row_is_named_by_line_and_field(tmp_path, ending, change, text):
 def test_a_missing_field_is_named(tmp_path):
     rows = make_rows()
     del rows[1]["entry_point"]
-    with pytest.raises(ValueError, match=r"line 2: field 'entry_point' must be a text"):
+    told = (
+        r"line 2: field 'entry_point' is missing; the row has 'task_id', 'prompt', .*docs/data.md"
+    )
+    with pytest.raises(ValueError, match=told):
         load(HUMANEVAL, "test", write_lines(tmp_path / "own.jsonl", rows))
 
 
@@ -124,11 +130,100 @@ def test_a_file_that_holds_no_rows_is_refused(tmp_path, name, content, text):
 
 @pytest.mark.parametrize("source", ["bundeled", "/nowhere/own.jsonl", "."])
 def test_an_unknown_source_is_refused(source):
-    with pytest.raises(ValueError, match=r"unknown source .* or the path of an existing JSONL"):
+    with pytest.raises(ValueError, match="or the path of an existing JSONL, JSON or Parquet file"):
         load(HUMANEVAL, "test", source)
 
 
+def test_a_file_that_is_not_there_is_told_with_the_place_and_the_nearest_one(own, monkeypatch):
+    monkeypatch.chdir(own.parent)
+    with pytest.raises(ValueError) as error:
+        load(HUMANEVAL, "test", "onw.jsonl")
+    assert str(error.value) == (
+        f"there is no file {own.parent / 'onw.jsonl'}; did you mean {str(own)!r}? A source is auto, hub, "
+        "bundled, or the path of an existing JSONL, JSON or Parquet file"
+    )
+    with pytest.raises(ValueError, match=f"{own.parent} is a folder"):
+        load(HUMANEVAL, "test", f"../{own.parent.name}")
+    with pytest.raises(ValueError, match=f"did you mean 'hub'.*there is no {own.parent / 'hbu'}"):
+        load(HUMANEVAL, "test", "hbu")
+
+
+def test_a_relative_path_is_known_by_its_place(own, monkeypatch):
+    monkeypatch.chdir(own.parent)
+    assert load(HUMANEVAL, "test", "own.jsonl").source == str(own)
+    assert load(HUMANEVAL, "test", f"../{own.parent.name}/own.jsonl").source == str(own)
+
+
+def test_the_first_ten_bad_rows_are_told_at_once(tmp_path):
+    rows = make_rows(30)
+    lines = [json.dumps(row) for row in rows]
+    lines[0] = "{oops"
+    lines[1] = "[1]"
+    for number in range(2, 14):
+        del rows[number]["prompt"]
+        lines[number] = json.dumps(rows[number])
+    lines[20] = lines[19]
+    path = tmp_path / "own.jsonl"
+    path.write_text("\n".join(lines))
+    with pytest.raises(ValueError) as error:
+        load(HUMANEVAL, "test", path)
+    first, *told = str(error.value).splitlines()
+    assert first == f"{path}: 15 of 30 rows are bad"
+    assert told[0].startswith("  line 1: not valid JSON")
+    assert told[1] == "  line 2: a row must be an object, got list"
+    assert told[2].startswith("  lines 3, 4, 5, 6, 7, 8, 9, 10: field 'prompt' is missing; the row")
+    assert told[3:] == ["  ... and 5 more"]
+
+
+def test_a_byte_order_mark_is_read_over(tmp_path):
+    path = tmp_path / "own.jsonl"
+    path.write_text("\n".join(map(json.dumps, make_rows())), encoding="utf-8-sig")
+    assert len(load(HUMANEVAL, "test", path)) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        (
+            "own.jsonl",
+            '{"a": 1}\n{"a": "\u00f1"}'.encode("latin-1"),
+            ", line 2: the byte 0xf1 is not UTF",
+        ),
+        ("own.jsonl", gzip.compress(b"{}", mtime=0), " is compressed with gzip: unpack it first"),
+        (
+            "own.jsonl.gz",
+            gzip.compress(b"{}", mtime=0),
+            " is compressed with gzip: unpack it first",
+        ),
+        ("own.parquet", b"{}", " is no Parquet file"),
+    ],
+)
+def test_a_file_in_another_encoding_is_named_with_the_remedy(tmp_path, name, content, text):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(ValueError) as error:
+        load(HUMANEVAL, "test", path)
+    assert str(error.value).startswith(f"{path}{text}")
+
+
 # Splits
+
+
+@pytest.mark.parametrize("name", ["train", "test", "all"])
+@pytest.mark.parametrize("dataset", [HUMANEVAL, MBPP, POSTS, ABSTRACTS], ids=lambda d: d.name)
+def test_a_file_has_all_of_its_rows_in_each_split(tmp_path, dataset, name):
+    row = {**dataset.bundled()[0], "split": None, "token_count": 200}
+    key = "article_id" if dataset is ABSTRACTS else "task_id"
+    rows = [{**row, "task_id": f"own/{n}", key: f"own/{n}"} for n in range(4)]
+    path = write_lines(tmp_path / "own.jsonl", rows)
+    assert len(load(dataset, name, path)) == 4
+    assert [task.index for task in load(dataset, f"{name}[1:3]", path).tasks] == [1, 2]
+
+
+def test_the_hubs_data_has_its_own_splits_alone():
+    with pytest.raises(ValueError, match="unknown split 'train'; Valid: test"):
+        llm_decpomdp.make("humaneval-v0", split="train")
+    assert llm_decpomdp.make("humaneval-v0", split="train", source="own.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -154,8 +249,11 @@ def test_a_split_is_sliced_and_keeps_the_rows_own_numbers(own, split, expected):
 
 @pytest.mark.parametrize("split", ["test[4:]", "test[2:2]", "test[:0%]"])
 def test_an_empty_slice_is_refused(own, split):
-    with pytest.raises(ValueError, match="is empty: it has 4 rows"):
+    told = r"is empty: it has 4 rows; train, test or all takes all of them, test\[:50%\] the first half"
+    with pytest.raises(ValueError, match=told):
         load(HUMANEVAL, split, own)
+    with pytest.raises(ValueError, match=r"it has 164 rows; test takes all of them"):
+        load(HUMANEVAL, "test[500:]", "bundled")
 
 
 @pytest.mark.parametrize("split", ["", "test[", "test[1]", "test[a:]", "test[1:2:3]", "test[1.5:]"])

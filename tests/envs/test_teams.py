@@ -15,8 +15,9 @@ from llm_decpomdp.envs.modes import SIGNALS, code_mode
 from llm_decpomdp.envs.reward import CodeReward
 from llm_decpomdp.envs.roles import coding_team
 from llm_decpomdp.envs.sandbox import Limits, Sandbox
-from llm_decpomdp.envs.teamwork import helper_uses
+from llm_decpomdp.envs.teamwork import is_wrapper
 from llm_decpomdp.episode import Turn
+from llm_decpomdp.privileged import answers
 
 MODES = (*SIGNALS, "expert_edits")
 TASK = code_task(
@@ -121,17 +122,14 @@ WRAPPERS = {
     "one": "return aux_0(x)",
     "one given to the other": "return aux_1(aux_0(x))",
     "one after the other": "y = aux_0(x)\n    return aux_1(y)",
-    "here one and there the other": "if x:\n        return aux_0(x)\n    return aux_1(x)",
     "through a function of its own": "return inner(x)\n\ndef inner(x):\n    return aux_1(aux_0(x))",
 }
 
 
 @pytest.mark.parametrize("body", WRAPPERS.values(), ids=WRAPPERS)
 def test_main_wraps_if_it_only_returns_what_helpers_return(body):
-    uses = helper_uses(main(body), "sq", ("aux_0", "aux_1"))
-    assert any(use.called for use in uses)
-    if body != WRAPPERS["here one and there the other"]:
-        assert points(*SQUARES, main(body))[2] == 0.0
+    assert is_wrapper(main(body), "sq", ("aux_0", "aux_1"))
+    assert points(*SQUARES, main(body))[2] == 0.0
 
 
 def test_work_of_its_own_is_more_than_wrapping():
@@ -139,13 +137,9 @@ def test_work_of_its_own_is_more_than_wrapping():
 
 
 def test_each_helpers_use_is_told_apart():
-    code = main("aux_0(x)\n    y = aux_1(x)\n    return y + x")
-    first, second, third = helper_uses(code, "sq", ("aux_0", "aux_1", "aux_2"))
-    assert (
-        first.called and first.ignored and first.reasons == ("Line 2: the result is thrown away",)
-    )
-    assert second.called and not second.ignored and not second.wrapper
-    assert not third.called
+    code = main("aux_0(x)\n    y = aux_1(x)\n    return y * x")
+    analysis = judge(*helpers(3), code).analysis
+    assert analysis == {"aux_0": "ignored", "aux_1": "used", "aux_2": "not called"}
 
 
 # Helpers among themselves
@@ -266,15 +260,15 @@ def test_data_divides_its_solutions_between_two_only():
     env.reset(seed=0)
     for agent in env.possible_agents:
         with pytest.raises(LookupError, match=f"has no reference for agent '{agent}'"):
-            env.reference(agent)
+            answers(env).reference(agent)
 
 
 def test_a_reference_that_needs_no_helper_stands_in_any_team():
     env = llm_decpomdp.make("humaneval-v0", num_agents=3)
     env.reset(seed=0)
-    assert env.reference("main_0") == env.task.references["main_0"]
+    assert answers(env).reference("main_0") == env.task.references["main_0"]
     with pytest.raises(LookupError):
-        env.reference("aux_0")
+        answers(env).reference("aux_0")
 
 
 def test_a_helper_handed_lazily_to_another_helper_is_used(tmp_path):

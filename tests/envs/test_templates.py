@@ -10,6 +10,7 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp import check_env
+from llm_decpomdp.privileged import answers
 
 AUX = "Help with {entry_point} by writing {helper}, {{not this}}.\n{problem}\n{signature}|{helpers}"
 MAIN = "{signature}: {{}} {problem} ({helpers})"
@@ -92,10 +93,10 @@ def test_a_renamed_agent_plays_as_before_and_its_function_keeps_its_name():
     assert env.possible_agents == ["helper_0", "solver_7"]
     before, after = plain.reset(seed=3)[0], env.reset(seed=3)[0]
     assert list(after.values()) == list(before.values())
-    broken = {"helper_0": env.reference("helper_0"), "solver_7": "def f(:"}
-    wrong = {"aux_0": plain.reference("aux_0"), "main_0": "def f(:"}
+    broken = {"helper_0": answers(env).reference("helper_0"), "solver_7": "def f(:"}
+    wrong = {"aux_0": answers(plain).reference("aux_0"), "main_0": "def f(:"}
     assert list(env.step(broken)[0].values()) == list(plain.step(wrong)[0].values())
-    team = {agent: env.reference(agent) for agent in env.agents}
+    team = {agent: answers(env).reference(agent) for agent in env.agents}
     assert env.step(team)[1] == {"helper_0": 4.0, "solver_7": 4.0}
 
 

@@ -19,6 +19,7 @@ from pettingzoo.test import (
 )
 from pettingzoo.utils import parallel_to_aec
 
+import llm_decpomdp
 from llm_decpomdp import check_env, make
 from llm_decpomdp.envs.writing.paragraphs import paragraphs
 
@@ -35,7 +36,7 @@ def bundled(env_id: str, **kwargs):
 
 
 def references(env):
-    return {agent: env.reference(agent) for agent in env.agents}
+    return {agent: llm_decpomdp.answers(env).reference(agent) for agent in env.agents}
 
 
 # Every rule of the suite
@@ -134,7 +135,7 @@ def test_an_agent_alone_is_told_how_to_divide_its_paragraphs():
     env = bundled("arxiv-v1", num_agents=1)
     observations, _ = env.reset(seed=1)
     assert "\n[PARAGRAPH_SPLIT]\n" in observations["writer_0"]
-    first, second = env.reference("writer_0").split("\n[PARAGRAPH_SPLIT]\n")
+    first, second = llm_decpomdp.answers(env).reference("writer_0").split("\n[PARAGRAPH_SPLIT]\n")
     assert {first, second} == set(env.task.references.values())
 
 

@@ -11,6 +11,7 @@ from llm_decpomdp import make
 from llm_decpomdp.envs.writing.constants import STOP_WORDS
 from llm_decpomdp.envs.writing.measures import words
 from llm_decpomdp.envs.writing.tasks import MAX_POST_LENGTH, TOKEN
+from llm_decpomdp.privileged import answers
 
 SPLITS = {"tldr": ("train", "test"), "arxiv": ("train", "val")}
 
@@ -101,24 +102,24 @@ def test_a_file_in_the_format_of_the_hub_is_read(tmp_path, name):
     env = load(tmp_path, "tldr", post(), post(prompt="My dog barks at 3."), name=name)
     assert len(env.tasks) == 2 and not env.metadata["data"]["stand_in"]
     env.reset(options={"task_id": env.tasks.tasks[0].task_id})
-    assert env.reference("summarizer_0") == "Cat on oven."
+    assert answers(env).reference("summarizer_0") == "Cat on oven."
     with pytest.raises(LookupError, match="has no reference for agent 'elaborator_0'"):
-        env.reference("elaborator_0")
+        answers(env).reference("elaborator_0")
     env = load(tmp_path, "arxiv", abstract(), name=name)
     env.reset(seed=0)
     assert env.task.task_id == "arxiv/a/1"
     with pytest.raises(LookupError, match="has no reference for agent 'method_0'"):
-        env.reference("method_0")
+        answers(env).reference("method_0")
 
 
 def test_an_agent_alone_has_a_reference_only_if_the_data_has_both_texts(tmp_path):
     env = load(tmp_path, "tldr", post(), num_agents=1)
     env.reset(seed=0)
     with pytest.raises(LookupError, match="no reference for agent 'writer_0'"):
-        env.reference("writer_0")
+        answers(env).reference("writer_0")
     env = load(tmp_path, "tldr", post(elaboration="It sleeps."), num_agents=1)
     env.reset(seed=0)
-    assert env.reference("writer_0") == "Cat on oven.\n[PARAGRAPH_SPLIT]\nIt sleeps."
+    assert answers(env).reference("writer_0") == "Cat on oven.\n[PARAGRAPH_SPLIT]\nIt sleeps."
 
 
 def test_rows_without_an_id_get_one_that_tells_splits_apart(tmp_path):
@@ -180,7 +181,7 @@ def test_a_file_of_nothing_but_refused_rows_is_an_error(tmp_path):
 @pytest.mark.parametrize(
     ("genre", "row", "expected"),
     [
-        ("tldr", {"post": "x"}, "line 1: field 'prompt' is missing; there are post"),
+        ("tldr", {"post": "x"}, "line 1: field 'prompt' is missing; the row has 'post'"),
         ("tldr", {"prompt": 5}, "field 'prompt' must be a text, got 5"),
         ("tldr", post(completion=5), "field 'completion' must be a text, got 5"),
         ("arxiv", abstract(token_count="many"), "'token_count' must be a whole number, got 'many'"),

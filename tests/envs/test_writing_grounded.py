@@ -279,3 +279,17 @@ def test_each_fault_costs():
     copied = {**own, "summarizer_0": " ".join(task.prompt.partition("POST: ")[2].split()[:22])}
     for worse in (number, twice, copied):
         assert env.reward(task, worse).reward < best - 0.2
+
+
+# Work outside every limit
+
+
+def test_of_an_endless_text_the_beginning_is_read():
+    for agents in ({}, {"num_agents": 1}):
+        env = make("tldr-v1", source="bundled", **agents)
+        env.reset(seed=0)
+        text = "a word, " * 200_000
+        pair = env.unwrapped.reward.team.read(dict.fromkeys(env.agents, text))
+        assert max(map(len, pair.texts)) <= 20_000
+        _, rewards, *_ = env.step(dict.fromkeys(env.agents, text))
+        assert set(rewards.values()) == {0.0}

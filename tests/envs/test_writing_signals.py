@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llm_decpomdp import make
+from llm_decpomdp.privileged import answers
 
 
 def bundled(env_id: str, **kwargs):
@@ -12,7 +13,7 @@ def bundled(env_id: str, **kwargs):
 
 
 def references(env):
-    return {agent: env.reference(agent) for agent in env.agents}
+    return {agent: answers(env).reference(agent) for agent in env.agents}
 
 
 def second_prompts(mode, actions, **options):

@@ -14,6 +14,7 @@ import os
 import resource
 import sys
 
+from llm_decpomdp.envs.sandbox.inside.changes import changed
 from llm_decpomdp.envs.sandbox.inside.channel import (
     MAX_MESSAGE,
     OUT_OF_MEMORY,
@@ -32,6 +33,7 @@ from llm_decpomdp.envs.sandbox.inside.codec import (
     to_text,
     unpack_call,
 )
+from llm_decpomdp.envs.sandbox.inside.handles import OPERATIONS, Handles, opaque
 from llm_decpomdp.envs.sandbox.inside.kernel import lower_limit
 from llm_decpomdp.envs.sandbox.inside.output import OUTPUT
 from llm_decpomdp.envs.sandbox.inside.reports import Record, Stage, describe
@@ -42,10 +44,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    from llm_decpomdp.envs.sandbox.inside.codec import Maker
+
 READY = pack(["ready", None, None, [], ""])
 """What a process says before it knows its program."""
 
-NO_ARGUMENTS = pack_call([], {}, id)
+NO_ARGUMENTS = pack_call([], {}, opaque)
 
 RANDOM = SeededRandom()
 
@@ -115,11 +119,16 @@ class Candidate:
     def __init__(self) -> None:
         self.bell = self.descriptor = -1
         self.reader = Reader(-1, 2**32, CHUNK)
-        self.handles: list[Any] = []
+        self.handles = Handles()
         self.function: Any = None
         self.helper_calls: list[int] = []
         self.unread = 0
-        self.decode = Decoder({"callback": (int, self._callback)}).decode
+        self.callbacks: dict[int, Callable[..., Any]] = {}
+        others: dict[str, Maker] = {
+            "callback": (int, self._callback),
+            "handle": (int, self._object),
+        }
+        self.decode = Decoder(others).decode
 
     def connect(self, descriptor: int, bell: int) -> None:
         """Talk to the evaluator over this socket, and wake it through this pipe."""
@@ -127,22 +136,36 @@ class Candidate:
         self.bell = bell
 
     def run(self, request: dict[str, Any]) -> None:
-        """Load the program, make the calls that are known ahead, then those that are asked for."""
+        """Load the program, make the calls that are known ahead, then those that are asked for; perhaps anew."""
         OUTPUT.room = request["output_bytes"]
         RANDOM.seed = request["seed"]
-        try:
-            program = self._load(request)
-            self.function = program[request["entry_point"]]
-        except BaseException as error:
-            self.send("loaded", self._failure(error))
-            return self._ring()
-        self.send("loaded", None)
-        if request["tests"]:
-            self._ring()
-            return self._run_tests(program)
-        self._make_calls(request["calls"])
         while True:
-            self._serve(*self.reader.receive())
+            try:
+                program = self._load(request)
+                self.function = program[request["entry_point"]]
+                self.handles.numbers[id(self.function)] = -1
+            except BaseException as error:
+                self.send("loaded", self._failure(error))
+                return self._ring()
+            self.send("loaded", None)
+            if request["tests"]:
+                self._ring()
+                return self._run_tests(program)
+            self._make_calls(request["calls"])
+            request = request | self._serve_until_again()
+            self.handles, self.callbacks = Handles(), {}
+            self.function = None
+            del program
+            gc.collect()  # what the program held must not count against the next run of it
+            sys.modules.pop("random", None)  # the next one to be imported is seeded again
+
+    def _serve_until_again(self) -> dict[str, Any]:
+        """Do what is asked for; what differs when the program shall begin again."""
+        while True:
+            operation, data, handle = self.reader.receive()
+            if operation == "again":
+                return dict(data)
+            self._serve(operation, data, handle)
 
     def _make_calls(self, calls: list[bytes]) -> None:
         """Make the calls that are known ahead."""
@@ -154,15 +177,21 @@ class Candidate:
         """Do what the evaluator asks for."""
         if operation == "ahead":
             return self._make_calls(data)
-        value = self.function if handle < 0 else self.handles[handle]
+        if operation == "assign":
+            return self.handles.assign(handle, unpack_call(data, self.decode)[0][0])
+        value = self._object(handle)
         if operation == "call":
             self._call(value, data)
-        elif operation == "next":
-            self._call(next, NO_ARGUMENTS, [value])
-        else:
+        elif operation == "run":
             import asyncio
 
             self._call(asyncio.run, NO_ARGUMENTS, [value])
+        else:
+            self._call(OPERATIONS[operation], data, [value], attribute=operation == "get")
+
+    def _object(self, handle: int) -> Any:
+        """The object with a number; the entry point's is negative."""
+        return self.function if handle < 0 else self.handles.objects[handle]
 
     def _load(self, request: dict[str, Any]) -> dict[str, Any]:
         module = type(sys)("__program__")
@@ -179,21 +208,31 @@ class Candidate:
                 if author == origin and callable(program.get(name)):
                     # Code that does not name it was handed it, as in `aux_1(map(aux_0, xs))`.
                     naming = {o for o, text in request["segments"] if name in text}
-                    others = {f"<{o}>" for o, _ in helpers if o != author and o in naming}
-                    program[name] = self._counted(index, program[name], others)
-        # What calls them while loading is for those to find who read the code.
-        self.helper_calls = [0] * len(helpers)
+                    helping = {f"<{o}>" for o, _ in helpers if o in naming}
+                    kind = request["change"][1] if [index] == request["change"][:1] else None
+                    program[name] = self._counted(index, program[name], helping, kind)
         return program
 
     def _counted(
-        self, index: int, helper: Callable[..., Any], others: set[str]
+        self, index: int, helper: Callable[..., Any], helping: set[str], kind: int | None
     ) -> Callable[..., Any]:
-        """A helper, with its calls counted but for those of `others`; all code after its own sees this one."""
+        """A helper, with its calls counted, and changed results of this kind if it is not None.
+
+        What `helping` code calls, its own and that of other helpers, is neither counted nor changed. All code
+        after its own sees this one.
+        """
 
         def counted(*args: Any, **kwargs: Any) -> Any:
-            if not others or sys._getframe(1).f_code.co_filename not in others:
-                self.helper_calls[index] += 1
-            return helper(*args, **kwargs)
+            if sys._getframe(1).f_code.co_filename in helping:
+                return helper(*args, **kwargs)
+            self.helper_calls[index] += 1
+            if kind is None:
+                return helper(*args, **kwargs)
+            try:
+                result = helper(*args, **kwargs)
+            except Exception:
+                result = None  # an exception counts as a result, and is changed into another one
+            return changed(result, kind)
 
         for name in OF_CACHES:
             if hasattr(helper, name):
@@ -219,50 +258,55 @@ class Candidate:
         except BlockingIOError:
             pass  # it rings already
 
-    def _call(self, function: Callable[..., Any], data: bytes, own: Sequence[Any] = ()) -> None:
-        """Call a function with `own` and the arguments in `data`, and send what it returned or raised."""
+    def _call(
+        self,
+        function: Callable[..., Any],
+        data: bytes,
+        own: Sequence[Any] = (),
+        attribute: bool = False,
+    ) -> None:
+        """Call a function with `own` and the arguments in `data`, and send what it returned or raised.
+
+        A container that is an `attribute` is shared.
+        """
         changed = None
         try:
             args, kwargs = unpack_call(data, self.decode)
             result = function(*own, *args, **kwargs)
             if not MUTABLE.isdisjoint([type(v).__name__ for v in (*args, *kwargs.values())]):
                 changed = self._changed(data, args, kwargs)
-            content = self._encoded(result)
+            content = self._encoded(result, attribute)
         except BaseException as error:
+            self._tell_changes()
             return self.send("error", self._failure(error), changed)
+        self._tell_changes()
         self.send("value", content, changed)
+
+    def _tell_changes(self) -> None:
+        for change in self.handles.changes() if self.handles.shared else ():
+            self.send("shared", change)
 
     def _changed(self, data: bytes, args: Any, kwargs: dict[str, Any]) -> Any:
         """The arguments as the call has left them; None if they are as they were."""
-        if pack_call(args, kwargs, self._opaque, data[:1] == PLAIN) == data:
+        if pack_call(args, kwargs, self.handles.sent, data[:1] == PLAIN) == data:
             return None
-        return encode_call(args, kwargs, self._opaque)
+        return encode_call(args, kwargs, self.handles)
 
-    def _encoded(self, value: Any) -> Any:
+    def _encoded(self, value: Any, attribute: bool) -> Any:
         """A value as the other side can have it: what cannot be written becomes a handle."""
         try:
-            return encode(value, self._handle)
+            return self.handles.share(value) if attribute else encode(value, self.handles)
         except (Unsendable, RecursionError):
-            return self._opaque(value)
-
-    def _handle(self, value: Any) -> Any:
-        kind = type(value)
-        self.handles.append(value)
-        what = "function" if callable(value) else "object"
-        if hasattr(kind, "__next__") and hasattr(kind, "__iter__"):
-            what = "iterator"
-        elif hasattr(kind, "cr_await"):
-            what = "coroutine"
-        return {"handle": [what, len(self.handles) - 1, kind.__name__[:60]]}
-
-    def _opaque(self, value: Any) -> Any:
-        return {"handle": ["object", -1, type(value).__name__[:60]]}
+            return opaque(value, None)
 
     def _callback(self, number: int) -> Callable[..., Any]:
         """A function of the test, called from here."""
 
+        if number in self.callbacks:
+            return self.callbacks[number]
+
         def call(*args: Any, **kwargs: Any) -> Any:
-            self.send("callback", [number, encode_call(args, kwargs, self._opaque)])
+            self.send("callback", [number, encode_call(args, kwargs, self.handles)])
             self._ring()
             while len(message := self.reader.receive()) > 2:
                 self._serve(*message)  # the function of the test calls the program
@@ -271,6 +315,8 @@ class Candidate:
                 raise vars(builtins).get(raised, RuntimeError)(text)
             return self.decode(text)
 
+        self.callbacks[number] = call
+        self.handles.callbacks[id(call)] = number
         return call
 
     def _failure(self, error: BaseException) -> list[Any]:
@@ -280,7 +326,7 @@ class Candidate:
             parts = list(error.args)
             if isinstance(error, OSError) and error.filename is not None and len(parts) == 2:
                 parts.append(error.filename)
-            arguments = [encode(part, self._opaque) for part in parts]
+            arguments = [encode(part, opaque) for part in parts]
             if len(to_text(arguments)) > MAX_ARGUMENTS:
                 arguments = []
         except Exception:

@@ -16,9 +16,16 @@ class Broken(BaseException):
 
 
 class Children:
-    """The zygote's children, as the evaluator has them."""
+    """The zygote's children, as the evaluator has them.
 
-    def __init__(self, control: _socket.socket) -> None:
+    Args:
+        control: Where the zygote answers.
+        folders: The zygote's folders. This process works in that of the current child.
+    """
+
+    def __init__(self, control: _socket.socket, folders: list[int]) -> None:
+        self.folders = folders
+        self._enter_folder()
         self.control = control
         self.control.settimeout(CHECK_SECONDS)
         self.ready: list[tuple[int, int]] = []
@@ -37,6 +44,22 @@ class Children:
         """Have the current child killed; does not wait for it."""
         self._ask(b"n")
         self.dying.append(self.ready.pop(0))
+        self.folders = [*self.folders[1:], *self.folders[:1]]  # as the zygote does
+        self._enter_folder()
+
+    def folder_is_used(self) -> bool:
+        """Whether anything is in the current child's folder."""
+        return bool(self.folders and os.listdir())
+
+    def _enter_folder(self) -> None:
+        if self.folders:
+            os.fchdir(self.folders[0])
+
+    def tidy(self) -> None:
+        """Discard the current child if a test has left something in its folder before it was used."""
+        if self.folder_is_used():
+            self.take()
+            self.discard()
 
     def exit_status(self) -> int:
         """How the child that was discarded last had ended, as of `os.waitpid`."""

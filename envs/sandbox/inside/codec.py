@@ -2,8 +2,9 @@
 
 What `encode` writes and `decode` reads back, equal and of the same type: None, bool, int, float (also NaN and
 infinities), complex, str (also lone surrogates), bytes, bytearray, list, tuple, dict, set, frozenset, range,
-Ellipsis, slice-free nestings of them, Fraction, Decimal and deque. An object of a subclass is sent as its base
-value: a named tuple as a tuple, a Counter as a dict. What is left is handed to `other`.
+Ellipsis, slice-free nestings of them, builtin classes themselves, and objects of the classes in `libraries`.
+What is left is handed to `other`, an object of a subclass with its base value: a named tuple with its tuple, a
+Counter with its dict.
 
 `decode` reads text of a process that nobody trusts: it makes builtin values only, calls nothing that the text
 names, and refuses what would be slow to build.
@@ -11,9 +12,13 @@ names, and refuses what would be slow to build.
 
 from __future__ import annotations
 
+import builtins
 import json
 import marshal
 import sys
+from math import inf
+
+from llm_decpomdp.envs.sandbox.inside.libraries import LIBRARIES, known
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +26,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     Maker = tuple[type, Callable[[Any], Any]]
+    Other = Callable[[Any, Any], Any]
+    """Given an object that is no value, and its base value encoded (None if it has none); what to send instead."""
 
 MAX_DEPTH = 150
 """Deepest nesting of a value; more is refused."""
@@ -31,11 +38,15 @@ MAX_ITEMS = 20_000
 MAX_PARTS = 8
 """Longest tuple that is taken for a key whose hash nobody can choose."""
 
+MAX_HELD = 512 * 2**20
+"""Most memory that all values of one decoder may take, in bytes: as much as a program has by default."""
+
 MAX_DIGITS = 4000
 """Bits above which an integer is sent in hexadecimal: decimal digits would take quadratic time."""
 
-LAZY_TYPES = (("fractions", "Fraction"), ("decimal", "Decimal"), ("collections", "deque"))
-"""Classes that are sent by value, if their module has been imported."""
+TYPES = {name: kind for name, kind in vars(builtins).items() if type(kind) is type}
+"""The builtin classes."""
+_TYPE_NAMES = {kind: name for name, kind in TYPES.items()}
 
 DECODE_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, MemoryError)
 """What reading bad text may raise."""
@@ -47,7 +58,7 @@ class Unsendable(Exception):
     """A value that cannot be written as text."""
 
 
-def encode(value: Any, other: Callable[[Any], Any], depth: int = 0) -> Any:
+def encode(value: Any, other: Other, depth: int = 0) -> Any:
     """A value as what JSON can hold.
 
     Args:
@@ -76,7 +87,7 @@ def encode(value: Any, other: Callable[[Any], Any], depth: int = 0) -> Any:
     return _encode_rest(value, kind, other, depth)
 
 
-def _encode_rest(value: Any, kind: type, other: Callable[[Any], Any], depth: int) -> Any:
+def _encode_rest(value: Any, kind: type, other: Other, depth: int) -> Any:
     if kind is set or kind is frozenset:
         return {kind.__name__: [encode(item, other, depth) for item in value]}
     if kind is bytes or kind is bytearray:
@@ -87,20 +98,15 @@ def _encode_rest(value: Any, kind: type, other: Callable[[Any], Any], depth: int
         return {"range": [encode(n, other) for n in (value.start, value.stop, value.step)]}
     if value is Ellipsis:
         return {"ellipsis": 0}
-    for module, name in LAZY_TYPES:
-        loaded = sys.modules.get(module)
-        if loaded is not None and kind is getattr(loaded, name, None):
-            return {name: _parts(name, value, other, depth)}
+    if kind is type and value in _TYPE_NAMES:
+        return {"type": _TYPE_NAMES[value]}
+    library = known(kind)
+    parts = library.parts(value) if library is not None else None
+    if library is not None and parts is not None:
+        content = encode(parts, other, depth)
+        return content if library.scalar else {library.tag: content}
     base = _base_value(value)
-    return other(value) if base is None else encode(base, other, depth)
-
-
-def _parts(name: str, value: Any, other: Callable[[Any], Any], depth: int) -> Any:
-    if name == "Decimal":
-        return str(value)
-    if name == "Fraction":
-        return [encode(value.numerator, other), encode(value.denominator, other)]
-    return [[encode(item, other, depth) for item in value], value.maxlen]
+    return other(value, None if base is None else encode(base, other, depth))
 
 
 def _base_value(value: Any) -> Any:
@@ -136,15 +142,23 @@ class Decoder:
 
     Args:
         others: For each further tag, the type of its content and what makes an object of it.
+        room: Most memory that what is decoded may take in all, in bytes; see `_size`.
     """
 
-    def __init__(self, others: dict[str, Maker]) -> None:
+    def __init__(self, others: dict[str, Maker], room: float = inf) -> None:
+        self.room = room
         self._makers = {**_MAKERS, **others}
         self._scan = json.JSONDecoder(object_hook=self._make).raw_decode
 
     def decode(self, text: str) -> Any:
         """The value in a text; raises one of `DECODE_ERRORS` if there is none."""
+        self._take(_size(text))
         return self._scan(text)[0]
+
+    def _take(self, size: int) -> None:
+        self.room -= size
+        if self.room < 0:
+            raise TooLarge("values that take too much memory to compare")
 
     def _make(self, tagged: dict[str, Any]) -> Any:
         ((tag, content),) = tagged.items()
@@ -153,7 +167,18 @@ class Decoder:
             type(content) is not kind
         ):  # an iterator of the program, say, which would ask it for items
             raise TypeError(f"a {tag} of a {type(content).__name__}")
-        return make(content)
+        value = make(content)
+        self._take(sys.getsizeof(value))
+        return value
+
+
+def _size(text: str) -> int:
+    """The most memory that the numbers, strings and lists in a text may take, in bytes; tags not included.
+
+    A list takes 56 and up to 11 for each item, a string 60 without its characters, and each character 4; the
+    longer a number, the less it takes for each of its digits.
+    """
+    return 10 * len(text) + 32 * text.count('"') + 64 * text.count("[")
 
 
 def _hashable(items: Iterable[Any], number: int) -> None:
@@ -183,39 +208,6 @@ def _set(items: list[Any]) -> set[Any]:
     return set(items)
 
 
-def _bounded(text: str) -> str:
-    if len(text) > MAX_DIGITS:
-        raise ValueError("a number that is too long")
-    return text
-
-
-def _fraction(parts: list[int]) -> Any:
-    from fractions import Fraction
-
-    numerator, denominator = parts
-    if type(numerator) is not int or type(denominator) is not int:
-        raise TypeError("parts of a fraction that are no whole numbers")
-    return Fraction(numerator, denominator)
-
-
-def _decimal(text: str) -> Any:
-    from decimal import Decimal, InvalidOperation
-
-    try:
-        return Decimal(_bounded(text))
-    except InvalidOperation:
-        raise ValueError("not a decimal number") from None
-
-
-def _deque(parts: list[Any]) -> Any:
-    from collections import deque
-
-    items, maxlen = parts
-    if type(items) is not list:
-        raise TypeError("items of a deque that are no list")
-    return deque(items, maxlen)
-
-
 _MAKERS: dict[str, Maker] = {
     "tuple": (list, tuple),
     "dict": (list, _dict),
@@ -227,9 +219,8 @@ _MAKERS: dict[str, Maker] = {
     "complex": (list, lambda parts: complex(*parts)),
     "range": (list, lambda parts: range(*parts)),
     "ellipsis": (int, lambda _: Ellipsis),
-    "Fraction": (list, _fraction),
-    "Decimal": (str, _decimal),
-    "deque": (list, _deque),
+    "type": (str, TYPES.__getitem__),
+    **{library.tag: (library.content, library.make) for library in LIBRARIES if not library.scalar},
 }
 """For each tag, the type of its content, and what makes a value of it."""
 
@@ -243,9 +234,7 @@ MARSHAL_VERSION = 0
 """Without references between objects, so that equal arguments give equal bytes."""
 
 
-def pack_call(
-    args: Any, kwargs: dict[str, Any], other: Callable[[Any], Any], plain: bool = True
-) -> bytes:
+def pack_call(args: Any, kwargs: dict[str, Any], other: Other, plain: bool = True) -> bytes:
     """The arguments of a call as bytes, the same for the same arguments.
 
     Args:
@@ -262,7 +251,7 @@ def pack_call(
     return TAGGED + to_text(encode_call(args, kwargs, other)).encode()
 
 
-def encode_call(args: Any, kwargs: dict[str, Any], other: Callable[[Any], Any]) -> Any:
+def encode_call(args: Any, kwargs: dict[str, Any], other: Other) -> Any:
     """The arguments of a call as what JSON can hold."""
     return [encode(list(args), other), [[k, encode(v, other)] for k, v in kwargs.items()]]
 

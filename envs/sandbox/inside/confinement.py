@@ -10,11 +10,12 @@ from __future__ import annotations
 import _socket
 import os
 import resource
+import struct
 import sys
 from importlib.machinery import PathFinder
 
 from llm_decpomdp.envs.sandbox.inside import kernel, landlock, namespaces, seccomp
-from llm_decpomdp.envs.sandbox.inside.channel import DESCRIPTORS, pack, receive_exactly, write
+from llm_decpomdp.envs.sandbox.inside.channel import pack, receive_exactly, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,15 +37,23 @@ CHILDREN = 2
 FOLDERS = b"f"
 """Comes with the descriptors of these."""
 
+MAX_HANDED = 4
+"""Most descriptors that come with it: two folders, two namespaces."""
+
+INTEGER = struct.calcsize("=i")
+
 MAX_DESCRIPTORS = 64
 MAX_THREADS = 128
-"""Processes and threads of the user inside the worker's user namespace."""
+"""Processes and threads of a worker whose own are counted apart."""
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """Settings without which a numerical library maps memory for each core of the machine."""
 
 EVALUATOR_BYTES = 2**31
-"""Memory that the evaluator may map."""
+"""Memory that the evaluator may map, libraries included."""
+
+EVALUATOR_DATA = 2**30
+"""Memory that it may use for what it computes."""
 
 
 class PackageFinder:
@@ -83,50 +92,55 @@ class Confinement:
         """The folder that `folders` are made in."""
         self.folders: list[int] = []
         """Descriptors of folders where programs may write, one each; empty if they may not write anywhere."""
+        self.entered: list[str] = []
+        """The namespaces of the launcher, and so of all that it starts."""
+        self.threads = MAX_THREADS
+        """Most processes and threads of the user, as a program may see them."""
         self.filter: seccomp.Filter | None = None
         self.readable = landlock.interpreter_paths() if kernel.LINUX else []
 
     def of_launcher(self) -> None:
         """What has to be done one process above the zygote: namespaces, with them the private folder."""
-        entered: list[str] = []
 
         def enter() -> None:
-            entered.extend(namespaces.enter())
+            self.entered = namespaces.enter()
 
+        apart = kernel.LINUX and kernel.be_counted_apart()
         self._try("namespaces", enter)
         # Only Landlock keeps a program that may write inside its folder.
-        if "mount" in entered and "landlock" not in self.without and landlock.abi():
+        if "mount" in self.entered and "landlock" not in self.without and landlock.abi():
             self._try("private folder", self._make_place)
         else:
             self.layers["private folder"] = "needs namespaces and landlock"
-        if "user" in entered:
-            kernel.lower_limit(resource.RLIMIT_NPROC, MAX_THREADS)
+        if not apart and "user" not in self.entered and kernel.LINUX:
+            self.threads = kernel.tasks() + kernel.MORE_TASKS
 
     def _make_place(self) -> None:
         needed = [*self.readable, *self.packages, os.path.dirname(__file__)]
         self.place = namespaces.private_folder(FOLDER_BYTES, FOLDER_FILES, needed)
 
-    def hand_folders(self, control: _socket.socket) -> None:
+    def hand_folders(self, zygote: _socket.socket, evaluator: _socket.socket) -> None:
         """Make `folders` for the zygote, which was forked before this: it must not know their names.
 
-        A program can look up all that the zygote knew, and would find the folder of the program after it.
+        A program can look up all that the zygote knew, and would find the folder of the program after it. The
+        evaluator gets them too, with the way into the namespace in which they have names.
         """
         if self.place:
             self._try("private folder", self._make_folders)
-        rights = []
-        if self.folders:
-            data = DESCRIPTORS.pack(*self.folders)
-            rights.append((_socket.SOL_SOCKET, _socket.SCM_RIGHTS, data))
-        control.sendmsg([FOLDERS], rights)
-        write(control.fileno(), pack(self.layers))
+        _hand(zygote, self.folders)
+        _hand(evaluator, [*self.folders, *namespaces.doors(self.entered)] if self.folders else [])
+        write(zygote.fileno(), pack(self.layers))
 
     def take_folders(self, control: _socket.socket) -> None:
         """Receive `folders` in the zygote."""
-        kind, rights, _, _ = control.recvmsg(len(FOLDERS), _socket.CMSG_LEN(DESCRIPTORS.size))
-        if kind != FOLDERS:
-            raise RuntimeError("the process that makes the programs' folders has failed")
-        self.folders = [folder for *_, data in rights for folder in DESCRIPTORS.unpack(data)]
+        self.folders = _take(control)
         self.layers = receive_exactly(control.fileno())
+
+    def enter_folders(self, control: _socket.socket) -> None:
+        """Receive `folders` in the evaluator, and see them under the same names as programs do."""
+        descriptors = _take(control)
+        self.folders = descriptors[:CHILDREN]
+        namespaces.join(descriptors[CHILDREN:])
 
     def _make_folders(self) -> None:
         self.folders = namespaces.secret_folders(self.place, CHILDREN, FOLDER_BYTES, FOLDER_FILES)
@@ -134,9 +148,7 @@ class Confinement:
     def of_zygote(self) -> None:
         """What the zygote hands on to every program."""
         os.chdir(NOWHERE)
-        if self.packages:
-            sys.meta_path.append(PackageFinder(self.packages))
-            self.readable += self.packages
+        self._offer_packages()
         self._harden(self.folders)
         self._try("seccomp", self._build_filter)
         for limit, value in (
@@ -164,17 +176,28 @@ class Confinement:
             os.close(descriptor)
         kernel.lower_limit(resource.RLIMIT_NOFILE, MAX_DESCRIPTORS)
         if kernel.LINUX:
+            kernel.lower_limit(resource.RLIMIT_NPROC, self.threads)
             kernel.die_with_parent()
         if self.filter is not None:
             self.filter.install()
 
     def of_evaluator(self) -> None:
-        """What the evaluator may do while it runs tests: read the standard library and talk to its peers."""
-        self._harden([])
+        """What the evaluator may do while it runs tests: what a program may, and talk to its peers."""
+        os.chdir(NOWHERE)  # until it enters a program's folder, if there are any
+        self._offer_packages()
+        if self.packages:
+            os.environ.update(ONE_THREAD)
+        self._harden(self.folders)
         if kernel.LINUX:
             kernel.lower_limit(resource.RLIMIT_AS, EVALUATOR_BYTES)
+            kernel.lower_limit(resource.RLIMIT_DATA, EVALUATOR_DATA)
         if "seccomp" not in self.without and not seccomp.unsupported():
-            seccomp.Filter("evaluator", writable=False).install()
+            seccomp.Filter("evaluator", writable=bool(self.folders)).install()
+
+    def _offer_packages(self) -> None:
+        if self.packages:
+            sys.meta_path.append(PackageFinder(self.packages))
+            self.readable += self.packages
 
     def _harden(self, writable: list[int]) -> None:
         self._try("no new privileges", kernel.no_new_privileges)
@@ -194,6 +217,19 @@ class Confinement:
             self.layers[layer] = ""
         except OSError as error:
             self.layers[layer] = error.strerror or str(error)
+
+
+def _hand(receiver: _socket.socket, descriptors: list[int]) -> None:
+    data = struct.pack(f"={len(descriptors)}i", *descriptors)
+    rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, data)] if descriptors else []
+    receiver.sendmsg([FOLDERS], rights)
+
+
+def _take(control: _socket.socket) -> list[int]:
+    kind, rights, _, _ = control.recvmsg(len(FOLDERS), _socket.CMSG_LEN(MAX_HANDED * INTEGER))
+    if kind != FOLDERS:
+        raise RuntimeError("the process that makes the programs' folders has failed")
+    return [n for *_, data in rights for (n,) in struct.iter_unpack("=i", data)]
 
 
 def _restrict(readable: list[str], writable: list[int]) -> None:

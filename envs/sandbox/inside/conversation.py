@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import _thread
 
-from llm_decpomdp.envs.sandbox.inside.codec import (
-    DECODE_ERRORS,
-    Decoder,
-    decode_call,
-    pack_call,
-)
+from llm_decpomdp.envs.sandbox.inside.codec import DECODE_ERRORS, decode_call, pack_call
+from llm_decpomdp.envs.sandbox.inside.containers import assign
 from llm_decpomdp.envs.sandbox.inside.failures import Gone, rebuilt, refuse
-from llm_decpomdp.envs.sandbox.inside.remote import Ended, Function, Iterator, Opaque, assign
-from llm_decpomdp.envs.sandbox.inside.reports import is_count
+from llm_decpomdp.envs.sandbox.inside.objects import Objects
+from llm_decpomdp.envs.sandbox.inside.remote import Ended
 from llm_decpomdp.envs.sandbox.inside.session import Session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+    from llm_decpomdp.envs.sandbox.inside.remote import Place
+
+NO_ARGUMENTS = pack_call((), {}, refuse)
 
 
 class Conversation:
@@ -32,6 +32,7 @@ class Conversation:
             not make have been made.
         write_back: Whether the test sees what calls did to their arguments.
         plain: See `pack_call`.
+        own: Names that the task's own text gives a meaning, see `remote`.
     """
 
     def __init__(
@@ -42,8 +43,10 @@ class Conversation:
         strict: bool,
         write_back: bool,
         plain: bool,
+        own: frozenset[str] = frozenset(),
     ) -> None:
         self.session = session
+        self.own = own
         self.plain = plain
         self.plan = plan
         self.first = first
@@ -51,6 +54,10 @@ class Conversation:
         self.write_back = write_back
         self.lock = _thread.RLock()  # a test may call from several threads
         self.answers: list[Any] = []
+        self.calls: list[list[int]] = []
+        """How often each helper ran for each answer."""
+        self.count: Callable[[list[int]], object] = id
+        """Told how often each helper has run for what the test asked just now."""
         self.living: dict[int, int] = {}
         """Answers that hold something which lives in a process, and the generation of that process."""
         self.asked: list[bytes] = []
@@ -63,9 +70,9 @@ class Conversation:
         """Whether a call changed its arguments."""
         self.gone: Gone | None = None
         """The last failure of the program to answer: a test that swallows it must not pass for that."""
-        self.callbacks: list[Callable[..., Any]] = []
-        session.decode = Decoder({"handle": (list, self._handle)}).decode
-        session.answer_callback = self._answer_callback
+        self.objects = Objects(self)
+        session.decode = self.objects.decode
+        session.answer_callback = self.objects.answer_callback
 
     def ask_ahead(self) -> list[Any] | None:
         """Load the program and make the calls of the plan; why it cannot be loaded, or None."""
@@ -87,8 +94,10 @@ class Conversation:
                     self.living[len(self.answers)] = self.session.generation
                 self.handed_out = self.handed_out or held
                 self.answers.append(answer)
+                self.calls.append(self.session.take_calls())
             except Gone as gone:
                 self.answers.append(gone.with_traceback(None))
+                self.calls.append(self.session.take_calls())
                 told = self.first if len(self.answers) < self.first else len(self.plan)
                 if not self._start_again(self.plan[len(self.answers) : told]):
                     break
@@ -96,8 +105,9 @@ class Conversation:
             # What the test takes from it, and when, may decide what the calls after it return.
             self.mismatch = True
         elif failure is None and self.plan and self.strict and not self.handed_out:
-            self.session.stop()  # it is cleared away while the test runs
             self.released = True
+            if not any(map(any, [self.session.loading_calls, *self.calls])):
+                self.session.stop()  # it is cleared away while the test runs
         return failure
 
     def _start_again(self, calls: list[bytes]) -> bool:
@@ -112,6 +122,7 @@ class Conversation:
         except Gone as error:
             gone = error
         self.answers += [gone] * (len(self.plan) - len(self.answers))
+        self.calls += [self.session.take_calls()] * (len(self.plan) - len(self.calls))
         return False
 
     def call(
@@ -134,21 +145,42 @@ class Conversation:
     def _call(
         self, handle: int, generation: int, args: Any, kwargs: dict[str, Any], in_place: bool
     ) -> Any:
-        data = pack_call(args, kwargs, self._callback, self.plain)
+        data = pack_call(args, kwargs, self.objects, self.plain)
         if handle >= 0:
             self._check_alive(generation)
-            answer = self._guarded(lambda: self.session.ask("call", data, handle))
+            answer = self._guarded(lambda: self._ask("call", data, handle))
         else:
             answer = self._answer(data)
-        kind, content, changed = answer
+        changed = answer[2]
         if changed is not None:
             self.changed = self.changed or not in_place
             if self.write_back or in_place:
                 self._write_back(changed, args, kwargs)
+        return self._value(answer)
+
+    def _value(self, answer: Any) -> Any:
+        """What the program has returned."""
+        kind, content, _ = answer
         if kind == "error":
             raise self._raised(content)
         self._guarded(lambda: self.session.expect(kind == "value"))
         return content
+
+    def operate(self, place: Place, operation: str, *args: Any) -> Any:
+        """Ask an object of the program for something else than to be called; see `handles.OPERATIONS`."""
+        _, handle, generation = place
+        with self.lock:
+            self._leave_plan()
+            if handle >= 0:
+                self._check_alive(generation)
+            data = pack_call(args, {}, self.objects, self.plain)
+            return self._value(self._guarded(lambda: self._ask(operation, data, handle)))
+
+    def _leave_plan(self) -> None:
+        """For what is asked of an object: calls that come only later have been made, and may have changed it."""
+        if self.plan and self.strict:
+            self.mismatch = True
+            raise Gone("not_run", "", "to be asked again without a plan")
 
     def _answer(self, data: bytes) -> Any:
         """The answer to a call of the entry point: known already, or asked for now."""
@@ -156,30 +188,31 @@ class Conversation:
         self.asked.append(data)
         if index < len(self.plan) and self.plan[index] == data and not self.mismatch:
             answer = self.answers[index]
+            self.count(self.calls[index])
             if isinstance(answer, Gone):
                 self.gone = answer
                 raise answer
             if index not in self.living or self._is_alive(self.living[index]):
                 return answer
-            return self._guarded(lambda: self._ask(data))
+            return self._guarded(lambda: self._ask("call", data, -1))
         if index < len(self.plan) or self.released:
             self.mismatch = True
         if self.mismatch and self.strict:
             raise Gone("not_run", "", "to be asked again without a plan")
-        return self._guarded(lambda: self._ask(data))
+        return self._guarded(lambda: self._ask("call", data, -1))
 
-    def _ask(self, data: bytes) -> Any:
+    def _ask(self, operation: str, data: bytes, handle: int) -> Any:
         if self.session.reader is None:
             failure = self.session.failure(self.session.start([]))
             if failure is not None:
-                self.session.stop()
                 raise Gone("error", failure[0], failure[1])
-        return self.session.ask("call", data, -1)
+        self.objects.tell_changes()
+        return self.session.ask(operation, data, handle)
 
     def next(self, handle: int, generation: int) -> Any:
         """The next item of an iterator; raises `Ended` after the last one."""
         self._check_alive(generation)
-        kind, content, _ = self._guarded(lambda: self.session.ask("next", b"", handle))
+        kind, content, _ = self._guarded(lambda: self._ask("next", NO_ARGUMENTS, handle))
         if kind == "error":
             if isinstance(content, list) and content[5:6] == ["StopIteration"]:
                 raise Ended
@@ -187,10 +220,10 @@ class Conversation:
         self._guarded(lambda: self.session.expect(kind == "value"))
         return content
 
-    async def _awaited(self, handle: int, generation: int) -> Any:
+    async def awaited(self, handle: int, generation: int) -> Any:
         """A coroutine of the program, run over there."""
         self._check_alive(generation)
-        kind, content, _ = self._guarded(lambda: self.session.ask("run", b"", handle))
+        kind, content, _ = self._guarded(lambda: self._ask("run", NO_ARGUMENTS, handle))
         if kind == "error":
             raise self._raised(content)
         return content
@@ -201,10 +234,21 @@ class Conversation:
         except Gone as gone:
             self.gone = gone
             raise
+        finally:
+            self.count(self.session.take_calls())
 
     def _check_alive(self, generation: int) -> None:
         if not self._is_alive(generation):
             self._guarded(_raise_stale)
+
+    def can_ask(self, handle: int, generation: int, needed: bool) -> bool:
+        """Whether an object may be given back to the program; raises `Gone` if it is `needed` and may not."""
+        if handle < 0:
+            return True
+        self._leave_plan()
+        if needed:
+            self._check_alive(generation)
+        return self._is_alive(generation)
 
     def _is_alive(self, generation: int) -> bool:
         """Whether this process is there, and no newer one in its place."""
@@ -223,33 +267,6 @@ class Conversation:
     def _raised(self, claim: Any) -> Exception:
         """The program's exception, as far as it means no harm."""
         return rebuilt(self._guarded(lambda: self.session.failure(claim)))
-
-    # Values that are no data
-
-    def _callback(self, value: Any) -> Any:
-        if not callable(value):
-            refuse(value)
-        self.callbacks.append(value)
-        return {"callback": len(self.callbacks) - 1}
-
-    def _answer_callback(self, content: Any) -> Any:
-        if type(content) is not list or len(content) != 2 or not is_count(content[0]):
-            raise TypeError("not a call of a function of the test")
-        args, kwargs = decode_call(content[1])
-        return self.callbacks[content[0]](*args, **kwargs)
-
-    def _handle(self, content: list[Any]) -> Any:
-        kind, number, name = content
-        if type(number) is not int or type(name) is not str:
-            raise TypeError("not a handle")
-        self.handed_out = self.handed_out or kind != "object"
-        if kind == "function":
-            return Function(self, number, self.session.generation, name)
-        if kind == "iterator":
-            return Iterator(self, number, self.session.generation)
-        if kind == "coroutine":
-            return self._awaited(number, self.session.generation)
-        return Opaque(name)
 
 
 def _raise_stale() -> None:

@@ -8,6 +8,7 @@ report from there; that mode can be forged, see `docs/security.md`.
 from __future__ import annotations
 
 import _signal
+import functools
 import gc
 import time
 
@@ -15,8 +16,8 @@ from llm_decpomdp.envs.sandbox.inside.children import Children
 from llm_decpomdp.envs.sandbox.inside.conversation import Conversation
 from llm_decpomdp.envs.sandbox.inside.failures import Gone, describe_any
 from llm_decpomdp.envs.sandbox.inside.foresight import Foresight
+from llm_decpomdp.envs.sandbox.inside.helpers import calls_in_passing, used
 from llm_decpomdp.envs.sandbox.inside.own_state import OwnState, limit_own_time
-from llm_decpomdp.envs.sandbox.inside.remote import Function
 from llm_decpomdp.envs.sandbox.inside.reports import (
     Findings,
     Record,
@@ -70,15 +71,16 @@ class Evaluator:
         self.state = OwnState()
 
     def grade(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Run a program against its tests.
+        """Run a program against its tests, and again with other results of its helpers.
 
         Args:
-            job: `segments`, `preamble`, `entry_point`, `helpers`, `tests` (an instrumented module), `split`,
-                `ahead`, `shown`, `stages`, `guards`, `minimum`, and `limits`.
+            job: `segments`, `preamble`, `entry_point`, `helpers`, `change` (whether to change their results),
+                `tests` (an instrumented module), `split`, `ahead`, `shown`, `stages`, `guards`, `minimum`, and
+                `limits`.
 
         Returns:
             `tests` (a list of [passed, status, message, origin, line]), `error`, `output`, `helper_calls`,
-            `reached`, `wall_decided`, and `seconds` on the clock.
+            `helpers_used`, `reached`, `wall_decided`, and `seconds` on the clock.
 
         Raises:
             Broken: If there can be no verdict, and this process has to end.
@@ -86,22 +88,34 @@ class Evaluator:
         begin = time.monotonic()
         session = Session(self.children, self.trainer, _request(job, self.seed), job["limits"])
         try:
-            findings = self._beside(session, job) if job["split"] else _inside(session, job)
+            findings = self._findings(session, job)
+            tests, output = findings.outcomes(), session.output
+            calls = calls_in_passing(findings, tests, len(job["helpers"]))
+            helpers_used = [times > 0 for times in calls]
+            if job["change"]:
+                seconds = time.monotonic() - begin
+                run = functools.partial(self._findings, session, job)
+                helpers_used = used(session, tests, calls, seconds, run)
         finally:
             session.stop()
+            self.children.tidy()
             limit_own_time(0, 0)
             session.decode = session.answer_callback = None  # they hold the answers in a circle
             if session.received > COLLECT_AFTER:
                 gc.collect()
         return {
             "seconds": time.monotonic() - begin,
-            "tests": findings.outcomes(),
+            "tests": tests,
             "error": findings.error and verdict(findings.error),
-            "output": session.output.encode("utf-8", "replace").decode(),
-            "helper_calls": session.helper_calls,
+            "output": output.encode("utf-8", "replace").decode(),
+            "helper_calls": calls,
+            "helpers_used": helpers_used,
             "reached": [findings.reached.get(test, 0) for test in range(len(job["stages"]))],
             "wall_decided": session.wall_decided,
         }
+
+    def _findings(self, session: Session, job: dict[str, Any]) -> Findings:
+        return self._beside(session, job) if job["split"] else _inside(session, job)
 
     def _beside(self, session: Session, job: dict[str, Any]) -> Findings:
         """Run the tests in this process."""
@@ -109,20 +123,21 @@ class Evaluator:
         plain = not any(name in tests for name in BUFFERS)
         if tests not in self.plans:
             foreseen = self._foreseen(job, plain) if job["ahead"] else NO_PLAN
+            self.children.tidy()
             self._remember(self.plans, tests, foreseen)
         plan, begins = self.plans[tests]
         first = _first_calls(job, begins, len(plan))
-        conversation = Conversation(session, plan, first, strict=True, write_back=True, plain=plain)
+        converse = functools.partial(Conversation, session, plain=plain, own=frozenset(job["own"]))
+        conversation = converse(plan, first, strict=True, write_back=True)
         findings = self._run(conversation, job)
         if conversation.mismatch and findings.error is None:
-            self._mismatch(tests)
+            if not session.request["change"]:
+                self._mismatch(tests)
             plan = []
-            conversation = Conversation(
-                session, plan, 0, strict=False, write_back=True, plain=plain
-            )
+            conversation = converse(plan, 0, strict=False, write_back=True)
             findings = self._run(conversation, job)
         if conversation.changed and findings.error is None:
-            again = Conversation(session, plan, first, strict=False, write_back=False, plain=plain)
+            again = converse(plan, first, strict=False, write_back=False)
             findings = findings.both(self._run(again, job))
         return findings
 
@@ -162,7 +177,8 @@ class Evaluator:
     def _run(self, conversation: Conversation, job: dict[str, Any]) -> Findings:
         """Run the tests once, with a fresh process of the program."""
         findings = Findings(job)
-        limits = job["limits"]
+        conversation.count = findings.count
+        limits = conversation.session.limits
         if conversation.session.received > COLLECT_AFTER:
             gc.collect()  # what a run before has left of its answers
         conversation.session.begin_again()
@@ -172,9 +188,8 @@ class Evaluator:
             return findings
         record = Record(findings.note, describe_any)
         stage = _LatchedStage(findings.note, conversation)
-        function = Function(conversation, -1, 0, job["entry_point"])
         try:
-            self._check(job, function, record, stage)
+            self._check(job, conversation.objects.function, record, stage)
         except BaseException as error:
             findings.note("ended", stage.number, describe_any(error))
         if self.children.failure is not None:
@@ -237,6 +252,7 @@ def _request(job: dict[str, Any], seed: int) -> dict[str, Any]:
         "segments": job["segments"],
         "entry_point": job["entry_point"],
         "helpers": job["helpers"],
+        "change": [],
         "tests": not job["split"],
         "seed": seed,
         "cpu_seconds": int(limits["program_seconds"]) + 1,
@@ -248,6 +264,7 @@ def _inside(session: Session, job: dict[str, Any]) -> Findings:
     """Have the program's process run the tests; one that hangs or dies in a stage is started again without it."""
     findings = Findings(job)
     skipped: list[int] = []
+    session.stop()
     while True:
         findings.stage = None
         try:
@@ -268,6 +285,7 @@ def _follow(session: Session, findings: Findings) -> None:
     """Take the reports in that the program's process sends. Raises `Gone` when one cannot be true."""
     while True:
         event, content, _ = session.receive(session.limits["test_seconds"])
+        findings.count(session.take_calls())
         session.expect(isinstance(content, list))
         if event == "done":
             pairs = [pair for pair in content if isinstance(pair, list) and len(pair) == 2]

@@ -127,8 +127,10 @@ def describe_any(error: BaseException) -> list[Any]:
     return describe(error) if remote is None else remote
 
 
-def refuse(value: Any) -> Any:
-    """For values of a test that no program can be given."""
+def refuse(value: Any, content: Any) -> Any:
+    """For `encode`: values of a test that no program can be given, unless they have a base value."""
+    if content is not None:
+        return content
     raise TypeError(
         f"a {type(value).__name__} cannot be sent to the program; test it with split=False"
     )

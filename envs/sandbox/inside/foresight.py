@@ -53,7 +53,7 @@ class Foresight:
             raise Enough
         return Opaque("unknown")
 
-    def in_place(self, *args: Any, **kwargs: Any) -> None:
+    def __in_place__(self, *args: Any, **kwargs: Any) -> None:
         """A call for what it does to its arguments, which nobody knows either."""
         self(*args, **kwargs)
 
@@ -75,5 +75,7 @@ class Foresight:
         raise Enough
 
 
-def _unforeseeable(value: Any) -> Any:
-    raise Enough
+def _unforeseeable(value: Any, content: Any) -> Any:
+    if content is None:
+        raise Enough
+    return content

@@ -36,6 +36,12 @@ PR_CAP_AMBIENT_CLEAR_ALL = 4
 CAPABILITY_VERSION = 0x20080522
 SIGKILL = 9
 
+FIRST_USER = 2**30
+"""Of the numbers of users that nobody has."""
+
+MORE_TASKS = 4096
+"""Processes and threads that may come after those of a worker's start, where a user's are counted together."""
+
 if LINUX:
     libc.syscall.restype = ctypes.c_long
     libc.prctl.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
@@ -94,6 +100,37 @@ def adopt_orphans() -> None:
 def not_dumpable() -> None:
     """No core dumps, and no look into this process's memory for others of the same user."""
     prctl(PR_SET_DUMPABLE, 0)
+
+
+def be_counted_apart() -> bool:
+    """Gives a process of root's a real user of its own, for no limit on processes and threads holds for root.
+
+    Files are those of the effective user, who stays the same. In a new user namespace the present limit begins
+    to hold for all of root's processes together: where it is low, nothing is done.
+
+    Returns:
+        Whether limits count this process and its descendants apart from all others.
+    """
+    if os.geteuid() != 0:
+        return False
+    _, highest = resource.getrlimit(resource.RLIMIT_NPROC)
+    if highest != resource.RLIM_INFINITY and highest < tasks() + MORE_TASKS:
+        return False
+    resource.setrlimit(resource.RLIMIT_NPROC, (highest, highest))
+    try:
+        os.setresuid(FIRST_USER + os.getpid(), -1, -1)
+    except OSError:  # a container without the right to, or without such users
+        return False
+    return True
+
+
+def tasks() -> int:
+    """Processes and threads of the whole system; 0 where it does not tell."""
+    try:
+        with open("/proc/loadavg", encoding="ascii") as file:
+            return int(file.read().split()[3].partition("/")[2])
+    except FileNotFoundError:
+        return 0
 
 
 def drop_capabilities() -> None:

@@ -25,6 +25,9 @@ class OwnState:
             for name in now.keys() - self.builtins.keys():
                 del now[name]
         sys.setrecursionlimit(self.recursion_limit)
+        tempfile = sys.modules.get("tempfile")
+        if tempfile is not None:
+            vars(tempfile)["tempdir"] = None  # it was the program's folder
         decimal = sys.modules.get("decimal")
         if decimal is not None:
             decimal.setcontext(decimal.Context())

@@ -8,6 +8,7 @@ import sys
 from llm_decpomdp.envs.sandbox.inside.candidate import READY, Candidate
 from llm_decpomdp.envs.sandbox.inside.channel import Closed, write
 from llm_decpomdp.envs.sandbox.inside.codec import pack_call
+from llm_decpomdp.envs.sandbox.inside.handles import opaque
 
 REHEARSAL = "def f(x: int = 0):\n    return [y for y in range(x)]\n"
 """A program that is run before any other."""
@@ -34,10 +35,11 @@ def rehearse(candidate: Candidate) -> None:
         "segments": [["rehearsal", REHEARSAL]],
         "entry_point": "f",
         "helpers": [["rehearsal", "f"]],
+        "change": [],
         "tests": False,
         "seed": 0,
         "output_bytes": 0,
-        "calls": [pack_call([3], {}, id), pack_call([[]], {}, id)],
+        "calls": [pack_call([3], {}, opaque), pack_call([[]], {}, opaque)],
     }
     for _ in range(REHEARSALS):
         try:
@@ -47,6 +49,7 @@ def rehearse(candidate: Candidate) -> None:
             pass  # nobody asks for more
     for descriptor in (unread, candidate.descriptor, candidate.reader.descriptor):
         os.close(descriptor)
+    candidate.handles.numbers.clear()
     candidate.helper_calls, candidate.unread = [], 0
     del sys.modules["__program__"]
 

@@ -97,6 +97,15 @@ class Findings:
         self.stage: int | None = None
         self.error: Any = None
         self.veto: list[Any] = []
+        self.calls: dict[int, list[int]] = {}
+        """How often each helper ran in each stage."""
+
+    def count(self, calls: list[int]) -> None:
+        """The helpers have run so often for the current stage."""
+        if any(calls):
+            stage = -1 if self.stage is None else self.stage
+            before = self.calls.get(stage, [0] * len(calls))
+            self.calls[stage] = [old + new for old, new in zip(before, calls, strict=True)]
 
     def note(self, event: str, number: int, failure: Any) -> None:
         """Take a report in: `stage`, `test`, `ended`, or `swallowed`."""

@@ -10,13 +10,13 @@ from llm_decpomdp.envs.sandbox.inside.channel import MAX_MESSAGE, Closed, Reader
 from llm_decpomdp.envs.sandbox.inside.children import Children
 from llm_decpomdp.envs.sandbox.inside.codec import (
     DECODE_ERRORS,
+    MAX_HELD,
     Decoder,
     TooLarge,
-    encode,
     to_text,
 )
 from llm_decpomdp.envs.sandbox.inside.deadline import QUIET_SECONDS, Deadline
-from llm_decpomdp.envs.sandbox.inside.failures import Gone, of_exit, refuse, said
+from llm_decpomdp.envs.sandbox.inside.failures import Gone, of_exit, said
 from llm_decpomdp.envs.sandbox.inside.reports import is_count, is_failure
 
 TYPE_CHECKING = False
@@ -63,26 +63,30 @@ class Session:
         self.received = 0
         """Bytes of its messages."""
         self.output = ""
-        self.finished_calls = [0] * len(request["helpers"])
-        self.current_calls = [0] * len(request["helpers"])
+        self.told = [0] * len(request["helpers"])
+        """How often each helper has run since the program was loaded, as it says."""
+        self.new_calls = [0] * len(request["helpers"])
+        self.loading_calls = [0] * len(request["helpers"])
+        """How often each helper ran while the program was loaded."""
         self.wall_decided = False
         """Whether a time-out came from the clock on the wall, which depends on the machine's load."""
         self.answer_callback: Callable[[Any], Any] | None = None
-        self.decode: Callable[[str], Any] | None = Decoder({}).decode
+        self.decode: Callable[[str], Any] | None = Decoder({}, MAX_HELD).decode
+        self.heavy = False
+        """Whether each further run of the program needs a process of its own, as it takes much of what one has."""
         self.origins = {origin for origin, _ in request["segments"]}
         self.deadline = 0.0
         self.begin_again()
 
-    @property
-    def helper_calls(self) -> list[int]:
-        """How often each helper has run, as far as the program says the truth."""
-        pairs = zip(self.finished_calls, self.current_calls, strict=True)
-        return [finished + current for finished, current in pairs]
+    def take_calls(self) -> list[int]:
+        """How often each helper has run since this was asked last, as far as the program says the truth."""
+        calls, self.new_calls = self.new_calls, [0] * len(self.told)
+        return calls
 
     def start(self, calls: list[bytes]) -> Any:
-        """Start a process and have it make calls; the failure to load, or None.
+        """Have the program loaded and make calls; the failure to load, or None.
 
-        The answers to the calls are the next messages.
+        The answers to the calls are the next messages. A process that is there loads the program again.
         """
         if self.failures >= self.limits["max_timeouts"]:
             text = f"not run after {self.failures} time-outs or crashes"
@@ -90,15 +94,22 @@ class Session:
         if time.monotonic() > self.deadline:
             self.wall_decided = True
             raise Gone("not_run", "", "no time is left for the program")
-        descriptor, self.bell = self.children.take()
-        self.reader = Reader(descriptor, MAX_MESSAGE)
+        self.told = [0] * len(self.told)
         self.generation += 1
-        self.ready = False
-        self.send({**self.request, "calls": calls})
-        self.expect(self.receive(START_SECONDS, quiet=True)[0] == "ready")
+        if self.reader is None:
+            descriptor, self.bell = self.children.take()
+            self.reader = Reader(descriptor, MAX_MESSAGE)
+            self.ready = False
+            self.send({**self.request, "calls": calls})
+            self.expect(self.receive(START_SECONDS, quiet=True)[0] == "ready")
+        else:
+            self.send(("again", {"change": self.request["change"], "calls": calls}, -1))
         self.ready = True
         kind, failure, _ = self.receive(self.limits["load_seconds"], quiet=True)
         self.expect(kind == "loaded")
+        self.loading_calls = self.take_calls()
+        if failure is not None:
+            self.stop()
         return failure
 
     def stop(self) -> None:
@@ -106,15 +117,19 @@ class Session:
         if self.reader is not None:
             self.children.discard()
             self.reader = None
-            self.finished_calls = self.helper_calls
-            self.current_calls = [0] * len(self.finished_calls)
 
     def begin_again(self) -> None:
-        """Forget a run of the program: what it used up is not held against the next one."""
-        self.stop()
+        """Forget a run of the program: what it used up is not held against the next one.
+
+        A run with changed results goes on in the process that is there, if that is as good as a fresh one: the
+        program has left no file, and needs little of the time that a process has. What else differs, a program
+        can but use to behave as one that uses the results.
+        """
+        if not self.request["change"] or self.heavy or self.children.folder_is_used():
+            self.stop()
         self.failures = self.received = 0
         self.operations = 0.0
-        self.finished_calls = [0] * len(self.finished_calls)
+        self.take_calls()
         self.output = ""
         self.deadline = (
             time.monotonic() + self.limits["program_seconds"] * self.limits["wall_factor"]
@@ -173,14 +188,16 @@ class Session:
             except DECODE_ERRORS:
                 self.expect(False)
             self.expect(type(helper_calls) is list and all(map(is_count, helper_calls)))
-            self.expect(len(helper_calls) <= len(self.current_calls) and type(output) is str)
+            self.expect(len(helper_calls) <= len(self.told) and type(output) is str)
             for helper, calls in enumerate(helper_calls):  # none before the program is known
-                self.current_calls[helper] = max(self.current_calls[helper], calls)
+                self.new_calls[helper] += max(calls - self.told[helper], 0)
+                self.told[helper] = max(calls, self.told[helper])
             room = self.limits["output_bytes"] - len(self.output)
             self.output += output[: max(room, 0)]
-            if kind != "callback":
+            if kind == "callback":
+                self._call_back(content)
+            elif kind != "shared":  # a container that reading the message has changed
                 return kind, content, changed
-            self._call_back(content)
 
     def failure(self, claim: Any) -> list[Any] | None:
         """What the program says about an exception, or None; the status is not for the program to say."""
@@ -204,7 +221,7 @@ class Session:
             self.expect(False)
         assert self.answer_callback is not None
         try:
-            reply = ("", to_text(encode(self.answer_callback(content), refuse)))
+            reply = ("", to_text(self.answer_callback(content)))
         except Exception as error:
             reply = (type(error).__name__, said(error))
         self.send(reply)

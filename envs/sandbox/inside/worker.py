@@ -68,10 +68,11 @@ def main(descriptor: int, without: list[str], seed: int, packages: list[str]) ->
         if os.fork() == 0:  # the first process of the new namespace
             control.close()
             _be_zygote(theirs, confinement)
-        confinement.hand_folders(control)
+        confinement.hand_folders(control, theirs)
         os._exit(0)
     if os.waitpid(launcher, 0)[1]:
         raise RuntimeError("the process that makes the namespaces has failed")
+    confinement.enter_folders(control)
     control.sendall(GO)
     theirs.close()
     _be_evaluator(descriptor, control, confinement, seed)
@@ -116,7 +117,7 @@ def _be_evaluator(descriptor: int, control: _socket.socket, confinement: object,
     try:
         write(descriptor, pack(layers))
         kernel.trim_heap()
-        evaluator = Evaluator(Children(control), descriptor, seed)
+        evaluator = Evaluator(Children(control, confinement.folders), descriptor, seed)
         jobs = Reader(descriptor, 2**32)
         while True:
             number, job = jobs.receive()

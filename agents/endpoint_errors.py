@@ -1,0 +1,66 @@
+"""What may go wrong between an endpoint and its server, in words that say what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+SHOWN_CHARACTERS = 300
+"""How much of what a server says is quoted."""
+
+SLOW_SECONDS = 30.0
+"""How long a request waits in silence."""
+
+_BAD_REQUEST = (
+    "the server refuses the request; leave out an option that the model does not know, as in omit: [top_p]; "
+    "if the request is too long, lower max_new_tokens"
+)
+_REMEDIES = {
+    400: _BAD_REQUEST,
+    401: "set the environment variable {key} to a key of this server",
+    403: "set the environment variable {key} to a key that may use this model",
+    404: "check the model's name, and base_url, which mostly ends in /v1",
+    422: _BAD_REQUEST,
+    429: "lower max_parallel, or ask for a higher limit",
+}
+
+
+class EndpointError(RuntimeError):
+    """The server gave no completion."""
+
+
+@dataclass(frozen=True)
+class Errors:
+    """The errors of one endpoint."""
+
+    where: str
+    """The model and the server."""
+    key_variable: str
+
+    REFUSAL = (
+        "refused a prompt, or a filter took its answer away; such answers count as refused/<agent>"
+    )
+
+    def of(self, error: Exception, status: int | None) -> EndpointError:
+        """Why a request has failed for good; `status` is that of HTTP, if there was an answer."""
+        said = f"{type(error).__name__}: {error}"[:SHOWN_CHARACTERS]
+        if status is None:
+            remedy = "start the server, or set base_url; if it is slow, raise timeout"
+            return EndpointError(f"cannot reach the endpoint of {self.where} ({said}): {remedy}")
+        remedy = _REMEDIES.get(status, "look into the server's log").format(key=self.key_variable)
+        return EndpointError(f"the endpoint of {self.where} refuses ({said}): {remedy}")
+
+    def no_completion(self, answer: Any) -> EndpointError:
+        """What came is no completion, such as a web page."""
+        shown = " ".join(str(answer).split())[:SHOWN_CHARACTERS]
+        return EndpointError(
+            f"the endpoint of {self.where} answers without a completion, with {shown!r}: check base_url, which "
+            "mostly ends in /v1"
+        )
+
+    def slow(self, timeout: float, max_retries: int) -> str:
+        """That a request has waited for `SLOW_SECONDS`."""
+        return (
+            f"no answer from {self.where} for {SLOW_SECONDS:.0f} s; every try may take {timeout:.0f} s (timeout), "
+            f"and there are {max_retries} more (max_retries). If it hangs, stop this and look into its log"
+        )

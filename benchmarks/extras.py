@@ -1,0 +1,58 @@
+"""The optional parts of the installation, and what to say where one is missing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+EXTRAS = {
+    "train": ("torch", "transformers", "peft", "accelerate", "matplotlib"),
+    "classeval": (
+        *("pandas", "python-docx", "openpyxl", "beautifulsoup4", "lxml", "Pillow", "nltk"),
+        *("PyPDF2", "reportlab", "gensim", "netifaces"),
+    ),
+    "expert": ("openai", "anthropic"),
+}
+"""What each extra of the package adds."""
+
+LEARNERS = (3, 11)
+"""The oldest Python that the packages of the extra `train` support."""
+
+MODELS = ("torch", "transformers", "peft")
+"""What language models on this machine need."""
+
+
+def installed(package: str) -> str | None:
+    """The version of an installed package, or `None`."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def missing_models() -> str | None:
+    """The error that language models cannot run on this machine; `None` where they can."""
+    missing = [name for name in MODELS if installed(name) is None]
+    return missing_packages(missing) if missing else None
+
+
+def missing_packages(names: Sequence[str]) -> str | None:
+    """The error that packages are not installed; `None` if no extra has the first of them.
+
+    Examples:
+        >>> missing_packages(["torch"])
+        "this needs torch, which is not installed: pip install 'llm-decpomdp[train]'"
+    """
+    for extra, packages in EXTRAS.items():
+        if names[0] in packages:
+            verb = "is" if len(names) == 1 else "are"
+            return f"this needs {', '.join(names)}, which {verb} not installed: {how_to_get(extra)}"
+    return None
+
+
+def how_to_get(extra: str) -> str:
+    """The command that installs an extra, or what it needs first."""
+    if extra == "train" and sys.version_info < LEARNERS:
+        return f"learners need Python {'.'.join(map(str, LEARNERS))} or newer"
+    return f"pip install 'llm-decpomdp[{extra}]'"

@@ -1,0 +1,138 @@
+"""Rows of data: how a file is read, and how bad rows are refused, the first of them at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+SHOWN_ROWS = 10
+"""How many bad rows an error names."""
+
+ENDINGS = (".jsonl", ".json", ".parquet")
+
+GZIP = b"\x1f\x8b"
+"""How a compressed file begins."""
+
+Row = Mapping[str, Any]
+
+
+class BadRow(ValueError):
+    """A row that cannot be a task; the text names the field."""
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a JSONL, JSON (a list of objects) or Parquet file.
+
+    A line that is no JSON is there as the `BadRow` that says so, for whoever makes tasks of the rows to refuse
+    together with others.
+
+    Raises:
+        ValueError: If the file has another ending or encoding, or holds no list of rows.
+    """
+    if path.suffix == ".parquet":
+        return _from_parquet(path)
+    text = _text(path)
+    if path.suffix == ".json":
+        entries = _from_json(text)
+        if isinstance(entries, BadRow):
+            raise ValueError(f"{path}: {entries}")
+        if not isinstance(entries, list):
+            raise ValueError(f"{path} must hold a list of objects, got {type(entries).__name__}")
+        return entries
+    if path.suffix != ".jsonl":
+        raise ValueError(f"{path} must end in .jsonl, .json or .parquet")
+    # Not `splitlines`: JSON texts may hold other line separators of Unicode. Blank lines stand at the end only.
+    lines = text.rstrip().split("\n") if text.strip() else []
+    return [_from_json(line) for line in lines]
+
+
+def _from_parquet(path: Path) -> list[Row]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        rows: list[Row] = pyarrow.parquet.read_table(path).to_pylist()
+    except pyarrow.ArrowInvalid as error:
+        raise ValueError(f"{path} is no Parquet file: {error}") from None
+    return rows
+
+
+def _text(path: Path) -> str:
+    """A file's text: UTF-8, with or without a byte order mark."""
+    data = path.read_bytes()
+    if data.startswith(GZIP):
+        raise ValueError(f"{path} is compressed with gzip: unpack it first, as with gunzip")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ValueError(
+            f"{path}, line {line}: the byte 0x{data[error.start]:02x} is not UTF-8: write the file in UTF-8, as "
+            f"with iconv -f latin1 -t utf-8"
+        ) from None
+
+
+def _from_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        return BadRow(f"not valid JSON: {error}")
+
+
+def as_row(row: object) -> Row:
+    """A row as `read_rows` gives it, if it is one.
+
+    Raises:
+        BadRow: If it is none.
+    """
+    if isinstance(row, BadRow):
+        raise row
+    if not isinstance(row, Mapping):
+        raise BadRow(f"a row must be an object, got {type(row).__name__}")
+    return row
+
+
+def text_field(row: Row, name: str) -> str:
+    """A row's field, which must be a text that is not empty.
+
+    Raises:
+        BadRow: If it isn't.
+    """
+    if name not in row:
+        raise BadRow(missing(row, name))
+    value = row[name]
+    if not isinstance(value, str) or not value.strip():
+        raise BadRow(f"field {name!r} must be a text that is not empty, got {value!r}")
+    return value
+
+
+def missing(row: Row, name: str) -> str:
+    """That a row lacks a field, with those that it has."""
+    there = ", ".join(map(repr, row)) or "none"
+    return f"field {name!r} is missing; the row has {there}: docs/data.md has the columns"
+
+
+def refuse(found: str, bad: Mapping[int, str], rows: int) -> None:
+    """Raise a `ValueError` for the bad rows of a file, if there are any.
+
+    Args:
+        found: The file.
+        bad: What is wrong, by line, from 1.
+        rows: How many rows were looked at.
+    """
+    if not bad:
+        return
+    if len(bad) == 1:
+        ((line, text),) = bad.items()
+        raise ValueError(f"{found}, line {line}: {text}")
+    told: dict[str, list[str]] = {}
+    for line in list(bad)[:SHOWN_ROWS]:
+        told.setdefault(bad[line], []).append(str(line))
+    parts = [
+        f"  line{'s' * (len(lines) > 1)} {', '.join(lines)}: {text}" for text, lines in told.items()
+    ]
+    more = len(bad) - SHOWN_ROWS
+    parts += [f"  ... and {more} more"] if more > 0 else []
+    raise ValueError("\n".join([f"{found}: {len(bad)} of {rows} rows are bad", *parts]))

@@ -1,0 +1,185 @@
+"""Classes of libraries whose objects are sent by value: to the other side they are what they were made as.
+
+Only what a library's own constructor makes of plain values is made here, and only if it is small for its text.
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import Any
+
+MAX_DIGITS = 4000
+"""Longest text of a decimal number."""
+
+BANDS = {"L": 1, "RGB": 3, "RGBA": 4}
+"""The modes of images that are sent, with their bytes for each pixel."""
+
+
+class Library:
+    """One class.
+
+    Args:
+        module: Where it is defined.
+        name: Its name, and the tag of its objects.
+        content: The type of their parts.
+        parts: An object, also one of a subclass, as values; None if it is none of those that are sent.
+        make: An object from its parts, which may come from someone who is not trusted.
+        scalar: Whether its objects are sent as one plain value, and are no longer of this class.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        name: str,
+        content: type,
+        parts: Callable[[Any], Any],
+        make: Callable[[Any], Any],
+        scalar: bool = False,
+    ) -> None:
+        self.module = module
+        self.tag = name
+        self.content = content
+        self.parts = parts
+        self.make = make
+        self.scalar = scalar
+
+
+def known(kind: type) -> Library | None:
+    """The class of this list that a class is or derives from, the nearest one."""
+    for base in kind.__mro__[:-1]:
+        library = _BY_NAME.get((base.__module__, base.__name__))
+        if library is not None and base is getattr(_loaded(library.module), library.tag, None):
+            return library
+    return None
+
+
+def _loaded(module: str) -> ModuleType | None:
+    return sys.modules.get(module)
+
+
+def _module(name: str) -> Any:
+    try:
+        return __import__(name, fromlist=["_"])
+    except ImportError as error:
+        raise ValueError(f"no module for such a value: {error}") from None
+
+
+def _integers(parts: list[Any], number: int | None = None) -> list[int]:
+    if any(type(part) is not int for part in parts) or number not in (None, len(parts)):
+        raise TypeError("parts that are no whole numbers, or too few")
+    return parts
+
+
+def _decimal(text: str) -> Any:
+    if len(text) > MAX_DIGITS:
+        raise ValueError("a number that is too long")
+    decimal = _module("decimal")
+    try:
+        return decimal.Decimal(text)
+    except decimal.InvalidOperation:
+        raise ValueError("not a decimal number") from None
+
+
+def _deque(parts: list[Any]) -> Any:
+    items, maxlen = parts
+    if type(items) is not list:
+        raise TypeError("items of a deque that are no list")
+    return _module("collections").deque(items, maxlen)
+
+
+def _iso(name: str) -> Callable[[str], Any]:
+    return lambda text: getattr(_module("datetime"), name).fromisoformat(text)
+
+
+def _element_parts(element: Any) -> list[Any] | None:
+    children = [_element_parts(child) for child in element]
+    if type(element.tag) is not str or None in children:
+        return None
+    return [element.tag, dict(element.attrib), element.text, element.tail, children]
+
+
+def _element(parts: list[Any]) -> Any:
+    if type(parts) is not list:
+        raise TypeError("an element that is none")  # a remote one, say, which would ask the program
+    tag, attributes, text, tail, children = parts
+    if type(tag) is not str or type(attributes) is not dict or type(children) is not list:
+        raise TypeError("parts of an element that are none")
+    element = _module("xml.etree.ElementTree").Element(tag, attributes)
+    element.text, element.tail = text, tail
+    element.extend([_element(child) for child in children])
+    return element
+
+
+def _array_parts(array: Any) -> list[Any] | None:
+    if array.dtype.kind not in "biufc":
+        return None
+    return [array.dtype.str, list(array.shape), array.tobytes()]
+
+
+def _array(parts: list[Any]) -> Any:
+    code, shape, data = parts
+    numbers = type(code) is str and code[:1] in ("<", ">", "|") and code[1:2] in tuple("biufc")
+    if not numbers or not code[2:].isdigit() or len(code) > 5:
+        raise TypeError("an array of other things than numbers")
+    if type(shape) is not list or type(data) is not bytes:
+        raise TypeError("parts of an array that are none")
+    numpy = _module("numpy")
+    kind = numpy.dtype(code)
+    if not data:
+        return numpy.empty((0,), kind).reshape(_integers(shape))
+    return numpy.frombuffer(data, kind).reshape(_integers(shape)).copy()
+
+
+def _image_parts(image: Any) -> list[Any] | None:
+    if image.mode not in BANDS:
+        return None
+    name = getattr(image, "filename", None)
+    told = [part if type(part) is str else None for part in (image.format, name)]
+    return [image.mode, *image.size, image.tobytes(), *told]
+
+
+def _image(parts: list[Any]) -> Any:
+    mode, width, height, data, form, name = parts
+    width, height = _integers([width, height])
+    if type(data) is not bytes or min(width, height) < 1:
+        raise TypeError("parts of an image that are none")
+    if len(data) != width * height * BANDS[mode]:
+        raise ValueError("an image of another size")
+    image = _module("PIL.Image").frombytes(mode, (width, height), data)
+    image.format = form
+    if name is not None:
+        image.filename = name
+    return image
+
+
+LIBRARIES = (
+    Library(
+        "fractions",
+        "Fraction",
+        list,
+        lambda value: [value.numerator, value.denominator],
+        lambda parts: _module("fractions").Fraction(*_integers(parts, 2)),
+    ),
+    Library("decimal", "Decimal", str, str, _decimal),
+    Library("collections", "deque", list, lambda value: [list(value), value.maxlen], _deque),
+    Library("datetime", "datetime", str, lambda value: value.isoformat(), _iso("datetime")),
+    Library("datetime", "date", str, lambda value: value.isoformat(), _iso("date")),
+    Library("datetime", "time", str, lambda value: value.isoformat(), _iso("time")),
+    Library(
+        "datetime",
+        "timedelta",
+        list,
+        lambda value: [value.days, value.seconds, value.microseconds],
+        lambda parts: _module("datetime").timedelta(*_integers(parts, 3)),
+    ),
+    Library("xml.etree.ElementTree", "Element", list, _element_parts, _element),
+    Library("numpy", "generic", list, lambda value: value.item(), list, scalar=True),
+    Library("numpy", "ndarray", list, _array_parts, _array),
+    Library("PIL.Image", "Image", list, _image_parts, _image),
+)
+_BY_NAME = {(library.module, library.tag): library for library in LIBRARIES}

@@ -1,0 +1,64 @@
+"""What an environment knows and no agent may be told: correct completions, and texts that are secret."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import singledispatch
+
+from llm_decpomdp.branching import held
+from llm_decpomdp.env import DecPOMDPEnv
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What is true of an environment's current state."""
+
+    references: Mapping[str, str] = field(default_factory=dict)
+    """A correct completion of each agent that the data has one for."""
+    secrets: Sequence[str] = ()
+    """Texts that no prompt may contain, such as hidden tests: what `check_env` looks for."""
+    where: str = "the environment"
+    """Names the state in errors."""
+
+    def reference(self, agent: str) -> str:
+        """A correct completion of `agent`.
+
+        Raises:
+            LookupError: If there is none.
+        """
+        if agent not in self.references:
+            raise LookupError(f"{self.where} has no reference for agent {agent!r}")
+        return self.references[agent]
+
+
+@singledispatch
+def answers(env: object) -> Answers:
+    """The answers of an environment in its current state: for baselines and checks, never for a learner.
+
+    A wrapper's are those of the environment in it. An environment of another class tells its own by a function:
+
+        @llm_decpomdp.answers.register(MyEnv)
+        def tell(env: MyEnv) -> llm_decpomdp.Answers:
+            return llm_decpomdp.Answers({"writer_0": env.solution}, secrets=[env.test])
+
+    The class decides, so a wrapper can tell others in the same way. There are none where nothing is registered.
+
+    Raises:
+        ResetNeeded: Before the first `reset` of a `DecPOMDPEnv`.
+    """
+    inner = held(env)
+    if inner is not None:
+        return answers(inner)
+    return Answers(where=f"{type(env).__name__}, which tells none (see llm_decpomdp.answers),")
+
+
+@answers.register
+def _(env: DecPOMDPEnv) -> Answers:
+    task = env.task
+    found = {role.agent: role.reference(task) for role in env.roles}
+    return Answers(
+        {agent: reference for agent, reference in found.items() if reference is not None},
+        list(env.mode.secrets(task)),
+        f"task {task.task_id!r}",
+    )

@@ -1,0 +1,19 @@
+"""The folders at the top of the checkout are the sub-packages of llm_decpomdp; all else is in pyproject.toml."""
+
+from setuptools import find_packages, setup
+
+FOLDERS = {
+    "llm_decpomdp": "llm_decpomdp",
+    **{f"llm_decpomdp.{name}": name for name in ("envs", "agents", "algorithms", "benchmarks")},
+}
+DEVELOPMENT = ("performance*",)
+"""What is of use in a checkout only."""
+
+setup(
+    package_dir=FOLDERS,
+    packages=[
+        package
+        for name, folder in FOLDERS.items()
+        for package in (name, *(f"{name}.{p}" for p in find_packages(folder, exclude=DEVELOPMENT)))
+    ],
+)

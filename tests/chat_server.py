@@ -1,0 +1,119 @@
+"""A local server that speaks OpenAI's chat protocol, and fails in the ways that servers do."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+class ChatServer(ThreadingHTTPServer):
+    """Answers a prompt with its own words and the request's seed, and keeps the requests."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.requests: list[dict[str, Any]] = []
+        self.keys: list[str] = []
+        self.most_samples = 100
+        self.refuses_several = False
+        self.finish_reason = "stop"
+        self.statuses: list[int] = []  # of the next answers; 200 once they are used up
+        self.body: str | None = None
+        self.content_type = "application/json"
+        self.usage: dict[str, int] | None = None
+        self.fixed: str | None = None  # what is answered, whatever the prompt
+        self.refused: set[str] = set()  # options that the model does not know
+        self.hangs: set[str] = set()  # prompts with such a part are never answered
+        self.fails: Callable[[dict[str, Any]], int] | None = None  # the status of a request
+        self.delay = 0.0
+        self.waiting = 0
+        self.most_waiting = 0
+        self.expected = 0  # how many must have waited together before any is answered
+        self.changed = threading.Condition()
+        self.closing = threading.Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: ChatServer
+
+    def do_POST(self) -> None:
+        server = self.server
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with server.changed:
+            server.requests.append(request)
+            server.keys.append(self.headers["Authorization"])
+            server.waiting += 1
+            server.most_waiting = max(server.most_waiting, server.waiting)
+            status = server.statuses.pop(0) if server.statuses else 200
+            if server.fails is not None:
+                status = server.fails(request)
+            server.changed.notify_all()
+            server.changed.wait_for(lambda: server.expected <= server.most_waiting, 20)
+        prompt = request["messages"][0]["content"]
+        hangs = any(part in prompt for part in server.hangs)
+        server.closing.wait(60 if hangs else server.delay)
+        with server.changed:
+            server.waiting -= 1
+        if (server.refuses_several and request["n"] > 1) or server.refused & request.keys():
+            status = 400
+        body = server.body or json.dumps(self.answer(request, status))
+        try:
+            self.send_response(status)
+            self.send_header("Content-Type", server.content_type)
+            self.send_header("Retry-After-Ms", "1")
+            self.end_headers()
+            self.wfile.write(body.encode())
+        except OSError:  # the client gave up waiting
+            pass
+
+    def answer(self, request: dict[str, Any], status: int) -> dict[str, Any]:
+        if status != 200:
+            refused = sorted(self.server.refused & request.keys())
+            said = f"unknown parameter {refused[0]!r}" if refused else "as the test wants"
+            return {"error": {"message": said, "type": "test"}}
+        prompt, seed = request["messages"][0]["content"], request.get("seed", id(request))
+        text = self.server.fixed
+        choices = [
+            {
+                "index": i,
+                "message": {
+                    "role": "assistant",
+                    "content": None if "silence" in prompt else text or f"{prompt}/{seed}/{i}",
+                },
+                "finish_reason": self.server.finish_reason,
+            }
+            for i in range(min(request.get("n", 1), self.server.most_samples))
+        ]
+        return {
+            "id": "1",
+            "object": "chat.completion",
+            "created": 0,
+            "model": "m",
+            "choices": choices,
+            **({"usage": self.server.usage} if self.server.usage else {}),
+        }
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@contextmanager
+def serving() -> Iterator[ChatServer]:
+    """A server that runs meanwhile."""
+    running = ChatServer()
+    threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        yield running
+    finally:
+        running.closing.set()
+        running.shutdown()
+        running.server_close()

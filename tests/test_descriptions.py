@@ -1,0 +1,76 @@
+"""Every environment says what its agents do and what they are paid for."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import llm_decpomdp
+from llm_decpomdp.parts import Component, describe_reward
+from llm_decpomdp.registry import description, registered
+
+GOLD = {
+    "humaneval-v0": {"num_agents": 1},
+    "coophumaneval-v0": {},
+    "mbpp-v0": {"num_agents": 1},
+    "classeval-v0": {},
+    "bugfix-v0": {},
+    "probe-halves-v0": {"offset": 0.5},
+}
+"""Environments whose reference earns full marks, and arguments of theirs."""
+
+
+@pytest.mark.parametrize("env_id", registered())
+def test_every_family_describes_itself(env_id: str) -> None:
+    source = {"source": "bundled"} if llm_decpomdp.registry.takes(env_id, "source") else {}
+    env = llm_decpomdp.make(env_id, **source)
+    metadata = json.loads(json.dumps(env.metadata))
+    text = metadata["description"]
+    assert text == description(env_id)
+    assert len(text) > 60 and text.endswith(".") and "##" not in text
+    assert metadata["reward"]["maximum"] >= 1
+    components = metadata["reward"]["components"]
+    assert tuple(components) == tuple(env.reward.components)
+    assert all(of["text"].endswith(".") for of in components.values())
+
+
+@pytest.mark.parametrize("env_id", GOLD)
+def test_the_maximum_is_what_the_reference_earns(env_id: str) -> None:
+    source = {"source": "bundled"} if llm_decpomdp.registry.takes(env_id, "source") else {}
+    env = llm_decpomdp.make(env_id, **source, **GOLD[env_id])
+    env.reset(seed=7)
+    _, rewards, *_ = env.step(
+        {agent: llm_decpomdp.answers(env).reference(agent) for agent in env.agents}
+    )
+    assert set(rewards.values()) == {env.metadata["reward"]["maximum"]}
+
+
+def test_the_agents_of_a_family_are_named() -> None:
+    for env_id in registered():
+        if not env_id.startswith("probe"):
+            first = llm_decpomdp.make(env_id).possible_agents[0]
+            assert f"`{first}`" in description(env_id)
+
+
+@dataclass
+class Bare:
+    """A reward that says no more than the names of its components."""
+
+    components: Any = ("rhyme", "metre")
+
+
+def test_a_reward_may_say_nothing() -> None:
+    nothing = {"text": "", "form": False}
+    bare = {"maximum": None, "components": {"rhyme": nothing, "metre": nothing}}
+    assert describe_reward(Bare()) == bare
+    said = Bare({"rhyme": Component("If it rhymes.", form=True)})
+    assert describe_reward(said)["components"] == {"rhyme": {"text": "If it rhymes.", "form": True}}
+
+
+def test_the_description_is_a_paragraph_without_line_ends() -> None:
+    assert not re.search(r"\n|  ", description("coophumaneval-v0"))
+    assert description("coophumaneval-v0").startswith("Two agents write one program")
