@@ -9,17 +9,17 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from llm_decpomdp.agents.endpoint import Endpoint, EndpointError
 from llm_decpomdp.agents.loading import load_policy
-from llm_decpomdp.agents.prompting import Prompting
+from llm_decpomdp.agents.models.prompting import Prompting
+from llm_decpomdp.agents.remote.endpoint import Endpoint, EndpointError
 from llm_decpomdp.agents.saved_team import load_saved_team, save_team
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
 from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.agents.team import load_team
 
 if TYPE_CHECKING:
-    from llm_decpomdp.agents.causal_lm import CausalLM
-    from llm_decpomdp.agents.sampling import Sampling
+    from llm_decpomdp.agents.inference.sampling import Sampling
+    from llm_decpomdp.agents.models.causal_lm import CausalLM
 
 __all__ = [
     "CausalLM",

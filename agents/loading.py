@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llm_decpomdp.agents.local_models import ModelError, model_source
-from llm_decpomdp.agents.offline import OFFLINE_MODEL
-from llm_decpomdp.hub import hub_address, hub_answers
+from llm_decpomdp.agents.models.local_models import ModelError, model_source
+from llm_decpomdp.agents.models.offline import OFFLINE_MODEL
+from llm_decpomdp.utils.hub import hub_address, hub_answers
 
 if TYPE_CHECKING:
-    from llm_decpomdp.agents.causal_lm import CausalLM
-    from llm_decpomdp.agents.prompting import Prompting
-    from llm_decpomdp.agents.sampling import Sampling
+    from llm_decpomdp.agents.inference.sampling import Sampling
+    from llm_decpomdp.agents.models.causal_lm import CausalLM
+    from llm_decpomdp.agents.models.prompting import Prompting
 
 
 def load_policy(
@@ -50,7 +50,7 @@ def load_policy(
     """
     with explained(name):
         source = model_source(name)  # before anything heavy is imported
-        from llm_decpomdp.agents.causal_lm import CausalLM
+        from llm_decpomdp.agents.models.causal_lm import CausalLM
 
         return CausalLM.from_pretrained(
             source,

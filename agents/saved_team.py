@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import llm_decpomdp
-from llm_decpomdp.agents.endpoint import Endpoint
+from llm_decpomdp.agents.remote.endpoint import Endpoint
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
 from llm_decpomdp.agents.specs import KINDS, PolicySpec
 from llm_decpomdp.agents.team import check_declaration, load_team
@@ -174,7 +174,7 @@ def spec_of(policy: Policy) -> PolicySpec:
         TypeError: If it is of another kind than `PolicySpec` knows.
     """
     if isinstance(policy, TrainablePolicy):
-        from llm_decpomdp.agents.causal_lm import CausalLM
+        from llm_decpomdp.agents.models.causal_lm import CausalLM
 
         if isinstance(policy, CausalLM):
             return _spec_of_model(policy)

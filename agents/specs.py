@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from llm_decpomdp.agents.endpoint import check_request
-from llm_decpomdp.agents.prompting import Prompting
-from llm_decpomdp.naming import unknown
+from llm_decpomdp.agents.models.prompting import Prompting
+from llm_decpomdp.agents.remote.endpoint import check_request
+from llm_decpomdp.validation import unknown
 
 _SAMPLING = ("temperature", "top_p", "top_k", "max_new_tokens")
 _PROMPTING = ("system_prompt", "chat_template_kwargs", "max_prompt_tokens", "on_long_prompt")

@@ -8,18 +8,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from llm_decpomdp.agents.endpoint import Endpoint
 from llm_decpomdp.agents.loading import explained, load_policy
-from llm_decpomdp.agents.local_models import model_source
+from llm_decpomdp.agents.models.local_models import model_source
+from llm_decpomdp.agents.remote.endpoint import Endpoint
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
 from llm_decpomdp.agents.specs import PolicySpec, check_device
-from llm_decpomdp.naming import unknown
 from llm_decpomdp.policy import Policy
 from llm_decpomdp.seeding import stream
+from llm_decpomdp.validation import unknown
 
 if TYPE_CHECKING:
-    from llm_decpomdp.agents.causal_lm import CausalLM
-    from llm_decpomdp.agents.sampling import Sampling
+    from llm_decpomdp.agents.inference.sampling import Sampling
+    from llm_decpomdp.agents.models.causal_lm import CausalLM
 
 POLICY_NAME = re.compile(r"[A-Za-z0-9_+-]+")
 """Names of policies are those of adapters and folders too."""
@@ -124,7 +124,7 @@ def _adapters(group: Mapping[str, PolicySpec], seeds: Mapping[str, int]) -> dict
     name = _base(base)
     assert name is not None, base
     with explained(name):
-        from llm_decpomdp.agents.adapters import adapter_policies
+        from llm_decpomdp.agents.models.adapters import adapter_policies
 
         return adapter_policies(
             name,
@@ -187,6 +187,6 @@ def _freeze(policy: CausalLM) -> None:
 
 
 def _sampling(spec: PolicySpec) -> Sampling:
-    from llm_decpomdp.agents.sampling import Sampling
+    from llm_decpomdp.agents.inference.sampling import Sampling
 
     return Sampling(spec.temperature, spec.top_p, spec.top_k, spec.max_new_tokens)

@@ -10,10 +10,10 @@ import importlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from llm_decpomdp.naming import unknown
+from llm_decpomdp.validation import unknown
 
 if TYPE_CHECKING:
-    from llm_decpomdp.algorithms.algorithm import Algorithm
+    from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 
 NAMES = ("grpo", "magrpo", "marloo", "maremax", "mareinforce")
 

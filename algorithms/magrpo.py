@@ -23,8 +23,8 @@ this is GRPO.
 
 from __future__ import annotations
 
-from llm_decpomdp.algorithms.algorithm import Algorithm
-from llm_decpomdp.algorithms.baselines import mean
+from llm_decpomdp.algorithms.learning.algorithm import Algorithm
+from llm_decpomdp.algorithms.learning.baselines import mean
 
 MAGRPO = Algorithm(
     "magrpo",

@@ -13,8 +13,8 @@ Degenerate case: equal returns other than 0 move the weights without teaching an
 
 from __future__ import annotations
 
-from llm_decpomdp.algorithms.algorithm import Algorithm
-from llm_decpomdp.algorithms.baselines import none
+from llm_decpomdp.algorithms.learning.algorithm import Algorithm
+from llm_decpomdp.algorithms.learning.baselines import none
 
 MAREINFORCE = Algorithm(
     "mareinforce",

@@ -9,6 +9,6 @@ from pathlib import Path
 if __name__ == "__main__":
     # The checkout's root instead of this folder, whose files would shadow modules.
     sys.path[0] = str(Path(__file__).resolve().parents[1])
-    from llm_decpomdp.benchmarks.scripts import main
+    from llm_decpomdp.benchmarks.cli.scripts import main
 
     main("magrpo", "magrpo_he_config")

@@ -14,7 +14,7 @@ _checkout = Path(__file__).resolve().parents[1]
 if __name__ == "llm_decpomdp" and (_checkout / "pyproject.toml").is_file():
     __path__.append(str(_checkout))
 
-from llm_decpomdp.checker import check_env
+from llm_decpomdp.checks.checker import check_env
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.episode import Episode, Turn, Verdict
 from llm_decpomdp.policy import Completion, Policy

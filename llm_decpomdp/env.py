@@ -11,15 +11,14 @@ from gymnasium.error import ResetNeeded
 from gymnasium.utils import seeding
 from pettingzoo import ParallelEnv
 
-from llm_decpomdp.arguments import MAX_ACTION_LENGTH, check_arguments, read_actions
 from llm_decpomdp.episode import Episode, Turn
-from llm_decpomdp.naming import unknown
 from llm_decpomdp.parts import Info, Mode, Reward, Role, describe_reward, judge
+from llm_decpomdp.rendering import print_turn, transcript
 from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.tasks import Task, TaskLoader, TaskSet
-from llm_decpomdp.terminal import visible
-from llm_decpomdp.transcript import print_turn, transcript
-from llm_decpomdp.warn import warn
+from llm_decpomdp.utils.terminal import visible
+from llm_decpomdp.utils.warn import warn
+from llm_decpomdp.validation import MAX_ACTION_LENGTH, check_arguments, read_actions, unknown
 
 MAX_OBSERVATION_LENGTH = 1_000_000
 """Bound of a prompt in code points: a problem, a previous response and bounded feedback fit with room to spare."""

@@ -20,7 +20,7 @@ from typing import Any
 import pettingzoo
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.naming import unknown
+from llm_decpomdp.validation import unknown
 
 ID_PATTERN = re.compile(r"[a-z][a-z0-9_-]*-v\d+")
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from llm_decpomdp.naming import unknown
+from llm_decpomdp.validation import unknown
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import pickle
 import pytest
 from gymnasium.error import ResetNeeded
 
-from llm_decpomdp.arguments import MAX_ACTION_LENGTH
 from llm_decpomdp.privileged import answers
 from llm_decpomdp.tasks import TaskSet
+from llm_decpomdp.validation import MAX_ACTION_LENGTH
 
 WRONG = {"left_0": "no", "right_0": "idea"}
 

@@ -1,9 +1,10 @@
-"""Imports point down: the core knows no room, environments and agents know nothing of each other."""
+"""Imports point down: from layer to layer, and from folder to folder within each."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,8 @@ HEAVY = {
 }
 """Where each heavy library may be imported; the commands on top may look at anything."""
 
-REGISTERS = {(Path(CORE, "__init__.py"), "envs")}
-"""The exception: importing the package registers the environments' ids."""
+REGISTERS = {(Path(CORE, "__init__.py"), "envs"), (Path(CORE, "__main__.py"), "benchmarks")}
+"""The exceptions: importing the package registers the environments' ids, and running it is the command line."""
 
 
 def violations(root: Path) -> list[str]:
@@ -80,6 +81,50 @@ def test_imports_point_down():
     assert violations(ROOT) == []
 
 
+def packages(root: Path) -> dict[str, set[str]]:
+    """For every folder, those of the same layer that its modules import at run time.
+
+    What a layer's own `__init__` or `__main__` imports does not count: it offers names of the folders below it.
+    """
+    modules = {
+        _name(root, path): path.parent.relative_to(root).as_posix()
+        for room in KNOWS
+        for path in (root / room).rglob("*.py")
+    }
+    found: dict[str, set[str]] = {folder: set() for folder in modules.values()}
+    for room in KNOWS:
+        for path in (root / room).rglob("*.py"):
+            if path.parent.parent == root and path.stem in ("__init__", "__main__"):
+                continue
+            here = modules[_name(root, path)]
+            for _, name in _imports(ast.parse(path.read_text(encoding="utf-8"))):
+                there = modules.get(name) or modules.get(name.rpartition(".")[0], here)
+                if there != here and there.partition("/")[0] == room:
+                    found[here].add(there)
+    return found
+
+
+def _name(root: Path, path: Path) -> str:
+    """The dotted name of a module, as others import it."""
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(part for part in (CORE, *parts[parts[0] == CORE :]) if part != "__init__")
+
+
+def test_folders_of_a_layer_form_a_hierarchy():
+    assert len(list(TopologicalSorter(packages(ROOT)).static_order())) > 30
+
+
+def test_two_folders_that_import_each_other_are_found(tmp_path):
+    for path, line in (
+        ("envs/a/x.py", "from llm_decpomdp.envs.b import y"),
+        ("envs/b/y.py", "def f():\n    from llm_decpomdp.envs.a.x import z"),
+    ):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text(line, encoding="utf-8")
+    with pytest.raises(CycleError):
+        TopologicalSorter(packages(tmp_path)).prepare()
+
+
 def test_every_room_is_looked_at():
     for room in KNOWS:
         assert list((ROOT / room).rglob("*.py")), room
@@ -90,7 +135,7 @@ def test_every_room_is_looked_at():
     [
         (
             "llm_decpomdp/env.py",
-            "from llm_decpomdp.envs.modes import code_mode",
+            "from llm_decpomdp.envs.modes.code_mode import code_mode",
             "llm_decpomdp imports envs",
         ),
         ("llm_decpomdp/env.py", "from llm_decpomdp import agents", "llm_decpomdp imports agents"),
@@ -99,9 +144,17 @@ def test_every_room_is_looked_at():
         ("envs/a.py", "import llm_decpomdp.agents.scripted as s", "envs imports agents"),
         ("envs/sandbox/a.py", "from llm_decpomdp.benchmarks import x", "envs imports benchmarks"),
         ("envs/a.py", "def f():\n    import torch", "envs imports torch"),
-        ("agents/a.py", "from llm_decpomdp.envs import modes", "agents imports envs"),
+        (
+            "agents/a.py",
+            "from llm_decpomdp.envs.modes import code_mode as modes",
+            "agents imports envs",
+        ),
         ("agents/a.py", "from llm_decpomdp.algorithms import x", "agents imports algorithms"),
-        ("algorithms/a.py", "from llm_decpomdp.envs import modes", "algorithms imports envs"),
+        (
+            "algorithms/a.py",
+            "from llm_decpomdp.envs.modes import code_mode as modes",
+            "algorithms imports envs",
+        ),
         (
             "algorithms/a.py",
             "from transformers import AutoModel",
@@ -135,13 +188,13 @@ def test_a_planted_violation_is_caught(tmp_path, path, line, why):
         ),
         (
             "envs/a.py",
-            "from llm_decpomdp.episode import Turn\nfrom llm_decpomdp.envs.code import read",
+            "from llm_decpomdp.episode import Turn\nfrom llm_decpomdp.envs.programs.completion import read",
         ),
         ("agents/a.py", "import torch, transformers, peft\nfrom llm_decpomdp import policy"),
         ("algorithms/a.py", "import torch\nfrom llm_decpomdp.agents import scripted"),
         (
             "benchmarks/a.py",
-            "from llm_decpomdp.envs import modes\nfrom llm_decpomdp.agents import scripted",
+            "from llm_decpomdp.envs.modes import code_mode as modes\nfrom llm_decpomdp.agents import scripted",
         ),
     ],
 )

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import tomllib
 
-from llm_decpomdp.benchmarks.extras import EXTRAS
+from llm_decpomdp.benchmarks.config.extras import EXTRAS
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("llm_decpomdp", "envs", "agents", "algorithms", "benchmarks")
@@ -167,7 +167,7 @@ def test_a_checkout_runs_without_being_installed(tmp_path: Path) -> None:
     """`-S` and a path of its own keep any installed copy out."""
     code = (
         f"import sys; sys.path[:0] = [{str(ROOT)!r}, {sysconfig.get_path('purelib')!r}]\n"
-        "import llm_decpomdp, llm_decpomdp.envs.coding, pkgutil\n"
+        "import llm_decpomdp, llm_decpomdp.envs.coding.env, pkgutil\n"
         f"assert llm_decpomdp.__file__.startswith({str(ROOT)!r})\n"
         "names = [m.name for m in pkgutil.walk_packages(llm_decpomdp.__path__, 'llm_decpomdp.',"
         " onerror=lambda name: None) if m.name.count('llm_decpomdp') > 2]\n"

@@ -12,7 +12,7 @@ import llm_decpomdp
 from llm_decpomdp import registry
 from llm_decpomdp.env import DecPOMDPEnv
 
-CODING = "llm_decpomdp.envs.coding:coophumaneval"
+CODING = "llm_decpomdp.envs.coding.env:coophumaneval"
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pettingzoo.utils.wrappers import BaseParallelWrapper, MultiEpisodeParallelE
 
 from llm_decpomdp import Answers, answers, check_env, make
 from llm_decpomdp.branching import Forkable, branch, branches_in_threads, record
-from llm_decpomdp.conformance import ConformanceError
+from llm_decpomdp.checks.rules import ConformanceError
 from llm_decpomdp.policy import EnginePolicy, Policy, TrainablePolicy
 from tests.foreign_envs import Rendezvous
 from tests.wrappers import Counting, Greeting, Locked, Paying, Quoting, words

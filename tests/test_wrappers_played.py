@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from llm_decpomdp.agents.scripted import Constant, Gold, Replay
-from llm_decpomdp.algorithms.chain import rollout_chains
-from llm_decpomdp.algorithms.rollout import Start, Stopwatch
-from llm_decpomdp.algorithms.tree import rollout_trees
+from llm_decpomdp.algorithms.rollouts.chain import rollout_chains
+from llm_decpomdp.algorithms.rollouts.rollout import Start, Stopwatch
+from llm_decpomdp.algorithms.rollouts.tree import rollout_trees
 from llm_decpomdp.benchmarks.evaluation.play import at_once, play_episodes
 from tests.conftest import WORDS
 from tests.wrappers import Counting, Greeting, Paying, Quoting, words

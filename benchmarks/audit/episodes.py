@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from llm_decpomdp.benchmarks.audit.grading import Subject
-from llm_decpomdp.benchmarks.errors import ConfigError
-from llm_decpomdp.benchmarks.results import task_name
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.runs.results import task_name
 from llm_decpomdp.registry import make
-from llm_decpomdp.storage import read_json_lines
 from llm_decpomdp.tasks import TaskSet
+from llm_decpomdp.utils.storage import read_json_lines
 
 
 def programs_of(path: Path, env_id: str, data: TaskSet) -> Iterator[Subject]:

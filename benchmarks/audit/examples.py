@@ -24,9 +24,9 @@ from dataclasses import dataclass, replace
 from llm_decpomdp.benchmarks.audit.remarks import Remark
 from llm_decpomdp.envs.bugfix.tasks import BugTask
 from llm_decpomdp.envs.classeval.tasks import ClassTask
-from llm_decpomdp.envs.code import parsed
-from llm_decpomdp.envs.humaneval import CodeTask
-from llm_decpomdp.envs.located import FUNCTIONS
+from llm_decpomdp.envs.coding.humaneval import CodeTask
+from llm_decpomdp.envs.programs.completion import parsed
+from llm_decpomdp.envs.programs.positions import FUNCTIONS
 from llm_decpomdp.tasks import Task
 
 ARROW = re.compile(r"\s*(?:(?:#\s*)?(?:==>|=>|==|->|➞|→|➔)|#|(?:should return|returns)\b)\s*")

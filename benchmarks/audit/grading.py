@@ -6,11 +6,11 @@ import copy
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from llm_decpomdp.benchmarks.errors import ConfigError
-from llm_decpomdp.envs.bugfix.bench import Bench
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.envs.bugfix.execution import Bench
 from llm_decpomdp.envs.bugfix.reward import RepairReward
 from llm_decpomdp.envs.classeval.reward import ClassReward
-from llm_decpomdp.envs.reward import CodeReward
+from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, Tests
 from llm_decpomdp.episode import Verdict
 from llm_decpomdp.parts import Reward, Role

@@ -11,9 +11,9 @@ from llm_decpomdp.envs.bugfix.roles import FixerRole
 from llm_decpomdp.envs.bugfix.tasks import BugTask
 from llm_decpomdp.envs.classeval.roles import ClassRole
 from llm_decpomdp.envs.classeval.tasks import ClassTask
-from llm_decpomdp.envs.code import find_function
-from llm_decpomdp.envs.humaneval import CodeTask
-from llm_decpomdp.envs.program_text import function_text
+from llm_decpomdp.envs.coding.humaneval import CodeTask
+from llm_decpomdp.envs.programs.completion import find_function
+from llm_decpomdp.envs.programs.functions import function_text
 from llm_decpomdp.envs.sandbox import Tests, instrument
 from llm_decpomdp.parts import Role
 from llm_decpomdp.tasks import Task

@@ -27,17 +27,17 @@ from llm_decpomdp.benchmarks.audit.remarks import (
     why,
 )
 from llm_decpomdp.benchmarks.audit.writing import about_writing
-from llm_decpomdp.benchmarks.errors import ConfigError, RunError, writing
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.bugfix.tasks import BugTask
 from llm_decpomdp.envs.classeval.tasks import ClassTask
-from llm_decpomdp.envs.humaneval import CodeTask
+from llm_decpomdp.envs.coding.humaneval import CodeTask
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError
-from llm_decpomdp.envs.sandbox.service import available_cores
+from llm_decpomdp.envs.sandbox.sandbox import available_cores
 from llm_decpomdp.envs.writing.tasks import WritingTask
 from llm_decpomdp.registry import make
 from llm_decpomdp.tasks import Task, TaskSet
-from llm_decpomdp.terminal import plain
+from llm_decpomdp.utils.terminal import plain
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")

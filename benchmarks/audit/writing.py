@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llm_decpomdp.benchmarks.audit.remarks import Remark
-from llm_decpomdp.benchmarks.quality.writing_texts import REFERENCE, degenerate
+from llm_decpomdp.benchmarks.audit.writing_texts import REFERENCE, degenerate
 from llm_decpomdp.env import DecPOMDPEnv
 
 FULL_LENGTH = 0.5 - 1e-9

@@ -13,11 +13,11 @@ from itertools import islice
 from statistics import fmean
 from typing import Any
 
-from llm_decpomdp.algorithms.rollout import Outcome, step
+from llm_decpomdp.algorithms.rollouts.rollout import Outcome, step
 from llm_decpomdp.benchmarks.cooperation.replay import Place, Replayed
 from llm_decpomdp.benchmarks.cooperation.shapley import Coalition, coalitions, orders, shapley
 from llm_decpomdp.benchmarks.evaluation.measures import passes
-from llm_decpomdp.benchmarks.results import task_name
+from llm_decpomdp.benchmarks.runs.results import task_name
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.privileged import answers
 from llm_decpomdp.seeding import stream

@@ -19,17 +19,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llm_decpomdp.algorithms.rollout import Start
-from llm_decpomdp.benchmarks.csv_files import write_csv
-from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.folder import Evaluation
 from llm_decpomdp.benchmarks.evaluation.measures import REWARD, is_share
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
-from llm_decpomdp.benchmarks.statistics import Estimate, bootstrap, share
+from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, share
+from llm_decpomdp.benchmarks.runs.csv_files import write_csv
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.naming import unknown
 from llm_decpomdp.policy import Team
-from llm_decpomdp.storage import write_atomically
+from llm_decpomdp.utils.storage import write_atomically
+from llm_decpomdp.validation import unknown
 
 FILE = "matrix.json"
 

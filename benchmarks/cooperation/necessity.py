@@ -12,21 +12,21 @@ import numpy as np
 from rich.console import Console, Group
 from rich.table import Table
 
+from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.cooperation import credit_summary
-from llm_decpomdp.benchmarks.csv_files import write_csv
-from llm_decpomdp.benchmarks.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.baselines import baseline_of, single_agent_matched
 from llm_decpomdp.benchmarks.evaluation.folder import Evaluation, read_evaluation
-from llm_decpomdp.benchmarks.evaluation.summary import number, told
-from llm_decpomdp.benchmarks.statistics import (
+from llm_decpomdp.benchmarks.evaluation.statistics import (
     Comparison,
     Estimate,
     compare,
     paired_difference,
     share,
 )
-from llm_decpomdp.storage import write_atomically
-from llm_decpomdp.terminal import plain
+from llm_decpomdp.benchmarks.evaluation.summary import number, told
+from llm_decpomdp.benchmarks.runs.csv_files import write_csv
+from llm_decpomdp.utils.storage import write_atomically
+from llm_decpomdp.utils.terminal import plain
 
 SHOWN = 30
 """Tasks that the terminal shows."""

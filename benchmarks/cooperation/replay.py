@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from llm_decpomdp.algorithms.rollout import Group, Outcome, Rollout, Start, begin, step
-from llm_decpomdp.algorithms.text_env import TextEnv
-from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.algorithms.rollouts.environment import TextEnv
+from llm_decpomdp.algorithms.rollouts.rollout import Group, Outcome, Rollout, Start, begin, step
+from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.play import rollout_of
-from llm_decpomdp.benchmarks.results import Row
+from llm_decpomdp.benchmarks.runs.results import Row
 
 AT_A_TIME = 32
 """Rows that are played in step."""

@@ -9,14 +9,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.algorithms.rollout import Outcome
+from llm_decpomdp.algorithms.rollouts.rollout import Outcome
+from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
 from llm_decpomdp.benchmarks.cooperation.replay import Place, Replayed, Unreached, replay
 from llm_decpomdp.benchmarks.cooperation.stored import Stored, stored
-from llm_decpomdp.benchmarks.errors import ConfigError, writing
-from llm_decpomdp.benchmarks.failures import as_run_errors
-from llm_decpomdp.benchmarks.results import Row, task_name
+from llm_decpomdp.benchmarks.runs.failures import as_run_errors
+from llm_decpomdp.benchmarks.runs.results import Row, task_name
 from llm_decpomdp.branching import record
-from llm_decpomdp.storage import write_atomically
+from llm_decpomdp.utils.storage import write_atomically
 
 TOLERANCE = 1e-9
 """Numbers that differ by less agree: other machines may round the last digit otherwise."""

@@ -8,16 +8,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from llm_decpomdp.agents.offline import OFFLINE_MODEL, cache_folder
-from llm_decpomdp.benchmarks import memory
+from llm_decpomdp.agents.models.offline import OFFLINE_MODEL, cache_folder
+from llm_decpomdp.benchmarks.config.extras import EXTRAS, how_to_get, installed
 from llm_decpomdp.benchmarks.doctor.finding import Finding
 from llm_decpomdp.benchmarks.doctor.sandbox import examine_sandbox
-from llm_decpomdp.benchmarks.extras import EXTRAS, how_to_get, installed
-from llm_decpomdp.benchmarks.manifest import versions
-from llm_decpomdp.envs.humaneval import COOPHUMANEVAL, HUMANEVAL
+from llm_decpomdp.benchmarks.runs import memory
+from llm_decpomdp.benchmarks.runs.manifest import versions
+from llm_decpomdp.envs.coding.humaneval import COOPHUMANEVAL, HUMANEVAL
+from llm_decpomdp.envs.datasets.loading import DATA_FOLDER, Dataset
 from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, SandboxError, instrument
-from llm_decpomdp.envs.sources import DATA_FOLDER, Dataset
-from llm_decpomdp.hub import hub_reachable
+from llm_decpomdp.utils.hub import hub_reachable
 
 TEST = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 9\n"
 PASSING = "def square(x):\n    return x * x\n"
@@ -62,7 +62,7 @@ def computing() -> Iterator[Finding]:
     """Where models run, with how many threads and in which number format, and why."""
     import torch
 
-    from llm_decpomdp.agents.precision import resolve_compute_dtype
+    from llm_decpomdp.agents.models.precision import resolve_compute_dtype
 
     if torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):

@@ -25,16 +25,16 @@ from typing import Any
 
 from llm_decpomdp.agents.scripted import Gold, RandomText
 from llm_decpomdp.agents.specs import PolicySpec
-from llm_decpomdp.algorithms.rollout import Stopwatch
-from llm_decpomdp.algorithms.text_env import TextEnv
-from llm_decpomdp.benchmarks import teams
-from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.algorithms.rollouts.environment import TextEnv
+from llm_decpomdp.algorithms.rollouts.rollout import Stopwatch
+from llm_decpomdp.benchmarks.config import teams
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.evaluation.play import Act, Move, Prompts, at_once
-from llm_decpomdp.benchmarks.schema import Config
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.naming import unknown
 from llm_decpomdp.policy import Policy, Team
 from llm_decpomdp.registry import make
+from llm_decpomdp.validation import unknown
 
 
 @dataclass(frozen=True)

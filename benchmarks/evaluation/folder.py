@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.benchmarks.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.evaluation.measures import measures, passed
-from llm_decpomdp.benchmarks.results import Row, task_name
-from llm_decpomdp.benchmarks.statistics import pass_at_k
-from llm_decpomdp.storage import RunFolder, read_json_lines
+from llm_decpomdp.benchmarks.evaluation.statistics import pass_at_k
+from llm_decpomdp.benchmarks.runs.results import Row, task_name
+from llm_decpomdp.utils.storage import RunFolder, read_json_lines
 
 TIMES, FAILURES = "times.jsonl", "failures.jsonl"
 

@@ -1,7 +1,7 @@
 """What is measured of an episode, from its row in `episodes.jsonl`.
 
-Rewards and their components, per turn and at the end, come from `llm_decpomdp.algorithms.records`, as those of a
-run do. docs/evaluation.md says what each measure is.
+Rewards and their components, per turn and at the end, come from
+`llm_decpomdp.algorithms.training.metrics`, as those of a run do. docs/evaluation.md says what each measure is.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from llm_decpomdp.algorithms.records import reward_metrics
+from llm_decpomdp.algorithms.training.metrics import reward_metrics
 from llm_decpomdp.benchmarks.evaluation.play import rollout_of
 from llm_decpomdp.policy import REFUSAL
 

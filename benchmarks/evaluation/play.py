@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
-from llm_decpomdp.agents.endpoint import Endpoint
-from llm_decpomdp.algorithms.joint import aligned
-from llm_decpomdp.algorithms.prompts import naming
-from llm_decpomdp.algorithms.records import episode_row
-from llm_decpomdp.algorithms.rollout import (
+from llm_decpomdp.agents.remote.endpoint import Endpoint
+from llm_decpomdp.algorithms.rollouts.environment import TextEnv
+from llm_decpomdp.algorithms.rollouts.joint import aligned
+from llm_decpomdp.algorithms.rollouts.long_prompts import naming
+from llm_decpomdp.algorithms.rollouts.rollout import (
     Group,
     Parent,
     Rollout,
@@ -27,7 +27,7 @@ from llm_decpomdp.algorithms.rollout import (
     sample,
     step,
 )
-from llm_decpomdp.algorithms.text_env import TextEnv
+from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.branching import record
 from llm_decpomdp.policy import Completion, EnginePolicy, Team
 

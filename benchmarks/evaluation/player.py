@@ -15,9 +15,9 @@ from operator import itemgetter
 from threading import Event
 from typing import Any
 
-from llm_decpomdp.agents.endpoint import Endpoint, EndpointError
-from llm_decpomdp.algorithms.rollout import Start, Stopwatch, distinct_policies
-from llm_decpomdp.algorithms.text_env import TextEnv
+from llm_decpomdp.agents.remote.endpoint import Endpoint, EndpointError
+from llm_decpomdp.algorithms.rollouts.environment import TextEnv
+from llm_decpomdp.algorithms.rollouts.rollout import Start, Stopwatch, distinct_policies
 from llm_decpomdp.benchmarks.evaluation.play import Act, play_episodes
 from llm_decpomdp.branching import branch, branches_in_threads
 from llm_decpomdp.policy import Seedable, Team

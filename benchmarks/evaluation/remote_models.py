@@ -10,13 +10,13 @@ from typing import Any
 
 from rich.table import Table
 
-from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.overrides import parse_overrides, plain
+from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.config.teams import SHARED
 from llm_decpomdp.benchmarks.evaluation.folder import Evaluation
 from llm_decpomdp.benchmarks.evaluation.measures import REWARD
 from llm_decpomdp.benchmarks.evaluation.summary import overall, told
-from llm_decpomdp.benchmarks.overrides import parse_overrides, plain
-from llm_decpomdp.benchmarks.schema import Config
-from llm_decpomdp.benchmarks.teams import SHARED
 
 COMPARED = (REWARD, "last/solved", "pass@1", "tests_passed", "prompt_tokens", "tokens")
 """The measures of the table, as far as there are any."""

@@ -27,9 +27,9 @@ from rich.console import Console
 from rich.progress import track
 
 import llm_decpomdp
-from llm_decpomdp.algorithms.rollout import Start
-from llm_decpomdp.benchmarks.differences import differences, in_short
-from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.benchmarks.config.differences import differences, in_short
+from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.folder import (
     FAILURES,
     TIMES,
@@ -41,11 +41,11 @@ from llm_decpomdp.benchmarks.evaluation.folder import (
 from llm_decpomdp.benchmarks.evaluation.play import Act, at_once
 from llm_decpomdp.benchmarks.evaluation.player import ON_ERROR, Played, Player
 from llm_decpomdp.benchmarks.evaluation.summary import write_summary
-from llm_decpomdp.benchmarks.manifest import commit, described, versions
+from llm_decpomdp.benchmarks.runs.manifest import commit, described, versions
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.naming import unknown
 from llm_decpomdp.policy import Team
-from llm_decpomdp.storage import RunFolder, append_json_line, keep_json_lines, read_json_lines
+from llm_decpomdp.utils.storage import RunFolder, append_json_line, keep_json_lines, read_json_lines
+from llm_decpomdp.validation import unknown
 
 __all__ = ["Evaluation", "evaluate", "read_evaluation"]
 

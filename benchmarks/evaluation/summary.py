@@ -9,11 +9,16 @@ from typing import Any
 
 from rich.table import Table
 
-from llm_decpomdp.benchmarks.csv_files import write_csv
 from llm_decpomdp.benchmarks.evaluation.folder import Evaluation
 from llm_decpomdp.benchmarks.evaluation.measures import REWARD, is_share
-from llm_decpomdp.benchmarks.statistics import Estimate, bootstrap, interquartile_mean, share
-from llm_decpomdp.storage import write_atomically
+from llm_decpomdp.benchmarks.evaluation.statistics import (
+    Estimate,
+    bootstrap,
+    interquartile_mean,
+    share,
+)
+from llm_decpomdp.benchmarks.runs.csv_files import write_csv
+from llm_decpomdp.utils.storage import write_atomically
 
 IQM = "last/reward_iqm"
 

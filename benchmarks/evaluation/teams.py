@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.agents.endpoint import Endpoint
+from llm_decpomdp.agents.remote.endpoint import Endpoint
 from llm_decpomdp.agents.saved_team import MANIFEST, load_saved_team, read_manifest
 from llm_decpomdp.agents.scripted import RandomText
-from llm_decpomdp.algorithms.rollout import distinct_policies
-from llm_decpomdp.benchmarks import teams
-from llm_decpomdp.benchmarks.errors import ConfigError, RunError
+from llm_decpomdp.algorithms.rollouts.rollout import distinct_policies
+from llm_decpomdp.benchmarks.config import teams
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.evaluation.baselines import Contestant, Setting
-from llm_decpomdp.benchmarks.run import final_folder
-from llm_decpomdp.benchmarks.schema import Config
-from llm_decpomdp.benchmarks.splits import change_of_data, commit_of
-from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.naming import unknown
+from llm_decpomdp.benchmarks.runs import kept_teams
 from llm_decpomdp.policy import Team, TrainablePolicy
-from llm_decpomdp.storage import RunFolder
 
 logger = logging.getLogger(__name__)
 
 HOW_ASKED = ("key_variable", "max_parallel", "timeout", "max_retries")
 """Keys of a policy behind a server that change nothing of what it says: an evaluation goes on with others."""
-
-CHECKPOINTS = ("final", "best", "last")
-"""What of a run can be evaluated: its final team, its best evaluation's, or its newest checkpoint's."""
 
 
 def of_config(setting: Setting) -> Contestant:
@@ -58,76 +49,16 @@ def of_folder(folder: Path, checkpoint: str | None, setting: Setting) -> Contest
 
     Args:
         folder: The folder of a team, or of a run.
-        checkpoint: Which team of a run, one of `CHECKPOINTS`; `None` for the first of them that is there.
+        checkpoint: Which team of a run, one of `kept_teams.CHECKPOINTS`; `None` for the
+            first of them that is there.
         setting: What it plays; of a run, with the run's own configuration.
 
     Raises:
         ConfigError: If there is no such team, or it does not fit the environment.
         RunError: If a model cannot be loaded.
     """
-    path = locate(folder, checkpoint, setting.config)
+    path = kept_teams.locate(folder, checkpoint, setting.config)
     return _saved(path, setting) if (path / MANIFEST).is_file() else _restored(path, setting)
-
-
-def warn_of_other_data(folder: Path, env: DecPOMDPEnv) -> None:
-    """Say so if the problems of a run's evaluations are played, and are not what they were then."""
-    place, now = RunFolder(folder), env.tasks.describe()
-    data = place.read_manifest().get("data", {}) if place.manifest.is_file() else {}
-    before = data.get("eval", {})
-    if any(before.get(key) != now[key] for key in ("name", "split")):
-        return  # others were asked for
-    change = change_of_data("eval", before, now)
-    if change is not None:
-        commit = commit_of(data, "eval")
-        remedy = f": dataset.source={commit} takes what it was" if commit else ""
-        logger.warning(
-            "%s; what is measured cannot be compared with that of %s%s", change, folder, remedy
-        )
-
-
-def locate(folder: Path, checkpoint: str | None, config: Config) -> Path:
-    """The folder of a saved team, or of a checkpoint.
-
-    Args:
-        folder: The folder of a team, or of a run.
-        checkpoint: As in `of_folder`.
-        config: Of a run, its configuration.
-
-    Raises:
-        ConfigError: If there is no such team.
-    """
-    if checkpoint is not None and checkpoint not in CHECKPOINTS:
-        raise ConfigError(unknown("checkpoint", checkpoint, CHECKPOINTS))
-    if (folder / MANIFEST).is_file():
-        if checkpoint is not None:
-            raise ConfigError(f"{folder} holds one team and no run: leave out --checkpoint")
-        return folder
-    if not (folder / "config.yaml").is_file():
-        raise ConfigError(
-            f"{folder} holds neither a team ({MANIFEST}) nor a run (config.yaml): name one of their folders"
-        )
-    return _of_run(folder, checkpoint, config)
-
-
-def _of_run(folder: Path, checkpoint: str | None, config: Config) -> Path:
-    from llm_decpomdp.algorithms import checkpoint as checkpoints
-
-    final = final_folder(config, folder)
-    found = {
-        "final": final if (final / MANIFEST).is_file() else None,
-        "best": checkpoints.best(folder / "checkpoints"),
-        "last": checkpoints.latest(folder / "checkpoints"),
-    }
-    there = [name for name in CHECKPOINTS if found[name] is not None]
-    if not there:
-        raise ConfigError(
-            f"{folder} has kept no team: train with output.save_final_model=true or output.checkpoint_every"
-        )
-    chosen = checkpoint or there[0]
-    path = found[chosen]
-    if path is None:
-        raise ConfigError(f"{folder} has no {chosen} team: it has {', '.join(there)}")
-    return path
 
 
 def _saved(folder: Path, setting: Setting) -> Contestant:
@@ -142,49 +73,17 @@ def _saved(folder: Path, setting: Setting) -> Contestant:
         team = load_saved_team(folder, device=model.device, seed=setting.config.seed)
     except (OSError, ImportError, TypeError) as error:
         raise RunError(f"cannot load the team in {folder}: {error}") from error
-    return Contestant(env, team, about=kept(folder))
+    return Contestant(env, team, about=kept_teams.kept(folder))
 
 
 def _restored(path: Path, setting: Setting) -> Contestant:
     """The team of a configuration with the weights of a checkpoint."""
     env = setting.make_env()
     team = teams.load(setting.config, [env])
-    restore(team, path)
-    return Contestant(env, team, about={**_declared(setting.config), "checkpoint": kept(path)})
-
-
-def kept(folder: Path) -> Mapping[str, str]:
-    """What tells the team in a folder from others, also from those that the folder held before.
-
-    Weights are known by the names, the sizes and the times of their files, for reading them would take long.
-    """
-    found = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        status = path.stat()
-        found.update(f"{path.relative_to(folder)}:{status.st_size}:{status.st_mtime_ns}\n".encode())
-        if path.name == MANIFEST:
-            found.update(path.read_bytes())
-    return {"team": str(folder.resolve()), "files": found.hexdigest()}
-
-
-def restore(team: Team, path: Path) -> None:
-    """Give a team the weights of a checkpoint.
-
-    Raises:
-        ConfigError: If the checkpoint has other policies.
-    """
-    from llm_decpomdp.algorithms import checkpoint as checkpoints
-    from llm_decpomdp.algorithms.learner import trainable_policies
-
-    _, state = checkpoints.load(path)
-    policies = trainable_policies(team)
-    if set(policies) != set(state["policies"]):
-        raise ConfigError(
-            f"{path} has the policies {', '.join(state['policies'])}, and the configuration has "
-            f"{', '.join(policies)}"
-        )
-    for name, policy in policies.items():
-        policy.load_state_dict(state["policies"][name])
+    kept_teams.restore(team, path)
+    return Contestant(
+        env, team, about={**_declared(setting.config), "checkpoint": kept_teams.kept(path)}
+    )
 
 
 def make_greedy(team: Team) -> None:
@@ -206,7 +105,7 @@ def make_greedy(team: Team) -> None:
                 )
             policy.temperature = 0.0
         elif isinstance(policy, TrainablePolicy):
-            from llm_decpomdp.agents.causal_lm import CausalLM
+            from llm_decpomdp.agents.models.causal_lm import CausalLM
 
             if isinstance(policy, CausalLM):
                 policy.sampling = replace(policy.sampling, temperature=0.0)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import yaml
 
 from llm_decpomdp.benchmarks.export.source import Content, Source
-from llm_decpomdp.benchmarks.results import data_sets
+from llm_decpomdp.benchmarks.runs.results import data_sets
 
 
 def card(source: Source, content: Content, rows: Mapping[str, int]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llm_decpomdp.benchmarks.export.source import PLACE, Column, Content, Decision, Source
-from llm_decpomdp.benchmarks.results import Row
+from llm_decpomdp.benchmarks.runs.results import Row
 
 COLUMNS = {
     **PLACE,

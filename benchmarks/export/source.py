@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.returns import returns
-from llm_decpomdp.algorithms.rollout import Rollout
-from llm_decpomdp.benchmarks.config import load_stored_config
-from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.algorithms.learning.returns import returns
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.load import load_stored_config
+from llm_decpomdp.benchmarks.config.options import learner_options
+from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.config.teams import agents_of, policies_of
 from llm_decpomdp.benchmarks.evaluation.play import rollout_of
-from llm_decpomdp.benchmarks.options import learner_options
-from llm_decpomdp.benchmarks.results import Row, stored_rows, task_name
-from llm_decpomdp.benchmarks.schema import Config
-from llm_decpomdp.benchmarks.teams import agents_of, policies_of
-from llm_decpomdp.storage import RunFolder
+from llm_decpomdp.benchmarks.runs.results import Row, stored_rows, task_name
+from llm_decpomdp.utils.storage import RunFolder
 
 PHASES = ("train", "eval")
 """The splits of an export."""
@@ -138,7 +138,7 @@ def _no_credit(rollout: Rollout) -> list[Advantages]:
 
 def _credit(config: Config) -> Callable[[Rollout], list[Advantages]]:
     """What tells the advantages of each group of a rollout, as the learner computes them."""
-    from llm_decpomdp.algorithms.credit import lessons
+    from llm_decpomdp.algorithms.learning.advantages import lessons
 
     baseline = ALGORITHMS[config.algorithm.name].baseline
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.benchmarks.errors import ConfigError, writing
+from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
 from llm_decpomdp.benchmarks.export.card import card
 from llm_decpomdp.benchmarks.export.pairs import pairs
 from llm_decpomdp.benchmarks.export.rows import trajectories
 from llm_decpomdp.benchmarks.export.source import PHASES, Column, Content, Source
-from llm_decpomdp.benchmarks.results import Row
-from llm_decpomdp.naming import unknown
+from llm_decpomdp.benchmarks.runs.results import Row
+from llm_decpomdp.validation import unknown
 
 NO_PAIRS = (
     ": in no group do rewards of joint samples differ by --min-margin or more. Groups of several samples are made "

@@ -11,9 +11,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from llm_decpomdp.envs.bugfix.pool import counting_faults
-from llm_decpomdp.envs.bugfix.sources import bundled_sources
-from llm_decpomdp.envs.mutation import KINDS, mutants
+from llm_decpomdp.envs.bugfix.catalogue import counting_faults
+from llm_decpomdp.envs.bugfix.programs import bundled_sources
+from llm_decpomdp.envs.programs.mutation.faults import KINDS, mutants
 from llm_decpomdp.envs.sandbox import Sandbox
 
 

@@ -19,13 +19,13 @@ from itertools import combinations, starmap
 from typing import Any
 
 from llm_decpomdp.benchmarks.quality.equivalent_mutants import EQUIVALENT
-from llm_decpomdp.envs.bugfix.program import instrumented
-from llm_decpomdp.envs.bugfix.sources import Source, bundled_sources
-from llm_decpomdp.envs.mbpp import MBPP, mbpp_task
-from llm_decpomdp.envs.mutation import KINDS, Mutant, mutants
-from llm_decpomdp.envs.program_text import tokens
+from llm_decpomdp.envs.bugfix.pieces import instrumented
+from llm_decpomdp.envs.bugfix.programs import Source, bundled_sources
+from llm_decpomdp.envs.coding.mbpp import MBPP, mbpp_task
+from llm_decpomdp.envs.datasets.loading import Row
+from llm_decpomdp.envs.programs.functions import tokens
+from llm_decpomdp.envs.programs.mutation.faults import KINDS, Mutant, mutants
 from llm_decpomdp.envs.sandbox import Sandbox
-from llm_decpomdp.envs.sources import Row
 
 GOAL = 0.9
 """The least mutation score of a problem."""

@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from llm_decpomdp.benchmarks.quality.writing_texts import REFERENCE, degenerate
+from llm_decpomdp.benchmarks.audit.writing_texts import REFERENCE, degenerate
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.registry import make
 
@@ -64,8 +64,8 @@ def sample(
     genre: str, source: str, model: str, rows: int, temperature: float, max_new_tokens: int
 ) -> list[dict[str, str]]:
     """What a model writes as each agent, for the first rows of the data."""
+    from llm_decpomdp.agents.inference.sampling import Sampling
     from llm_decpomdp.agents.loading import load_policy
-    from llm_decpomdp.agents.sampling import Sampling
 
     env = make(f"{genre}-v1", source=source, split="all")
     policy = load_policy(model, Sampling(temperature, max_new_tokens=max_new_tokens))
@@ -139,7 +139,8 @@ def main(
 
 
 def _maximum(version: str) -> str:
-    from llm_decpomdp.envs.writing import grounded, reward
+    from llm_decpomdp.envs.writing import grounded_reward as grounded
+    from llm_decpomdp.envs.writing import reward
 
     maximum = reward.MAX_REWARD if version == "v0" else grounded.MAX_REWARD
     return f"{maximum:g}"

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 
-from llm_decpomdp.benchmarks.errors import ConfigError, writing
-from llm_decpomdp.benchmarks.report.about import about
-from llm_decpomdp.benchmarks.report.experiments import Experiment, experiments
+from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
+from llm_decpomdp.benchmarks.evaluation.experiments import Experiment, experiments
+from llm_decpomdp.benchmarks.report.elements.page import box, page, tag
 from llm_decpomdp.benchmarks.report.files import write_files
-from llm_decpomdp.benchmarks.report.origins import origins
-from llm_decpomdp.benchmarks.report.page import box, page, tag
 from llm_decpomdp.benchmarks.report.panels import PANELS, Panel, placed
-from llm_decpomdp.benchmarks.results import data_sets, read_results
-from llm_decpomdp.storage import RunFolder, write_atomically
+from llm_decpomdp.benchmarks.report.panels.about import about
+from llm_decpomdp.benchmarks.report.panels.provenance import origins
+from llm_decpomdp.benchmarks.runs.results import data_sets, read_results
+from llm_decpomdp.utils.storage import RunFolder, write_atomically
 
 
 def write_report(*folders: RunFolder, output: Path | None = None, files: bool = False) -> Path:

@@ -7,12 +7,17 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.benchmarks.csv_files import write_csv
-from llm_decpomdp.benchmarks.extras import installed
-from llm_decpomdp.benchmarks.report.charts import component_charts, learning_curve, save, task_map
-from llm_decpomdp.benchmarks.report.experiments import Experiment
-from llm_decpomdp.benchmarks.report.tasks import rewards_by_task
-from llm_decpomdp.benchmarks.results import Row, component_names
+from llm_decpomdp.benchmarks.config.extras import installed
+from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
+from llm_decpomdp.benchmarks.report.elements.charts import (
+    component_charts,
+    learning_curve,
+    save,
+    task_map,
+)
+from llm_decpomdp.benchmarks.report.panels.tasks import rewards_by_task
+from llm_decpomdp.benchmarks.runs.csv_files import write_csv
+from llm_decpomdp.benchmarks.runs.results import Row, component_names
 
 logger = logging.getLogger(__name__)
 

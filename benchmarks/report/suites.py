@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.benchmarks.bench.job import is_done, read_status
-from llm_decpomdp.benchmarks.bench.league import League, job_folders, read_league, read_suite
-from llm_decpomdp.benchmarks.errors import ConfigError
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
 from llm_decpomdp.benchmarks.report.document import opening, sections
-from llm_decpomdp.benchmarks.report.experiments import Experiment
-from llm_decpomdp.benchmarks.report.league import league_tables
-from llm_decpomdp.benchmarks.report.origins import data_table, details
-from llm_decpomdp.benchmarks.report.page import box, page, tag
+from llm_decpomdp.benchmarks.report.elements.page import box, page, tag
 from llm_decpomdp.benchmarks.report.panels import PANELS, Panel, placed
-from llm_decpomdp.benchmarks.results import read_results
-from llm_decpomdp.storage import RunFolder, write_atomically
+from llm_decpomdp.benchmarks.report.panels.league import league_tables
+from llm_decpomdp.benchmarks.report.panels.provenance import data_table, details
+from llm_decpomdp.benchmarks.runs.results import read_results
+from llm_decpomdp.benchmarks.suites.job import is_done, read_status
+from llm_decpomdp.benchmarks.suites.league import League, job_folders, read_league, read_suite
+from llm_decpomdp.utils.storage import RunFolder, write_atomically
 
 OF_TRAININGS = ("learning", "components", "costs")
 """The panels that show trainings, if there are any; the others show the evaluations after them."""

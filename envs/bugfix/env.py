@@ -6,19 +6,16 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
-from llm_decpomdp.arguments import check_flags
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.bugfix.bench import Bench
-from llm_decpomdp.envs.bugfix.briefing import Briefing, FailingFirst
+from llm_decpomdp.envs.bugfix.catalogue import MAX_BUGS, bug_rows, split_of
+from llm_decpomdp.envs.bugfix.execution import Bench
+from llm_decpomdp.envs.bugfix.feedback import REPAIR_SIGNALS, RepairView
 from llm_decpomdp.envs.bugfix.humanevalfix import HUMANEVALFIX
-from llm_decpomdp.envs.bugfix.pool import MAX_BUGS, bug_rows, split_of
+from llm_decpomdp.envs.bugfix.initial_feedback import Briefing, FailingFirst
 from llm_decpomdp.envs.bugfix.reward import RepairReward
 from llm_decpomdp.envs.bugfix.roles import repair_team
-from llm_decpomdp.envs.bugfix.signals import REPAIR_SIGNALS, RepairView
 from llm_decpomdp.envs.bugfix.tasks import BugTask, bug_task
-from llm_decpomdp.envs.modes import code_mode, parse_slice
-from llm_decpomdp.envs.sandbox import Sandbox
-from llm_decpomdp.envs.sources import (
+from llm_decpomdp.envs.datasets.loading import (
     PACKAGE,
     Dataset,
     Found,
@@ -29,8 +26,10 @@ from llm_decpomdp.envs.sources import (
     rows_of,
     select,
 )
-from llm_decpomdp.naming import unknown
+from llm_decpomdp.envs.modes.code_mode import code_mode, parse_slice
+from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.tasks import TaskLoader, TaskSet
+from llm_decpomdp.validation import check_flags, unknown
 
 SPREADS = ("any", "one", "across")
 SPLITS = ("train", "test", "all")
@@ -67,8 +66,8 @@ def bugfix(
     The bugs may lie in anybody's functions.
 
     They are made by changing a correct program by rule: an operator, a bound, a variable, a lost statement, and
-    so on; see `llm_decpomdp.envs.mutation`. `llm_decpomdp.envs.bugfix.sources` says which programs there are.
-    Of a class, the methods are what is said here of functions.
+    so on; see `llm_decpomdp.envs.programs.mutation`. `llm_decpomdp.envs.bugfix.programs` says which programs
+    there are. Of a class, the methods are what is said here of functions.
 
     ## Observation Space
     `UnicodeText`: what the program shall do, the program, and its failing tests as the mode allows, on the first

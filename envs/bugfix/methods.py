@@ -11,13 +11,13 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 
-from llm_decpomdp.envs.classeval.merge import Contribution, Merged, merge
-from llm_decpomdp.envs.classeval.reading import ClassReading, Piece, read_class
-from llm_decpomdp.envs.classeval.skeleton import FunctionNode, Outline, find_class, outline
 from llm_decpomdp.envs.classeval.tasks import import_statements
-from llm_decpomdp.envs.code import parsed
-from llm_decpomdp.envs.program_text import tokens
-from llm_decpomdp.envs.syntax import SyntaxProblem, parse
+from llm_decpomdp.envs.programs.classes.completion import ClassReading, Piece, read_class
+from llm_decpomdp.envs.programs.classes.merge import Contribution, Merged, merge
+from llm_decpomdp.envs.programs.classes.skeleton import FunctionNode, Outline, find_class, outline
+from llm_decpomdp.envs.programs.completion import parsed
+from llm_decpomdp.envs.programs.functions import tokens
+from llm_decpomdp.envs.programs.parsing import SyntaxProblem, parse
 
 
 @lru_cache(maxsize=1024)

@@ -27,12 +27,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from llm_decpomdp.envs.bugfix.bench import Bench
+from llm_decpomdp.envs.bugfix.execution import Bench
 from llm_decpomdp.envs.bugfix.methods import added_to_class
 from llm_decpomdp.envs.bugfix.roles import FixerRole
 from llm_decpomdp.envs.bugfix.tasks import BugTask, Submission
-from llm_decpomdp.envs.endless import watch
-from llm_decpomdp.envs.program_text import added, distance
+from llm_decpomdp.envs.programs.functions import added, distance
+from llm_decpomdp.envs.sandbox.endless_tests import watch
 from llm_decpomdp.episode import Outcome, Verdict
 from llm_decpomdp.parts import Component
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llm_decpomdp.envs.bugfix.briefing import Briefing
+from llm_decpomdp.envs.bugfix.initial_feedback import Briefing
 from llm_decpomdp.envs.bugfix.methods import read_methods
 from llm_decpomdp.envs.bugfix.tasks import BugTask, Submission
-from llm_decpomdp.envs.code import Reading, read
-from llm_decpomdp.envs.program_text import excerpt, function_text, functions, without_bindings
+from llm_decpomdp.envs.programs.completion import Reading, read
+from llm_decpomdp.envs.programs.functions import excerpt, function_text, functions, without_bindings
 
 
 def submission(completion: str, owned: tuple[str, ...], others: tuple[str, ...]) -> Submission:

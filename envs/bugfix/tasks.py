@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from llm_decpomdp.envs.bugfix.methods import is_class
-from llm_decpomdp.envs.bugfix.program import instrumented, pieces, repairable
-from llm_decpomdp.envs.known_issues import KNOWN_ISSUES
-from llm_decpomdp.envs.program_text import distance, tokens
+from llm_decpomdp.envs.bugfix.pieces import instrumented, pieces, repairable
+from llm_decpomdp.envs.datasets.known_issues import KNOWN_ISSUES
+from llm_decpomdp.envs.datasets.loading import Row
+from llm_decpomdp.envs.programs.functions import distance, tokens
+from llm_decpomdp.envs.programs.parsing import SyntaxProblem
 from llm_decpomdp.envs.sandbox import Tests
-from llm_decpomdp.envs.sources import Row
-from llm_decpomdp.envs.syntax import SyntaxProblem
 from llm_decpomdp.tasks import Task
 
 

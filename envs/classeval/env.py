@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from llm_decpomdp.arguments import check_flags
 from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.classeval.feedback import CLASS_SIGNALS, ClassView
 from llm_decpomdp.envs.classeval.reward import ClassReward
 from llm_decpomdp.envs.classeval.roles import class_team
-from llm_decpomdp.envs.classeval.signals import CLASS_SIGNALS, ClassView
 from llm_decpomdp.envs.classeval.tasks import CLASSEVAL, ClassTask, load_classes
-from llm_decpomdp.envs.modes import Composition, code_mode
+from llm_decpomdp.envs.datasets.loading import parse_split
+from llm_decpomdp.envs.modes.code_mode import Composition, code_mode
 from llm_decpomdp.envs.sandbox import Sandbox
-from llm_decpomdp.envs.sources import parse_split
+from llm_decpomdp.validation import check_flags
 
 WANTED = "the code of your methods"
 
@@ -69,7 +69,8 @@ def classeval(
 
     ## Action Space
     `UnicodeText`: a completion. Any text is legal; methods are found in fences, in a class and amid prose.
-    Imports, helper methods and functions of the agent's own are kept; see `llm_decpomdp.envs.classeval.merge`.
+    Imports, helper methods and functions of the agent's own are kept; see
+    `llm_decpomdp.envs.programs.classes.merge`.
 
     ## Rewards
     At most 6.0, each turn anew: methods written and parseable 2.0, tests 4.0, overlap down to -1.0; see
@@ -85,7 +86,7 @@ def classeval(
     Args:
         num_agents: 1 or more.
         by: How the methods are divided: `balanced` (equal work), `parameters` (upstream's rule) or `dependency`
-            (methods that call each other stay together); see `llm_decpomdp.envs.classeval.split`.
+            (methods that call each other stay together); see `llm_decpomdp.envs.classeval.division`.
         num_turns: Horizon, at least 1.
         external_mode: What comes after each turn: `code_feedback`, `level_feedback`, `level_passed`, `passed`,
             `plain` or `expert_edits`.

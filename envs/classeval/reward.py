@@ -17,12 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from llm_decpomdp.envs.classeval.merge import Merged, merge
 from llm_decpomdp.envs.classeval.roles import ClassRole
 from llm_decpomdp.envs.classeval.tasks import ClassTask
-from llm_decpomdp.envs.code import parsed
-from llm_decpomdp.envs.endless import watch
+from llm_decpomdp.envs.programs.classes.merge import Merged, merge
+from llm_decpomdp.envs.programs.completion import parsed
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, Tests
+from llm_decpomdp.envs.sandbox.endless_tests import watch
 from llm_decpomdp.episode import Outcome, Verdict
 from llm_decpomdp.parts import Component
 

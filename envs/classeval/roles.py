@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from llm_decpomdp.envs.classeval.merge import Contribution
-from llm_decpomdp.envs.classeval.reading import ClassReading, read_class
-from llm_decpomdp.envs.classeval.split import check_division, divide
+from llm_decpomdp.envs.classeval.division import check_division, divide
 from llm_decpomdp.envs.classeval.tasks import ClassTask
-from llm_decpomdp.envs.code import parsed
-from llm_decpomdp.envs.syntax import SyntaxProblem
+from llm_decpomdp.envs.programs.classes.completion import ClassReading, read_class
+from llm_decpomdp.envs.programs.classes.merge import Contribution
+from llm_decpomdp.envs.programs.completion import parsed
+from llm_decpomdp.envs.programs.parsing import SyntaxProblem
 
 IDLE_PROMPT = """\
 Your team completes the class `{name}`. All of its methods are written by your team-mates: answer with an empty \
@@ -44,7 +44,7 @@ class ClassRole:
     """Position in the team."""
     num_agents: int
     by: str
-    """How the methods are divided; see `llm_decpomdp.envs.classeval.split`."""
+    """How the methods are divided; see `llm_decpomdp.envs.classeval.division`."""
 
     @property
     def agent(self) -> str:

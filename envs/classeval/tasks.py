@@ -10,14 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
-from llm_decpomdp.envs.classeval.skeleton import Outline, find_class, outline, repaired
-from llm_decpomdp.envs.classeval.tests import class_tests
-from llm_decpomdp.envs.code import parsed
-from llm_decpomdp.envs.humaneval import MAX_PROMPT_LENGTH
-from llm_decpomdp.envs.known_issues import KNOWN_ISSUES
-from llm_decpomdp.envs.sandbox import Tests
-from llm_decpomdp.envs.sandbox.packages import is_installed
-from llm_decpomdp.envs.sources import (
+from llm_decpomdp.envs.classeval.unit_tests import class_tests
+from llm_decpomdp.envs.coding.humaneval import MAX_PROMPT_LENGTH
+from llm_decpomdp.envs.datasets.known_issues import KNOWN_ISSUES
+from llm_decpomdp.envs.datasets.loading import (
     SOURCES,
     BadRow,
     Dataset,
@@ -26,6 +22,10 @@ from llm_decpomdp.envs.sources import (
     load,
     text_field,
 )
+from llm_decpomdp.envs.programs.classes.skeleton import Outline, find_class, outline, repaired
+from llm_decpomdp.envs.programs.completion import parsed
+from llm_decpomdp.envs.sandbox import Tests
+from llm_decpomdp.envs.sandbox.packages import is_installed
 from llm_decpomdp.tasks import Task, TaskSet
 
 BEHIND = {"bs4": "lxml"}

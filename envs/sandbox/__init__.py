@@ -6,9 +6,9 @@ The evaluator runs the tests and holds the expected values; a program's process,
 confined by the kernel, only answers calls with plain values. `docs/security.md` says what that promises.
 """
 
-from llm_decpomdp.envs.sandbox.instrument import Tests, instrument
+from llm_decpomdp.envs.sandbox.instrumentation.instrument import Tests, instrument
 from llm_decpomdp.envs.sandbox.program import Execution, Limits, Program, SandboxError
-from llm_decpomdp.envs.sandbox.service import LAYERS, Sandbox
+from llm_decpomdp.envs.sandbox.sandbox import LAYERS, Sandbox
 
 __all__ = [
     "LAYERS",

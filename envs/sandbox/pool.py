@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 from llm_decpomdp.envs.sandbox.batch import Batch, Job, Result
 from llm_decpomdp.envs.sandbox.program import SandboxError
-from llm_decpomdp.envs.sandbox.workers import Worker
+from llm_decpomdp.envs.sandbox.worker_process import Worker
 
 RETIRE_AFTER = 10_000
 """Programs after which a worker is replaced by a fresh one."""

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.sources import Dataset, parse_split
-from llm_decpomdp.envs.writing.grounded import ARXIV_SCALE, TLDR_SCALE, GroundedReward, Scale
-from llm_decpomdp.envs.writing.measures import MATCHINGS
+from llm_decpomdp.envs.datasets.loading import Dataset, parse_split
+from llm_decpomdp.envs.writing.feedback import SingleTurn, writing_mode
+from llm_decpomdp.envs.writing.grounded_reward import ARXIV_SCALE, TLDR_SCALE, GroundedReward, Scale
 from llm_decpomdp.envs.writing.reward import ARXIV_KNOTS, TLDR_KNOTS, Knots, LevelReward
 from llm_decpomdp.envs.writing.roles import ARXIV, TLDR, Genre, writing_team
-from llm_decpomdp.envs.writing.signals import SingleTurn, writing_mode
 from llm_decpomdp.envs.writing.tasks import ABSTRACTS, POSTS, load_texts
-from llm_decpomdp.naming import unknown
+from llm_decpomdp.envs.writing.text_measures import MATCHINGS
+from llm_decpomdp.validation import unknown
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,8 @@ def writing_v1(
     `UnicodeText`: a completion. Any text is legal.
 
     ## Rewards
-    The levels of `llm_decpomdp.envs.writing.grounded`, each turn anew: at most 4.0. `solved` in the infos means
-    full marks.
+    The levels of `llm_decpomdp.envs.writing.grounded_reward`, each turn anew: at most 4.0. `solved` in the
+    infos means full marks.
 
     ## Starting State
     A source drawn by `reset(seed=...)`, or chosen by `options={"task_id": ...}`.

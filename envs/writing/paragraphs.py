@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from llm_decpomdp.envs.writing.measures import Pair
+from llm_decpomdp.envs.writing.text_measures import Pair
 
 DELIMITER = "[PARAGRAPH_SPLIT]"
 

@@ -23,9 +23,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from llm_decpomdp.envs.writing.measures import Band, Pair, count_tokens, transitions
 from llm_decpomdp.envs.writing.roles import WritingTeam
 from llm_decpomdp.envs.writing.tasks import WritingTask
+from llm_decpomdp.envs.writing.text_measures import Band, Pair, count_tokens, transitions
 from llm_decpomdp.episode import Verdict
 from llm_decpomdp.parts import Component
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from llm_decpomdp.envs.writing.measures import Pair
 from llm_decpomdp.envs.writing.paragraphs import DELIMITER, paragraphs
 from llm_decpomdp.envs.writing.tasks import WritingTask
+from llm_decpomdp.envs.writing.text_measures import Pair
 
 MAX_READ = 20_000
 """Characters of each text that are read; the longest that a reward wants has 384 words."""

@@ -11,8 +11,8 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from llm_decpomdp.agents.causal_lm import CausalLM
-from llm_decpomdp.agents.sampling import Sampling
+from llm_decpomdp.agents.inference.sampling import Sampling
+from llm_decpomdp.agents.models.causal_lm import CausalLM
 
 CHARACTERS = string.ascii_lowercase + " .,\nüé"
 

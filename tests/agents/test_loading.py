@@ -15,10 +15,11 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from llm_decpomdp import hub
-from llm_decpomdp.agents import loading, pretrained
+from llm_decpomdp.agents import loading
 from llm_decpomdp.agents.loading import load_policy
-from llm_decpomdp.agents.tiny_model import tiny_model
+from llm_decpomdp.agents.models import pretrained
+from llm_decpomdp.agents.models.tiny_model import tiny_model
+from llm_decpomdp.utils import hub
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def test_a_hub_that_does_not_answer_is_asked_once_and_told_in_one_line(
     silent_hub: SilentHub, tmp_path: Path
 ) -> None:
     code = (
-        "from llm_decpomdp.benchmarks.console import prepare_process\n"
+        "from llm_decpomdp.benchmarks.cli.console import prepare_process\n"
         "from llm_decpomdp.agents.loading import load_policy\n"
         "prepare_process()\n"
         "for name in ('gpt-4o', 'owner/model'):\n"

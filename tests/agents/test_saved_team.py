@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from llm_decpomdp.agents.causal_lm import CausalLM
+from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.saved_team import load_saved_team, save_team
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay, Scripted
 from llm_decpomdp.agents.specs import PolicySpec
@@ -106,7 +106,7 @@ def fresh(folder: Path, ids: torch.Tensor) -> tuple[torch.Tensor, CausalLM]:
 
 def test_policies_without_weights_stand_in_the_manifest(tmp_path: Path) -> None:
     pytest.importorskip("openai")
-    from llm_decpomdp.agents.endpoint import Endpoint
+    from llm_decpomdp.agents.remote.endpoint import Endpoint
 
     team: dict[str, Policy] = {
         "a": Constant("hi"),

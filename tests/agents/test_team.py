@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from llm_decpomdp.agents.causal_lm import CausalLM
-from llm_decpomdp.agents.endpoint import Endpoint
+from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents.remote.endpoint import Endpoint
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
 from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.agents.team import load_team

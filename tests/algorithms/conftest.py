@@ -11,8 +11,8 @@ import pytest
 import torch
 from pettingzoo import ParallelEnv
 
-from llm_decpomdp.algorithms.joint import aligned
-from llm_decpomdp.algorithms.rollout import Group, Parent, Rollout, Start
+from llm_decpomdp.algorithms.rollouts.joint import aligned
+from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.policy import Completion
 
 END = 0  # the end-of-sequence token; token i > 0 is the i-th letter of the alphabet

@@ -20,13 +20,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from llm_decpomdp.algorithms import ALGORITHMS, checkpoint, journal, processes
-from llm_decpomdp.algorithms.chain import rollout_chains
-from llm_decpomdp.algorithms.learner import Learner
-from llm_decpomdp.algorithms.options import LearnerOptions
-from llm_decpomdp.algorithms.rollout import Rollout, Start
-from llm_decpomdp.algorithms.trainer import Trainer, TrainerOptions
-from llm_decpomdp.storage import RunFolder, read_json_lines
+from llm_decpomdp.algorithms import ALGORITHMS
+from llm_decpomdp.algorithms.learning import distributed as processes
+from llm_decpomdp.algorithms.learning.learner import Learner
+from llm_decpomdp.algorithms.learning.options import LearnerOptions
+from llm_decpomdp.algorithms.rollouts.chain import rollout_chains
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms.training import checkpoint
+from llm_decpomdp.algorithms.training import run_log as journal
+from llm_decpomdp.algorithms.training.trainer import Trainer, TrainerOptions
+from llm_decpomdp.utils.storage import RunFolder, read_json_lines
 from tests.algorithms.conftest import EchoEnv, Recurrent, TinyPolicy
 
 ROOT = Path(__file__).parents[2]

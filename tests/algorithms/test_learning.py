@@ -12,12 +12,12 @@ import pytest
 from pettingzoo import ParallelEnv
 
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.chain import rollout_chains
-from llm_decpomdp.algorithms.options import LearnerOptions
-from llm_decpomdp.algorithms.rollout import Start
-from llm_decpomdp.algorithms.trainer import Trainer, TrainerOptions
+from llm_decpomdp.algorithms.learning.options import LearnerOptions
+from llm_decpomdp.algorithms.rollouts.chain import rollout_chains
+from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.training.trainer import Trainer, TrainerOptions
 from llm_decpomdp.policy import Completion
-from llm_decpomdp.storage import RunFolder
+from llm_decpomdp.utils.storage import RunFolder
 
 LETTERS, MARKS = "abcd", "!?*"
 WORDS = {"a": "bd", "b": "da", "c": "ab", "d": "cc"}

@@ -1,14 +1,14 @@
 """Every algorithm learns the probes; a failure says what is likely to be wrong with the learner.
 
-The curves over several seeds come from `python -m llm_decpomdp.benchmarks.probes`.
+The curves over several seeds come from `python -m llm_decpomdp.benchmarks.performance.models.probe_curves`.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from llm_decpomdp.benchmarks.probes import Trial, train
-from llm_decpomdp.envs.probes import PROBES
+from llm_decpomdp.benchmarks.performance.models.probe_curves import Trial, train
+from llm_decpomdp.envs.probes.env import PROBES
 
 TEAMS = ("magrpo", "marloo", "maremax", "mareinforce")
 RENDEZVOUS, HALVES, TURNS, LAZY, DELAYED = PROBES

@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.chain import rollout_chains
-from llm_decpomdp.algorithms.costs import cost
-from llm_decpomdp.algorithms.joint import joint_samples
-from llm_decpomdp.algorithms.learner import Learner
-from llm_decpomdp.algorithms.options import LearnerOptions
-from llm_decpomdp.algorithms.returns import completion_values, reach, returns
-from llm_decpomdp.algorithms.rollout import Group, Parent, Rollout, Start
-from llm_decpomdp.algorithms.tree import rollout_trees
+from llm_decpomdp.algorithms.learning.learner import Learner
+from llm_decpomdp.algorithms.learning.options import LearnerOptions
+from llm_decpomdp.algorithms.learning.returns import completion_values, reach, returns
+from llm_decpomdp.algorithms.rollouts.chain import rollout_chains
+from llm_decpomdp.algorithms.rollouts.cost import cost
+from llm_decpomdp.algorithms.rollouts.joint import joint_samples
+from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
+from llm_decpomdp.algorithms.rollouts.tree import rollout_trees
 from llm_decpomdp.policy import Completion
 
 A, B, END = 1, 2, 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from llm_decpomdp.envs.classeval.tests import class_tests
+from llm_decpomdp.envs.classeval.unit_tests import class_tests
 from llm_decpomdp.envs.sandbox import Tests, instrument
 
 SQUARES = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 9\n"

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.envs.humaneval import code_task
-from llm_decpomdp.envs.reward import CodeReward
-from llm_decpomdp.envs.roles import coding_team
+from llm_decpomdp.envs.coding.humaneval import code_task
+from llm_decpomdp.envs.coding.reward import CodeReward
+from llm_decpomdp.envs.coding.roles import coding_team
 from llm_decpomdp.envs.sandbox import Limits, Sandbox
 
 DATA = json.loads(Path(__file__).with_suffix(".json").with_stem("unseen").read_text())

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.benchmarks.__main__ import main
+from llm_decpomdp.benchmarks.cli.main import main
 
 SUITE = """# Who says something at random.
 config: demo

@@ -10,19 +10,19 @@ from typing import Any
 import torch
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from llm_decpomdp.agents.causal_lm import CausalLM
-from llm_decpomdp.agents.precision import resolve_compute_dtype
-from llm_decpomdp.algorithms.trainer import Trainer
-from llm_decpomdp.benchmarks import teams
-from llm_decpomdp.benchmarks.config import load_config
-from llm_decpomdp.benchmarks.run import final_folder, load_envs, make_trainer, new_folder
-from llm_decpomdp.benchmarks.schema import Config
+from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents.models.precision import resolve_compute_dtype
+from llm_decpomdp.algorithms.training.trainer import Trainer
+from llm_decpomdp.benchmarks.config import teams
+from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.runs.train import final_folder, load_envs, make_trainer, new_folder
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.bugfix.reward import RepairReward
-from llm_decpomdp.envs.modes import ExpertMode, parse_slice
-from llm_decpomdp.envs.writing.signals import WritingMode
+from llm_decpomdp.envs.modes.code_mode import ExpertMode, parse_slice
+from llm_decpomdp.envs.writing.feedback import WritingMode
 from llm_decpomdp.policy import Policy
-from llm_decpomdp.storage import RunFolder
+from llm_decpomdp.utils.storage import RunFolder
 
 DATA = {"split": "", "source": ""}
 """What the environments of training and evaluation differ by."""

@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from llm_decpomdp.algorithms.records import episode_row, evaluation_metrics, reward_metrics
-from llm_decpomdp.algorithms.rollout import Group, Parent, Rollout, Start
+from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
+from llm_decpomdp.algorithms.training.metrics import episode_row, evaluation_metrics, reward_metrics
 from llm_decpomdp.benchmarks.report import write_report
 from llm_decpomdp.episode import Episode, Outcome, Turn, Verdict
 from llm_decpomdp.policy import Completion
-from llm_decpomdp.storage import RunFolder, append_json_line
+from llm_decpomdp.utils.storage import RunFolder, append_json_line
 
 HOSTILE = "<script>alert('x')</script> & <img src=x onerror=alert(1)>"
 DATA = {

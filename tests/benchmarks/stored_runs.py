@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 
 from llm_decpomdp.agents.scripted import Scripted
-from llm_decpomdp.algorithms.chain import rollout_chains
-from llm_decpomdp.algorithms.records import episode_row
-from llm_decpomdp.algorithms.rollout import Start
-from llm_decpomdp.algorithms.tree import rollout_trees
-from llm_decpomdp.benchmarks.config import load_config
-from llm_decpomdp.benchmarks.run import load_envs
+from llm_decpomdp.algorithms.rollouts.chain import rollout_chains
+from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.tree import rollout_trees
+from llm_decpomdp.algorithms.training.metrics import episode_row
+from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.runs.train import load_envs
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.episode import Verdict
 from llm_decpomdp.parts import Reward
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.privileged import answers
-from llm_decpomdp.storage import RunFolder, append_json_line
+from llm_decpomdp.utils.storage import RunFolder, append_json_line
 
 SMALL = [
     "env.id=coophumaneval-v0",

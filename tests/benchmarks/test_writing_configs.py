@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.benchmarks.config import load_config
-from llm_decpomdp.benchmarks.errors import ConfigError
-from llm_decpomdp.benchmarks.run import train
-from llm_decpomdp.benchmarks.shipped import find_config
-from llm_decpomdp.storage import read_json_lines
+from llm_decpomdp.benchmarks.config.catalogue import find_config
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.runs.train import train
+from llm_decpomdp.utils.storage import read_json_lines
 
 NAMES = ("grpo_tldr_config", "grpo_arxiv_config", "magrpo_tldr_config", "magrpo_arxiv_config")
 

@@ -9,15 +9,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from llm_decpomdp.envs.sandbox.inside import kernel
+from llm_decpomdp.envs.sandbox.inside.confinement import kernel
 
-SANDBOX = Path(kernel.__file__).parent
+INSIDE = Path(kernel.__file__).parents[1]
 PRELUDE = f"""
 import ctypes, errno, json, os, resource, socket, sys
 for name in ("llm_decpomdp", "llm_decpomdp.envs", "llm_decpomdp.envs.sandbox", "llm_decpomdp.envs.sandbox.inside"):
     sys.modules[name] = module = type(sys)(name)
-module.__path__ = [{str(SANDBOX)!r}]
-from llm_decpomdp.envs.sandbox.inside import kernel, landlock, namespaces, seccomp
+module.__path__ = [{str(INSIDE)!r}]
+from llm_decpomdp.envs.sandbox.inside.confinement import kernel, landlock, namespaces, seccomp
 
 def outcome(action):
     try:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm_decpomdp.envs import sources
+from llm_decpomdp.envs.datasets import loading as sources
 
 
 @pytest.fixture

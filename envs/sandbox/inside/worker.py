@@ -52,8 +52,8 @@ def main(descriptor: int, without: list[str], seed: int, packages: list[str]) ->
         sys.modules[name] = package
     for name in PRELOADED:
         __import__(name)
-    from llm_decpomdp.envs.sandbox.inside import kernel
-    from llm_decpomdp.envs.sandbox.inside.confinement import Confinement
+    from llm_decpomdp.envs.sandbox.inside.confinement import kernel
+    from llm_decpomdp.envs.sandbox.inside.confinement.confinement import Confinement
 
     confinement = Confinement(without, packages)
     control, theirs = _socket.socketpair()
@@ -79,9 +79,9 @@ def main(descriptor: int, without: list[str], seed: int, packages: list[str]) ->
 
 
 def _be_zygote(control: _socket.socket, confinement: object) -> None:
-    from llm_decpomdp.envs.sandbox.inside.channel import pack, write
-    from llm_decpomdp.envs.sandbox.inside.confinement import Confinement
-    from llm_decpomdp.envs.sandbox.inside.zygote import Zygote
+    from llm_decpomdp.envs.sandbox.inside.confinement.confinement import Confinement
+    from llm_decpomdp.envs.sandbox.inside.program.zygote import Zygote
+    from llm_decpomdp.envs.sandbox.inside.protocol.channel import pack, write
 
     assert isinstance(confinement, Confinement)
     try:
@@ -98,17 +98,17 @@ def _be_zygote(control: _socket.socket, confinement: object) -> None:
 
 
 def _be_evaluator(descriptor: int, control: _socket.socket, confinement: object, seed: int) -> None:
-    from llm_decpomdp.envs.sandbox.inside import kernel
-    from llm_decpomdp.envs.sandbox.inside.channel import (
+    from llm_decpomdp.envs.sandbox.inside.confinement import kernel
+    from llm_decpomdp.envs.sandbox.inside.confinement.confinement import Confinement
+    from llm_decpomdp.envs.sandbox.inside.evaluator.evaluator import Evaluator
+    from llm_decpomdp.envs.sandbox.inside.evaluator.zygote_client import Children
+    from llm_decpomdp.envs.sandbox.inside.protocol.channel import (
         Closed,
         Reader,
         pack,
         receive_exactly,
         write,
     )
-    from llm_decpomdp.envs.sandbox.inside.children import Children
-    from llm_decpomdp.envs.sandbox.inside.confinement import Confinement
-    from llm_decpomdp.envs.sandbox.inside.evaluator import Evaluator
 
     assert isinstance(confinement, Confinement)
     layers = receive_exactly(control.fileno())

@@ -1,0 +1,1 @@
+"""Sampling tokens and scoring completions, fast on a CPU too."""

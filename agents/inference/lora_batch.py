@@ -1,0 +1,119 @@
+"""Rows of one batch, each with a LoRA adapter of its own.
+
+peft computes every adapter apart, for the rows that it picks out, which takes twice as long as the model below
+when few rows decode. Here the adapters of a layer stand side by side, as one of the sum of their ranks, and a row
+counts what lies in its own adapter's columns: two products more for each layer, however many adapters there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from peft.tuners.lora import Linear
+from peft.tuners.tuners_utils import BaseTunerLayer
+from peft.utils import AuxiliaryTrainingWrapper
+from torch import Tensor
+from torch.nn.functional import linear
+
+from llm_decpomdp.agents.inference.threads import threads_for
+
+Mix = Callable[[Sequence[str | None]], None]
+"""Says which adapter each row of the next pass has."""
+
+
+def unmixed(names: Sequence[str | None]) -> None:
+    """For rows that all have the adapter that is on, or none."""
+
+
+def can_mix(model: Any) -> bool:
+    """Whether rows of one batch can have different adapters: they must be products of two matrices."""
+    return all(map(_plain, _layers(model)))
+
+
+@contextmanager
+def mixing(model: Any, adapters: Sequence[str]) -> Iterator[Mix]:
+    """Let the rows of a batch have an adapter each, in evaluation without gradients.
+
+    Args:
+        model: One of which `can_mix` is true.
+        adapters: Those of the rows to come; without any, nothing changes.
+    """
+    if not adapters:
+        yield unmixed
+        return
+    shares, layers = _Shares(), _layers(model)
+    mixed = [_SideBySide(layer, adapters, shares) for layer in layers]
+    try:
+        for layer, forward in zip(layers, mixed, strict=True):
+            layer.forward = forward
+        yield shares
+    finally:
+        for layer in layers:
+            del layer.forward
+
+
+def _layers(model: Any) -> list[Any]:
+    kinds = (BaseTunerLayer, AuxiliaryTrainingWrapper)
+    return [part for part in model.modules() if isinstance(part, kinds)]
+
+
+def _plain(layer: Any) -> bool:
+    replaced = "forward" in vars(layer)  # as by accelerate, where a model is spread over devices
+    if type(layer) is not Linear or layer.fan_in_fan_out or replaced:
+        return False
+    return not (layer.lora_variant or any(layer.lora_bias.values()) or layer.merged_adapters)
+
+
+class _Shares:
+    """Which columns of the stacked adapters count for which row."""
+
+    def __init__(self) -> None:
+        self._names: list[str | None] = []
+        self._masks: dict[tuple[Any, ...], Tensor] = {}
+
+    def __call__(self, names: Sequence[str | None]) -> None:
+        """These are the rows of the next pass."""
+        if names != self._names:
+            self._names, self._masks = list(names), {}
+
+    def mask(self, ranks: tuple[tuple[str, int], ...], like: Tensor) -> Tensor:
+        """1 where a column belongs to the row's adapter, and 0 elsewhere; (N, 1, sum of the ranks).
+
+        Args:
+            ranks: Names and ranks of the stacked adapters.
+            like: Has the dtype and device of the mask.
+        """
+        key = (ranks, like.dtype, like.device)
+        if key not in self._masks:
+            owners = [name for name, rank in ranks for _ in range(rank)]
+            rows = [[name == owner for owner in owners] for name in self._names]
+            mask = torch.tensor(rows, dtype=like.dtype, device=like.device)
+            self._masks[key] = mask.unsqueeze(1)
+        return self._masks[key]
+
+
+class _SideBySide:
+    """The forward pass of a linear layer with several adapters."""
+
+    def __init__(self, layer: Any, adapters: Sequence[str], shares: _Shares) -> None:
+        self._base, self._shares = layer.base_layer, shares
+        names = [name for name in adapters if name in layer.lora_A]
+        self._ranks = tuple((name, layer.r[name]) for name in names)
+        if names:
+            self._down = torch.cat([layer.lora_A[name].weight for name in names])  # (ranks, in)
+            ups = [layer.lora_B[name].weight * layer.scaling[name] for name in names]
+            self._up = torch.cat(ups, 1)  # (out, ranks)
+            self._most = max(self._down.numel(), self._up.numel())
+
+    def __call__(self, states: Tensor) -> Tensor:
+        """What the layer gives for states of shape (N, tokens, in); (N, tokens, out)."""
+        found: Tensor = self._base(states)
+        if not self._ranks:
+            return found
+        with threads_for(states.shape[:-1].numel() * self._most, states.device):
+            inner = linear(states.to(self._down.dtype), self._down)
+            inner = inner * self._shares.mask(self._ranks, inner)
+            return found + linear(inner, self._up).to(found.dtype)

@@ -1,0 +1,172 @@
+"""Log-probabilities of the completions of one prompt, by one forward pass that shares the prompt.
+
+All completions lie behind their prompt in one row. Each token sees the prompt and what stands before it
+in its own completion, and positions go on from the prompt's end in every completion:
+
+```
+row        p p p  a a  b b b         mask of b's last token   1 1 1  0 0  1 1 1
+position   0 1 2  3 4  3 4 5
+```
+
+Nothing is padded, and the logits of a few tokens live at a time: the backward pass computes them again.
+
+Letters: G completions, P prompt tokens, L tokens in the row, K scored tokens (of all completions), V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint, noop_context_fn
+
+from llm_decpomdp.agents.inference.sampling import token_log_probs
+
+ROW_TOKENS = 4096
+"""Longest row, unless one completion alone makes a longer one: attention costs the square of it."""
+
+LOGITS_AT_ONCE = 2**24
+"""Most logits that live at a time."""
+
+Rows = Sequence[Sequence[int]]
+
+Contexts = Callable[[], tuple[AbstractContextManager[Any], AbstractContextManager[Any]]]
+
+
+def packed_log_probs(
+    model: Any,
+    prompt: Sequence[int],
+    rows: Rows,
+    divisor: float,
+    contexts: Contexts = noop_context_fn,
+) -> Tensor:
+    """Log-probabilities of all tokens of `rows`, one row after the other, (K,), float32.
+
+    Args:
+        model: A transformers model with a head for the next token, or a peft model around one.
+        prompt: Token ids, at least one.
+        rows: Token ids of the completions, each at least one.
+        divisor: Divides the logits.
+        contexts: Around the first computation of the logits, and around the second.
+    """
+    base = without_peft(model)
+    decoder, head = base.get_decoder(), base.get_output_embeddings()
+    parts: list[Tensor] = []
+    for some in _shares(rows, ROW_TOKENS - len(prompt)):
+        ids, positions, mask = _pack(prompt, some, model.device, _attention_dtype(model))
+        states = decoder(
+            input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False
+        ).last_hidden_state[0]
+        hidden = _sources(states, len(prompt), some)
+        targets = torch.tensor([token for row in some for token in row], device=model.device)
+        score = partial(_head_log_probs, head, divisor=divisor)
+        parts += _in_parts(score, hidden, targets, model.config, contexts)
+    return torch.cat(parts)
+
+
+def padded_log_probs(model: Any, prompt: Sequence[int], rows: Rows, divisor: float) -> Tensor:
+    """What `packed_log_probs` gives, by a batch of prompts with their completions, padded on the right."""
+    width = max(map(len, rows))
+    lengths = torch.tensor([len(row) for row in rows], device=model.device)
+    padded = [[*prompt, *row, *[0] * (width - len(row))] for row in rows]
+    ids = torch.tensor(padded, device=model.device)  # (G, P + T)
+    places = torch.arange(ids.shape[1], device=model.device)
+    mask = (places < len(prompt) + lengths.unsqueeze(1)).long()
+    logits = model(
+        input_ids=ids[:, :-1],
+        attention_mask=mask[:, :-1],
+        use_cache=False,
+        logits_to_keep=width,
+    ).logits  # (G, T, V)
+    log_probs = token_log_probs(logits, ids[:, len(prompt) :], divisor)
+    return log_probs[mask[:, len(prompt) :].bool()]
+
+
+def without_peft(model: Any) -> Any:
+    """The transformers model, with the adapters' layers in it."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+def _shares(rows: Rows, room: int) -> Iterator[Rows]:
+    """The rows in order, in parts of at most `room` tokens or of one row."""
+    share: list[Sequence[int]] = []
+    used = 0
+    for row in rows:
+        if share and used + len(row) > room:
+            yield share
+            share, used = [], 0
+        share.append(row)
+        used += len(row)
+    yield share
+
+
+def _sources(states: Tensor, start: int, rows: Rows) -> Tensor:
+    """From the states of a row, (L, size), those that each completion's tokens are predicted from, (K, size).
+
+    The prompt's last state predicts the first token of each completion. It is not picked by its index: the
+    gradients that come together there would be added by several threads, in the order in which they arrive.
+    """
+    first, rest = states[start - 1 : start], states[start:]
+    parts = torch.split(rest, [len(row) - 1 for row in rows])
+    return torch.cat([state for part in parts for state in (first, part)])
+
+
+def _pack(
+    prompt: Sequence[int], rows: Rows, device: torch.device, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Token ids and positions, both (1, L); what is added to attention, (1, 1, L, L).
+
+    The last token of a completion predicts nothing, so it isn't in the row.
+    """
+    start = len(prompt)
+    ids, positions, owners = list(prompt), list(range(start)), [-1] * start
+    for owner, row in enumerate(rows):
+        length = len(row) - 1
+        ids += row[:-1]
+        positions += range(start, start + length)
+        owners += [owner] * length
+    owner_of = torch.tensor(owners, device=device)
+    sees = (owner_of.unsqueeze(1) == owner_of) | (owner_of == -1)
+    hidden = ~sees.tril()
+    mask = torch.zeros(hidden.shape, dtype=dtype, device=device)
+    mask.masked_fill_(hidden, torch.finfo(dtype).min)
+    return (
+        torch.tensor([ids], device=device),
+        torch.tensor([positions], device=device),
+        mask[None, None],
+    )
+
+
+def _attention_dtype(model: Any) -> torch.dtype:
+    kind = model.device.type
+    if torch.is_autocast_enabled(kind):
+        return torch.get_autocast_dtype(kind)
+    dtype: torch.dtype = model.dtype
+    return dtype
+
+
+def _in_parts(
+    score: Callable[[Tensor, Tensor], Tensor],
+    hidden: Tensor,
+    targets: Tensor,
+    config: Any,
+    contexts: Contexts,
+) -> Iterator[Tensor]:
+    size = max(1, LOGITS_AT_ONCE // config.get_text_config().vocab_size)
+    options: dict[str, Any] = {
+        "use_reentrant": False,
+        "preserve_rng_state": False,
+        "context_fn": contexts,
+    }
+    for some, tokens in zip(torch.split(hidden, size), torch.split(targets, size), strict=True):
+        yield checkpoint(score, some, tokens, **options)
+
+
+def _head_log_probs(
+    head: Callable[[Tensor], Tensor], hidden: Tensor, tokens: Tensor, divisor: float
+) -> Tensor:
+    return token_log_probs(head(hidden), tokens, divisor)

@@ -1,0 +1,254 @@
+"""From the prompts' token ids to sampled ids and their log-probabilities.
+
+Letters: B prompts, S samples of each, N = B * S rows (fewer as they end), P prompt tokens, T new tokens,
+V vocabulary. Masks: 1 = counts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
+
+from llm_decpomdp.agents.inference.cache import growing_cache
+from llm_decpomdp.agents.inference.lora_batch import Mix, unmixed
+from llm_decpomdp.agents.inference.packed_log_probs import without_peft
+from llm_decpomdp.agents.inference.sampling import RowOptions, Sampling, draw
+from llm_decpomdp.agents.inference.threads import product_size, threads_for
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What is to be continued, and how."""
+
+    ids: Sequence[int]
+    """Token ids, at least one."""
+    sampling: Sampling
+    generator: torch.Generator
+    """Where random numbers come from; on the CPU, so that every device gets the same ones."""
+    adapter: str | None = None
+    """The adapter that continues it."""
+    long: bool = False
+    """Whether it was too long, and its left end was cut off."""
+
+
+@dataclass(frozen=True)
+class SampledRow:
+    """The tokens of one completion."""
+
+    tokens: tuple[int, ...]
+    """With the end-of-sequence token where one was sampled."""
+    log_probs: tuple[float, ...]
+    """See `token_log_probs`."""
+    stopped: bool
+    """Whether the last token ends the sequence."""
+
+
+@torch.no_grad()
+def sample(
+    model: Any,
+    prompts: Sequence[Prompt],
+    num_samples: int,
+    end_ids: Sequence[int],
+    mix: Mix = unmixed,
+) -> list[SampledRow]:
+    """Draw completions of all prompts together.
+
+    Each prompt goes through the model once; its keys and values are repeated for its samples. Rows leave
+    the batch when they end. What a row draws depends on its prompt and generator, not on other rows.
+
+    Args:
+        model: A transformers model with a head for the next token, or a peft model around one.
+        prompts: B prompts.
+        num_samples: S, at least 1.
+        end_ids: The tokens that end a sequence.
+        mix: Is told the adapter of each row before each pass.
+
+    Returns:
+        N rows: the samples of the first prompt, then those of the second, and so on.
+
+    Raises:
+        FloatingPointError: If the model's logits are not finite.
+    """
+    rows = _Rows(prompts, num_samples, end_ids, model.device)
+    ids, mask = pad_left([prompt.ids for prompt in prompts], model.device)  # (B, P)
+    cache = growing_cache(model)
+    if cache is None:
+        _say_once(model.config.model_type)
+        mix(rows.adapters())
+        return _generate(model, ids, mask, num_samples, rows)
+    positions = (mask.cumsum(1) - 1).clamp(min=0)  # (B, P)
+    mix([prompt.adapter for prompt in prompts])
+    forward = partial(model, past_key_values=cache, use_cache=True, logits_to_keep=1)
+    logits = forward(input_ids=ids, attention_mask=mask, position_ids=positions).logits[:, -1]
+    weights = product_size(without_peft(model))
+    cache.batch_repeat_interleave(num_samples)
+    logits, mask, positions = (
+        tensor.repeat_interleave(num_samples, 0) for tensor in (logits, mask, positions[:, -1:])
+    )  # (N, V), (N, P), (N, 1)
+    while True:
+        tokens = rows.draw(logits)  # (N,)
+        going = rows.keep_going()
+        if not len(going):
+            return rows.finish()
+        if len(going) < len(tokens):
+            cache.batch_select_indices(going)
+            tokens, mask, positions = tokens[going], mask[going], positions[going]
+        mask = torch.cat([mask, torch.ones_like(mask[:, :1])], 1)
+        positions = positions + 1
+        mix(rows.adapters())
+        tokens = tokens.unsqueeze(1)
+        with threads_for(len(tokens) * weights, model.device):
+            out = forward(input_ids=tokens, attention_mask=mask, position_ids=positions)
+        logits = out.logits[:, -1]
+
+
+def pad_left(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Token ids and mask, both (B, P); masked places hold 0 and are never read."""
+    width = max(map(len, prompts))
+    ids = [[0] * (width - len(prompt)) + list(prompt) for prompt in prompts]
+    mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]
+    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
+
+
+def _generate(
+    model: Any, ids: Tensor, mask: Tensor, num_samples: int, rows: _Rows
+) -> list[SampledRow]:
+    """The same samples by the `generate` of transformers, for models whose memory is of another kind."""
+    ids, mask = (tensor.repeat_interleave(num_samples, 0) for tensor in (ids, mask))
+    forcing = _Forcing(rows)
+    blank: Any = GenerationConfig  # whose constructor has no types
+    base = without_peft(model)
+    defaults, base.generation_config = base.generation_config, blank()
+    try:
+        model.generate(
+            input_ids=ids,
+            attention_mask=mask,
+            generation_config=blank(
+                do_sample=False,
+                max_new_tokens=rows.limit,
+                eos_token_id=rows.end_ids.tolist(),
+                pad_token_id=int(rows.end_ids[0]),
+            ),
+            logits_processor=LogitsProcessorList([forcing]),
+        )
+    finally:
+        base.generation_config = defaults
+    return rows.finish()
+
+
+class _Forcing(LogitsProcessor):
+    """Lets `generate` take the tokens that `_Rows` draws; rows that ended go on with the end token."""
+
+    def __init__(self, rows: _Rows) -> None:
+        self._rows = rows
+        self._live = rows.all()
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        taken = self._rows.end_ids[:1].repeat(len(scores))
+        taken[self._live] = self._rows.draw(scores[self._live])
+        self._live = self._live[self._rows.keep_going()]
+        return torch.full_like(scores, -torch.inf).scatter(1, taken.unsqueeze(1), 0.0)
+
+
+class _Rows:
+    """What was sampled so far, and which rows go on."""
+
+    def __init__(
+        self,
+        prompts: Sequence[Prompt],
+        num_samples: int,
+        end_ids: Sequence[int],
+        device: torch.device,
+    ) -> None:
+        every = [prompt for prompt in prompts for _ in range(num_samples)]
+        count = len(every)
+        self.limit = max(prompt.sampling.max_new_tokens for prompt in prompts)
+        self.end_ids = torch.tensor(end_ids, device=device)
+        self._names = [prompt.adapter for prompt in every]
+        self._options = RowOptions.of([prompt.sampling for prompt in every], device)
+        limits = [prompt.sampling.max_new_tokens for prompt in every]
+        self._limits = torch.tensor(limits, device=device)
+        self._uniform = torch.cat([self._numbers(prompt, num_samples) for prompt in prompts]).to(
+            device
+        )  # (N, T)
+        self._length = 0
+        self._alive = self.all()  # the row of each line of the batch
+        self._tokens = torch.zeros(count, self.limit, dtype=torch.long, device=device)
+        self._log_probs = torch.zeros(count, self.limit, device=device)
+        self._lengths = torch.zeros(count, dtype=torch.long, device=device)
+        self._stopped = torch.zeros(count, dtype=torch.bool, device=device)
+
+    def _numbers(self, prompt: Prompt, num_samples: int) -> Tensor:
+        """The random numbers of a prompt's rows, (S, T); it takes as many as its own limit asks for."""
+        limit = prompt.sampling.max_new_tokens
+        numbers = torch.rand(num_samples, limit, generator=prompt.generator)
+        return torch.nn.functional.pad(numbers, (0, self.limit - limit))
+
+    def all(self) -> Tensor:
+        """The indices of all rows, (N,)."""
+        return torch.arange(len(self._names), device=self.end_ids.device)
+
+    def adapters(self) -> list[str | None]:
+        """The adapter of each live row."""
+        return [self._names[row] for row in self._alive.tolist()]
+
+    def draw(self, logits: Tensor) -> Tensor:
+        """Draw and record one token of each live row; the tokens."""
+        alive = self._alive
+        tokens, log_probs = draw(logits, self._options, self._uniform[alive, self._length])
+        self._tokens[alive, self._length] = tokens
+        self._log_probs[alive, self._length] = log_probs
+        self._length += 1
+        self._lengths[alive] = self._length
+        self._stopped[alive] = torch.isin(tokens, self.end_ids)
+        return tokens
+
+    def keep_going(self) -> Tensor:
+        """Let the rows that ended leave.
+
+        Returns:
+            The places that the rows which go on had. The last ones move to where others left.
+        """
+        alive = self._alive
+        goes_on = ~self._stopped[alive] & (self._limits[alive] > self._length)
+        count = int(goes_on.sum())
+        going = torch.arange(count, device=alive.device)
+        going[~goes_on[:count]] = goes_on[count:].nonzero()[:, 0] + count
+        if count < len(alive):
+            self._alive, self._options = alive[going], self._options.select(going)
+        return going
+
+    def finish(self) -> list[SampledRow]:
+        """All rows, without what lies behind their ends.
+
+        Raises:
+            FloatingPointError: If the model gave a token no finite log-probability.
+        """
+        if not self._log_probs.isfinite().all():
+            raise FloatingPointError(
+                "the model's logits are not finite: its weights may have diverged (lower learning_rate, "
+                "set max_grad_norm), or bfloat16 is too coarse for it (compute_dtype=float32)"
+            )
+        columns = (self._tokens, self._log_probs, self._lengths, self._stopped)
+        return [
+            SampledRow(tuple(tokens[:length]), tuple(log_probs[:length]), stopped)
+            for tokens, log_probs, length, stopped in zip(*map(Tensor.tolist, columns), strict=True)
+        ]
+
+
+@lru_cache
+def _say_once(kind: str) -> None:
+    logger.warning(
+        "a model of type %r remembers more than keys and values: it is sampled by generate() of "
+        "transformers, which computes a prompt once for each of its samples",
+        kind,
+    )

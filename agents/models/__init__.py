@@ -1,0 +1,1 @@
+"""Language models in memory and on disk, as policies."""

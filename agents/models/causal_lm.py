@@ -1,0 +1,302 @@
+"""A local transformers model as a policy: one set of weights samples and learns.
+
+Letters: G completions of a prompt, T completion tokens. Masks: 1 = counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from llm_decpomdp.agents.inference.sampler import Prompt
+from llm_decpomdp.agents.inference.sampling import Sampling
+from llm_decpomdp.agents.models.engine import ModelEngine
+from llm_decpomdp.agents.models.precision import weights_as
+from llm_decpomdp.agents.models.pretrained import load_model, save_adapter
+from llm_decpomdp.agents.models.prompting import PromptEncoder, Prompting
+from llm_decpomdp.policy import Completion
+
+
+class CausalLM:
+    """Samples from a causal language model and gives differentiable log-probabilities of the samples.
+
+    A prompt becomes one user message of the tokenizer's chat template, or is encoded as it is where there
+    is none (see `Prompting`). The model stays in evaluation mode: dropout would make the learner's
+    distribution another than the sampler's. Trainable weights are float32. With `bfloat16` the sampler
+    computes with a rounded copy of the weights, and the learner under autocast: about twice as fast where the
+    hardware has units for it, while log-probabilities of sampler and learner then differ by some hundredths
+    of a nat.
+
+    Args:
+        model: A transformers model with a head for the next token, or a peft model around one.
+        tokenizer: Its tokenizer.
+        sampling: How completions are drawn.
+        compute_dtype: `float32`, `bfloat16`, or `auto`: bfloat16 where the device is fast with it.
+        gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
+        seed: Seed of the sampler.
+        prompting: How the model is asked.
+
+    Raises:
+        ValueError: If `compute_dtype` is unknown, nothing ends a completion, the model's activations
+            cannot be computed twice, or its chat template does not read what `prompting` says.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        sampling: Sampling | None = None,
+        *,
+        compute_dtype: str = "auto",
+        gradient_checkpointing: bool = False,
+        seed: int = 0,
+        prompting: Prompting | None = None,
+    ) -> None:
+        engine = ModelEngine(
+            model,
+            tokenizer,
+            compute_dtype=compute_dtype,
+            gradient_checkpointing=gradient_checkpointing,
+        )
+        self._begin(engine, engine.adapter, sampling, seed, prompting)
+
+    @classmethod
+    def on(
+        cls,
+        engine: ModelEngine,
+        adapter: str,
+        sampling: Sampling | None = None,
+        *,
+        seed: int = 0,
+        prompting: Prompting | None = None,
+    ) -> CausalLM:
+        """The policy that one adapter of an engine's model is.
+
+        Args:
+            engine: The model with its adapters.
+            adapter: The name of the adapter in the model.
+            sampling: How completions are drawn.
+            seed: Seed of the sampler.
+            prompting: How the model is asked.
+        """
+        policy = cls.__new__(cls)
+        policy._begin(engine, adapter, sampling, seed, prompting)
+        return policy
+
+    def _begin(
+        self,
+        engine: ModelEngine,
+        adapter: str | None,
+        sampling: Sampling | None,
+        seed: int,
+        prompting: Prompting | None,
+    ) -> None:
+        self.engine = engine
+        """What the policy samples with, in one batch with the other policies of the engine."""
+        self.adapter = adapter
+        """The name of the policy's adapter in the model, or none if it has weights of its own."""
+        self.model, self.tokenizer = engine.model, engine.tokenizer
+        self.compute_dtype = engine.compute_dtype
+        self.sampling = sampling or Sampling()
+        config = self.model.config.get_text_config()
+        context = getattr(config, "max_position_embeddings", None)
+        self.encoder = PromptEncoder(prompting or Prompting(), self.tokenizer, self.name, context)
+        """How the model is asked."""
+        self._generator = torch.Generator()
+        self._reference: dict[str, Tensor] | None = None
+        self.seed(seed)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name_or_path: str | Path,
+        sampling: Sampling | None = None,
+        *,
+        compute_dtype: str = "auto",
+        lora: Mapping[str, Any] | None = None,
+        device: str = "auto",
+        attn_implementation: str | None = None,
+        gradient_checkpointing: bool = False,
+        seed: int = 0,
+        prompting: Prompting | None = None,
+    ) -> CausalLM:
+        """Load a model by its transformers name or folder; a folder with a peft adapter will do too.
+
+        Args:
+            name_or_path: Name on the hub, or folder.
+            sampling: How completions are drawn.
+            compute_dtype: `auto`, `float32` or `bfloat16`.
+            lora: Arguments of `peft.LoraConfig`: train an adapter, and freeze the model.
+            device: `auto` (a GPU where there is one), or a torch device.
+            attn_implementation: How transformers computes attention, such as `sdpa`; `None` leaves it the
+                choice. Prompts are shared in learning with `sdpa` and `eager`.
+            gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
+            seed: Seed of the sampler, and of a new adapter's weights.
+            prompting: How the model is asked.
+
+        Raises:
+            OSError: If there is no such model.
+            ValueError: If `lora` is given for a folder that holds an adapter already, or the chat template
+                does not read what `prompting` says.
+        """
+        model, tokenizer = load_model(
+            name_or_path, compute_dtype, device, lora, seed, attn_implementation
+        )
+        return cls(
+            model,
+            tokenizer,
+            sampling,
+            compute_dtype=compute_dtype,
+            gradient_checkpointing=gradient_checkpointing,
+            seed=seed,
+            prompting=prompting,
+        )
+
+    @property
+    def name(self) -> str:
+        """The model's name or folder; empty if it was made in memory."""
+        return str(self.model.config.name_or_path)
+
+    def seed(self, seed: int) -> None:
+        """Restart the sampler's random stream."""
+        self._generator.manual_seed(seed)
+
+    def act(self, prompt: str) -> str:
+        """The text of one completion of `prompt`."""
+        return self.generate([prompt])[0][0].text
+
+    def generate(self, prompts: Sequence[str], num_samples: int = 1) -> list[list[Completion]]:
+        """Sample `num_samples` completions for each prompt, in one batch.
+
+        Raises:
+            PromptTooLong: If a prompt is too long, and `prompting` says neither to skip nor to cut it.
+            ValueError: If `num_samples` is below 1, or a prompt is empty.
+        """
+        return self.engine.generate([(self, prompt) for prompt in prompts], num_samples)
+
+    def request(self, prompt: str) -> Prompt | None:
+        """What the sampler needs to know for `prompt`; `None` if it is skipped.
+
+        Raises:
+            PromptTooLong: If it is too long, and neither skipped nor cut.
+            ValueError: If it has no tokens.
+        """
+        long = self.overflow(prompt) is not None
+        if long and self.on_long_prompt == "skip":
+            return None
+        return Prompt(self.encode(prompt), self.sampling, self._generator, self.adapter, long)
+
+    @property
+    def on_long_prompt(self) -> str:
+        """What happens to prompts that are too long: see `Prompting`."""
+        return self.encoder.prompting.on_long_prompt
+
+    def overflow(self, prompt: str) -> tuple[int, int] | None:
+        """The tokens of a prompt that is too long, and how many would fit; `None` of any other."""
+        return self.encoder.overflow(prompt, self.sampling.max_new_tokens)
+
+    def encode(self, prompt: str) -> list[int]:
+        """The token ids of `prompt` as the model sees it; errors as in `PromptEncoder.encode`."""
+        return self.encoder.encode(prompt, self.sampling.max_new_tokens)
+
+    def log_probs(self, prompt: str, completions: Sequence[Completion]) -> tuple[Tensor, Tensor]:
+        """Differentiable log-probabilities of the sampled tokens, at the sampling temperature.
+
+        The prompt goes through the model once for all completions, unless the model refuses: sliding windows
+        that are too short for it, recurrent layers and the like are found on the first use, and logged.
+
+        Args:
+            prompt: The prompt, as it was given to `generate`.
+            completions: G completions of it.
+
+        Returns:
+            `(log_probs, mask)`, both (G, T), float32: log-probabilities in nats (0 on padding), and 1 where
+            a token was sampled.
+
+        Raises:
+            ValueError: If there are no completions, or one has no tokens.
+        """
+        if not completions or not all(completion.tokens for completion in completions):
+            raise ValueError(
+                "log_probs needs completions with their sampled tokens; some have none"
+            )
+        self.engine.activate(self.adapter)
+        rows = [completion.tokens for completion in completions]
+        found = self.engine.log_probs(self.encode(prompt), rows, self.sampling.divisor)
+        lengths = torch.tensor([len(row) for row in rows], device=found.device)
+        places = torch.arange(int(lengths.max()), device=found.device)
+        mask = places < lengths.unsqueeze(1)  # (G, T)
+        return torch.zeros_like(mask, dtype=found.dtype).masked_scatter(mask, found), mask.float()
+
+    def keep_reference(self) -> None:
+        """Take the weights as they are now for the reference: a copy, as exact as they are.
+
+        An adapter keeps none: its reference is the model without adapters.
+        """
+        if self.adapter is None:
+            self._reference = {name: weight.detach().clone() for name, weight in self._trainable()}
+
+    @torch.no_grad()
+    def reference_log_probs(
+        self, prompt: str, completions: Sequence[Completion]
+    ) -> tuple[Tensor, Tensor]:
+        """`log_probs` under the reference, without a gradient.
+
+        Raises:
+            RuntimeError: If there is no reference.
+        """
+        if self.adapter is not None:
+            self.engine.activate(self.adapter)
+            with self.engine.without_adapters():
+                return self.log_probs(prompt, completions)
+        if self._reference is None:
+            raise RuntimeError("there is no reference; call keep_reference() before training")
+        reference = self._reference
+        with weights_as(self.model, lambda name, weight: reference.get(name, weight)):
+            return self.log_probs(prompt, completions)
+
+    def parameters(self) -> Iterator[torch.nn.Parameter]:
+        """The parameters to train: the adapter's where there is one."""
+        return (weight for _, weight in self._trainable())
+
+    def _trainable(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
+        for name, weight in self.model.named_parameters():
+            if weight.requires_grad and (self.adapter is None or self.adapter in name.split(".")):
+                yield name, weight
+
+    def save(self, folder: Path) -> None:
+        """Write model (or adapter) and tokenizer, for transformers and peft to load by themselves."""
+        if self.adapter is None:
+            self.model.save_pretrained(folder)
+        else:
+            save_adapter(self.model, self.adapter, folder)
+        self.tokenizer.save_pretrained(folder)
+
+    def state_dict(self) -> dict[str, Any]:
+        """A copy of the trainable weights, on the CPU, and the sampler's random state."""
+        weights = {name: p.detach().to("cpu", copy=True) for name, p in self._trainable()}
+        return {"weights": weights, "generator": self._generator.get_state()}
+
+    @torch.no_grad()
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state_dict`'s value.
+
+        Raises:
+            ValueError: If the state is of another model, or another choice of what to train.
+        """
+        trainable = dict(self._trainable())
+        shapes = {name: tuple(weight.shape) for name, weight in trainable.items()}
+        found = {name: tuple(weight.shape) for name, weight in state["weights"].items()}
+        if found != shapes:
+            differing = sorted(name for name, _ in found.items() ^ shapes.items())
+            raise ValueError(
+                f"the state is of another model: it differs from this one in {differing[:3]}, "
+                f"{len(set(differing))} weights in all"
+            )
+        for name, weight in trainable.items():
+            weight.copy_(state["weights"][name])
+        self._generator.set_state(state["generator"])

@@ -1,0 +1,277 @@
+"""One model in memory, with which one or several policies sample and learn.
+
+Policies with an adapter each share the model below, and are sampled in one batch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from llm_decpomdp.agents.inference.attention import decoding
+from llm_decpomdp.agents.inference.lora_batch import can_mix, mixing
+from llm_decpomdp.agents.inference.packed_log_probs import (
+    packed_log_probs,
+    padded_log_probs,
+    without_peft,
+)
+from llm_decpomdp.agents.inference.sampler import SampledRow, sample
+from llm_decpomdp.agents.models.precision import resolve_compute_dtype, weights_in
+from llm_decpomdp.policy import SKIPPED, Completion
+
+logger = logging.getLogger(__name__)
+
+PACKABLE_ATTENTION = ("sdpa", "eager")
+"""Ways to compute attention that take a mask for each pair of tokens."""
+
+PROBE_TOLERANCE, PROBE_TOLERANCE_ROUNDED = 1e-3, 0.3
+"""How much the tokens of packed and padded rows may differ on average, in nats, in float32 and in half precision;
+wrong masks make about 1."""
+
+
+class ModelEngine:
+    """Samples from a causal language model, and scores what was sampled.
+
+    The model stays in evaluation mode: dropout would make the learner's distribution another than the
+    sampler's.
+
+    Args:
+        model: A transformers model with a head for the next token, or a peft model around one.
+        tokenizer: Its tokenizer.
+        compute_dtype: `float32`, `bfloat16`, or `auto`: bfloat16 where the device is fast with it.
+        gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
+
+    Raises:
+        ValueError: If `compute_dtype` is unknown, nothing ends a completion, or activations that are
+            computed twice would differ.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        compute_dtype: str = "auto",
+        gradient_checkpointing: bool = False,
+    ) -> None:
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        self.compute_dtype = resolve_compute_dtype(compute_dtype, model.device)
+        self._end_ids = end_ids(model, tokenizer)
+        self._packs: bool | None = None  # unknown until the first use
+        self._span = attention_span(model.config)
+        self._told = False  # that some rows are longer
+        if gradient_checkpointing:
+            self._enable_checkpointing()
+
+    @property
+    def adapter(self) -> str | None:
+        """The adapter that is on, or none if the model has no adapters."""
+        return self.model.active_adapter if hasattr(self.model, "peft_config") else None
+
+    def generate(
+        self, requests: Sequence[tuple[Any, str]], num_samples: int = 1
+    ) -> list[list[Completion]]:
+        """Sample `num_samples` completions for each pair of a policy of this engine and its prompt.
+
+        A prompt that is too long is answered by `SKIPPED` where its policy skips such prompts.
+
+        Raises:
+            PromptTooLong: If a prompt is too long for its policy, which neither skips nor cuts it.
+            ValueError: If `num_samples` is below 1, or a prompt is empty.
+        """
+        if num_samples < 1:
+            raise ValueError(f"num_samples must be at least 1, got {num_samples}")
+        if not requests:
+            return []
+        adapters = sorted({policy.adapter for policy, _ in requests if policy.adapter is not None})
+        mixable = can_mix(self.model)
+        if len(adapters) > 1 and not mixable:
+            return self._in_turn(requests, num_samples)
+        if len(adapters) == 1:
+            self.activate(*adapters)
+        prompts = [policy.request(text) for policy, text in requests]
+        asked = [prompt for prompt in prompts if prompt is not None]
+        rows: list[SampledRow] = []
+        with (
+            weights_in(self.model, self.compute_dtype),
+            decoding(self.model),
+            mixing(self.model, adapters if mixable else ()) as mix,
+        ):
+            if asked:
+                rows = sample(self.model, asked, num_samples, self._end_ids, mix)
+        answers = iter(rows)
+        return [
+            [
+                SKIPPED if prompt is None else self._completion(next(answers), prompt.long)
+                for _ in range(num_samples)
+            ]
+            for prompt in prompts
+        ]
+
+    def _in_turn(
+        self, requests: Sequence[tuple[Any, str]], num_samples: int
+    ) -> list[list[Completion]]:
+        """What `generate` gives, with a batch for each adapter."""
+        found: list[list[Completion]] = [[] for _ in requests]
+        for adapter in dict.fromkeys(policy.adapter for policy, _ in requests):
+            places = [at for at, (policy, _) in enumerate(requests) if policy.adapter == adapter]
+            groups = self.generate([requests[at] for at in places], num_samples)
+            for at, group in zip(places, groups, strict=True):
+                found[at] = group
+        return found
+
+    def _completion(self, row: SampledRow, long_prompt: bool) -> Completion:
+        body = row.tokens[:-1] if row.stopped else row.tokens
+        text = self.tokenizer.decode(
+            body, skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        reason = "stop" if row.stopped else "length"
+        return Completion(text, row.tokens, row.log_probs, reason, long_prompt)
+
+    def log_probs(
+        self, prompt: Sequence[int], rows: Sequence[Sequence[int]], divisor: float
+    ) -> Tensor:
+        """Differentiable log-probabilities of the tokens of `rows`, one row after the other.
+
+        The prompt goes through the model once for all rows, unless the model refuses (see `packed.py`).
+
+        Args:
+            prompt: Token ids.
+            rows: Token ids of completions.
+            divisor: Divides the logits.
+
+        Returns:
+            As many as there are tokens; float32, in nats.
+        """
+        if self._packs is None:
+            self._packs = self._can_pack((*prompt, *rows[0]))
+        fits = len(prompt) + max(map(len, rows)) <= self._span
+        if self._packs and not fits and not self._told:
+            self._told = True
+            _refused(
+                f"some are longer than what its attention sees, {self._span:.0f} tokens; these alone"
+            )
+        with self._computing(), self._checkpointing():
+            if self._packs and fits:
+                return packed_log_probs(self.model, prompt, rows, divisor, self._recomputing)
+            return padded_log_probs(self.model, prompt, rows, divisor)
+
+    def _computing(self) -> AbstractContextManager[Any]:
+        enabled = self.compute_dtype == torch.bfloat16
+        return torch.autocast(self.model.device.type, torch.bfloat16, enabled=enabled)
+
+    @torch.no_grad()
+    def _can_pack(self, tokens: Sequence[int]) -> bool:
+        """Whether packed rows give what padded ones give; tried with a few tokens."""
+        attention = without_peft(self.model).config._attn_implementation
+        if attention not in PACKABLE_ATTENTION:
+            return _refused(f"attention {attention!r} takes no mask for each pair of tokens")
+        some = [*tokens, *tokens, *tokens][:24]
+        prompt, rows = some[::3], [some[1::3], some[2::3]]
+        exact = self.model.dtype == torch.float32
+        with nullcontext() if exact else self._computing():
+            padded = padded_log_probs(self.model, prompt, rows, 1.0)
+            try:
+                packed = packed_log_probs(self.model, prompt, rows, 1.0)
+            except torch.OutOfMemoryError:
+                raise
+            except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+                return _refused(f"{type(error).__name__}: {error}")
+        difference = float((packed - padded).abs().mean())
+        if difference <= (PROBE_TOLERANCE if exact else PROBE_TOLERANCE_ROUNDED):
+            return True
+        return _refused(
+            f"log-probabilities differ by {difference:.3g} nats a token from those of plain rows"
+        )
+
+    def activate(self, adapter: str | None) -> None:
+        """Compute with this adapter, and with no other; what is trained stays as it is."""
+        if adapter is not None and adapter != self.adapter:
+            with self._training_kept():
+                self.model.set_adapter(adapter)
+
+    @contextmanager
+    def without_adapters(self) -> Iterator[None]:
+        """Compute with the model below all adapters."""
+        with self._training_kept(), self.model.disable_adapter():
+            yield
+
+    @contextmanager
+    def _training_kept(self) -> Iterator[None]:
+        """peft decides by what is on what is trained; here all adapters are, or those that were."""
+        before = [(weight, weight.requires_grad) for weight in self.model.parameters()]
+        try:
+            yield
+        finally:
+            for weight, trained in before:
+                weight.requires_grad_(trained)
+
+    def _enable_checkpointing(self) -> None:
+        config = self.model.config.get_text_config().to_dict()
+        for name, value in config.items():
+            if ("dropout" in name or name.endswith("pdrop")) and value:
+                raise ValueError(
+                    f"activations cannot be computed twice with dropout: {name} is {value}; "
+                    "set it to 0 in the model's config"
+                )
+        self.model.activation_checkpointing_enable(
+            {"use_reentrant": False, "preserve_rng_state": False, "context_fn": self._recomputing}
+        )
+
+    def _recomputing(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+        """Contexts of a layer's first pass and of its second, which must have the first one's adapter."""
+        return nullcontext(), self._with_adapter(self.adapter)
+
+    @contextmanager
+    def _with_adapter(self, adapter: str | None) -> Iterator[None]:
+        self.activate(adapter)
+        yield
+
+    @contextmanager
+    def _checkpointing(self) -> Iterator[None]:
+        """Layers compute activations twice in training mode only; what is in them stays in evaluation."""
+        layers = [m for m in self.model.modules() if isinstance(m, GradientCheckpointingLayer)]
+        layers = [layer for layer in layers if layer.gradient_checkpointing]
+        try:
+            for layer in layers:
+                layer.training = True
+            yield
+        finally:
+            for layer in layers:
+                layer.training = False
+
+
+def end_ids(model: Any, tokenizer: Any) -> list[int]:
+    """All tokens that end a completion, by the model's generation settings and by the tokenizer.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    configured = model.generation_config.eos_token_id
+    found = set(configured if isinstance(configured, list) else [configured])
+    found = found.union([tokenizer.eos_token_id]) - {None}
+    if not found:
+        raise ValueError("no token ends a completion: set tokenizer.eos_token")
+    return sorted(found)
+
+
+def attention_span(config: Any) -> float:
+    """How many tokens every layer's attention sees; packed rows have no windows."""
+    config = config.get_text_config()
+    spans = (getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size"))
+    return min((span for span in spans if span), default=float("inf"))
+
+
+def _refused(why: str) -> bool:
+    logger.warning(
+        "this model learns from padded rows, with the prompt computed once for each completion: %s",
+        why,
+    )
+    return False

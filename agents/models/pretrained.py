@@ -1,0 +1,188 @@
+"""Models and adapters on disk, in the formats of transformers and peft."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from llm_decpomdp.agents.models.local_models import ModelError, model_source
+from llm_decpomdp.agents.models.precision import resolve_compute_dtype
+from llm_decpomdp.utils.hub import hub_answers
+
+KEEPING_STARTS = (True, False, "gaussian", "orthogonal")
+"""First weights of LoRA that leave the model below as it is; PiSSA, OLoRA and others take a part out of it."""
+
+
+def load_model(
+    name_or_path: str | Path,
+    compute_dtype: str,
+    device: str,
+    lora: Mapping[str, Any] | None,
+    seed: int,
+    attn_implementation: str | None,
+) -> tuple[Any, Any]:
+    """A model with trainable float32 weights, all of its own or those of an adapter; and its tokenizer.
+
+    What an adapter freezes is kept in the format of computing. See `CausalLM.from_pretrained`.
+    """
+    from transformers import AutoModelForCausalLM
+
+    adapted = (Path(name_or_path) / "adapter_config.json").is_file()
+    if adapted and lora is not None:
+        raise ValueError(f"{str(name_or_path)!r} holds an adapter already; leave out lora")
+    if adapted or lora is not None:
+        base, tokenizer = load_base(name_or_path, compute_dtype, device, attn_implementation)
+        adapters = {"default": name_or_path if lora is None else lora}
+        return with_adapters(base, adapters, {"default": seed}), tokenizer
+    tokenizer = _tokenizer(name_or_path)
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        name_or_path,
+        dtype=torch.float32,
+        attn_implementation=attn_implementation,
+        local_files_only=_local_only(name_or_path),
+    )
+    return model.to(_device(device)), tokenizer
+
+
+def load_base(
+    name_or_path: str | Path, compute_dtype: str, device: str, attn_implementation: str | None
+) -> tuple[Any, Any]:
+    """A model in the format of computing, frozen, and its tokenizer; of an adapter, what lies below it."""
+    from transformers import AutoModelForCausalLM
+
+    source = name_or_path
+    if (Path(name_or_path) / "adapter_config.json").is_file():
+        from peft import PeftConfig
+
+        source = model_source(PeftConfig.from_pretrained(str(name_or_path)).base_model_name_or_path)
+    place, tokenizer = _device(device), _tokenizer(name_or_path)
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        source,
+        dtype=resolve_compute_dtype(compute_dtype, place),
+        attn_implementation=attn_implementation,
+        local_files_only=_local_only(source),
+    )
+    return model.requires_grad_(False).to(place), tokenizer
+
+
+def with_adapters(
+    model: Any,
+    adapters: Mapping[str, Mapping[str, Any] | str | Path],
+    seeds: Mapping[str, int],
+) -> Any:
+    """A peft model with trainable float32 adapters on a frozen model; the first one is on.
+
+    Args:
+        model: The transformers model.
+        adapters: For each name the arguments of `peft.LoraConfig`, or the folder of a saved adapter.
+        seeds: Decide the first weights of new adapters, by name.
+
+    Raises:
+        ValueError: If an adapter would change the model below it.
+    """
+    from peft import LoraConfig, PeftConfig, get_peft_model
+
+    adapted: Any = None
+    for name, source in adapters.items():
+        if isinstance(source, str | Path):
+            config = PeftConfig.from_pretrained(str(source))
+            config.inference_mode = False
+        else:
+            config = LoraConfig(task_type="CAUSAL_LM", **source)
+            _check_targets(model, config.target_modules)
+        _leaves_the_model_alone(config)
+        config.base_model_name_or_path = model.name_or_path
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seeds[name])
+            if adapted is None:
+                with (
+                    warnings.catch_warnings()
+                ):  # peft asks by a name that transformers has given up
+                    warnings.filterwarnings("ignore", ".*is_gradient_checkpointing", FutureWarning)
+                    adapted = get_peft_model(model, config, adapter_name=name)
+            else:
+                adapted.add_adapter(name, config)
+        if isinstance(source, str | Path):
+            adapted.load_adapter(source, name, is_trainable=True)
+    adapted.set_requires_grad(list(adapters))
+    return adapted
+
+
+def _check_targets(model: Any, targets: Any) -> None:
+    """Raise a `ValueError` unless every target module of a new adapter is there; peft is content with one."""
+    if targets is None or targets == "all-linear":
+        return
+    names = [name for name, _ in model.named_modules()]
+    if isinstance(targets, str):
+        missing = [] if any(re.fullmatch(targets, name) for name in names) else [targets]
+    else:
+        missing = [t for t in targets if not any(f".{name}".endswith(f".{t}") for name in names)]
+    if missing:
+        weights = (name for name, weight in model.named_parameters() if weight.ndim == 2)
+        has = ", ".join(sorted({name.split(".")[-2] for name in weights}))
+        raise ValueError(
+            f"lora.target_modules: the model has no module {', '.join(map(repr, sorted(missing)))}; it has {has}, "
+            "or take all-linear"
+        )
+
+
+def _leaves_the_model_alone(config: Any) -> None:
+    """The other adapters, the reference and the saved adapters all rely on the model as it was loaded."""
+    bias, start = getattr(config, "bias", "none"), getattr(config, "init_lora_weights", True)
+    if bias != "none":
+        raise ValueError(
+            f"lora: bias={bias!r} would change the model below the adapter, which is frozen; leave it "
+            "out, or set lora_bias=true"
+        )
+    if start not in KEEPING_STARTS or getattr(config, "kasa_config", None) is not None:
+        what = "kasa_config" if start in KEEPING_STARTS else f"init_lora_weights={start!r}"
+        raise ValueError(
+            f"lora: {what} would change the model below the adapter, which is frozen, or needs data "
+            f"that is not there; leave it out, or set init_lora_weights to one of {KEEPING_STARTS}"
+        )
+
+
+def save_adapter(model: Any, adapter: str, folder: Path) -> None:
+    """Write one adapter of a peft model as a folder that peft loads by itself."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder) as scratch:
+        model.save_pretrained(scratch, selected_adapters=[adapter])
+        # peft writes into a folder below, unless the name is the default.
+        below = Path(scratch, adapter)
+        for path in (below if below.is_dir() else Path(scratch)).iterdir():
+            path.replace(folder / path.name)
+
+
+def _device(name: str) -> torch.device:
+    """The device that a name means: `auto` is a GPU where there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+def _tokenizer(name_or_path: str | Path) -> Any:
+    from transformers import AutoTokenizer
+
+    folder = Path(name_or_path).is_dir()
+    try:
+        return AutoTokenizer.from_pretrained(
+            name_or_path, local_files_only=_local_only(name_or_path)
+        )
+    except (OSError, ValueError) as error:
+        if not folder:
+            raise
+        raise ModelError(
+            f"the folder {name_or_path} holds no tokenizer that transformers can load: copy its model's "
+            "tokenizer.json and tokenizer_config.json there, or call tokenizer.save_pretrained(folder)"
+        ) from error
+
+
+def _local_only(name_or_path: str | Path) -> bool:
+    """Whether only this machine is to be searched: the model is a folder, or the hub does not answer."""
+    return Path(name_or_path).is_dir() or not hub_answers()

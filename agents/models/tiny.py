@@ -1,0 +1,123 @@
+"""A language model small enough to learn in seconds: random weights, one token for each character.
+
+It can say nothing sensible before it is trained. It is there so that tests, examples and the probes run
+through the very code that trains real models, offline and on one core.
+"""
+
+from __future__ import annotations
+
+import torch
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from llm_decpomdp.agents.inference.sampling import Sampling
+from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.checks.rules import short
+
+END = "<end>"
+"""The token that ends a completion, pads, and begins a prompt; it stands for no text.
+
+Without a beginning `a` and `aa` would be the same to a model with rotary positions: attention to equal tokens
+gives what one of them gives.
+"""
+
+
+INITIAL_SCALE = 0.1
+"""Standard deviation of the weights: every token has a fair chance at first, and prompts already differ."""
+
+
+class CharacterLM(CausalLM):
+    """A policy over single characters, which names those that it does not know."""
+
+    def overflow(self, prompt: str) -> tuple[int, int] | None:
+        """As for any `CausalLM`, of a prompt whose characters are known."""
+        self._require_known(prompt)
+        return super().overflow(prompt)
+
+    def encode(self, prompt: str) -> list[int]:
+        """The token ids of `prompt`.
+
+        Raises:
+            ValueError: If it has other characters than those of the alphabet, or as for any `CausalLM`.
+        """
+        self._require_known(prompt)
+        return super().encode(prompt)
+
+    def _require_known(self, prompt: str) -> None:
+        unknown = sorted(set(prompt) - set(self.tokenizer.get_vocab()))
+        if unknown:
+            raise ValueError(
+                f"the prompt {short(prompt)} has {''.join(unknown)!r}, for which the tiny model has no token: "
+                "give tiny_causal_lm an alphabet with every character of the prompts, such as string.printable"
+            )
+
+
+def tiny_causal_lm(
+    alphabet: str,
+    sampling: Sampling | None = None,
+    *,
+    width: int = 32,
+    layers: int = 2,
+    context: int = 128,
+    seed: int = 0,
+) -> CharacterLM:
+    """A randomly initialised Llama over single characters, as an ordinary trainable policy.
+
+    Untrained, it writes nonsense in which every character and the end has a fair chance. Equal arguments
+    give equal weights, whatever the global random state, which stays as it is.
+
+    Args:
+        alphabet: The distinct characters that prompts and completions are made of. There is no token
+            for any other one: a prompt with one is refused.
+        sampling: How completions are drawn.
+        width: Size of the hidden state, a multiple of 8.
+        layers: Number of transformer layers.
+        context: Most tokens of a prompt with its completion.
+        seed: Seed of the weights and of the sampler.
+
+    Raises:
+        ValueError: If `alphabet` is empty or repeats a character, or `width` isn't a multiple of 8.
+    """
+    tokenizer = character_tokenizer(alphabet)
+    model = _random_llama(len(tokenizer), width, layers, context, seed)
+    return CharacterLM(model, tokenizer, sampling, compute_dtype="float32", seed=seed)
+
+
+def character_tokenizer(alphabet: str) -> PreTrainedTokenizerFast:
+    """A tokenizer with the end as token 0 and the characters of `alphabet`, in order, from 1 on.
+
+    Raises:
+        ValueError: If `alphabet` is empty or repeats a character.
+    """
+    if not alphabet or len(set(alphabet)) < len(alphabet):
+        raise ValueError(f"alphabet must be distinct characters, at least one, got {alphabet!r}")
+    vocabulary = {token: index for index, token in enumerate([END, *alphabet])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    tokenizer.decoder = decoders.Fuse()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{END} $A", special_tokens=[(END, 0)]
+    )
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=tokenizer, eos_token=END, pad_token=END
+    )
+
+
+def _random_llama(size: int, width: int, layers: int, context: int, seed: int) -> LlamaForCausalLM:
+    if width < 8 or width % 8:
+        raise ValueError(f"width must be a multiple of 8, got {width}")
+    config = LlamaConfig(
+        vocab_size=size,
+        hidden_size=width,
+        intermediate_size=2 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        max_position_embeddings=context,
+        bos_token_id=None,
+        eos_token_id=0,
+        pad_token_id=0,
+        initializer_range=INITIAL_SCALE,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        return LlamaForCausalLM(config)

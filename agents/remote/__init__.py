@@ -1,0 +1,1 @@
+"""Models behind a server, as policies that never learn."""

@@ -1,0 +1,289 @@
+"""A model behind an OpenAI-compatible server as a policy that never learns."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
+from importlib.util import find_spec
+from multiprocessing.pool import ThreadPool
+from threading import BoundedSemaphore, Lock, Timer
+from typing import Any
+
+from llm_decpomdp.agents.remote.errors import SLOW_SECONDS, EndpointError, Errors
+from llm_decpomdp.agents.remote.variety import ENOUGH_PROMPTS, Variety
+from llm_decpomdp.policy import REFUSAL, Completion, Usage
+from llm_decpomdp.seeding import stream
+from llm_decpomdp.validation import unknown
+
+__all__ = ["Endpoint", "EndpointError"]
+
+NO_KEY = "none"
+"""Sent where no key is known: a server of one's own mostly asks for none."""
+
+CONNECT_SECONDS = 5.0
+"""How long a server may take to accept a connection."""
+
+OPTIONS = ("n", "seed", "temperature", "top_p", "top_k", "max_tokens")
+"""What a request says besides the model and the messages, and `omit` may leave out."""
+
+_REFUSALS = frozenset({400, 422, 501})  # how servers refuse a request for several samples
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class Endpoint:
+    """Asks a server that speaks OpenAI's chat protocol: vLLM, llama.cpp's server, or any such API.
+
+    A prompt becomes one user message. Completions carry no tokens, so that learners leave this policy as it
+    is. The samples of a prompt are asked for in one request; where the server gives or allows only one at a
+    time, in one request each. Requests that may succeed later are tried again by the client of `openai`, which
+    waits longer each time, and as long as the server says. Several threads may ask at once.
+
+    The seeds of requests depend on `seed`, the prompt and how often it was asked before alone; equal ones give
+    equal completions if the server honours them. A server that answers the same to each of several prompts
+    whenever it is asked, though it should draw at random, is told once, as is one that is slow or refuses.
+
+    Raises:
+        ImportError: If the package `openai` is not installed.
+        ValueError: If a number is out of its range, `omit` or `extra` makes no sense, or neither an address nor a
+            key is known.
+    """
+
+    model: str
+    """What the server calls the model."""
+    base_url: str | None = None
+    """Address of the API, mostly ending in `/v1`; `None` takes `OPENAI_BASE_URL`, or else OpenAI's own."""
+    temperature: float = 1.0
+    """0 takes the most likely token always."""
+    top_p: float = 1.0
+    """Draw among the most likely tokens that hold this share of the probability; 1 draws among all."""
+    top_k: int = 0
+    """Draw among this many most likely tokens; 0 draws among all. OpenAI's own API has no such limit."""
+    max_new_tokens: int = 256
+    """Longest completion, in tokens."""
+    key_variable: str = "OPENAI_API_KEY"
+    """The environment variable that holds the API key."""
+    max_parallel: int = 8
+    """How many requests may wait for answers at once."""
+    timeout: float = 180.0
+    """How long a request waits for the server, in seconds, before it is tried again."""
+    max_retries: int = 6
+    """How many further tries the client gives a request that may succeed later."""
+    omit: Sequence[str] | None = None
+    """Options of the request that the model refuses and that are left out, some of `OPTIONS`."""
+    extra: Mapping[str, Any] | None = None
+    """Further options of the request, as the server calls them."""
+
+    def __post_init__(self) -> None:
+        if find_spec("openai") is None:
+            raise ImportError(
+                f"the endpoint of {self.model!r} needs openai: pip install 'llm-decpomdp[expert]'"
+            )
+        bounds = {"temperature": 0, "top_k": 0, "max_new_tokens": 1, "max_parallel": 1}
+        for name, least in (bounds | {"max_retries": 0}).items():
+            if not vars(self)[name] >= least:
+                raise ValueError(f"{name} must be at least {least}, got {vars(self)[name]!r}")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p must lie in (0, 1], got {self.top_p!r}")
+        if not self.timeout > 0:
+            raise ValueError(f"timeout must be above 0, got {self.timeout!r}")
+        check_request(self.omit, self.extra)
+        own_server = self.base_url or os.environ.get("OPENAI_BASE_URL")
+        if not own_server and not os.environ.get(self.key_variable):
+            raise ValueError(
+                f"no server for {self.model!r}: set base_url, or {self.key_variable} for OpenAI's API"
+            )
+        self._omitted = frozenset(self.omit or ())
+        self._several = "n" not in self._omitted  # whether the server gives several samples at once
+        self._slots = BoundedSemaphore(self.max_parallel)
+        self._variety = Variety()
+        self._told: set[str] = set()  # what was told, and is not told again
+        self._lock = Lock()
+        self.seed(0)
+
+    def seed(self, seed: int) -> None:
+        """Restart the seeds of requests."""
+        self._seed = seed
+        self._asked: Counter[int] = Counter()  # how often each prompt was asked, by its hash
+
+    def act(self, prompt: str) -> str:
+        """The text of one completion of `prompt`."""
+        return self.generate([prompt])[0][0].text
+
+    def generate(self, prompts: Sequence[str], num_samples: int = 1) -> list[list[Completion]]:
+        """Sample `num_samples` completions for each prompt, with at most `max_parallel` requests at once.
+
+        Raises:
+            ValueError: If `num_samples` is below 1.
+            EndpointError: If the server cannot be reached or refuses; the text says what to do.
+        """
+        if num_samples < 1:
+            raise ValueError(f"num_samples must be at least 1, got {num_samples}")
+        found: list[list[Completion]] = [[] for _ in prompts]
+        if num_samples > 1 and self._several:
+            asked = [(index, num_samples) for index in range(len(prompts))]
+            self._ask_all(prompts, asked, found)
+            self._several = all(len(group) == num_samples for group in found)
+            if not self._several:
+                logger.warning("%s gives one sample a request; asking for each", self.model)
+        missing = [num_samples - len(group) for group in found]
+        singly = [(index, 1) for index, count in enumerate(missing) for _ in range(count)]
+        self._ask_all(prompts, singly, found)
+        return found
+
+    def _ask_all(
+        self,
+        prompts: Sequence[str],
+        requests: Sequence[tuple[int, int]],
+        found: list[list[Completion]],
+    ) -> None:
+        """Ask for each pair of a prompt's index and a number of samples, and add what comes back."""
+        calls = [(prompts[index], count, self._draw(prompts[index])) for index, count in requests]
+        ask = partial(self._ask, self._client)  # the client is built here, not by several threads
+        if len(calls) < 2:
+            answers = [ask(call) for call in calls]
+        else:
+            # Its threads are daemons, so that Ctrl-C waits for no server.
+            with ThreadPool(min(self.max_parallel, len(calls))) as pool:
+                answers = list(pool.imap(ask, calls))
+        for (index, _), answer in zip(requests, answers, strict=True):
+            found[index] += answer
+
+    def _draw(self, prompt: str) -> int:
+        """The seed of the next request for a prompt."""
+        with self._lock:
+            self._asked[hash(prompt)] += 1
+            number = self._asked[hash(prompt)]
+        return int(stream(self._seed, "endpoint", _sendable(prompt), number).integers(2**31))
+
+    def _ask(self, client: Any, call: tuple[str, int, int]) -> list[Completion]:
+        """Up to as many completions as asked for; none where the server refuses more than one at once."""
+        import openai
+
+        prompt, count, seed = call
+        try:
+            with self._slots, self._told_if_slow():
+                response = client.chat.completions.create(
+                    model=self.model,
+                    messages=[{"role": "user", "content": _sendable(prompt)}],
+                    **self._options(count, seed),
+                )
+        except openai.APIError as error:
+            status = error.status_code if isinstance(error, openai.APIStatusError) else None
+            if count > 1 and status in _REFUSALS:
+                return []
+            raise self._errors.of(error, status) from error
+        except json.JSONDecodeError as error:
+            raise self._errors.no_completion(error.doc) from error
+        choices = getattr(response, "choices", None) or []
+        if not choices and count > 1:
+            return []
+        if not choices or any(getattr(one, "message", None) is None for one in choices):
+            raise self._errors.no_completion(response)
+        usage = _usage(response) if len(choices) == 1 else None  # else of all samples together
+        found = [self._completion(choice, usage) for choice in choices[:count]]
+        self._watch(prompt, seed, found)
+        return found
+
+    def _options(self, count: int, seed: int) -> dict[str, Any]:
+        """The arguments of the client for `OPTIONS` and `extra`."""
+        known: dict[str, Any] = {
+            "n": count,
+            "seed": seed,
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "max_tokens": self.max_new_tokens,
+        }
+        others: dict[str, Any] = {
+            **({"top_k": self.top_k} if self.top_k else {}),
+            **(self.extra or {}),
+        }
+        parts = [{k: v for k, v in of.items() if k not in self._omitted} for of in (known, others)]
+        return {**parts[0], "extra_body": parts[1] or None}
+
+    def _completion(self, choice: Any, usage: Usage | None) -> Completion:
+        message, reason = choice.message, choice.finish_reason
+        refusal = getattr(message, "refusal", None)
+        refused = reason == "content_filter" or (message.content is None and reason != "length")
+        if refused:
+            self._tell_once("refusal", f"{self._errors.where} {Errors.REFUSAL}")
+        text = message.content or refusal or ""
+        kept = REFUSAL if refused else "length" if reason == "length" else "stop"
+        return Completion(text, finish_reason=kept, usage=usage)
+
+    def _watch(self, prompt: str, seed: int, found: Sequence[Completion]) -> None:
+        """Say it if answers never differ, where they should be drawn at random."""
+        if self.temperature == 0 or self.top_k == 1:
+            return
+        if self._variety.is_missing(prompt, seed, [one.text for one in found]):
+            logger.warning(
+                "%s gave the same text every time it was asked one of %d prompts, at temperature %g: it seems to "
+                "ignore seeds and temperature. Groups without variety teach nothing, and samples of a problem "
+                "count as one: set the server to draw at random, or raise temperature",
+                *(self._errors.where, ENOUGH_PROMPTS, self.temperature),
+            )
+
+    @contextmanager
+    def _told_if_slow(self) -> Iterator[None]:
+        told = (self._tell_once, ("slow", self._errors.slow(self.timeout, self.max_retries)))
+        timer = Timer(SLOW_SECONDS, *told)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _tell_once(self, about: str, text: str) -> None:
+        with self._lock:
+            if about in self._told:
+                return
+            self._told.add(about)
+        logger.warning("%s", text)
+
+    @cached_property
+    def _errors(self) -> Errors:
+        return Errors(f"{self.model!r} at {self._client.base_url}", self.key_variable)
+
+    @cached_property
+    def _client(self) -> Any:
+        import openai
+
+        return openai.OpenAI(
+            api_key=os.environ.get(self.key_variable) or NO_KEY,
+            base_url=self.base_url,
+            timeout=openai.Timeout(self.timeout, connect=min(self.timeout, CONNECT_SECONDS)),
+            max_retries=self.max_retries,
+        )
+
+
+def check_request(omit: Sequence[str] | None, extra: Mapping[str, Any] | None) -> None:
+    """Raise a `ValueError` unless `omit` and `extra` fit what an `Endpoint` sends."""
+    for name in omit or ():
+        if name not in OPTIONS:
+            raise ValueError(unknown("option in omit", name, OPTIONS))
+    for name in extra or {}:
+        if name in ("model", "messages", "stream", *OPTIONS):
+            raise ValueError(f"extra: {name!r} is set by the policy itself; drop it")
+
+
+def _usage(response: Any) -> Usage | None:
+    """What the server has counted, if it says so."""
+    told = getattr(response, "usage", None)
+    prompt = getattr(told, "prompt_tokens", None)
+    completion = getattr(told, "completion_tokens", None)
+    if isinstance(prompt, int) and isinstance(completion, int):
+        return Usage(prompt, completion)
+    return None
+
+
+def _sendable(prompt: str) -> str:
+    """The prompt without the lone surrogates that an answer may bring, which no request can hold."""
+    return prompt.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,1 @@
+"""From rollouts to gradient steps: returns, baselines, advantages, losses, optimizer."""

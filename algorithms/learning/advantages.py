@@ -1,0 +1,80 @@
+"""Credit: from rollouts to the advantage of every completion of every agent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from llm_decpomdp.algorithms.learning.baselines import Baseline, Returns, advantages
+from llm_decpomdp.algorithms.learning.options import LearnerOptions
+from llm_decpomdp.algorithms.learning.returns import completion_values, reach, returns
+from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a group teaches."""
+
+    start: Start
+    group: Group
+    weight: float
+    """Factor of the loss."""
+    advantages: dict[str, Returns]
+    """Of each agent's G completions."""
+
+    @property
+    def silent(self) -> bool:
+        """Whether all advantages are 0."""
+        return not any(values.any() for values in self.advantages.values())
+
+
+def lessons(
+    rollouts: Sequence[Rollout],
+    agents: Collection[str],
+    baseline: Baseline,
+    options: LearnerOptions,
+) -> Iterator[Lesson]:
+    """The lessons of all groups.
+
+    A completion's value is the mean return of the joint samples that contain it, less
+    `truncation_penalty` if it hit the token limit and the option `truncated` is `penalise`. An agent that skipped
+    its prompt has said the same in all of them, nothing, and learns nothing; its team-mates learn as ever.
+
+    Args:
+        rollouts: As sampled.
+        agents: Those that learn.
+        baseline: What values are compared with.
+        options: See there. `weight` is the share of the episodes that come to the group, times its turn's factor.
+
+    Raises:
+        FloatingPointError: If a return isn't finite; names the start.
+    """
+    for rollout in rollouts:
+        shares, all_returns = reach(rollout), returns(rollout, options.discount)
+        for group, share, joint_returns in zip(rollout.groups, shares, all_returns, strict=True):
+            if not math.isfinite(float(joint_returns.sum())):
+                raise FloatingPointError(
+                    f"a return isn't finite for {rollout.start}: {group.rewards}"
+                )
+            found = {
+                agent: advantages(
+                    completion_values(group, joint_returns, position)
+                    - _penalty(group, agent, options),
+                    baseline,
+                    normalize=options.normalize_advantages,
+                )
+                for position, (agent, completions) in enumerate(group.completions.items())
+                if agent in agents and not completions[0].skipped
+            }
+            weight = share * options.turn_weight(group.turn, group.stopped_early)
+            yield Lesson(rollout.start, group, weight, found)
+
+
+def _penalty(group: Group, agent: str, options: LearnerOptions) -> Returns:
+    if options.truncated != "penalise":
+        return np.zeros(len(group.completions[agent]))
+    truncated = [completion.truncated for completion in group.completions[agent]]
+    return options.truncation_penalty * np.array(truncated, dtype=np.float64)

@@ -1,0 +1,1 @@
+"""From starts to groups of joint samples with rewards: chains and trees."""

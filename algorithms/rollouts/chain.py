@@ -1,0 +1,129 @@
+"""Chains: the rollout plan in which one joint sample of each turn goes on.
+
+The g-th completions of all agents form the g-th joint sample. One of them is handed on to the next turn,
+so that an episode of T turns costs G * T joint samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from llm_decpomdp.algorithms.rollouts.environment import TextEnv
+from llm_decpomdp.algorithms.rollouts.joint import aligned
+from llm_decpomdp.algorithms.rollouts.long_prompts import naming
+from llm_decpomdp.algorithms.rollouts.rollout import (
+    Group,
+    Outcome,
+    Parent,
+    Rollout,
+    Start,
+    Stopwatch,
+    begin,
+    check_team,
+    sample,
+    step,
+)
+from llm_decpomdp.branching import record
+from llm_decpomdp.policy import Completion, Team
+from llm_decpomdp.validation import unknown
+
+HANDOFFS = ("random", "best")
+
+
+def rollout_chains(
+    env: TextEnv,
+    team: Team,
+    starts: Sequence[Start],
+    *,
+    group_size: int,
+    handoff: str = "random",
+    early_termination_threshold: float | None = None,
+    rng: np.random.Generator,
+    stopwatch: Stopwatch | None = None,
+) -> list[Rollout]:
+    """Play one chain for each start, all of them in step.
+
+    Args:
+        env: Any text environment; it is reset, and played in branches of it.
+        team: A policy for each agent. Agents with the same policy object are sampled in one batch.
+        starts: How the chains begin.
+        group_size: Joint samples of a turn (G), at least 1.
+        handoff: Which joint sample goes on, among those whose episode isn't over: `best` takes the
+            first of the highest reward, `random` draws one. All agents go on with the same one.
+        early_termination_threshold: A chain stops where its group's mean reward reaches this value;
+            `None` never stops one.
+        rng: Draws the random handoffs.
+        stopwatch: Where to add the seconds spent `sampling` (policies) and `stepping`
+            (environment).
+
+    Raises:
+        KeyError: If an agent has no policy, or `handoff` is unknown.
+        TypeError: If a prompt isn't a text.
+        ValueError: If the agents' rewards differ, or some agents leave before the others.
+    """
+    check_team(env, team, group_size)
+    if handoff not in HANDOFFS:
+        raise KeyError(unknown("handoff", handoff, HANDOFFS))
+    clock = stopwatch if stopwatch is not None else Stopwatch()
+    with clock("stepping"):
+        chains = [_Chain(start, *begin(env, start)) for start in starts]
+    joint = aligned(group_size, len(team))
+    while live := [chain for chain in chains if chain.prompts]:
+        envs, prompts = [chain.env for chain in live], [chain.prompts for chain in live]
+        with clock("sampling"), naming(team, [chain.start for chain in live], prompts):
+            samples = sample(team, envs, prompts, group_size)
+        with clock("stepping"):
+            played = step(envs, samples, [joint] * len(live))
+        for chain, completions, outcomes in zip(live, samples, played, strict=True):
+            chosen = _choose(outcomes, handoff, rng)
+            chain.advance(completions, outcomes, chosen, early_termination_threshold)
+    return [chain.record() for chain in chains]
+
+
+@dataclass
+class _Chain:
+    start: Start
+    env: TextEnv
+    prompts: dict[str, str]  # empty once the chain is over
+    groups: list[Group] = field(default_factory=list)
+
+    def advance(
+        self,
+        completions: dict[str, tuple[Completion, ...]],
+        outcomes: Sequence[Outcome],
+        chosen: int,
+        threshold: float | None,
+    ) -> None:
+        turn = len(self.groups)
+        previous = self.groups[-1].chosen if self.groups else None
+        rewards = tuple(outcome.reward for outcome in outcomes)
+        goes_on = bool(outcomes[chosen].prompts)
+        enough = threshold is not None and float(np.mean(rewards)) >= threshold
+        group = Group(
+            turn=turn,
+            parent=None if previous is None else Parent(turn - 1, previous),
+            prompts=self.prompts,
+            completions=completions,
+            joint=aligned(len(outcomes), len(completions)),
+            rewards=rewards,
+            infos=tuple(outcome.info for outcome in outcomes),
+            chosen=chosen,
+            stopped_early=goes_on and enough,
+        )
+        self.groups.append(group)
+        self.env = outcomes[chosen].env
+        self.prompts = {} if group.stopped_early else outcomes[chosen].prompts
+
+    def record(self) -> Rollout:
+        return Rollout(self.start, tuple(self.groups), record(self.env))
+
+
+def _choose(outcomes: Sequence[Outcome], handoff: str, rng: np.random.Generator) -> int:
+    going = [g for g, outcome in enumerate(outcomes) if outcome.prompts]
+    candidates = going or list(range(len(outcomes)))
+    if handoff == "best":
+        return max(candidates, key=lambda g: outcomes[g].reward)
+    return candidates[int(rng.integers(len(candidates)))]

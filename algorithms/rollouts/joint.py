@@ -1,0 +1,31 @@
+"""Joint samples: which completions of the agents are played together."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from llm_decpomdp.algorithms.rollouts.rollout import Joint
+from llm_decpomdp.validation import unknown
+
+JOINT_MODES = ("aligned", "cross")
+
+
+def aligned(group_size: int, num_agents: int) -> Joint:
+    """The g-th completions of all agents together: G joint samples."""
+    return tuple((g,) * num_agents for g in range(group_size))
+
+
+def cross(group_size: int, num_agents: int) -> Joint:
+    """Every completion of each agent with every one of the others: G^N joint samples."""
+    return tuple(product(range(group_size), repeat=num_agents))
+
+
+def joint_samples(mode: str, group_size: int, num_agents: int) -> Joint:
+    """The joint samples of a mode.
+
+    Raises:
+        KeyError: If the mode is unknown.
+    """
+    if mode not in JOINT_MODES:
+        raise KeyError(unknown("joint_mode", mode, JOINT_MODES))
+    return (aligned if mode == "aligned" else cross)(group_size, num_agents)

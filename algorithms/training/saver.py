@@ -1,0 +1,175 @@
+"""What a run saves of itself: the state that it continues from, and its best policies."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from llm_decpomdp.algorithms.learning import distributed as processes
+from llm_decpomdp.algorithms.learning.learner import Learner
+from llm_decpomdp.algorithms.training import checkpoint, disk
+from llm_decpomdp.algorithms.training.options import TrainerOptions
+from llm_decpomdp.policy import Policy, Stateful, TrainablePolicy
+
+logger = logging.getLogger(__name__)
+
+FREE = (
+    "eval_every",
+    "keep_best",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "record_tokens",
+    "total_updates",
+)
+"""Options that a run may change when it goes on: what it writes down, and how long it lasts."""
+
+
+class Saver:
+    """Writes and reads the checkpoints of a learner; the first of several processes alone writes.
+
+    Args:
+        folder: The run's `checkpoints/`.
+        learner: What to save.
+        options: How many checkpoints to keep, and what a run is known by.
+        policies: All policies of the team, by name.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        learner: Learner,
+        options: TrainerOptions,
+        policies: Mapping[str, Policy],
+    ) -> None:
+        self.folder = folder
+        self.learner = learner
+        self.options = options
+        self.newest: int | None = None
+        """The newest update that is saved, if any is."""
+        self._partners = {
+            name: policy
+            for name, policy in policies.items()
+            if isinstance(policy, Stateful) and not isinstance(policy, TrainablePolicy)
+        }
+        self.mark()
+        self._identity = {
+            "algorithm": learner.algorithm.name,
+            "policies": sorted(policies),
+            **{name: value for name, value in asdict(options).items() if name not in FREE},
+            **{name: value for name, value in asdict(learner.options).items() if name not in FREE},
+        }
+
+    def require_room(self) -> None:
+        """Check that the disk will hold all checkpoints at once, before anything is spent on them.
+
+        Raises:
+            OSError: If it won't.
+        """
+        parameters = [p for policy in self.learner.policies.values() for p in policy.parameters()]
+        kept = self.options.keep_checkpoints if self.options.checkpoint_every else 0
+        needed = (kept + 1) * disk.checkpoint_bytes(
+            parameters
+        )  # a new one comes before an old one goes
+        if self.options.keep_best:
+            needed += 2 * disk.state_bytes(parameters)
+        disk.require_room(self.folder.parent, needed, "the run with its checkpoints")
+
+    def mark(self) -> None:
+        """An update is complete: partners are saved as they are now, whatever they are asked before a save."""
+        self._partner_states = {name: one.state_dict() for name, one in self._partners.items()}
+
+    def save(self) -> None:
+        """Write a checkpoint of the last complete update, unless there is one.
+
+        Raises:
+            OSError: If the disk has no room for it.
+        """
+        update = self.learner.updates
+        if processes.rank() == 0 and self.newest != update:
+            state = {
+                "policies": self._states(),
+                "partners": self._partner_states,
+                "learner": self.learner.state_dict(),
+            }
+            disk.require_room(self.folder.parent, disk.state_bytes(state), "a checkpoint")
+            keep = self.options.keep_checkpoints
+            logger.info("saved %s", checkpoint.save(self.folder, self._counters(), state, keep))
+        self.newest = update
+
+    def resume(self) -> int:
+        """Load the newest checkpoint; the number of complete updates.
+
+        Raises:
+            FileNotFoundError: If there is none.
+            ValueError: If it is of a run with another algorithm, team or options, but for `FREE` ones.
+        """
+        found = checkpoint.latest(self.folder)
+        if found is None:
+            raise FileNotFoundError(
+                f"no checkpoint to resume from in {self.folder}; start the run again in another folder"
+            )
+        counters, state = checkpoint.load(found)
+        here = json.loads(json.dumps(self._identity))  # as it is read again
+        differing = [name for name in here if counters.get(name) != here[name]]
+        if differing:
+            told = "; ".join(
+                f"{name} was {counters.get(name)}, not {here[name]}" for name in differing
+            )
+            raise ValueError(f"{found} is of another run: {told}")
+        if counters["processes"] != processes.count():
+            logger.warning(
+                "the run goes on in %d processes and began in %d, so it will not equal one that never "
+                "stopped",
+                *(processes.count(), counters["processes"]),
+            )
+        self._load(state)
+        for name, partner in self._partners.items():
+            partner.load_state_dict(state["partners"][name])
+        self.mark()
+        self.learner.load_state_dict(state["learner"])
+        self.newest = self.learner.updates
+        return self.newest
+
+    def keep_if_best(self, reward: float) -> None:
+        """Keep the policies as they are if no evaluation before had a mean reward as high.
+
+        Raises:
+            OSError: If the disk has no room for them.
+        """
+        if processes.rank() > 0:
+            return
+        before = checkpoint.best(self.folder)
+        if before is None or reward > checkpoint.read_counters(before)["reward_mean"]:
+            state = {"policies": self._states()}
+            disk.require_room(
+                self.folder.parent, disk.state_bytes(state), "keeping the best policies"
+            )
+            checkpoint.save_best(self.folder, self._counters() | {"reward_mean": reward}, state)
+
+    def load_best(self) -> dict[str, Any]:
+        """Load the policies that `keep_if_best` kept; the `update` and `reward_mean` of their evaluation.
+
+        Raises:
+            FileNotFoundError: If there are none.
+        """
+        found = checkpoint.best(self.folder)
+        if found is None:
+            raise FileNotFoundError(f"no best policies in {self.folder}: keep_best was not set")
+        counters, state = checkpoint.load(found)
+        self._load(state)
+        return {key: counters[key] for key in ("update", "reward_mean")}
+
+    def _load(self, state: dict[str, Any]) -> None:
+        for name, policy in self.learner.policies.items():
+            policy.load_state_dict(state["policies"][name])
+
+    def _states(self) -> dict[str, dict[str, Any]]:
+        return {name: policy.state_dict() for name, policy in self.learner.policies.items()}
+
+    def _counters(self) -> dict[str, Any]:
+        counted = {"update": self.learner.updates, "processes": processes.count()}
+        return counted | self._identity

@@ -1,0 +1,291 @@
+"""The training loop: sample, update, evaluate, write down, and continue where a run was stopped."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from itertools import chain
+from typing import Any, NoReturn
+
+from llm_decpomdp.algorithms.learning import distributed as processes
+from llm_decpomdp.algorithms.learning.algorithm import Algorithm
+from llm_decpomdp.algorithms.learning.learner import Learner, trainable_policies
+from llm_decpomdp.algorithms.learning.options import LearnerOptions
+from llm_decpomdp.algorithms.rollouts.environment import TextEnv
+from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, Stopwatch, distinct_policies
+from llm_decpomdp.algorithms.training import memory
+from llm_decpomdp.algorithms.training.interruption import Interrupted, terminable, uninterrupted
+from llm_decpomdp.algorithms.training.metrics import (
+    count_tokens,
+    evaluation_metrics,
+    reward_metrics,
+)
+from llm_decpomdp.algorithms.training.options import TrainerOptions
+from llm_decpomdp.algorithms.training.plan import Bounded, announce, play, roll_out, run_cost
+from llm_decpomdp.algorithms.training.run_log import Journal, Listener
+from llm_decpomdp.algorithms.training.saver import Saver
+from llm_decpomdp.policy import Seedable, Team
+from llm_decpomdp.seeding import stream
+from llm_decpomdp.utils.storage import RunFolder
+
+__all__ = ["Trainer", "TrainerOptions"]
+
+logger = logging.getLogger(__name__)
+
+
+class Trainer:
+    """Trains a team on an environment, and writes the run down.
+
+    Everything random is drawn from streams that are named by the update, so a run that is resumed
+    equals one that never stopped, bit for bit on a CPU with as many threads, if every start names a
+    seed or a task and every policy that samples has `seed`; remote models answer as they like.
+
+    Several processes (see `processes`) each work on a share of every update's starts and step alike;
+    the first of them writes.
+
+    Args:
+        env: Any text environment with one team reward.
+        team: A policy for each agent.
+        algorithm: Which algorithm learns.
+        learner_options: How the policies step.
+        trainer_options: How to sample, evaluate and save.
+        batches: How the rollouts of each update begin, one batch for each update, in order.
+        eval_starts: How the episodes of an evaluation begin; empty for no evaluations.
+        folder: Where the run is written down.
+        progress: Whether to show a progress bar on stderr; `None` shows it on a terminal.
+
+    Raises:
+        ValueError: If there is no batch or an empty one, the options do not fit the environment or
+            team, the rollouts would be absurdly large, or a first prompt is too long for its policy.
+    """
+
+    def __init__(
+        self,
+        env: TextEnv,
+        team: Team,
+        algorithm: Algorithm,
+        learner_options: LearnerOptions,
+        trainer_options: TrainerOptions,
+        batches: Sequence[Sequence[Start]],
+        eval_starts: Sequence[Start],
+        folder: RunFolder,
+        progress: bool | None = None,
+    ) -> None:
+        if not batches or not all(batches):
+            raise ValueError(
+                f"each update needs a batch of at least one start, got {len(batches)} batches "
+                f"with {[len(batch) for batch in batches][:10]} starts"
+            )
+        if trainer_options.keep_best and not eval_starts:
+            raise ValueError("keep_best compares evaluations, and there are no eval_starts")
+        if isinstance(env, Bounded):
+            learner_options.check_horizon(env.num_turns)
+        require_short(env, team, chain.from_iterable(batches))
+        require_short(env, team, eval_starts)
+        processes.warn_of_idle(max(map(len, batches)))
+        self.cost = run_cost(env, trainer_options, batches, len(eval_starts))
+        """What the run costs at most; `None` where the environment does not tell its horizon."""
+        self.env = env
+        self.team = team
+        self.options = trainer_options
+        self.batches = batches
+        self.eval_starts = eval_starts
+        self.folder = folder
+        for policy in trainable_policies(team).values():
+            processes.copy_first(policy.parameters())
+        self.learner = Learner(team, algorithm, learner_options)
+        self._policies = distinct_policies(team)
+        self._journal = Journal(folder, len(batches), progress, trainer_options.record_tokens)
+        self._saver = Saver(folder.checkpoints, self.learner, trainer_options, self._policies)
+        self._torn = False  # whether weights or rows are those of no complete update
+
+    def resume(self) -> int:
+        """Continue from the folder's newest checkpoint, and drop the rows written after it.
+
+        Returns:
+            The number of complete updates.
+
+        Raises:
+            FileNotFoundError: If there is no checkpoint.
+            ValueError: If it is of a run with another algorithm, team or options.
+        """
+        update = self._saver.resume()
+        self._journal.rewind(update)
+        return update
+
+    @property
+    def saved(self) -> int | None:
+        """The newest update that is saved in a checkpoint, if any is."""
+        return self._saver.newest
+
+    def train(self, listeners: Sequence[Listener] = ()) -> dict[str, Any]:
+        """Run the remaining updates.
+
+        Args:
+            listeners: Each is given the rows of `metrics.jsonl` as they are written, in the first process.
+
+        Returns:
+            `updates`, and the first and last rows of `metrics.jsonl` by kind: `first_train`,
+            `last_train`, `first_eval`, `last_eval` (`None` where there is none). And what speaks against
+            learning, over all updates: `groups`, `groups_without_signal`, `silent_updates` (without any
+            other) and `cut_off`, the share of completions at the token limit.
+
+        Raises:
+            FileExistsError: If the folder holds a run that was not resumed.
+            FloatingPointError: If a loss or gradient isn't finite.
+            Interrupted: On Ctrl-C and SIGTERM. This and any other failure saves the last complete
+                update first.
+            OSError: If the disk has no room for checkpoints.
+            OutOfMemory: If memory runs out; says what to change.
+        """
+        if self.saved is None:
+            if self._journal.begun:
+                raise FileExistsError(
+                    f"{self.folder.path} already holds a run: resume it or choose another folder"
+                )
+            self._saver.require_room()
+        self._journal.listeners = listeners
+        announce(self.cost, self.options, len(self.batches))
+        failure: BaseException | None = None
+        with terminable():
+            try:
+                try:
+                    with self._journal.bar:
+                        self._run()
+                except Exception as error:  # such as another process that was interrupted first
+                    failure = error
+            except KeyboardInterrupt as interrupt:
+                failure = interrupt
+            if failure is not None:
+                self._leave(failure)
+        return {"updates": self.learner.updates, **self._journal.summary()}
+
+    def _leave(self, failure: BaseException) -> NoReturn:
+        """Save what is complete, and raise what ended the run."""
+        interrupted = isinstance(failure, KeyboardInterrupt)
+        try:
+            with suppress(KeyboardInterrupt), uninterrupted():  # once is enough
+                if interrupted or self.learner.updates:
+                    self.save()
+        except Exception as error:  # the first failure is the one to tell
+            if interrupted:
+                raise
+            logger.error("nothing more is saved: %s", error)
+        if interrupted:
+            raise Interrupted(
+                self.folder.path, self.learner.updates, len(self.batches)
+            ) from failure
+        if memory.ran_out(failure):
+            prompts = max(map(len, self.batches))
+            activity = f"update {self.learner.updates + 1} or an evaluation"
+            raise memory.explain(failure, activity, self.options.group_size, prompts) from failure
+        raise failure
+
+    def _run(self) -> None:
+        options, total = self.options, len(self.batches)
+        while True:
+            update = self.learner.updates
+            if options.evaluates(update, total):
+                self.evaluate()
+            if update >= total:
+                return
+            self._train_update()
+            every, done = options.checkpoint_every, self.learner.updates
+            if every and (done % every == 0 or done == total):
+                self.save()
+
+    def _train_update(self) -> None:
+        update, clock, begin = self.learner.updates + 1, Stopwatch(), time.perf_counter()
+        self._seed_policies("update", update)
+        own = roll_out(
+            self.env,
+            self.team,
+            processes.share(self.batches[update - 1]),
+            self.options,
+            rng=stream(self.options.seed, "handoff", update, processes.rank()),
+            stopwatch=clock,
+        )
+        rollouts = processes.gather(own)
+        row, tokens = reward_metrics(rollouts), count_tokens(rollouts)
+        with ExitStack() as stack:
+            if self.learner.options.updates_per_batch > 1:
+                stack.enter_context(uninterrupted())  # the first steps are taken while accumulating
+                self._torn = True
+            with clock("learning"):
+                learned = self.learner.accumulate(own)
+            stack.enter_context(uninterrupted())
+            self._torn = True
+            with clock("learning"):
+                self.learner.step()
+            row |= {
+                "tokens": tokens,
+                "tokens_per_second": tokens / (time.perf_counter() - begin),
+                **{f"{activity}_seconds": spent for activity, spent in clock.seconds.items()},
+                **learned,
+            }
+            self._journal.write(update, "train", row, rollouts)
+            self._saver.mark()
+            self._torn = False
+
+    def evaluate(self) -> dict[str, Any]:
+        """Play one episode from each evaluation start, write it down, and return the metrics.
+
+        Every evaluation samples with the same random numbers, so that two of them differ by the
+        weights alone; nothing of the training changes.
+        """
+        if not self.eval_starts:
+            return {}
+        clock = Stopwatch()
+        self._seed_policies("evaluation")
+        # As many episodes at a time as an update samples, so that they fit the same memory.
+        largest = -(-max(map(len, self.batches)) // processes.count())
+        own = play(
+            self.env,
+            self.team,
+            processes.share(self.eval_starts),
+            at_a_time=self.options.group_size * largest,
+            rng=stream(self.options.seed, "evaluation"),
+            stopwatch=clock,
+        )
+        episodes: list[Rollout] = processes.gather(own)
+        row = {
+            **evaluation_metrics(episodes),
+            "tokens": count_tokens(episodes),
+            **{f"{activity}_seconds": spent for activity, spent in clock.seconds.items()},
+        }
+        with uninterrupted():
+            self._journal.write(self.learner.updates, "eval", row, episodes)
+            if self.options.keep_best:
+                self._saver.keep_if_best(row["reward_mean"])
+        return row
+
+    def save(self) -> None:
+        """Write a checkpoint of the last complete update, unless there is one.
+
+        Raises:
+            OSError: If the disk has no room for it.
+            RuntimeError: If an update failed half way.
+        """
+        if self._torn:
+            raise RuntimeError("an update failed half way, and the weights are those of no update")
+        self._saver.save()
+
+    def load_best(self) -> dict[str, Any]:
+        """Give the policies the weights of the best evaluation; training does not go on from them.
+
+        Returns:
+            `update` and `reward_mean` of that evaluation.
+
+        Raises:
+            FileNotFoundError: If none was kept; the option `keep_best` does.
+        """
+        return self._saver.load_best()
+
+    def _seed_policies(self, *names: str | int) -> None:
+        for name, policy in self._policies.items():
+            if isinstance(policy, Seedable):
+                source = stream(self.options.seed, *names, name, processes.rank())
+                policy.seed(int(source.integers(2**32)))

@@ -1,1 +1,0 @@
-"""Suites of experiments, run and compared; docs/bench.md."""

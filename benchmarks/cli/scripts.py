@@ -1,0 +1,97 @@
+"""The command line of `train_grpo.py`, `train_magrpo.py` and `train_mt_magrpo.py`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from llm_decpomdp.benchmarks.cli.console import exit_codes, prepare_process, tell
+from llm_decpomdp.benchmarks.config.catalogue import find_config
+from llm_decpomdp.benchmarks.config.errors import ALONE, ConfigError
+from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.runs.environment import restart_with_settings
+from llm_decpomdp.benchmarks.runs.resume import resume
+from llm_decpomdp.benchmarks.runs.train import train
+
+FLAGS = {
+    "model_name": "model.name",
+    "output_base_dir": "output.base_dir",
+    "num_epochs": "algorithm.num_train_epochs",
+    "num_turns": "env.num_turns",
+    "turn_gradient_weights": "algorithm.turn_gradient_weights",
+}
+"""The direct flags, and the keys that they set."""
+
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "grpo": {"algorithm.name": "grpo", "env.num_agents": 1},
+    "magrpo": {"algorithm.name": "magrpo"},
+}
+
+
+def main(algorithm: str, config: str, arguments: Sequence[str] | None = None) -> None:
+    """Run a script.
+
+    Args:
+        algorithm: What the script trains with; a configuration for another one is refused.
+        config: Name of the configuration that is used without `--config`.
+        arguments: The command line; by default that of the process, which may be started anew.
+    """
+    if arguments is None:
+        restart_with_settings()
+    prepare_process()
+    given = parser(config).parse_args(arguments)
+    with exit_codes():
+        if given.resume is None:
+            tell(train(*read(algorithm, config, given)))
+        elif given.config or _flags(given):
+            raise ConfigError(ALONE)
+        else:
+            tell(resume(given.resume, given.override))
+
+
+def parser(config: str) -> argparse.ArgumentParser:
+    """The flags of a script whose configuration is `config` by default."""
+    found = argparse.ArgumentParser(description="Train language models as a configuration says.")
+    found.add_argument("--config", help=f"name or path of a YAML file (default: {config})")
+    found.add_argument(
+        "--override",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        help="set keys of the configuration, as in algorithm.learning_rate=1e-5",
+    )
+    found.add_argument("--model_name", help="the model, by its transformers name or path")
+    found.add_argument("--output_base_dir", help="where run folders go")
+    found.add_argument("--num_epochs", type=int, help="passes over the training problems")
+    found.add_argument("--num_turns", type=int, help="turns of an episode")
+    found.add_argument(
+        "--turn_gradient_weights", type=float, nargs="+", help="weight of each turn's loss"
+    )
+    found.add_argument("--resume", type=Path, metavar="FOLDER", help="continue an interrupted run")
+    return found
+
+
+def read(algorithm: str, config: str, given: argparse.Namespace) -> tuple[Config, str]:
+    """The configuration that a parsed command line means, and its name.
+
+    Raises:
+        ConfigError: If it is wrong, or trains with another algorithm.
+    """
+    path = find_config(given.config or config)
+    found = load_config(path, given.override, _flags(given), DEFAULTS[algorithm])
+    if found.algorithm.name != algorithm:
+        raise ConfigError(
+            f"this script trains with {algorithm}, and {path.stem} with {found.algorithm.name}: "
+            f"use llm-decpomdp train --config {path.stem} "
+            f"--override algorithm.name={found.algorithm.name}"
+        )
+    return found, path.stem
+
+
+def _flags(given: argparse.Namespace) -> dict[str, Any]:
+    values = {key: getattr(given, flag) for flag, key in FLAGS.items()}
+    return {key: value for key, value in values.items() if value is not None}

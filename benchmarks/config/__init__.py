@@ -1,0 +1,1 @@
+"""Configurations: from YAML files and overrides to checked values."""

@@ -1,0 +1,264 @@
+"""Older spellings of configuration keys, in YAML files and in overrides.
+
+| older                                    | here                                         |
+|------------------------------------------|----------------------------------------------|
+| section `magrpo` or `mt_magrpo`          | `algorithm`, with `name: magrpo`             |
+| section `marloo`, `maremax` or `mareinforce` | `algorithm`, with this name              |
+| section `grpo`                           | `algorithm`, with `name: grpo` and one agent |
+| in any of them `joint_mode`              | the same, with `plan: tree`                  |
+| in them the keys of `SECTION_KEYS`       | other sections, as listed there              |
+| the keys of `ROOT_KEYS`                  | as listed there                              |
+| `dataset.type`, or else `dataset.name`   | `env.id`, as `ENVIRONMENTS` says             |
+| section `wandb`                          | `output.trackers.wandb`, which takes its keys |
+
+A file with such a section was written for scripts with other defaults, and takes `OLDER_DEFAULTS`.
+Where a file gives the sampling twice, in `model` and in the algorithm's section, the latter holds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.registry import registered
+from llm_decpomdp.validation import unknown
+
+ALGORITHM_SECTIONS = {
+    "magrpo": "magrpo",
+    "mt_magrpo": "magrpo",
+    "grpo": "grpo",
+    "marloo": "marloo",
+    "maremax": "maremax",
+    "mareinforce": "mareinforce",
+}
+"""Sections that are named after an algorithm, and the algorithm."""
+
+SECTION_KEYS = {
+    "num_turns": "env.num_turns",
+    "num_agents": "env.num_agents",
+    "temperature": "model.temperature",
+    "top_p": "model.top_p",
+    "top_k": "model.top_k",
+    "max_new_tokens": "model.max_new_tokens",
+    "external_mode": "external.mode",
+    "external_original_prompt": "external.original_prompt",
+    "external_previous_response": "external.previous_response",
+    "expert_model": "external.expert_model",
+    "per_device_train_batch_size": "algorithm.prompts_per_update",
+    "discount": "env.discount",
+    "eval_interval": "evaluation.every",
+    "eval_num_samples": "evaluation.num_tasks",
+    "agent_learning_rate": "algorithm.learning_rate",
+    "seed": "seed",
+}
+"""Keys of these sections that stand in other sections here; the rest keep their names."""
+
+ROOT_KEYS = {
+    "model_name": "model.name",
+    "agents.num_agents": "env.num_agents",
+    "algorithm.discount": "env.discount",
+    "external.expert_edits_model": "external.expert_model",
+    "agent_model.name": "model.name",
+    "agent_model.temperature": "model.temperature",
+    "agent_model.top_p": "model.top_p",
+    "agent_model.top_k": "model.top_k",
+    "agent_model.torch_dtype": "model.compute_dtype",
+}
+"""Other keys, by their whole names."""
+
+VALUES = {
+    ("algorithm.joint_mode", "align"): "aligned",
+    ("algorithm.joint_mode", "crossed"): "cross",
+}
+"""Older values of a key, and what they are called here."""
+
+DATASET_KEYS = ("dataset.type", "dataset.name")
+"""The first that is given names the data."""
+
+logger = logging.getLogger(__name__)
+
+ENVIRONMENTS = {
+    "coop": "coophumaneval-v0",
+    "humaneval": "humaneval-v0",
+    "mbpp": "mbpp-v0",
+    "classeval": "classeval-v0",
+    "tldr": "tldr-v0",
+    "arxiv": "arxiv-v0",
+}
+"""What a data set's name contains, and the environment that it means; the first that fits."""
+
+NO_CRITICS = "no learner here has a critic; drop it"
+SHIFTED = "rewards are used as they are: add what it takes off to thresholds, and drop it"
+OWN_DEVICES = "use policies.<name>.device, or drop it"
+
+OLDER_DEFAULTS = {"env.num_turns": 1, "model.temperature": 0.7, "model.top_p": 0.9}
+"""What the replaced scripts took where a file with an algorithm's section says nothing."""
+
+GONE = {
+    "reward_processor": SHIFTED,
+    "tokenizer": "padding is no option any more; drop it",
+    "model.type": "the tokenizer's own chat template is used; drop it",
+    "model.max_length": "nothing ever read it; model.max_new_tokens bounds completions; drop it",
+    "model.tokenizer_kwargs": "the tokenizer's own settings are used; drop it",
+    "model.model_kwargs": "use model.compute_dtype for torch_dtype; code that comes with a model "
+    "never runs here, so drop trust_remote_code",
+    "model.special_tokens": "the tokenizer's own tokens are used; drop it",
+    "agent_model": "use model, or policies for agents that differ, and drop it",
+    "agents": "declare who has which model with team and policies, and drop it",
+    "critic_model": NO_CRITICS,
+    "critics": NO_CRITICS,
+    "iac": NO_CRITICS,
+    "maac": NO_CRITICS,
+    "ac": NO_CRITICS,
+    "algorithm.critic_type": NO_CRITICS,
+    "algorithm.critic_learning_rate": NO_CRITICS,
+    "algorithm.critic_devices": NO_CRITICS,
+    "algorithm.value_loss_coef": NO_CRITICS,
+    "algorithm.agent_devices": OWN_DEVICES,
+    "algorithm.parallel_training": OWN_DEVICES,
+    "algorithm.logging_steps": "every update is logged; drop it",
+    "algorithm.save_steps": "use output.checkpoint_every instead, or drop it",
+    "algorithm.beta": "nothing ever read it; use algorithm.kl_coefficient, or drop it",
+    "algorithm.reward_shift": SHIFTED,
+    "algorithm.termination_threshold": "use algorithm.early_termination_threshold, which is of rewards "
+    "without a shift, or drop it",
+    "algorithm.advantage_normalization": "use algorithm.normalize_advantages, which divides and does not "
+    "centre again, or drop it",
+    "algorithm.rollout_buffer_size": "an update takes algorithm.prompts_per_update problems; drop it",
+    "algorithm.train_batch_size": "an update takes algorithm.prompts_per_update problems; drop it",
+    "algorithm.eval_batch_size": "evaluations take as much at a time as updates; drop it",
+    "external.external_prompt_passthrough": "later prompts are as external says; drop it",
+    "output.verbose": "every episode is written to episodes.jsonl; drop it",
+}
+"""Keys of older files that have no meaning here, and what to do about them."""
+
+
+def canonical(
+    tree: Mapping[str, Any], keys: Sequence[str], current: str | None = None
+) -> dict[str, Any]:
+    """Dotted keys of the schema and their values.
+
+    Args:
+        tree: A nested mapping in any spelling.
+        keys: All dotted keys of the schema.
+        current: The algorithm that is set already, where `tree` holds overrides.
+
+    Raises:
+        ConfigError: If keys are unknown (the text names all of them, each with the nearest), a data set has
+            no environment, or an algorithm's section does not belong to the algorithm.
+    """
+    flat = dict(_flatten({k: v for k, v in tree.items() if k != "wandb"}, keys))
+    found: dict[str, Any] = {}
+    problems: dict[str, None] = {}  # a set in order
+    for spelled in sorted(flat, key=_is_algorithm_key):
+        key = renamed(spelled)
+        if key in keys:
+            found[key] = _value(key, flat[spelled])
+        elif key not in DATASET_KEYS and not (key in ALGORITHM_SECTIONS and flat[key] is None):
+            problems[_unknown_key(spelled, key, keys)] = None
+    if problems:
+        raise ConfigError("; and ".join(problems))
+    if tree.get("wandb") is not None:
+        found["output.trackers"] = {"wandb": tree["wandb"], **(found.get("output.trackers") or {})}
+    datasets = [flat[key] for key in DATASET_KEYS if flat.get(key) is not None]
+    if datasets:
+        found.setdefault("env.id", environment_of(str(datasets[0])))
+    return {**_algorithm(flat, found, current), **found}
+
+
+def older_defaults(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults of a file: `OLDER_DEFAULTS` if it is in an older spelling, as a section says."""
+    return OLDER_DEFAULTS if any(section in tree for section in ALGORITHM_SECTIONS) else {}
+
+
+def environment_of(dataset: str) -> str:
+    """The environment that a data set's name or type means.
+
+    Raises:
+        ConfigError: If there is none.
+    """
+    for part, env_id in ENVIRONMENTS.items():
+        if part in dataset.lower():
+            logger.info(
+                "%r means %s with its own data; dataset.source takes others", dataset, env_id
+            )
+            return env_id
+    raise ConfigError(
+        f"there is no environment for the data set {dataset!r} yet; environments: "
+        f"{', '.join(registered())} (set env.id to one of them)"
+    )
+
+
+def _flatten(
+    tree: Mapping[str, Any], keys: Sequence[str], prefix: str = ""
+) -> Iterator[tuple[str, Any]]:
+    """Leaves by dotted keys; a mapping that is a value, such as `model.lora`, is a leaf."""
+    for name, value in tree.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, Mapping) and key not in keys:
+            if key in ALGORITHM_SECTIONS:
+                yield key, None  # the section itself says something
+            yield from _flatten(value, keys, f"{key}.")
+        elif value is not None or not _is_section(key, keys):
+            yield key, value
+
+
+def _is_section(key: str, keys: Sequence[str]) -> bool:
+    return any(other.startswith(f"{key}.") for other in keys)
+
+
+def _is_algorithm_key(spelled: str) -> bool:
+    return spelled.partition(".")[0] in ALGORITHM_SECTIONS
+
+
+def renamed(spelled: str) -> str:
+    """The key that an older spelling means; any other key is its own."""
+    section, _, rest = spelled.partition(".")
+    if section in ALGORITHM_SECTIONS and rest:
+        return SECTION_KEYS.get(rest, f"algorithm.{rest}")
+    return ROOT_KEYS.get(spelled, spelled)
+
+
+def _value(key: str, value: Any) -> Any:
+    return VALUES.get((key, value), value) if isinstance(value, str) else value
+
+
+def _algorithm(
+    flat: Mapping[str, Any], found: Mapping[str, Any], current: str | None
+) -> dict[str, Any]:
+    """What the algorithm's section says beside its keys."""
+    sections = sorted({key.partition(".")[0] for key in flat if _is_algorithm_key(key)})
+    names = {ALGORITHM_SECTIONS[section] for section in sections}
+    if not names:
+        return {}
+    wanted = found.get("algorithm.name", current) or ALGORITHM_SECTIONS[sections[0]]
+    if names != {wanted}:
+        raise ConfigError(
+            f"the section {' and '.join(map(repr, sections))} does not belong to the algorithm "
+            f"{wanted!r}; write algorithm.<key>, or set algorithm.name"
+        )
+    alone = {"env.num_agents": 1} if wanted == "grpo" else {}
+    grown = any(f"{section}.joint_mode" in flat for section in sections)  # where trees were grown
+    plan = {"algorithm.plan": "tree"} if grown else {}
+    return {"algorithm.name": wanted, **alone, **plan}
+
+
+def _unknown_key(spelled: str, key: str, keys: Sequence[str]) -> str:
+    for gone, advice in GONE.items():
+        if key == gone or key.startswith(f"{gone}."):
+            return f"unknown configuration key {(spelled if key == gone else gone)!r}: {advice}"
+    section, _, name = key.rpartition(".")
+    siblings = [other for other in keys if other.startswith(f"{section or key}.")]
+    if siblings and not section:
+        return f"{spelled!r} is a section: set {', '.join(siblings)}"
+    elsewhere = [other for other in keys if other.rpartition(".")[2] == name]
+    if elsewhere:
+        return f"unknown configuration key {spelled!r}; did you mean {' or '.join(map(repr, elsewhere))}?"
+    prefix = f"{spelled}: " if spelled != key else ""
+    names = [other.rpartition(".")[2] for other in siblings]
+    if siblings and not get_close_matches(name, names, cutoff=0.5):  # alike by their section alone
+        return f"{prefix}unknown configuration key {key!r}; Valid: {', '.join(siblings)}"
+    return prefix + unknown("configuration key", key, siblings or keys)

@@ -1,0 +1,132 @@
+"""Items such as `model.name=gpt2` from a command line, as a tree.
+
+A value is YAML, with the words of Python too:
+
+| written                                       | means                                                |
+|-----------------------------------------------|------------------------------------------------------|
+| `true`, `False`                               | a boolean                                            |
+| `null`, `none`, `None`, `~`, nothing          | no value                                             |
+| `3`, `1e-5`                                   | a number                                             |
+| `[1.5, 0.5]`, `(1.5, 0.5)`                    | a list                                               |
+| `{r: 8, lora_alpha: 16}`, `{}`                | a mapping, in place of the one that was there        |
+| `"..."`, `'...'`                              | text, whatever it looks like                         |
+| anything else, such as `test[:16]` and `a=b`  | text                                                 |
+
+For a key that holds text, all but nothing is text as it is written: `output.name=007`. A shell takes one pair of
+quotes away, so text that must stay quoted needs two: `"output.name='none'"`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Iterator, Sequence
+from typing import Any, ClassVar
+
+import yaml
+
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types
+    """YAML whose scalars mean what they seem to: no dates, no octal or sexagesimal numbers, `1e-5` a number."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
+
+
+_WORDS = {
+    "null": r"(?i:null|none)|~|",
+    "bool": r"(?i:true|false)",
+    "int": r"[-+]?(0|[1-9][0-9]*)",
+    "float": r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(?i:inf)|\.(?i:nan)",
+}
+for _tag, _words in _WORDS.items():
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^({_words})$"), None)
+
+
+_NOTHING = re.compile(_WORDS["null"])
+
+
+class Whole(dict[str, Any]):
+    """A mapping that an item sets as a whole: it replaces what stood there, while items of its parts add to it."""
+
+
+def parts(key: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """A value by its key, then those parts of it that replace what stood there, by theirs."""
+    yield key, value
+    if isinstance(value, dict) and not isinstance(value, Whole):
+        for name, part in value.items():
+            yield from (
+                found for found in parts(f"{key}.{name}", part) if isinstance(found[1], Whole)
+            )
+
+
+def plain(value: Any) -> Any:
+    """The value in ordinary mappings."""
+    return {k: plain(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def parse_overrides(
+    items: Sequence[str],
+    holds_text: Callable[[str], bool] = lambda key: False,
+    wanted: str = "an override must look like section.key=value",
+) -> dict[str, Any]:
+    """A nested mapping of the items; a later item replaces an earlier one of the same key.
+
+    Args:
+        items: Such as `model.name=gpt2`.
+        holds_text: Whether a key's value is text.
+        wanted: What an error says of an item's form.
+
+    Raises:
+        ConfigError: If an item has no `=`, or one sets a value where another sets a part of it.
+    """
+    tree: dict[str, Any] = {}
+    whole: set[str] = set()
+    for item in items:
+        key, separator, text = item.partition("=")
+        if not separator or not all(key.split(".")):
+            raise ConfigError(f"{wanted}, got {item!r}")
+        value = parse_value(text, item)
+        if holds_text(key) and not isinstance(value, list | dict) and _is_plain(text):
+            value = text
+        _put(tree, key, Whole(value) if isinstance(value, dict) else value, whole)
+        whole.add(key)
+    return tree
+
+
+def _is_plain(text: str) -> bool:
+    """Whether text means itself: it has no quotes around it, and does not say that there is none."""
+    return text[:1] not in ("'", '"') and not _NOTHING.fullmatch(text)
+
+
+def parse_value(text: str, item: str) -> Any:
+    """The value that `text` spells.
+
+    Raises:
+        ConfigError: If `text` is no YAML; names the whole `item`.
+    """
+    if text.startswith("(") and text.endswith(")"):
+        text = f"[{text[1:-1]}]"
+    try:
+        return yaml.load(text, Loader=_Loader)  # a safe loader
+    except yaml.YAMLError as error:
+        reason = str(error).splitlines()[0]
+        key = item.partition("=")[0]
+        raise ConfigError(
+            f"cannot read the value of {item!r} ({reason}): for the shell, put what has spaces or brackets "
+            f"into quotes, as in '{key}={{...}}'"
+        ) from None
+
+
+def _put(tree: dict[str, Any], key: str, value: Any, whole: Container[str]) -> None:
+    """Set `key`; replaces its value only if that was set as a `whole`, and not by parts of it."""
+    *sections, last = key.split(".")
+    node = tree
+    for depth, section in enumerate(sections, 1):
+        node = node.setdefault(section, {})
+        if not isinstance(node, dict):
+            taken = ".".join(sections[:depth])
+            raise ConfigError(f"overrides {taken!r} and {key!r} exclude each other")
+    if isinstance(node.get(last), dict) and key not in whole:
+        raise ConfigError(f"override {key!r} excludes others that set parts of it")
+    node[last] = value

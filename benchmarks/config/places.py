@@ -1,0 +1,62 @@
+"""Where relative paths start: those of a file at its folder, those of a command line at the current one.
+
+They are absolute from then on, so that a stored run is found from anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from llm_decpomdp.agents.models.local_models import LOCAL_MODELS
+from llm_decpomdp.envs.datasets.rows import ENDINGS
+
+DATA_KEYS = ("dataset.source", "dataset.train_source", "dataset.eval_source")
+
+PREFIXES = ("./", "../", "~/", "/")
+"""What only paths begin with."""
+
+
+def placed(layer: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The dotted keys of a layer, with absolute paths.
+
+    Args:
+        layer: Keys and values of a configuration.
+        folder: Where relative paths start.
+    """
+    found = dict(layer)
+    for key in DATA_KEYS:
+        if key in found:
+            found[key] = data_place(found[key], folder)
+    if "model.name" in found:
+        found["model.name"] = model_place(found["model.name"], folder)
+    if isinstance(policies := found.get("policies"), dict):
+        found["policies"] = type(policies)(
+            {name: _policy(spec, folder) for name, spec in policies.items()}
+        )
+    return found
+
+
+def _policy(spec: Any, folder: Path) -> Any:
+    if not isinstance(spec, dict) or "name" not in spec or spec.get("kind", "model") != "model":
+        return spec
+    return type(spec)({**spec, "name": model_place(spec["name"], folder)})
+
+
+def data_place(source: Any, folder: Path) -> Any:
+    """A source of problems: the absolute path of a file, or any other as it is."""
+    return _place(source, folder, lambda path: path.suffix in ENDINGS or path.is_file())
+
+
+def model_place(name: Any, folder: Path) -> Any:
+    """A model's name: the absolute path of a folder, or any other as it is."""
+    return name if str(name).lower() in LOCAL_MODELS else _place(name, folder, Path.is_dir)
+
+
+def _place(value: Any, folder: Path, is_one: Callable[[Path], bool]) -> Any:
+    if not isinstance(value, str) or "://" in value or "${" in value:
+        return value
+    path = Path(os.path.abspath(folder / Path(value).expanduser()))
+    return str(path) if value.startswith(PREFIXES) or is_one(path) else value

@@ -1,0 +1,207 @@
+"""The team of a configuration.
+
+`team` names a policy for each agent, `policies` says what each of them is:
+
+```yaml
+team:
+  aux_0: helper
+  main_0: partner
+policies:
+  helper: {lora: {r: 16}}
+  partner: {kind: endpoint, name: Qwen/Qwen2.5-Coder-7B, base_url: http://localhost:8000/v1}
+```
+
+A policy has a `kind` (`model` if it says none) and the fields of `llm_decpomdp.agents.specs.PolicySpec` that
+the kind reads; those that `model:` has too are as there if the policy does not set them. A policy that the
+team names and `policies` does not is as `model:` says.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from llm_decpomdp.agents.specs import KINDS, PolicySpec, check_device
+from llm_decpomdp.agents.team import check_declaration, load_team
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.config.extras import missing_models
+from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.policy import Policy
+from llm_decpomdp.validation import unknown
+
+SHARED = "shared"
+
+OF_LORA = {
+    **dict.fromkeys(("rank", "lora_r", "lora_rank"), "r"),
+    **dict.fromkeys(("alpha", "scaling"), "lora_alpha"),
+    **dict.fromkeys(("modules", "targets", "target"), "target_modules"),
+}
+"""What adapters' arguments are often called, and peft's names."""
+
+"""Name of the one policy of all agents."""
+
+
+def agents_of(config: Config, possible_agents: Sequence[str]) -> dict[str, str]:
+    """The name of each agent's policy, in the order of the agents.
+
+    Raises:
+        ConfigError: If `team` does not fit the environment's agents.
+    """
+    if not config.team:
+        return {agent: SHARED if config.model.shared else agent for agent in possible_agents}
+    if config.model.shared:
+        raise ConfigError("`team` says who shares weights: drop model.shared")
+    for agent in config.team:
+        if agent not in possible_agents:
+            raise ConfigError(unknown("agent in `team`", agent, possible_agents))
+    missing = [agent for agent in possible_agents if agent not in config.team]
+    if missing:
+        raise ConfigError(f"`team` names no policy for {', '.join(missing)}")
+    return {agent: config.team[agent] for agent in possible_agents}
+
+
+def policies_of(config: Config, agents: Mapping[str, str]) -> dict[str, PolicySpec]:
+    """What each policy is, by name.
+
+    Args:
+        config: The configuration.
+        agents: The name of each agent's policy.
+
+    Raises:
+        ConfigError: If a declaration is wrong, or nobody plays a policy.
+    """
+    names = [*dict.fromkeys([*agents.values(), *config.policies])]
+    specs = {name: _spec(config, name) for name in names}
+    try:
+        check_declaration(agents, specs)
+    except (KeyError, ValueError) as error:
+        raise ConfigError(f"policies: {error.args[0]}") from None
+    return specs
+
+
+def check_trainable(config: Config, possible_agents: Sequence[str]) -> None:
+    """Refuse to train a team that has nothing to learn with; it may be evaluated.
+
+    Raises:
+        ConfigError: If no policy can be trained.
+    """
+    specs = policies_of(config, agents_of(config, possible_agents))
+    if not any(spec.can_be_trained for spec in specs.values()):
+        kinds = ", ".join(f"{name}: {spec.kind}" for name, spec in specs.items())
+        raise ConfigError(
+            f"no policy of the team can be trained ({kinds}): make one a trainable model"
+        )
+
+
+def _spec(config: Config, name: str) -> PolicySpec:
+    where, given = f"policies.{name}", config.policies.get(name)
+    if given is None:
+        given = {}
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"{where} must be a mapping such as {{kind: gold}}, got {given!r}")
+    kind = given.get("kind", "model")
+    if kind not in KINDS:
+        raise ConfigError(f"{where}: {unknown('kind of policy', kind, KINDS)}")
+    for key in given:
+        if key not in ("kind", *KINDS[kind]):
+            raise ConfigError(unknown(f"key of {where} ({kind})", key, ("kind", *KINDS[kind])))
+    inherited = {key: value for key, value in asdict(config.model).items() if key in KINDS[kind]}
+    values = {**inherited, **given}
+    if values.get("top_k", 0) is None:
+        values["top_k"] = 0
+    found = OmegaConf.structured(PolicySpec)
+    OmegaConf.set_readonly(found, False)
+    for key, value in values.items():
+        try:
+            OmegaConf.update(found, key, value)
+        except OmegaConfBaseException as error:
+            raise ConfigError(f"{where}.{key}: {str(error).splitlines()[0]}") from None
+    try:
+        spec: PolicySpec = OmegaConf.to_object(found)  # type: ignore[assignment]
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    return spec
+
+
+def load(config: Config, envs: Sequence[DecPOMDPEnv]) -> dict[str, Policy]:
+    """A policy for each agent.
+
+    Args:
+        config: The configuration.
+        envs: The environments that the team will play, all with the same agents.
+
+    Raises:
+        ConfigError: If an adapter's arguments are ones that peft does not know, this machine lacks a device,
+            or the data has no answers for a gold policy.
+        RunError: If a package is missing, or a model cannot be loaded.
+    """
+    names = agents_of(config, envs[0].possible_agents)
+    policies = policies_of(config, names)
+    if any(spec.kind == "model" for spec in policies.values()):
+        _prepare_models()
+    check_devices(config, policies)
+    for spec in policies.values():
+        if spec.lora:
+            check_lora(spec.lora)
+    check_references({agent: policies[name] for agent, name in names.items()}, envs)
+    try:
+        return load_team(names, policies, seed=config.seed)
+    except (OSError, ImportError, ValueError, TypeError) as error:
+        raise RunError(f"cannot load the team: {error}") from error
+
+
+def _prepare_models() -> None:
+    """Raise a `RunError` where packages of language models are missing, and quiet their bars in files."""
+    reason = missing_models()
+    if reason:
+        raise RunError(reason)
+    from transformers.utils import logging as transformers_logging
+
+    if not sys.stderr.isatty():
+        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+def check_devices(config: Config, specs: Mapping[str, PolicySpec]) -> None:
+    """Raise a `ConfigError` for a device that this machine does not have; a stored run may be of another one."""
+    for name, spec in specs.items():
+        own = "device" in (config.policies.get(name) or {})
+        try:
+            check_device(spec.device)
+        except ValueError as error:
+            key = f"policies.{name}.device" if own else "model.device"
+            raise ConfigError(f"{key}: {error}") from None
+
+
+def check_lora(arguments: Mapping[str, Any]) -> None:
+    """Raise a `ConfigError` for arguments that `peft.LoraConfig` does not take, or that would do nothing."""
+    from peft import LoraConfig
+
+    if arguments.get("lora_dropout"):
+        raise ConfigError("lora.lora_dropout has no effect: models never use dropout here; drop it")
+    if "task_type" in arguments:
+        raise ConfigError("lora.task_type is always CAUSAL_LM; drop it")
+    for key in arguments:
+        if key not in LoraConfig.__dataclass_fields__:
+            if key in OF_LORA:
+                raise ConfigError(f"unknown key of lora {key!r}; peft calls it {OF_LORA[key]!r}")
+            raise ConfigError(unknown("key of lora", key, LoraConfig.__dataclass_fields__))
+
+
+def check_references(specs: Mapping[str, PolicySpec], envs: Iterable[DecPOMDPEnv]) -> None:
+    """Raise a `ConfigError` unless the data has an answer wherever a gold policy will be asked for one."""
+    for env in envs:
+        for role in env.roles:
+            if specs[role.agent].kind != "gold":
+                continue
+            for task in env.tasks.tasks:
+                if role.reference(task) is None:
+                    raise ConfigError(
+                        f"{role.agent!r} cannot play gold: the data has no reference for it in task "
+                        f"{task.task_id!r}"
+                    )

@@ -1,0 +1,121 @@
+"""Means with their intervals, from the tasks and seeds of experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import fmean
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
+from llm_decpomdp.benchmarks.evaluation.statistics import Comparison, Estimate, bootstrap, compare
+from llm_decpomdp.benchmarks.runs.results import Score, by_task, reward_of
+from llm_decpomdp.utils.wording import number
+
+Table: TypeAlias = npt.NDArray[np.float64]
+
+
+NEEDED = (
+    "Seeds needed: how many of each would tell such a difference from none in about half of all cases, where it "
+    "is not told yet; 'more tasks': there are enough seeds, and chance in the tasks is what hides it."
+)
+
+
+def evaluated(experiment: Experiment, position: int) -> Estimate:
+    """The mean team reward of the first (0) or last (-1) evaluation of each run; as `evaluated_after`."""
+    table = rewards(experiment, position)
+    if table is None:
+        value = fmean(run.evaluations[position]["reward_mean"] for run in experiment.runs)
+        return Estimate(value, None, None, len(experiment.runs))
+    return bootstrap(table)
+
+
+def evaluated_after(experiment: Experiment, update: int) -> Estimate:
+    """The mean team reward after an update; without an interval unless all runs played the same tasks."""
+    table = _table([run.scores_at("eval", update) for run in experiment.runs])
+    if table is None:
+        series = experiment.series("eval", "reward_mean")
+        value = float(series.values[:, series.updates.index(update)].mean())
+        return Estimate(value, None, None, len(experiment.runs))
+    return bootstrap(table)
+
+
+def gained(experiment: Experiment) -> Estimate:
+    """What the reward gained from the first to the last evaluation, run by run and task by task."""
+    before, after = rewards(experiment, 0), rewards(experiment, -1)
+    if before is None or after is None or _tasks(experiment, 0) != _tasks(experiment, -1):
+        value = evaluated(experiment, -1).value - evaluated(experiment, 0).value
+        return Estimate(value, None, None, len(experiment.runs))
+    return bootstrap(after - before)
+
+
+def gained_in(experiment: Experiment, components: Sequence[str]) -> Estimate | None:
+    """As `gained`, of the points of some components; `None` unless all runs played the same tasks."""
+
+    def points(score: Score) -> float:
+        return sum(score.points.get(name, 0.0) for name in components)
+
+    before, after = (rewards(experiment, position, points) for position in (0, -1))
+    if before is None or after is None or _tasks(experiment, 0) != _tasks(experiment, -1):
+        return None
+    return bootstrap(after - before)
+
+
+def compared(first: Experiment, second: Experiment) -> Comparison | None:
+    """The last evaluations of two experiments; `None` unless all their runs played the same tasks."""
+    one, two = rewards(first, -1), rewards(second, -1)
+    if one is None or two is None or _tasks(first, -1) != _tasks(second, -1):
+        return None
+    return compare(one, two)
+
+
+def rewards(
+    experiment: Experiment, position: int, value: Callable[[Score], float] = reward_of
+) -> Table | None:
+    """Mean rewards, or others, (runs, tasks) of an evaluation; `None` unless all runs played the same tasks."""
+    updates = [run.evaluations[position]["update"] for run in experiment.runs]
+    runs = zip(experiment.runs, updates, strict=True)
+    return _table([run.scores_at("eval", update) for run, update in runs], value)
+
+
+def _table(
+    runs: Sequence[Sequence[Score]], value: Callable[[Score], float] = reward_of
+) -> Table | None:
+    found = [by_task(scores, value) for scores in runs]
+    names = sorted(found[0])
+    if not names or any(sorted(of_run) != names for of_run in found):
+        return None
+    return np.array([[of_run[name] for name in names] for of_run in found])
+
+
+def _tasks(experiment: Experiment, position: int) -> set[str]:
+    run = experiment.runs[0]
+    scores = run.scores_at("eval", run.evaluations[position]["update"])
+    return {score.task for score in scores}
+
+
+def seeds_needed(found: Comparison) -> str:
+    """The seeds that a comparison needs, such as "12", or that tasks are what it lacks."""
+    if found.more_tasks:
+        return "more tasks"
+    return "—" if found.seeds_needed is None else str(found.seeds_needed)
+
+
+def over(found: Sequence[Experiment]) -> str:
+    """What the intervals of experiments are over, in words."""
+    return "over tasks and seeds" if any(len(e.runs) > 1 for e in found) else "over tasks"
+
+
+def interval(estimate: Estimate, *, sign: bool = False) -> str:
+    """Such as "1.21 to 1.57"; empty where there is none."""
+    if estimate.low is None or estimate.high is None:
+        return ""
+    return f"{number(estimate.low, sign=sign)} to {number(estimate.high, sign=sign)}"
+
+
+def shown(estimate: Estimate, *, sign: bool = False) -> str:
+    """Such as "1.39 (1.21 to 1.57)"."""
+    found = interval(estimate, sign=sign)
+    return number(estimate.value, sign=sign) + (f" ({found})" if found else "")

@@ -1,0 +1,1 @@
+"""Variants run in turn, compared and shown."""

@@ -1,0 +1,1 @@
+"""Sampling, learning and whole updates beside floors and peers."""

@@ -1,0 +1,276 @@
+"""Learning curves of the five algorithms on the probes.
+
+    python -m llm_decpomdp.benchmarks.performance.models.probe_curves
+
+Every agent is a language model of random weights that is trained through the same code as real ones. The
+recipe is one for all, but `maremax` and trees go in shorter steps: what differs otherwise between two lines of
+the table is the algorithm, the plan or the probe.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import typer
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+
+from llm_decpomdp import make
+from llm_decpomdp.agents.inference.sampling import Sampling
+from llm_decpomdp.agents.models.tiny import tiny_causal_lm
+from llm_decpomdp.algorithms import ALGORITHMS
+from llm_decpomdp.algorithms.learning.learner import Learner
+from llm_decpomdp.algorithms.learning.options import LearnerOptions
+from llm_decpomdp.algorithms.rollouts.chain import rollout_chains
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms.rollouts.tree import rollout_trees
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.probes.env import LETTERS, MAX_TOKENS, PROBES
+from llm_decpomdp.policy import Team
+from llm_decpomdp.seeding import stream
+
+LEARNING_RATE = 4e-3
+"""At first, of most trials; it falls linearly, as a late large step can unlearn a task for good."""
+
+MAX_GRAD_NORM = 0.3
+
+GROUP_SIZES = {"chain": 32, "tree": 8}
+"""G of each plan: over two turns 64 and 72 joint samples a start."""
+
+EVALUATE_EVERY = 5
+"""Updates between two points of a curve."""
+
+EVALUATION_EPISODES = 192
+
+ENOUGH = 0.9
+"""Share of the optimum that counts as reached."""
+
+TEAMS = ("magrpo", "marloo", "maremax", "mareinforce")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is trained, and on what."""
+
+    probe: str
+    algorithm: str
+    plan: str = "chain"
+    offset: float = 0.0
+    """What each turn earns besides in training; evaluations are without it."""
+
+    @property
+    def pace(self) -> int:
+        """In how many steps to go where others take one; each is as much shorter, or more for `maremax`.
+
+        No advantage of `maremax` is above 0: what is sampled is only ever made less likely, and long steps
+        end the search before it has found anything. Trees compare few samples.
+        """
+        return 2 if self.plan == "tree" or self.algorithm == "maremax" else 1
+
+    @property
+    def learning_rate(self) -> float:
+        """At first."""
+        return LEARNING_RATE / (
+            4 if (self.algorithm, self.plan) == ("maremax", "chain") else self.pace
+        )
+
+    def __str__(self) -> str:
+        offset = f", offset {self.offset:g}" if self.offset else ""
+        return f"{self.algorithm} over {self.plan}s{offset}"
+
+    def env(self, offset: float) -> DecPOMDPEnv:
+        """The environment; single-agent algorithms play it alone."""
+        alone = not ALGORITHMS[self.algorithm].multi_agent
+        kwargs: dict[str, Any] = {"num_agents": 1} if alone else {}
+        return make(self.probe, offset=offset, **kwargs)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The value of a team, measured again and again while it learns."""
+
+    trial: Trial
+    seed: int
+    updates: tuple[int, ...]
+    values: tuple[float, ...]
+    """Mean sum of the rewards of an episode, without discount and offset."""
+    seconds: float
+
+    @property
+    def reached(self) -> float:
+        """The first update after which the team had 90 % of the optimum; infinite if it never had."""
+        goal = ENOUGH * PROBES[self.trial.probe].optimum
+        found = (u for u, v in zip(self.updates, self.values, strict=True) if v >= goal)
+        return next(found, math.inf)
+
+
+def trials() -> list[Trial]:
+    """Every algorithm on every probe that it can play, and the two comparisons that explain a failure."""
+    short = [probe for probe in PROBES if probe != "probe-delayed-v0"]
+    return [
+        *(Trial(probe, algorithm) for probe in short for algorithm in TEAMS),
+        Trial("probe-halves-v0", "grpo"),
+        *(Trial("probe-delayed-v0", algorithm, "tree") for algorithm in (*TEAMS, "grpo")),
+        Trial("probe-delayed-v0", "magrpo", "chain"),
+        Trial("probe-halves-v0", "magrpo", offset=2.0),
+        Trial("probe-halves-v0", "mareinforce", offset=2.0),
+    ]
+
+
+def train(trial: Trial, *, updates: int, seed: int) -> Curve:
+    """Train a team of tiny models on a probe."""
+    begin = time.perf_counter()
+    env, plain = trial.env(trial.offset), trial.env(0.0)
+    team = {
+        agent: tiny_causal_lm(
+            LETTERS,
+            Sampling(max_new_tokens=MAX_TOKENS),
+            seed=int(stream(seed, "policy", agent).integers(2**32)),
+        )
+        for agent in env.possible_agents
+    }
+    learner = Learner(team, ALGORITHMS[trial.algorithm], _options(trial, env.discount, updates))
+    rng = stream(seed, "handoff")
+    points = {0: value(plain, team, rng)}
+    for update in range(1, updates + 1):
+        learner.update(_rollouts(env, team, trial.plan, rng))
+        if update % EVALUATE_EVERY == 0 or update == updates:
+            points[update] = value(plain, team, rng)
+    seconds = time.perf_counter() - begin
+    return Curve(trial, seed, tuple(points), tuple(points.values()), seconds)
+
+
+def _options(trial: Trial, discount: float, updates: int) -> LearnerOptions:
+    return LearnerOptions(
+        learning_rate=trial.learning_rate,
+        max_grad_norm=MAX_GRAD_NORM,
+        discount=discount,
+        lr_schedule="linear",
+        total_updates=updates,
+    )
+
+
+def _rollouts(env: DecPOMDPEnv, team: Team, plan: str, rng: np.random.Generator) -> list[Rollout]:
+    group_size, starts = GROUP_SIZES[plan], _starts(env)
+    if plan == "tree":
+        return rollout_trees(env, team, starts, group_size=group_size)
+    return rollout_chains(env, team, starts, group_size=group_size, rng=rng)
+
+
+def _starts(env: DecPOMDPEnv) -> list[Start]:
+    return [Start(task_id=task.task_id) for task in env.tasks.tasks]
+
+
+def value(env: DecPOMDPEnv, team: Team, rng: np.random.Generator) -> float:
+    """The mean sum of rewards over episodes that the team samples, as many of each task."""
+    starts = _starts(env)
+    episodes = starts * (EVALUATION_EPISODES // len(starts))
+    chains = rollout_chains(env, team, episodes, group_size=1, rng=rng)
+    return float(np.mean([sum(group.rewards[0] for group in chain.groups) for chain in chains]))
+
+
+HEADER = (
+    "probe",
+    "algorithm",
+    "final",
+    "seeds from .. to",
+    "updates to 90 %",
+    "seeds there",
+    "random",
+    "optimum",
+    "seconds",
+)
+
+
+def summarise(curves: Sequence[Curve]) -> list[str]:
+    """One line of the table: the seeds of one trial."""
+    trial, probe = curves[0].trial, PROBES[curves[0].trial.probe]
+    finals = [curve.values[-1] for curve in curves]
+    reached = sorted(curve.reached for curve in curves)
+    median = reached[len(reached) // 2]
+    return [
+        trial.probe,
+        str(trial),
+        f"{np.mean(finals):.2f}",
+        f"{min(finals):.2f} .. {max(finals):.2f}",
+        f"{median:.0f}" if median < math.inf else "-",
+        f"{sum(update < math.inf for update in reached)}/{len(reached)}",
+        f"{probe.random_value:.3f}",
+        f"{probe.optimum:.0f}",
+        f"{np.mean([curve.seconds for curve in curves]):.1f}",
+    ]
+
+
+def write_csv(curves: Sequence[Curve], path: Path) -> None:
+    """All points of all curves."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(("probe", "algorithm", "plan", "offset", "seed", "update", "value"))
+        for curve in curves:
+            trial = curve.trial
+            name = (trial.probe, trial.algorithm, trial.plan, trial.offset, curve.seed)
+            for point in zip(curve.updates, curve.values, strict=True):
+                writer.writerow((*name, *point))
+
+
+def draw(curves: Sequence[Curve], path: Path) -> None:
+    """A panel for each probe: the mean over the seeds and their range, between chance and optimum."""
+    names = list(dict.fromkeys(curve.trial.probe for curve in curves))
+    figure = Figure(figsize=(4 * len(names), 4), layout="constrained")
+    panels = figure.subplots(1, len(names), squeeze=False)[0]
+    for axes, name in zip(panels, names, strict=True):
+        for level in (PROBES[name].random_value, PROBES[name].optimum):
+            axes.axhline(level, color="grey", linestyle=":", linewidth=1)
+        found = [curve for curve in curves if curve.trial.probe == name]
+        for trial in dict.fromkeys(curve.trial for curve in found):
+            seeds = [curve for curve in found if curve.trial == trial]
+            values = np.array([curve.values for curve in seeds])  # (seeds, points)
+            axes.plot(seeds[0].updates, values.mean(0), label=str(trial))
+            axes.fill_between(seeds[0].updates, values.min(0), values.max(0), alpha=0.15)
+        axes.set_title(name)
+        axes.set_xlabel("update")
+        axes.legend(fontsize=7)
+    figure.savefig(path, dpi=120)
+
+
+def main(
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each line of the table.")] = 3,
+    updates: Annotated[int, typer.Option(min=1, help="Updates of each run.")] = 60,
+    probe: Annotated[
+        str | None, typer.Option(help="Only the probes with this in their id.")
+    ] = None,
+    folder: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Where curves.csv and curves.png go.")
+    ] = Path("runs/probes"),
+) -> None:
+    """Train every algorithm on every probe, and print what it has learned."""
+    torch.set_num_threads(1)  # the models are too small to share
+    chosen = [trial for trial in trials() if probe is None or probe in trial.probe]
+    if not chosen:
+        raise SystemExit(f"error: no probe has {probe!r} in its id; ids: {', '.join(PROBES)}")
+    folder.mkdir(parents=True, exist_ok=True)
+    table = Table(*HEADER)
+    curves: list[Curve] = []
+    for trial in chosen:
+        runs = [train(trial, updates=updates * trial.pace, seed=seed) for seed in range(seeds)]
+        curves += runs
+        line = summarise(runs)
+        print(*line, sep="  ", file=sys.stderr, flush=True)
+        table.add_row(*line)
+        write_csv(curves, folder / "curves.csv")
+    Console(width=None if sys.stdout.isatty() else 140).print(table)
+    draw(curves, folder / "curves.png")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,141 @@
+"""Floors of sampling, learning and updates: the matrix products that the work needs, and nothing else.
+
+No attention, norms, activations, drawing or loss; weights are in the dtype already, and random numbers stand for
+the hidden states. Prompts count once, as nothing forces anybody to compute them for each sibling again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from llm_decpomdp.agents.inference.threads import threads_for
+from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.algorithms.rollouts.rollout import Stopwatch
+from llm_decpomdp.benchmarks.performance.models import workload
+from llm_decpomdp.benchmarks.performance.models.learning_variants import synthetic
+
+
+class Products:
+    """The weights of a model's linear layers, and the head's."""
+
+    def __init__(self, policy: CausalLM, dtype: str) -> None:
+        model = policy.model.to(getattr(torch, dtype))
+        self.head: Tensor = model.get_output_embeddings().weight.detach()
+        linear = [m for m in model.modules() if isinstance(m, torch.nn.Linear)]
+        self.body = [
+            m.weight.detach() for m in linear if m.weight.data_ptr() != self.head.data_ptr()
+        ]
+
+    def forward(self, rows: int, head_rows: int) -> None:
+        """One pass of that many tokens, of which some need logits."""
+        for weight in self.body:
+            with threads_for(rows * weight.numel(), weight.device):
+                weight.new_ones(rows, weight.shape[1]) @ weight.T
+        self.head.new_ones(head_rows, self.head.shape[1]) @ self.head.T
+
+    def generate(self, prompts: Sequence[int], rows: int, new_tokens: int) -> None:
+        """A pass of all prompts, of those lengths, and one of every row for each further token."""
+        self.forward(sum(prompts), len(prompts))
+        for _ in range(new_tokens - 1):
+            self.forward(rows, rows)
+
+    def backward(self, rows: int, head_rows: int, frozen: bool = False) -> None:
+        """The products of a backward pass: two for each of the forward pass, one where weights are frozen."""
+        for weight, number in [*((w, rows) for w in self.body), (self.head, head_rows)]:
+            gradient = weight.new_ones(number, weight.shape[0])
+            gradient @ weight
+            if not frozen:
+                gradient.T @ weight.new_ones(number, weight.shape[1])
+
+
+def sampling(
+    model: str, prompt: str, group_size: int, new_tokens: int, dtype: str, device: str
+) -> dict[str, Any]:
+    """A pass of the prompt, and one of G tokens for each further token."""
+    policy = CausalLM.from_pretrained(model, compute_dtype="float32", device=device)
+    length = len(policy.encode(prompt))
+    products = Products(policy, dtype)
+    products.forward(length, 1)
+    begin, cpu = time.perf_counter(), time.process_time()
+    products.generate([length], group_size, new_tokens)
+    _wait(device)
+    seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
+    return {
+        "tokens": group_size * new_tokens,
+        "seconds": {"sampling": seconds},
+        "cpu_seconds": cpu,
+        "figures": {},
+    }
+
+
+def learning(
+    model: str, prompts: Sequence[str], group_size: int, new_tokens: int, dtype: str, device: str
+) -> dict[str, Any]:
+    """Forward and backward of each prompt and its siblings, in one row."""
+    policy = CausalLM.from_pretrained(model, compute_dtype="float32", device=device)
+    groups = synthetic(policy, prompts, group_size, new_tokens)
+    sizes = [(len(policy.encode(prompt)), sum(map(len, rows))) for prompt, rows in groups]
+    products = Products(policy, dtype)
+    products.forward(8, 8)
+    begin, cpu = time.perf_counter(), time.process_time()
+    for length, tokens in sizes:
+        # A completion's last token predicts nothing, and the prompt's last one predicts for all.
+        rows = length + tokens - group_size
+        products.forward(rows, tokens)
+        products.backward(rows, tokens)
+    _wait(device)
+    seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
+    tokens = sum(number for _, number in sizes)
+    return {"tokens": tokens, "seconds": {"learning": seconds}, "cpu_seconds": cpu, "figures": {}}
+
+
+def update(
+    model: str,
+    tasks: Sequence[str],
+    group_size: int,
+    new_tokens: int,
+    dtype: str,
+    device: str,
+    weights: str,
+) -> dict[str, Any]:
+    """Sampling and learning for one turn of a team, without reward and optimizer.
+
+    Args:
+        tasks: The last one counts, as in `update_variants.py`.
+        weights: `own`, a model for each agent; or `adapters`, one for all whose rows pass together and
+            whose weights need no gradients. The adapters themselves cost nothing here.
+    """
+    policy = CausalLM.from_pretrained(model, compute_dtype="float32", device=device)
+    prompts = workload.prompts(workload.environment(), tasks[-1]).values()
+    lengths = [len(policy.encode(prompt)) for prompt in prompts]
+    shared = weights == "adapters"
+    passes = [lengths] if shared else [[length] for length in lengths]
+    products = Products(policy, dtype)
+    products.forward(8, 8)
+    clock, cpu = Stopwatch(), time.process_time()
+    with clock("sampling"):
+        for together in passes:
+            products.generate(together, group_size * len(together), new_tokens)
+        _wait(device)
+    with clock("learning"):
+        for length in lengths:
+            rows, tokens = length + group_size * (new_tokens - 1), group_size * new_tokens
+            products.forward(rows, tokens)
+            products.backward(rows, tokens, frozen=shared)
+        _wait(device)
+    return {
+        "tokens": group_size * new_tokens * len(lengths),
+        "seconds": clock.seconds,
+        "cpu_seconds": time.process_time() - cpu,
+        "figures": {},
+    }
+
+
+def _wait(device: str) -> None:
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()

@@ -1,0 +1,78 @@
+"""What the trials of models work on: a model that never ends a text, and prompts of CoopHumanEval."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import llm_decpomdp
+from llm_decpomdp.agents.models.offline import OFFLINE_MODEL, offline_model
+
+ENVIRONMENT = "coophumaneval-v0"
+
+
+def environment() -> Any:
+    """The environment of the trials: two agents, one turn, tasks that come with the package."""
+    return llm_decpomdp.make(ENVIRONMENT, source="bundled", num_turns=1)
+
+
+@contextmanager
+def endless_copy(model: str) -> Iterator[str]:
+    """A copy of a model in a folder that goes with the block, in which every text reaches its limit.
+
+    Contenders count, mask and stop at ends in different ways. So the token that ends a text is made one
+    that the model has and doesn't write; where it has none, texts end as they do.
+
+    Args:
+        model: The offline model's name, or a folder.
+    """
+    from transformers import AutoTokenizer, GenerationConfig
+
+    source = offline_model() if model == OFFLINE_MODEL else Path(model)
+    with TemporaryDirectory() as folder:
+        for file in source.iterdir():
+            if file.suffix == ".safetensors":  # contenders only read it
+                (Path(folder) / file.name).symlink_to(file.resolve())
+            elif file.is_file():
+                shutil.copy(file, folder)
+        tokenizer = AutoTokenizer.from_pretrained(source)
+        used = {tokenizer.eos_token, tokenizer.bos_token, tokenizer.pad_token}
+        spare = [token for token in tokenizer.get_added_vocab() if token not in used]
+        spare = [token for token in spare if token not in (tokenizer.chat_template or "")]
+        if len(spare) > 1:
+            tokenizer.eos_token, tokenizer.pad_token = spare[-1], spare[-2]
+            tokenizer.save_pretrained(folder)
+            GenerationConfig(  # type: ignore[no-untyped-call]
+                eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id
+            ).save_pretrained(folder)
+        yield folder
+
+
+def task_ids(env: Any, number: int) -> list[str]:
+    """The first tasks of the environment."""
+    return [task.task_id for task in env.tasks.tasks[:number]]
+
+
+def prompts(env: Any, task_id: str) -> dict[str, str]:
+    """What each agent sees of a task."""
+    observations, _ = env.reset(options={"task_id": task_id})
+    return dict(observations)
+
+
+def as_messages(model: str, texts: Mapping[str, str]) -> dict[str, str]:
+    """Prompts as the model sees them, for contenders that don't use its chat template themselves."""
+    from transformers import AutoTokenizer
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(model)
+    if not tokenizer.chat_template:
+        return dict(texts)
+    return {
+        agent: tokenizer.apply_chat_template(
+            [{"role": "user", "content": text}], tokenize=False, add_generation_prompt=True
+        )
+        for agent, text in texts.items()
+    }

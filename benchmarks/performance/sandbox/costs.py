@@ -1,0 +1,138 @@
+"""What the sandbox takes besides time per program: start, memory, deadlines, waiting for single answers."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from llm_decpomdp.benchmarks.performance.harness.comparison import BenchmarkError, Spread
+from llm_decpomdp.benchmarks.performance.harness.processes import (
+    descendants,
+    memory_megabytes,
+    resident_megabytes,
+)
+from llm_decpomdp.benchmarks.performance.sandbox.ours import jobs, passes
+from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, instrument
+
+TESTS = instrument("def check(candidate):\n    assert candidate(2) == 4\n", "square")
+SQUARE = Program((("main_0", "def square(x):\n    return x * x\n"),), "square")
+BUSY = Program((("main_0", "def square(x):\n    while True:\n        pass\n"),), "square")
+
+DEADLINE_SECONDS = 0.5
+DEADLINE = Limits(load_seconds=5.0, test_seconds=DEADLINE_SECONDS, wall_factor=1.0, max_timeouts=1)
+"""A deadline on the clock: one in processor time alone comes later on a busy machine, and should."""
+
+WARM_UP = 10
+"""Verdicts that are waited for before anything is timed."""
+
+SETTLE_SECONDS = 0.3
+"""Time for a worker to get its next process ready after a verdict, before its memory is read."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """What one worker costs before it runs anything."""
+
+    seconds: Spread
+    """From the constructor to the first verdict, less the time of a verdict."""
+    megabytes: Spread
+    """Memory of all of its processes."""
+    proportional: bool
+    """Whether shared pages count in part (PSS); if this user may not see that, they count in full."""
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """What a program costs that never ends."""
+
+    overshoot_seconds: Spread
+    """How long after the deadline its verdict comes."""
+    next_seconds: Spread
+    """From that verdict to the verdict of the next program."""
+
+
+@contextmanager
+def opened(workers: int, limits: Limits | None = None) -> Iterator[Sandbox]:
+    """A sandbox that remembers no verdict; its workers end with the block."""
+    sandbox = Sandbox(limits, workers=workers, cache_size=0)
+    try:
+        yield sandbox
+    finally:
+        sandbox.close()
+
+
+def protections() -> str:
+    """The layers of protection that are off, with the reasons."""
+    with opened(1) as sandbox:
+        missing = [f"{name} ({why})" for name, why in sandbox.layers().items() if why]
+    return f"without {', '.join(missing)}" if missing else "all on"
+
+
+def start(rounds: int) -> Start:
+    """Open a sandbox of one worker, several times."""
+    seconds, megabytes, proportional = [], [], True
+    for _ in range(rounds):
+        before = descendants(os.getpid())
+        begin = time.perf_counter()
+        with opened(1) as sandbox:
+            timed(sandbox, SQUARE)
+            first = time.perf_counter() - begin
+            usual = Spread.of([timed(sandbox, SQUARE) for _ in range(WARM_UP)]).median
+            time.sleep(SETTLE_SECONDS)
+            worker = descendants(os.getpid()) - before
+            try:
+                megabytes.append(memory_megabytes(worker))
+            except PermissionError:
+                proportional = False
+                megabytes.append(resident_megabytes(worker))
+        seconds.append(max(first - usual, 0.0))
+    return Start(Spread.of(seconds), Spread.of(megabytes), proportional)
+
+
+def deadline(rounds: int) -> Deadline:
+    """Run a program that never ends, then one that does."""
+    overshoot, following = [], []
+    with opened(1, DEADLINE) as sandbox:
+        timed(sandbox, SQUARE)
+        for _ in range(rounds):
+            overshoot.append(timed(sandbox, BUSY, status="timeout") - DEADLINE_SECONDS)
+            following.append(timed(sandbox, SQUARE))
+    return Deadline(Spread.of(overshoot), Spread.of(following))
+
+
+def timed(sandbox: Sandbox, program: Program, status: str = "passed") -> float:
+    """Seconds until the verdict, which must be the one that is expected."""
+    begin = time.perf_counter()
+    execution = sandbox.run(program, TESTS)
+    seconds = time.perf_counter() - begin
+    found = [test.status for test in execution.tests]
+    if found != [status]:
+        raise BenchmarkError(f"expected {status}, got {found}, {execution.error}")
+    return seconds
+
+
+def vector_step(programs: Sequence[Mapping[str, str]], workers: int, rounds: int) -> Spread:
+    """Programs a second when each is asked for alone, all at once, relative to one batch of them.
+
+    Args:
+        programs: Rows of HumanEval, one for each episode.
+        workers: Number of workers.
+        rounds: How often this is measured, after one round that is not counted.
+    """
+    prepared = jobs(programs)
+    ratios = []
+    with opened(workers) as sandbox, ThreadPoolExecutor(len(prepared)) as threads:
+        for _ in range(rounds + 1):
+            begin = time.perf_counter()
+            batch = sandbox.run_batch(prepared)
+            middle = time.perf_counter()
+            single = list(threads.map(lambda job: sandbox.run(*job), prepared))
+            end = time.perf_counter()
+            if not all(passes(execution) for execution in (*batch, *single)):
+                raise BenchmarkError("a right program does not pass when many ask at once")
+            ratios.append((middle - begin) / (end - middle))
+    return Spread.of(ratios[1:])

@@ -1,0 +1,267 @@
+"""What many programs leave behind: `python -m llm_decpomdp.benchmarks.performance.sandbox.leaks --programs 20000`.
+
+Right programs take turns with such that hang, crash, flood, fill their memory or leave files and threads. Before
+and after them this counts processes, descriptors, memory and temporary files, of the trainer and of its workers.
+Exits with 1 if anything has leaked, or if a program got another verdict than it should.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from llm_decpomdp.benchmarks.performance.harness.processes import (
+    PROC,
+    descendants,
+    memory_megabytes,
+    resident_megabytes,
+)
+from llm_decpomdp.benchmarks.performance.harness.table import WIDTH, about
+from llm_decpomdp.benchmarks.performance.sandbox.costs import protections
+from llm_decpomdp.benchmarks.performance.sandbox.ours import jobs
+from llm_decpomdp.benchmarks.performance.sandbox.programs import canonical_programs
+from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, Tests, instrument
+
+LIMITS = Limits(
+    load_seconds=5.0, test_seconds=0.2, memory_bytes=128 * 2**20, max_timeouts=1, wall_factor=20.0
+)
+TESTS = instrument("def check(candidate):\n    assert candidate(2) == 4\n", "sq")
+RIGHT = "def sq(x):\n    return x * x\n"
+UNUSUAL = {
+    "fails": ("failed", "def sq(x):\n    return x + 1\n"),
+    "raises": ("error", "def sq(x):\n    return 1 / 0\n"),
+    "does not parse": ("error", "def sq(x:\n"),
+    "ends its process": ("crashed", "import os\ndef sq(x):\n    os._exit(1)\n"),
+    "hangs": ("timeout", "def sq(x):\n    while True:\n        pass\n"),
+    "fills its memory": ("memory", "def sq(x):\n    return bytes(10**9)\n"),
+    "floods its output": ("passed", "print('x' * 10**6)\n" + RIGHT),
+    "leaves threads": (
+        "passed",
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(99,)).start()\n" + RIGHT,
+    ),
+    "opens descriptors": ("passed", "import os\nkept = [os.pipe() for _ in range(20)]\n" + RIGHT),
+    "leaves files": (
+        "passed",
+        "try:\n    open('left', 'w').write('x' * 10**5)\nexcept OSError:\n    pass\n" + RIGHT,
+    ),
+    "returns an iterator": ("failed", "def sq(x):\n    return iter(range(x))\n"),
+    "is a large answer": ("failed", "def sq(x):\n    return 'x' * 10**6\n"),
+}
+"""What such a program does, with the status of its test and its code."""
+
+EVERY = 8
+"""Every so many programs one is unusual."""
+
+BATCH = 64
+WARM_UP = 1000
+"""Programs after which memory is first looked at: caches are filled by then."""
+
+SETTLE_SECONDS = 5.0
+"""How long processes that are on their way out may take."""
+
+GROWTH_MEGABYTES = 10.0
+"""How much more memory the trainer, and each worker, may have at the end than after the warm-up."""
+
+Job = tuple[Program, Tests]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a trainer and its workers use at one moment."""
+
+    moment: str
+    processes: int
+    """Below the trainer."""
+    trainer_descriptors: int
+    worker_descriptors: int | None
+    """Of all processes below the trainer; None if this user may not see them."""
+    trainer_megabytes: float
+    worker_megabytes: float
+    """PSS, or RSS if this user may not see that."""
+    temporary_files: int
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What one run showed."""
+
+    usages: list[Usage]
+    """Before everything, after the warm-up, at the end, and after closing."""
+    statuses: Counter[str]
+    wrong: list[str]
+    """Programs with another verdict than they should have."""
+    seconds: float
+    workers: int
+
+    def leaks(self) -> list[str]:
+        """What there is more of than there was."""
+        before, warm, end, closed = self.usages
+        found = [f"wrong verdict: {name}" for name in self.wrong[:10]]
+        found += _more("processes after closing", before.processes, closed.processes)
+        found += _more("processes", warm.processes, end.processes)
+        for name, first, last in (
+            ("descriptors of the trainer", warm.trainer_descriptors, end.trainer_descriptors),
+            ("descriptors of workers", warm.worker_descriptors, end.worker_descriptors),
+            ("temporary files", before.temporary_files, closed.temporary_files),
+        ):
+            if first is not None and last is not None:
+                found += _more(name, first, last)
+        room = GROWTH_MEGABYTES
+        found += _more("MB of the trainer", warm.trainer_megabytes + room, end.trainer_megabytes)
+        room *= self.workers
+        found += _more("MB of workers", warm.worker_megabytes + room, end.worker_megabytes)
+        return found
+
+
+def _more(name: str, first: float, last: float) -> list[str]:
+    return [f"{name}: {last:.4g}, more than {first:.4g}"] if last > first else []
+
+
+def measure(programs: int, workers: int, warm_up: int = WARM_UP) -> Findings:
+    """Run programs and look at what is used, before and after.
+
+    Args:
+        programs: How many, besides those of the warm-up.
+        workers: Number of workers.
+        warm_up: Programs that run before memory is first looked at.
+    """
+    usual = jobs(canonical_programs())
+    statuses: Counter[str] = Counter()
+    wrong: list[str] = []
+    with tempfile.TemporaryDirectory() as folder:
+        old, tempfile.tempdir = tempfile.tempdir, folder
+        try:
+            usages = [usage("before", Path(folder))]
+            sandbox = Sandbox(LIMITS, workers=workers, cache_size=0)
+            _run(sandbox, usual, range(warm_up), Counter(), wrong)
+            usages.append(usage("after the warm-up", Path(folder)))
+            begin = time.monotonic()
+            _run(sandbox, usual, range(warm_up, warm_up + programs), statuses, wrong)
+            seconds = time.monotonic() - begin
+            usages.append(usage("at the end", Path(folder)))
+            sandbox.close()
+            usages.append(usage("after closing", Path(folder)))
+        finally:
+            tempfile.tempdir = old
+    return Findings(usages, statuses, wrong, seconds, workers)
+
+
+def _run(
+    sandbox: Sandbox, usual: list[Job], numbers: range, statuses: Counter[str], wrong: list[str]
+) -> None:
+    for start in range(numbers.start, numbers.stop, BATCH):
+        batch = [_job(n, usual) for n in range(start, min(start + BATCH, numbers.stop))]
+        executions = sandbox.run_batch([job for _, _, job in batch])
+        for (name, expected, _), execution in zip(batch, executions, strict=True):
+            found = _status(execution)
+            statuses[found] += 1
+            if found != expected:
+                wrong.append(f"one that {name}: {found}, not {expected}")
+
+
+def _job(number: int, usual: list[Job]) -> tuple[str, str, Job]:
+    """What the program with this number does, the status it should have, and its job."""
+    if number % EVERY:
+        return "is right", "passed", usual[number % len(usual)]
+    name = [*UNUSUAL][number // EVERY % len(UNUSUAL)]
+    status, code = UNUSUAL[name]
+    return name, status, (Program((("main_0", f"{code}# {number}"),), "sq"), TESTS)
+
+
+def _status(execution: Execution) -> str:
+    return next((test.status for test in execution.tests if not test.passed), "passed")
+
+
+def usage(moment: str, folder: Path) -> Usage:
+    """What this process and those below it use, once that no longer changes.
+
+    Args:
+        moment: Its name.
+        folder: Where temporary files would be.
+    """
+    below = _settled()
+    try:
+        own, theirs = memory_megabytes([os.getpid()]), memory_megabytes(below)
+    except PermissionError:
+        own, theirs = resident_megabytes([os.getpid()]), resident_megabytes(below)
+    return Usage(
+        moment=moment,
+        processes=len(below),
+        trainer_descriptors=_descriptors([os.getpid()]) or 0,
+        worker_descriptors=_descriptors(below),
+        trainer_megabytes=own,
+        worker_megabytes=theirs,
+        temporary_files=sum(1 for _ in folder.rglob("*")),
+    )
+
+
+def _settled() -> list[int]:
+    """The processes below this one, when they have stayed the same for a while."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    below: list[int] = []
+    while True:
+        last, below = below, sorted(descendants(os.getpid()) - {os.getpid()})
+        if last == below or time.monotonic() > deadline:
+            return below
+        time.sleep(0.3)
+
+
+def _descriptors(processes: Sequence[int]) -> int | None:
+    try:
+        return sum(len(os.listdir(PROC / str(process) / "fd")) for process in processes)
+    except PermissionError:
+        return None
+
+
+def show(findings: Findings) -> None:
+    """Print everything."""
+    console = Console(highlight=False)
+    console.width = max(console.width, WIDTH)
+    for name, value in {**about(), "protections": protections()}.items():
+        console.print(f"{name}: {value}", markup=False)
+    number = findings.statuses.total()
+    console.print(f"{number} programs in {findings.seconds:.1f} s, {findings.workers} workers")
+    console.print(", ".join(f"{n} {status}" for status, n in sorted(findings.statuses.items())))
+    table = Table(title="Of the trainer and of its workers", title_justify="left")
+    table.add_column("moment")
+    for name in ("processes", "descriptors", "theirs", "MB", "theirs", "temporary files"):
+        table.add_column(name, justify="right")
+    for each in findings.usages:
+        theirs = "unknown" if each.worker_descriptors is None else str(each.worker_descriptors)
+        table.add_row(
+            each.moment,
+            str(each.processes),
+            str(each.trainer_descriptors),
+            theirs,
+            f"{each.trainer_megabytes:.1f}",
+            f"{each.worker_megabytes:.1f}",
+            str(each.temporary_files),
+        )
+    console.print(table)
+    for leak in findings.leaks():
+        console.print(f"LEAK: {leak}", markup=False)
+
+
+def main(
+    programs: Annotated[int, typer.Option(min=1, help="How many programs run.")] = 20_000,
+    workers: Annotated[int, typer.Option(min=1, help="How many at the same time.")] = 2,
+) -> None:
+    """Count what many programs leave behind."""
+    findings = measure(programs, workers)
+    show(findings)
+    if findings.leaks():
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,124 @@
+"""A self-contained HTML page, and the blocks that it is built of.
+
+Blocks take plain text and escape it; only the arguments named `html` or `blocks` are markup. The page's
+policy forbids everything that would have to be fetched, and every script but the page's own.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from typing import Any
+from urllib.parse import quote
+
+HERE = files(__package__)
+
+
+@dataclass(frozen=True)
+class Heading:
+    """The head of a column in several lines, and in whole where the page is asked for more."""
+
+    lines: tuple[str, ...]
+    whole: str
+
+
+def page(title: str, blocks: Iterable[str]) -> str:
+    """The whole document."""
+    style = HERE.joinpath("page.css").read_text(encoding="utf-8")
+    script = "\n" + HERE.joinpath("page.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    return "\n".join(
+        [
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="color-scheme" content="light dark">',
+            f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>",
+            *blocks,
+            f"<script>{script}</script>\n</body>\n</html>\n",
+        ]
+    )
+
+
+def tag(name: str, text: str, kind: str = "") -> str:
+    """An element that holds a text."""
+    opening = f'{name} class="{kind}"' if kind else name
+    return f"<{opening}>{escape(text)}</{name}>"
+
+
+def prose(text: str, kind: str = "") -> str:
+    """A paragraph of a text in which `code` stands in such marks; papers of the arXiv become links."""
+    html = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+    paper = r'<a href="https://arxiv.org/abs/\1" rel="noreferrer">\g<0></a>'
+    opening = f'p class="{kind}"' if kind else "p"
+    return f"<{opening}>{re.sub(r'arXiv ([0-9]{4}[.][0-9]{5})', paper, html)}</p>"
+
+
+def box(name: str, blocks: Iterable[str], kind: str = "") -> str:
+    """An element that holds blocks."""
+    opening = f'{name} class="{kind}"' if kind else name
+    return f"<{opening}>\n" + "\n".join(blocks) + f"\n</{name}>"
+
+
+def folded(summary: str, html: str, *, note: str = "") -> str:
+    """A block behind its summary."""
+    head = f"<b>{escape(summary)}</b> {escape(note)}"
+    return f"<details><summary>{head}</summary>\n{html}\n</details>"
+
+
+def listing(text: str) -> str:
+    """Code in a block that scrolls."""
+    # The parser drops one line end after <pre>, so one is given.
+    return f'<pre tabindex="0">\n{escape(text)}</pre>'
+
+
+def link(text: str, **filters: object) -> str:
+    """A link to the transcripts that pass the filters."""
+    query = "&".join(f"{key}={quote(str(value), safe='')}" for key, value in filters.items())
+    return f'<a href="#{escape(query)}">{escape(text)}</a>'
+
+
+def definitions(items: Mapping[str, Any]) -> str:
+    """Names and values, nested as they are."""
+    blocks = []
+    for name, value in items.items():
+        nested = isinstance(value, Mapping) and value
+        shown = definitions(value) if nested else escape("none" if value is None else str(value))
+        blocks.append(f"<dt>{escape(str(name))}</dt><dd>{shown}</dd>")
+    return box("dl", blocks)
+
+
+def table(name: str, head: Sequence[str | Heading], rows: Iterable[Sequence[str]]) -> str:
+    """A table whose first column names the rows; the page offers it as the file `<name>.csv`."""
+    cells = [
+        "".join([f'<th scope="row">{escape(row[0])}</th>', *(tag("td", c) for c in row[1:])])
+        for row in rows
+    ]
+    return table_of(name, head, cells)
+
+
+def table_of(name: str, head: Sequence[str | Heading], html_rows: Iterable[str]) -> str:
+    """As `table`, of rows whose cells are markup."""
+    titles = "".join(map(_title, head))
+    body = [f"<tr>{row}</tr>" for row in html_rows]
+    blocks = [f"<thead><tr>{titles}</tr></thead>", box("tbody", body)]
+    opening = f'<div class="scroll" tabindex="0"><table data-name="{escape(name)}">'
+    return opening + "\n".join(blocks) + "</table></div>"
+
+
+def _title(cell: str | Heading) -> str:
+    if isinstance(cell, str):
+        return f'<th scope="col">{escape(cell)}</th>'
+    lines = "<br>".join(escape(line).replace("_", "_<wbr>") for line in cell.lines)
+    return f'<th scope="col" title="{escape(cell.whole)}">{lines}</th>'
+
+
+def plain(name: str) -> str:
+    """A key as words."""
+    return name.replace("_", " ").replace("/", " · ")

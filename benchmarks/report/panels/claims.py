@@ -1,0 +1,110 @@
+"""What may be claimed of a gain: whether tasks are solved now, and what of it is the form of the answers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llm_decpomdp.benchmarks.evaluation.estimates import gained, gained_in, shown
+from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
+from llm_decpomdp.benchmarks.evaluation.statistics import Estimate
+from llm_decpomdp.benchmarks.report.elements.page import plain
+from llm_decpomdp.benchmarks.report.panels.about import declared
+from llm_decpomdp.utils.wording import number
+
+ENOUGH_TASKS = 6
+"""With fewer, even a gain on every task is not rarer than 1 in 20 without learning (two-sided sign test)."""
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many episodes of an evaluation were solved in some turn."""
+
+    solved: int
+    episodes: int
+
+    def __str__(self) -> str:
+        return f"{self.solved} of {self.episodes}"
+
+
+def solved(experiment: Experiment, position: int) -> Count | None:
+    """The count of the first (0) or last (-1) evaluation over all runs; `None` where nobody tells."""
+    scores = [
+        score.solved
+        for run in experiment.runs
+        for score in run.scores_at("eval", run.evaluations[position]["update"])
+    ]
+    if not scores or None in scores:
+        return None
+    return Count(sum(bool(share) for share in scores), len(scores))
+
+
+def units(experiment: Experiment) -> str:
+    """What `solved` counts, in words: tasks, unless some were played several times."""
+    (run, *others) = experiment.runs
+    tasks = [s.task for s in run.scores_at("eval", run.evaluations[-1]["update"])]
+    return "tasks" if not others and len(set(tasks)) == len(tasks) else "episodes"
+
+
+def headline(experiment: Experiment) -> str:
+    """The result of training in one line that claims no more than was measured."""
+    gain, counts = gained(experiment), [solved(experiment, position) for position in (0, -1)]
+    if not told(gain, len(experiment.runs)):
+        return "What training changed cannot be told from chance."
+    if gain.value < 0:
+        return "The team earns less than before training."
+    before, after = counts
+    if before is None or after is None:
+        return "The team earns more than before training."
+    what = "Training taught form" if of_form_alone(experiment) else "The team earns more"
+    if not after.solved:
+        return f"{what}; no task is solved."
+    return f"{what}; {units(experiment)} solved: {before} before training, {after} after."
+
+
+def told(gain: Estimate, runs: int) -> bool:
+    """Whether a gain is told from none: its interval leaves out 0, over enough tasks or several runs."""
+    if gain.low is None or (runs == 1 and gain.units < ENOUGH_TASKS):
+        return False
+    return gain.excludes(0.0)
+
+
+def of_form_alone(experiment: Experiment) -> bool:
+    """Whether nothing was gained, as far as can be told, beyond what wrong answers of good form earn too."""
+    forms, others = _kinds(experiment)
+    rest = gained_in(experiment, others)
+    if not forms or rest is None:
+        return False
+    return not (rest.value > 0 and told(rest, len(experiment.runs)))
+
+
+def parts(experiment: Experiment) -> str:
+    """How much of a gain is form, and how much is more, in a sentence; empty where that is not declared."""
+    forms, others = _kinds(experiment)
+    of_forms, rest = gained_in(experiment, forms), gained_in(experiment, others)
+    if not forms or of_forms is None or rest is None:
+        return ""
+    names = ", ".join(map(plain, forms))
+    text = f"Of the change, {number(of_forms.value, sign=True)} is form, which wrong answers earn too ({names})"
+    if not others:
+        return f"{text}: this reward looks at nothing else."
+    return f"{text}, and {shown(rest, sign=True)} is the rest ({', '.join(map(plain, others))})."
+
+
+def solved_sentence(experiment: Experiment) -> str:
+    """How many were solved before and after, in a sentence; empty where nobody tells."""
+    before, after = (solved(experiment, position) for position in (0, -1))
+    if before is None or after is None:
+        return ""
+    name = units(experiment)
+    if not before.solved and not after.solved:
+        return f"None of the {after.episodes} {name} was solved, before or after training."
+    return f"Solved {name}: {before} before training, {after} after."
+
+
+def _kinds(experiment: Experiment) -> tuple[Sequence[str], Sequence[str]]:
+    """The components that are declared to be form, and all others, of those that the runs have."""
+    said = declared(experiment)
+    names = list(dict.fromkeys(n for run in experiment.runs for s in run.scores for n in s.points))
+    forms = [name for name in names if name in said and said[name]["form"]]
+    return forms, [name for name in names if name not in forms]

@@ -1,0 +1,62 @@
+"""The panel of cross-play: teams of agents from different runs, if their evaluations are on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+from llm_decpomdp.benchmarks.cooperation.crossplay import CrossPlay, Matrix, read
+from llm_decpomdp.benchmarks.evaluation.estimates import shown
+from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
+from llm_decpomdp.benchmarks.evaluation.measures import REWARD
+from llm_decpomdp.benchmarks.report.elements.page import box, link, table_of, tag
+from llm_decpomdp.benchmarks.report.panels.tasks import SCALE
+
+WORDS = {REWARD: "reward", "pass@1": "pass@1", "tests_passed": "tests passed"}
+"""What the measures of a cross-play are called."""
+
+
+def crossplay(found: Sequence[Experiment]) -> str:
+    """The matrices of the cross-plays that the shown evaluations are cells of."""
+    paths = [run.path for experiment in found for run in experiment.runs]
+    places = {path: number for number, path in enumerate(paths)}
+    blocks: list[str] = []
+    for folder in dict.fromkeys(path.resolve().parents[1] for path in paths):
+        play = read(folder)
+        if play is not None:
+            cells = {
+                path.name: n for path, n in places.items() if path.resolve().parents[1] == folder
+            }
+            blocks += _blocks(play, folder, cells)
+    return "\n".join(blocks)
+
+
+def _blocks(play: CrossPlay, folder: Path, numbers: Mapping[str, int]) -> Iterator[str]:
+    yield tag(
+        "p",
+        f"{folder.name}: {play.agent} is from the column's run, all others are from the row's. The diagonal is "
+        "self-play. Choose a number to read what the agents wrote.",
+    )
+    for measure, of in play.matrices.items():
+        name = WORDS[measure]
+        yield box("div", [_table(play, measure, of, numbers)], "heat")
+        yield tag(
+            "p",
+            f"{name}: self-play {shown(of.self_play)}, cross-play {shown(of.cross_play)}; the difference is "
+            f"{shown(of.difference, sign=True)}, paired by run and task.",
+        )
+
+
+def _table(play: CrossPlay, measure: str, of: Matrix, numbers: Mapping[str, int]) -> str:
+    top = max(one.value for columns in of.cells.values() for one in columns.values())
+    rows = []
+    for row, columns in of.cells.items():
+        cells = [f'<th scope="row">{escape(row)}</th>']
+        for column, one in columns.items():
+            share = round(SCALE * max(one.value, 0.0) / top) if top > 0 else 0
+            place = numbers.get(f"{row}+{column}")
+            text = escape(shown(one)) if place is None else link(shown(one), run=place)
+            cells.append(f'<td class="cell" style="--heat: {share}%">{text}</td>')
+        rows.append("".join(cells))
+    return table_of(measure.replace("/", "_"), [WORDS[measure], *play.teams], rows)

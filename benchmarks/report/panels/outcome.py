@@ -1,0 +1,277 @@
+"""The panel of the result: in words and numbers, with its uncertainty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from statistics import fmean
+
+from llm_decpomdp.benchmarks.evaluation.estimates import (
+    NEEDED,
+    compared,
+    evaluated,
+    gained,
+    over,
+    seeds_needed,
+    shown,
+)
+from llm_decpomdp.benchmarks.evaluation.experiments import Experiment, headings
+from llm_decpomdp.benchmarks.evaluation.statistics import Estimate
+from llm_decpomdp.benchmarks.report.elements.charts import window
+from llm_decpomdp.benchmarks.report.elements.page import (
+    Heading,
+    folded,
+    link,
+    plain,
+    table,
+    tag,
+)
+from llm_decpomdp.benchmarks.report.panels.about import out_of
+from llm_decpomdp.benchmarks.report.panels.claims import (
+    ENOUGH_TASKS,
+    headline,
+    parts,
+    solved,
+    solved_sentence,
+)
+from llm_decpomdp.benchmarks.report.panels.facts import facts, moment
+from llm_decpomdp.benchmarks.runs.results import Results, Row, component_names, pairs
+from llm_decpomdp.utils.wording import number
+
+OF_ONE_SEED = (
+    "This is one run with one seed: the interval covers the choice of tasks, not how another training run would "
+    "turn out."
+)
+FEW_SEEDS = "Fewer than five seeds make it too narrow."
+MANY_SEEDS = 5
+"""With S seeds no bootstrap encloses the true median in more than 1 - 2^(1 - S) of all cases: 94 % with five."""
+
+
+def outcome(found: Sequence[Experiment]) -> str:
+    """What the teams earned, and what training changed, as far as the runs know."""
+    if len(found) > 1:
+        return "\n".join(_comparison(found))
+    experiment = found[0]
+    if len(experiment.runs) > 1:
+        return "\n".join(_over_seeds(experiment))
+    return "\n".join(_of_a_run(experiment))
+
+
+def _intervals(found: Sequence[Experiment]) -> str:
+    return f"In brackets: 95 % intervals of a bootstrap {over(found)}."
+
+
+def _of_a_run(experiment: Experiment) -> Iterator[str]:
+    (run,) = experiment.runs
+    if len(run.evaluations) > 1:
+        yield tag("p", headline(experiment), "headline")
+        yield facts(experiment)
+        yield tag("p", _verdict(experiment))
+        yield from _claims(experiment, [OF_ONE_SEED])
+        yield from _examples(run)
+        yield _before_and_after(run.evaluations[0], run.evaluations[-1])
+        return
+    if run.evaluations:
+        row = run.evaluations[0]
+        mean = f"mean team reward {shown(evaluated(experiment, 0))} over {_episodes(row)}. "
+        if not experiment.trained:
+            yield facts(experiment)
+            yield tag("p", f"One evaluation, without training: {mean}{_intervals([experiment])}")
+            return
+        when = moment(row)
+        yield tag(
+            "p", f"The run has one evaluation so far, {when}: {mean}{_intervals([experiment])}"
+        )
+    else:
+        yield tag("p", "The run has no evaluation: all numbers below are of the training tasks.")
+    yield from _training(run.train)
+
+
+def _over_seeds(experiment: Experiment) -> Iterator[str]:
+    """All seeds of one configuration."""
+    if not all(len(run.evaluations) > 1 for run in experiment.runs):
+        yield tag("p", "Not every run has two evaluations, so what training changed is not known.")
+        yield _runs_table([experiment])
+        return
+    yield tag("p", headline(experiment), "headline")
+    yield facts(experiment)
+    runs, gain = len(experiment.runs), gained(experiment)
+    rose = sum(gained(Experiment("", (run,))).value > 0 for run in experiment.runs)
+    yield tag(
+        "p",
+        f"Over {runs} seeds the mean team reward changed by {shown(gain, sign=True)}, measured task by task; it "
+        f"rose with {rose} of them. {_judgement(gain, runs)}",
+    )
+    yield from _claims(experiment, [FEW_SEEDS] * (runs < MANY_SEEDS))
+    yield _runs_table([experiment])
+    yield from _examples(experiment.runs[0])
+
+
+def _comparison(found: Sequence[Experiment]) -> Iterator[str]:
+    """Several configurations, the best first, each against the one that was named first.
+
+    Those of several environments keep their order, and are compared where the environment is the same.
+    """
+    first, *_ = found
+    places = list(dict.fromkeys(map(_environment, found)))
+    order = "the best first"
+    if len(places) > 1:
+        order = (
+            f"not ranked: {' and '.join(places)} are different environments, whose highest "
+            "rewards may differ, so the order is that of the command line"
+        )
+    most = f" Rewards are out of {out_of(found)}." if out_of(found) else ""
+    yield tag("p", f"{len(found)} configurations, {order}.{most} {_intervals(found)}")
+    rows = []
+    for experiment in found:
+        last = evaluated(experiment, -1) if _all_have(experiment, 1) else None
+        cells = [experiment.name, str(len(experiment.runs)), "—", "—", "—", "—", "—", "—"]
+        if last is not None:
+            cells[3], cells[7] = shown(last), str(solved(experiment, -1) or "—")
+        if _all_have(experiment, 2):
+            cells[2], cells[4] = (
+                shown(evaluated(experiment, 0)),
+                shown(gained(experiment), sign=True),
+            )
+        same = experiment is not first and _environment(experiment) == places[0]
+        if last is not None and same and _all_have(first, 1):
+            found_between = compared(first, experiment)
+            if found_between is not None:
+                cells[5] = shown(found_between.difference, sign=True)
+                cells[6] = seeds_needed(found_between)
+        rows.append((last.value if last else float("-inf"), cells))
+    if len(places) == 1:
+        rows.sort(key=lambda row: -row[0])
+    against = Heading(("against", *headings(found)[first.name]), f"against {first.name}")
+    head: list[str | Heading] = ["configuration", "seeds", "before", "last evaluation", "gain"]
+    head += [against, "seeds needed", "solved"]
+    cells_of = [cells for _, cells in rows]
+    kept = [i for i in range(len(head)) if i < 5 or any(cells[i] != "—" for cells in cells_of)]
+    yield table("summary", [head[i] for i in kept], [[of[i] for i in kept] for of in cells_of])
+    if 6 in kept:
+        yield tag("p", NEEDED, "small")
+    yield folded("Every run", _runs_table(found))
+
+
+def _environment(experiment: Experiment) -> str:
+    return str(experiment.runs[0].manifest.get("environment", "an unnamed one"))
+
+
+def _all_have(experiment: Experiment, evaluations: int) -> bool:
+    return all(len(run.evaluations) >= evaluations for run in experiment.runs)
+
+
+def _training(train: tuple[Row, ...]) -> Iterator[str]:
+    """How the mean reward of the updates went, for runs that have no better measure."""
+    if len(train) > 1:
+        size = min(window(len(train)), len(train) // 2)
+        first, last = (
+            number(fmean(row["reward_mean"] for row in rows))
+            for rows in (train[:size], train[-size:])
+        )
+        which = f"{size} updates" if size > 1 else "update"
+        yield tag(
+            "p",
+            f"On training tasks, the mean team reward was {first} over the first {which} and {last} over the "
+            f"last, of {len(train)}. Each update has tasks of its own, so a part of this is chance.",
+        )
+    elif train:
+        mean = number(train[0]["reward_mean"])
+        yield tag("p", f"One update was made so far, with a mean team reward of {mean}.")
+
+
+def _episodes(row: Row) -> str:
+    return "1 episode" if row["n"] == 1 else f"{row['n']} episodes"
+
+
+def _verdict(experiment: Experiment) -> str:
+    """The result of one run in plain words, with its uncertainty."""
+    (run,) = experiment.runs
+    gain, last = gained(experiment), run.evaluations[-1]
+    before, after = (shown(evaluated(experiment, i)) for i in (0, -1))
+    verb = "rose" if gain.value > 0 else "fell"
+    way = f"{verb} from {before} to" if gain.value else "stayed at"
+    text = f"The mean team reward {way} {after} over {_episodes(last)} on {_held_out(run)}. "
+    if gain.low is None:
+        return text + _judgement(gain, 1)
+    size = f"{shown(gain, sign=True)}, measured task by task"
+    return f"{text}The difference is {size}. {_judgement(gain, 1)}"
+
+
+def _claims(experiment: Experiment, notes: Sequence[str]) -> Iterator[str]:
+    """What was solved, what of the gain is form, and what the intervals are."""
+    if claims := [text for text in (solved_sentence(experiment), parts(experiment)) if text]:
+        yield tag("p", " ".join(claims))
+    if gained(experiment).low is not None:
+        yield tag("p", " ".join([_intervals([experiment]), *notes]), "small")
+
+
+def _judgement(gain: Estimate, runs: int) -> str:
+    """Whether it may be chance."""
+    if gain.low is None:
+        return "How much of the difference is chance, these episodes cannot tell."
+    if runs == 1 and gain.units < ENOUGH_TASKS:
+        return f"It may be chance: {gain.units} tasks are too few to tell."
+    if not gain.excludes(0.0):
+        return "The interval holds 0, so it may be chance."
+    return "The interval leaves out 0, so chance alone hardly explains it."
+
+
+def _held_out(run: Results) -> str:
+    before, _ = run.ends("eval")
+    tasks = {score.task for score in before}
+    seen = len(tasks & run.trained_tasks)
+    if seen:
+        return f"evaluation tasks, {seen} of {len(tasks)} of which were also trained on"
+    if not tasks:
+        return "the evaluation tasks"
+    return "held-out tasks, none of which was trained on"
+
+
+def _examples(run: Results) -> Iterator[str]:
+    """Links to the tasks with the largest, the median and the smallest gain, chosen so that no one is misled."""
+    found = pairs(run)
+    if len(found) > 2:
+        chosen = {"Largest gain": 0, "median": len(found) // 2, "smallest": -1}
+        links = [
+            f"{escape(name)}: {link(found[i].task, task=found[i].task, phase='eval', compare=1)} "
+            f"({number(found[i].before)} → {number(found[i].after)})"
+            for name, i in chosen.items()
+        ]
+        yield f'<p class="small">Read before and after side by side. {"; ".join(links)}.</p>'
+
+
+def _before_and_after(first: Row, last: Row) -> str:
+    turns = [key for key in first if key.startswith("turn_") and key.endswith("/reward_mean")]
+    names = {"reward_mean": "team reward, mean over turns" if len(turns) > 1 else "team reward"}
+    if len(turns) > 1:
+        names |= {
+            key: f"… on {plain(key.partition('/')[0])}, where reached"
+            for key in turns
+            if key in last
+        }
+    names |= {f"reward/{name}": plain(name) for name in component_names((first, last))[0]}
+    if "solved" in first:
+        names["solved"] = "share of turns with full marks"
+    rows = [
+        (name, number(first[key]), number(last[key]), number(last[key] - first[key], sign=True))
+        for key, name in names.items()
+    ]
+    head = ("mean over the evaluation tasks", "before", "after", "change")
+    return folded("The parts of the reward in numbers", table("parts", head, rows))
+
+
+def _runs_table(found: Sequence[Experiment]) -> str:
+    rows = []
+    for experiment in found:
+        for run in experiment.runs:
+            alone = Experiment(experiment.name, (run,))
+            seed = str(run.manifest.get("seed", "—"))
+            cells = [run.path.name, seed, str(len(run.train)), "—", "—", "—"]
+            if len(run.evaluations) > 1:
+                ends = (shown(evaluated(alone, 0)), shown(evaluated(alone, -1)))
+                cells[3:] = [*ends, shown(gained(alone), sign=True)]
+            elif run.evaluations:
+                cells[4] = shown(evaluated(alone, -1))
+            rows.append(tuple(cells))
+    return table("runs", ("run", "seed", "updates", "before", "after", "gain"), rows)

@@ -1,0 +1,91 @@
+"""The end of the page: data, how to reproduce the runs, and what they were made with."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+
+from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
+from llm_decpomdp.benchmarks.report.elements.page import (
+    definitions,
+    folded,
+    listing,
+    plain,
+    table,
+    tag,
+)
+from llm_decpomdp.benchmarks.runs.results import Results, data_sets
+
+SHOWN_ELSEWHERE = ("data", "description", "first_prompts")
+"""Keys of a manifest that have a place of their own on the page."""
+
+
+def origins(found: Sequence[Experiment]) -> Iterator[str]:
+    """Where the data comes from, and how to make the same again."""
+    yield from data_table(found[0].runs[0])
+    alone = sum(len(experiment.runs) for experiment in found) == 1
+    yield tag("h3", "Commands")
+    place = "this folder" if alone else "the folders of the runs"
+    yield tag("p", f"With the configuration in {place}:", "small")
+    for experiment in found:
+        if len(found) > 1:
+            yield tag("h4", experiment.name)
+        yield from _commands(experiment, alone=alone)
+    for run in (run for experiment in found for run in experiment.runs):
+        yield from details(run)
+
+
+def data_table(run: Results) -> Iterator[str]:
+    """The data of a run or evaluation."""
+    data = dict(data_sets(run.manifest))
+    if data:
+        yield tag("h3", "Data")
+        keys = dict.fromkeys(key for about in data.values() for key in about)
+        rows = [(plain(k), *(_shown(about.get(k)) for about in data.values())) for k in keys]
+        yield table("data", ("", *data), rows)
+        for key in keys:
+            listed = {
+                f"{name}": about[key] for name, about in data.items() if _lists(about.get(key))
+            }
+            if listed:
+                yield folded(plain(key).capitalize(), definitions(listed))
+
+
+def _commands(experiment: Experiment, *, alone: bool) -> Iterator[str]:
+    for run in experiment.runs[:1]:
+        if not run.config_text:
+            continue
+        git = run.manifest.get("git") or {}
+        commit = f"git checkout {git['commit']}\n" if git.get("commit") else ""
+        seeds = [other.manifest.get("seed") for other in experiment.runs]
+        config = "config.yaml" if alone else shlex.quote(f"{run.path.name}/config.yaml")
+        lines = [
+            f"llm-decpomdp train --config {config} --override output.name=reproduction"
+            + (f"-{seed} seed={seed}" if len(seeds) > 1 else "")
+            for seed in seeds
+        ]
+        yield listing(commit + "\n".join(lines))
+        if git.get("dirty"):
+            yield tag("p", "Files differed from this commit when the run began.", "small")
+
+
+def details(run: Results) -> Iterator[str]:
+    """The configuration and the versions of a run or evaluation."""
+    name = run.path.name
+    if run.config_text:
+        yield folded("Configuration", listing(run.config_text), note=f"{name}/config.yaml")
+    rest = {key: value for key, value in run.manifest.items() if key not in SHOWN_ELSEWHERE}
+    if rest:
+        yield folded("Versions and machine", definitions(rest), note=f"{name}/manifest.json")
+
+
+def _lists(value: object) -> bool:
+    return isinstance(value, Mapping) and bool(value)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return f"{len(value)}, listed below" if value else "none"
+    return "—" if value in (None, "") else str(value)

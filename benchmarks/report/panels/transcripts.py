@@ -1,0 +1,162 @@
+"""The transcript browser: its controls, and every episode in compressed chunks that the page reads on demand.
+
+The index, with the numbers that filters need, is one chunk; the texts are many, of which the page unpacks those
+that are looked at. First prompts and test cases, which repeat from episode to episode, stand once in a chunk of
+their own. Chunks are JSON, gzip and base64, which holds no character that could end a script element.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
+from llm_decpomdp.benchmarks.report.elements.page import HERE
+from llm_decpomdp.benchmarks.runs.results import Results, Row, task_name
+from llm_decpomdp.utils.storage import read_json_lines
+
+CHUNK = 300_000
+"""Characters of JSON from which a new chunk is begun."""
+
+
+def transcripts(found: Sequence[Experiment]) -> str:
+    """The browser of all episodes of all runs; nothing where there is none."""
+    pack = Pack()
+    for experiment in found:
+        for run in experiment.runs:
+            pack.add_run(run, experiment.name if len(found) > 1 else "")
+    if not pack.episodes:
+        return ""
+    return HERE.joinpath("transcripts.html").read_text(encoding="utf-8") + "".join(pack.blocks())
+
+
+class Pack:
+    """Episodes on their way into the page."""
+
+    def __init__(self) -> None:
+        self.runs: list[Row] = []
+        self.tasks: dict[str, int] = {}
+        self.components: dict[str, int] = {}
+        self.episodes: list[list[Any]] = []
+        """For each episode its run, phase, update, task, and for each group the turn, rewards and solved."""
+        self._shared: dict[str, int] = {}
+        self._starts: list[int] = []
+        self._chunks: list[str] = []
+        self._texts: list[str] = []
+        self._size = 0
+
+    def add_run(self, run: Results, experiment: str) -> None:
+        """All episodes of a run."""
+        seed = run.manifest.get("seed")
+        about = {"name": run.path.name, "seed": seed, "experiment": experiment}
+        self.runs.append({**about, "trained": bool(run.train)})
+        for row in read_json_lines(run.path / "episodes.jsonl"):
+            self._add(row)
+
+    def blocks(self) -> Iterator[str]:
+        """The chunks as elements of the page."""
+        self._close()
+        index = {
+            "runs": self.runs,
+            "tasks": list(self.tasks),
+            "components": list(self.components),
+            "episodes": self.episodes,
+            "starts": self._starts,
+        }
+        yield _block("index", json.dumps(index, separators=(",", ":")))
+        yield _block("shared", json.dumps(list(self._shared), separators=(",", ":")))
+        for number, text in enumerate(self._chunks):
+            yield f"{_element(f'chunk-{number}')}{text}</script>\n"
+
+    def _add(self, row: Row) -> None:
+        if not self._texts:
+            self._starts.append(len(self.episodes))
+        task = self.tasks.setdefault(task_name(row), len(self.tasks))
+        groups = [[g["turn"], _rounded(g["rewards"]), _solved(g["infos"])] for g in row["groups"]]
+        phase = 1 if row["phase"] == "eval" else 0
+        self.episodes.append([len(self.runs) - 1, phase, row["update"], task, groups])
+        text = json.dumps(self._text(row), separators=(",", ":"))
+        self._texts.append(text)
+        self._size += len(text)
+        if self._size > CHUNK:
+            self._close()
+
+    def _close(self) -> None:
+        if self._texts:
+            self._chunks.append(_packed(f"[{','.join(self._texts)}]"))
+            self._texts, self._size = [], 0
+
+    def _text(self, row: Row) -> Row:
+        """What a reader of the episode sees beyond the index."""
+        final: Row = row["final"] or {}
+        turns: list[Row] = final.get("turns", [])
+        if len(turns) != len(
+            row["groups"]
+        ):  # a wrapper may play others than its environment records
+            turns = []
+        return {
+            "groups": [self._group(group) for group in row["groups"]],
+            "verdicts": [self._verdict(turn["verdict"]) for turn in turns],
+            "early": bool(row["stopped_early"]),
+        }
+
+    def _group(self, group: Row) -> Row:
+        first = group["turn"] == 0
+        prompts: Mapping[str, str] = group["prompts"]
+        return {
+            "parent": group["parent"] and [group["parent"]["group"], group["parent"]["sample"]],
+            "chosen": group["chosen"],
+            "prompts": {a: self._share(text) if first else text for a, text in prompts.items()},
+            "completions": group["completions"],
+            "reasons": group["finish_reasons"],
+            "joint": group["joint"],
+            "points": [self._points(info) for info in group["infos"]],
+            "tests": [
+                [info["tests_passed"], info["tests_total"]] if "tests_total" in info else None
+                for info in group["infos"]
+            ],
+        }
+
+    def _points(self, info: Mapping[str, float]) -> list[list[float]]:
+        """Pairs of a component's number and its points."""
+        return [
+            [self.components.setdefault(key[7:], len(self.components)), round(value, 4)]
+            for key, value in info.items()
+            if key.startswith("reward/")
+        ]
+
+    def _verdict(self, verdict: Row) -> Row:
+        tests = [
+            [self._share(t["case"]), t["passed"], t["status"], t["message"], t["origin"], t["line"]]
+            for t in verdict["tests"]
+        ]
+        return {"tests": tests, "error": verdict["error"] and verdict["error"]["message"]}
+
+    def _share(self, text: str) -> int:
+        return self._shared.setdefault(text, len(self._shared))
+
+
+def _solved(infos: Sequence[Mapping[str, float]]) -> list[int] | None:
+    """Which joint samples solved the task; `None` where the environment does not tell."""
+    if not infos or "solved" not in infos[0]:
+        return None
+    return [int(info["solved"]) for info in infos]
+
+
+def _rounded(values: Sequence[float]) -> list[float]:
+    return [round(value, 4) for value in values]
+
+
+def _block(name: str, text: str) -> str:
+    return f"{_element(name)}{_packed(text)}</script>\n"
+
+
+def _element(name: str) -> str:
+    return f'<script type="text/plain" id="data-{name}">'
+
+
+def _packed(text: str) -> str:
+    return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()

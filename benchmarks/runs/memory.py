@@ -1,0 +1,60 @@
+"""How much memory this machine has, how much of it is free, and what the demo needs."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from llm_decpomdp.benchmarks.config.errors import RunError
+
+DEMO = 8.5
+"""GiB that `llm-decpomdp demo` needs: for two models of 135 million weights, their gradients and moments."""
+
+LESS = (
+    "train adapters in place of all weights, which needs 3.5 GiB and learns less: llm-decpomdp demo "
+    "--override 'model.lora={r: 16}'"
+)
+"""The way out where that is too much."""
+
+MEMINFO = Path("/proc/meminfo")
+CGROUP = Path("/sys/fs/cgroup")
+
+GIB = 2**30
+
+
+def total() -> float:
+    """GiB of the machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
+
+
+def free() -> float | None:
+    """GiB that a process may still take, within a container's limit; `None` where the system does not tell."""
+    if not MEMINFO.is_file():
+        return None
+    found = re.search(r"^MemAvailable: +(\d+) kB", MEMINFO.read_text(), re.MULTILINE)
+    if found is None:
+        return None
+    left = int(found[1]) / 2**20
+    limit = CGROUP / "memory.max"
+    if limit.is_file() and (most := limit.read_text().strip()) != "max":
+        used = int((CGROUP / "memory.current").read_text())
+        cached = re.search(
+            r"^inactive_file (\d+)", (CGROUP / "memory.stat").read_text(), re.MULTILINE
+        )
+        left = min(left, (int(most) - used + int(cached[1] if cached else 0)) / GIB)
+    return left
+
+
+def require_for_demo() -> None:
+    """Check that there is room for the demo.
+
+    Raises:
+        RunError: If there is not; says what is free, what is needed, and what needs less.
+    """
+    left = free()
+    if left is not None and left < DEMO:
+        raise RunError(
+            f"the demo needs {DEMO} GiB of memory, and {left:.1f} of {total():.1f} GiB are free: end other "
+            f"programs, or {LESS}"
+        )

@@ -1,0 +1,233 @@
+"""What a run or evaluation folder says in numbers: its metrics, and every rollout as a score."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.utils.storage import RunFolder, read_json_lines
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Score:
+    """A row of `episodes.jsonl` in numbers; means are over joint samples, groups, then turns."""
+
+    phase: str
+    update: int
+    task: str
+    reward: float
+    solved: float | None
+    """Share of solved joint samples; `None` where the environment does not tell."""
+    points: Mapping[str, float]
+    """Mean points of each component of the reward."""
+    earned: Mapping[str, float]
+    """Share of joint samples in which a component is not zero."""
+    turns: tuple[float, ...]
+    """Mean reward of each turn."""
+    characters: Mapping[str, float]
+    """Mean length of each agent's completions."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """The contents of a folder that a report needs; files that are missing read as empty."""
+
+    path: Path
+    manifest: Row
+    config_text: str
+    train: tuple[Row, ...]
+    """The rows of `metrics.jsonl` of the updates."""
+    evaluations: tuple[Row, ...]
+    """The rows of `metrics.jsonl` of the evaluations."""
+    scores: tuple[Score, ...]
+    """The rows of `episodes.jsonl`."""
+
+    def rows(self, kind: str) -> tuple[Row, ...]:
+        """The metrics of a kind: `train` or `eval`."""
+        return self.train if kind == "train" else self.evaluations
+
+    def scores_at(self, kind: str, update: int) -> list[Score]:
+        """The scores of one update or evaluation."""
+        return [score for score in self.scores if (score.phase, score.update) == (kind, update)]
+
+    def ends(self, kind: str) -> tuple[list[Score], list[Score]]:
+        """The scores of the first and of the last row of a kind; empty where there are not two."""
+        rows = self.rows(kind)
+        if len(rows) < 2:
+            return [], []
+        return (
+            self.scores_at(kind, rows[0]["update"]),
+            self.scores_at(kind, rows[-1]["update"]),
+        )
+
+    @property
+    def trained_tasks(self) -> frozenset[str]:
+        """Every task that was trained on."""
+        return frozenset(score.task for score in self.scores if score.phase == "train")
+
+
+def read_results(folder: RunFolder) -> Results:
+    """Read a run folder, or an evaluation folder, which has episodes and no metrics.
+
+    Raises:
+        ValueError: If nothing was measured in it yet.
+    """
+    metrics = list(read_json_lines(folder.metrics))
+    scores = tuple(score_of(row) for row in read_json_lines(folder.episodes))
+    if not metrics and not scores:
+        raise ValueError(f"{folder.metrics} has no rows: train first, then write the report")
+    kinds = {
+        kind: tuple(row for row in metrics if row["kind"] == kind) for kind in ("train", "eval")
+    }
+    return Results(
+        path=folder.path,
+        manifest=folder.read_manifest() if folder.manifest.exists() else {},
+        config_text=folder.config.read_text(encoding="utf-8") if folder.config.exists() else "",
+        train=kinds["train"],
+        evaluations=kinds["eval"] if metrics else evaluation_rows(scores),
+        scores=scores,
+    )
+
+
+def score_of(row: Row) -> Score:
+    """A row of `episodes.jsonl` in numbers."""
+    groups = row["groups"]
+    infos = groups[0]["infos"][0] if groups[0]["infos"] else {}
+    names = [key.removeprefix("reward/") for key in infos if key.startswith("reward/")]
+
+    def over_infos(key: str, of: type = float) -> float:
+        return mean_over_turns(
+            groups, lambda group: [of(info.get(key, 0)) for info in group["infos"]]
+        )
+
+    return Score(
+        phase=row["phase"],
+        update=row["update"],
+        task=task_name(row),
+        reward=episode_reward(row),
+        solved=over_infos("solved") if "solved" in infos else None,
+        points={name: over_infos(f"reward/{name}") for name in names},
+        earned={name: over_infos(f"reward/{name}", bool) for name in names},
+        turns=tuple(
+            fmean(fmean(group["rewards"]) for group in groups if group["turn"] == turn)
+            for turn in range(1 + groups[-1]["turn"])
+        ),
+        characters={
+            agent: fmean(len(text) for group in groups for text in group["completions"][agent])
+            for agent in groups[0]["completions"]
+        },
+    )
+
+
+def mean_over_turns(groups: Sequence[Row], of: Callable[[Row], Sequence[float]]) -> float:
+    """Mean over the joint samples of a group, then over the groups of a turn, then over the turns."""
+    turns: dict[int, list[float]] = {}
+    for group in groups:
+        turns.setdefault(group["turn"], []).append(fmean(of(group)))
+    return fmean(map(fmean, turns.values()))
+
+
+def stored_rows(path: Path) -> Iterator[tuple[int, Row]]:
+    """The rows of an `episodes.jsonl`, each with its line, counted from 1.
+
+    Raises:
+        ConfigError: If a row has no groups, as in early versions.
+    """
+    for line, row in enumerate(read_json_lines(path), 1):
+        if "groups" not in row:
+            raise ConfigError(
+                f"{path}: line {line} has no groups, as of an early version; train again"
+            )
+        yield line, row
+
+
+def task_name(episode: Row) -> str:
+    """The task of an episode: its id, or else the seed that decided it."""
+    final, start = episode["final"] or {}, episode["start"]
+    return str(final.get("task_id") or start["task_id"] or f"seed {start['seed']}")
+
+
+def episode_reward(episode: Row) -> float:
+    """Mean reward over the turns of an episode, and over the joint samples of each turn."""
+    return mean_over_turns(episode["groups"], lambda group: group["rewards"])
+
+
+def reward_of(score: Score) -> float:
+    """The reward."""
+    return score.reward
+
+
+def by_task(
+    scores: Iterable[Score], value: Callable[[Score], float] = reward_of
+) -> dict[str, float]:
+    """The mean reward, or another value, of each task, in the order in which they were played."""
+    found: dict[str, list[float]] = {}
+    for score in scores:
+        found.setdefault(score.task, []).append(value(score))
+    return {task: fmean(values) for task, values in found.items()}
+
+
+def evaluation_rows(scores: Sequence[Score]) -> tuple[Row, ...]:
+    """Rows of evaluations, as in `metrics.jsonl`, for a folder that has episodes alone.
+
+    Tasks are the units of the standard error, however often each was played.
+    """
+    rows = []
+    for update in sorted({score.update for score in scores if score.phase == "eval"}):
+        found = [score for score in scores if (score.phase, score.update) == ("eval", update)]
+        means = list(by_task(found).values())
+        error = stdev(means) / math.sqrt(len(means)) if len(means) > 1 else None
+        row: Row = {"update": update, "kind": "eval", "n": len(found)}
+        row |= {"reward_mean": fmean(means), "reward_standard_error": error}
+        if all(score.solved is not None for score in found):
+            row["solved"] = fmean(score.solved or 0.0 for score in found)
+        row |= {f"reward/{k}": fmean(s.points[k] for s in found) for k in found[0].points}
+        rows.append(row)
+    return tuple(rows)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The mean reward of one task, played before and after training."""
+
+    task: str
+    before: float
+    after: float
+
+    @property
+    def gain(self) -> float:
+        """After minus before."""
+        return self.after - self.before
+
+
+def pairs(results: Results) -> list[Pair]:
+    """The tasks of the first and last evaluation, if both played the same ones, by falling gain."""
+    before, after = map(by_task, results.ends("eval"))
+    if before.keys() != after.keys():
+        return []
+    found = [Pair(task, before[task], after[task]) for task in before]
+    return sorted(found, key=lambda pair: -pair.gain)
+
+
+def data_sets(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Row]]:
+    """The descriptions of data anywhere in a manifest, each with the name that it stands under."""
+    for key, value in manifest.items():
+        if isinstance(value, dict) and "fingerprint" in value:
+            yield key, value
+        elif isinstance(value, dict):
+            yield from data_sets(value)
+
+
+def component_names(rows: Sequence[Row]) -> tuple[list[str], list[str]]:
+    """The components of the reward that ever counted and those that never did, in the environment's order."""
+    keys = list(dict.fromkeys(key for row in rows for key in row if key.startswith("reward/")))
+    counted = [key for key in keys if any(row.get(key) for row in rows)]
+    silent = [key for key in keys if key not in counted]
+    return [k.removeprefix("reward/") for k in counted], [k.removeprefix("reward/") for k in silent]

@@ -1,0 +1,195 @@
+"""Trackers: where the rows of `metrics.jsonl` go besides, while a run goes on.
+
+```yaml
+output:
+  trackers:
+    tensorboard: true                    # into the run's folder; torch.utils.tensorboard.SummaryWriter
+    wandb: {project: mine, tags: [a]}    # wandb.init
+    trackio: {project: mine}             # trackio.init
+```
+
+Each is on (`true`, or options of the call in its comment) or off (`false`). A value is named after the row and its
+key, as in `train/reward_mean` and `eval/solved`, and its step is the update. Nothing depends on trackers: one that
+fails is left out from then on, with a warning.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any, Protocol
+
+from llm_decpomdp.benchmarks.config.errors import RunError
+from llm_decpomdp.benchmarks.config.trackers import TRACKERS, options_of
+from llm_decpomdp.utils.storage import RunFolder, read_json_lines, write_atomically
+
+PROJECT = "llm_decpomdp"
+"""The project of a run that names none."""
+
+logger = logging.getLogger(__name__)
+
+Row = Mapping[str, Any]
+
+
+class Tracker(Protocol):
+    """Takes values while a run goes on."""
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Add the values of an update."""
+        ...
+
+    def close(self) -> None:
+        """Hand over what is left."""
+        ...
+
+
+class TensorBoard:
+    """Writes event files into `tensorboard` in the run's folder.
+
+    They are written anew from `metrics.jsonl` when a run goes on, since that has dropped some rows.
+    """
+
+    def __init__(self, run: RunFolder, config: Row, **options: Any) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        folder = run.path / "tensorboard"
+        shutil.rmtree(folder, ignore_errors=True)
+        self._writer: Any = SummaryWriter(str(folder), **options)
+        for row in read_json_lines(run.metrics):
+            self.log(values_of(row), row["update"])
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Add the values of an update."""
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._writer.close()
+
+
+class WeightsAndBiases:
+    """Logs to Weights & Biases; a run that goes on goes on there too, which ignores repeated updates.
+
+    `wandb_id` in the run's folder tells which run it is.
+    """
+
+    def __init__(self, run: RunFolder, config: Row, **options: Any) -> None:
+        import wandb
+
+        identity = run.path / "wandb_id"
+        usual = {"project": PROJECT, "name": run.path.name, "dir": str(run.path)}
+        if identity.exists():
+            usual |= {"id": identity.read_text(encoding="utf-8"), "resume": "allow"}
+        self._run = wandb.init(config=dict(config), **{**usual, **options})
+        write_atomically(identity, self._run.id)
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Add the values of an update."""
+        self._run.log(dict(values), step=step)
+
+    def close(self) -> None:
+        """Hand over what is left."""
+        self._run.finish()
+
+
+class Trackio:
+    """Logs to trackio; where a run goes on, repeated updates stand there twice."""
+
+    def __init__(self, run: RunFolder, config: Row, **options: Any) -> None:
+        import trackio
+
+        self._finish = trackio.finish  # which `Run.finish` is not: it would be called again at exit
+        usual = {
+            "project": PROJECT,
+            "name": run.path.name,
+            "resume": "allow" if run.metrics.exists() else "never",
+        }
+        self._run = trackio.init(config=dict(config), **{**usual, **options})
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Add the values of an update."""
+        self._run.log(dict(values), step=step)
+
+    def close(self) -> None:
+        """Hand over what is left."""
+        self._finish()
+
+
+CLASSES: Mapping[str, Callable[..., Tracker]] = dict(
+    zip(TRACKERS, (TensorBoard, WeightsAndBiases, Trackio), strict=True)
+)
+
+
+@contextmanager
+def tracking(
+    wanted: Mapping[str, Any], run: RunFolder, config: Row
+) -> Iterator[list[Callable[[Row], None]]]:
+    """Open trackers, and close them at the end.
+
+    Args:
+        wanted: As in `output.trackers`.
+        run: The folder of the run.
+        config: Its configuration, for those who keep it.
+
+    Yields:
+        What to give each row of `metrics.jsonl` to.
+
+    Raises:
+        RunError: If one cannot begin.
+    """
+    with ExitStack() as stack:
+        feeds: list[Callable[[Row], None]] = []
+        for name, options in options_of(wanted).items():
+            try:
+                feed = Feed(name, CLASSES[name](run, config, **options))
+            except Exception as error:  # whatever a package makes of options, accounts and networks
+                raise RunError(
+                    f"output.trackers: {name} cannot begin: {type(error).__name__}: {error}"
+                ) from error
+            stack.callback(feed.close)
+            feeds.append(feed.take)
+        yield feeds
+
+
+class Feed:
+    """Passes rows on to a tracker, until that fails."""
+
+    def __init__(self, name: str, tracker: Tracker) -> None:
+        self._name = name
+        self._tracker: Tracker | None = tracker
+
+    def take(self, row: Row) -> None:
+        """Pass a row of `metrics.jsonl` on."""
+        self._attempt(lambda tracker: tracker.log(values_of(row), row["update"]))
+
+    def close(self) -> None:
+        """Close the tracker."""
+        self._attempt(lambda tracker: tracker.close())
+
+    def _attempt(self, action: Callable[[Tracker], None]) -> None:
+        if self._tracker is None:
+            return
+        try:
+            action(self._tracker)
+        except Exception as error:  # no tracker's failure may end a run
+            self._tracker = None
+            logger.warning(
+                "%s has failed and gets no more rows; metrics.jsonl has them all: %s: %s",
+                self._name,
+                type(error).__name__,
+                error,
+            )
+
+
+def values_of(row: Row) -> dict[str, float]:
+    """The values of a row of `metrics.jsonl` by name; those that are null are left out.
+
+    Examples:
+        >>> values_of({"update": 3, "kind": "eval", "solved": 0.5, "reward_standard_error": None})
+        {'eval/solved': 0.5}
+    """
+    kind, known = row["kind"], {key: row[key] for key in row if key not in ("update", "kind")}
+    return {f"{kind}/{key}": value for key, value in known.items() if value is not None}

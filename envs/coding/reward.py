@@ -1,0 +1,162 @@
+"""The reward of the code tasks: levels that a joint program climbs.
+
+| component      | points   | condition                                                    | otherwise |
+|----------------|----------|--------------------------------------------------------------|-----------|
+| `aux_defined`  | 0.4      | a helper is defined and returns                              | go on     |
+| `main_defined` | 0.6      | the entry function is defined and returns                    | stop      |
+| `syntax`       | 0.5      | the joint program parses                                     | stop      |
+| `tests`        | 0 to 1.0 | share of the tests that pass                                 | stop at 0 |
+| `uses_aux`     | 0.5      | the program calls a helper                                   | stop      |
+| `not_wrapper`  | 1.0      | ... and the entry function does more than return the results |           |
+| `aux_ignored`  | -0.5     | ... but no test's outcome depends on what it returns         |           |
+
+A team earns at most 4.0, a single agent 2.1. Where N - 1 helpers help, each has an equal share of the four
+components that are about helpers: a component's points are those above times the share of helpers that fulfil the
+condition, such as 0.4 * 2/3 where two of three are defined. The other components are the team's.
+
+- A helper is called if the program calls it while a test that passes runs, and it is ignored if no test's outcome
+  depends on what it returns. Both are found out by running: the program runs once more with the helper's results
+  changed within their type (`sandbox/inside/changes.py`), a few kinds of change one after the other, until another
+  test passes or one no longer does. One that is called only while the code is loaded, to make a table, say, counts
+  as called if it is not ignored.
+- Calls count where the entry function's author makes them. Helpers may call each other, but a helper that only
+  helpers call is not called.
+- All code shares one namespace and runs in the team's order, so of two definitions of a name the later one counts
+  for everybody. A helper that a later author's code replaces is not called, for what is called is not its own.
+- The entry function is a wrapper if it plainly does no more than return results of helpers, be it one or several,
+  or one given to another: that alone is read from the code (`teamwork.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import ClassVar
+
+from llm_decpomdp.envs.coding.helper_use import IGNORED, NOT_CALLED, USED, is_wrapper
+from llm_decpomdp.envs.coding.humaneval import CodeTask
+from llm_decpomdp.envs.coding.roles import AuxRole, Role
+from llm_decpomdp.envs.programs.completion import Reading
+from llm_decpomdp.envs.sandbox import Execution, Program, Sandbox, Tests
+from llm_decpomdp.envs.sandbox.endless_tests import watch
+from llm_decpomdp.episode import Outcome, Verdict
+from llm_decpomdp.parts import Component
+
+COMPONENTS = {
+    "aux_defined": Component(
+        "0.4 if the helper function is defined and returns something.", form=True
+    ),
+    "main_defined": Component(
+        "0.6 if the function that the tests call is defined and returns something.", form=True
+    ),
+    "syntax": Component("0.5 if the joint program parses.", form=True),
+    "tests": Component("Share of the tests that the joint program passes, up to 1.0."),
+    "uses_aux": Component("0.5 if the program calls the helper while a test that passes runs."),
+    "not_wrapper": Component("1.0 if it then does more than return what the helper returns."),
+    "aux_ignored": Component(
+        "-0.5 if it calls the helper, and no test depends on what that returns."
+    ),
+}
+"""The components, for a team with one helper; several helpers share the points."""
+
+MAX_TEAM_REWARD = 4.0
+MAX_SINGLE_REWARD = 2.1
+
+
+@dataclass(frozen=True)
+class CodeReward:
+    """Merges the agents' code into one program, runs it against the tests, and counts the levels.
+
+    The program is the prompt's imports and helpers, the helpers' code in the team's order, the entry function's
+    code, in this order. A helper that is not defined is left out, whatever else its author wrote.
+    """
+
+    roles: tuple[Role, ...]
+    sandbox: Sandbox = field(default_factory=Sandbox)
+    components: ClassVar[Mapping[str, Component]] = COMPONENTS
+    shown: int = 0
+    """How many tests, from the first on, prompts may show; see `Tests.shown`."""
+
+    @property
+    def maximum(self) -> float:
+        """Full marks of this team."""
+        return MAX_TEAM_REWARD if len(self.roles) > 1 else MAX_SINGLE_REWARD
+
+    @property
+    def helpers(self) -> tuple[AuxRole, ...]:
+        """The roles that write helpers."""
+        return tuple(role for role in self.roles if isinstance(role, AuxRole))
+
+    def __call__(self, task: CodeTask, completions: Mapping[str, str]) -> Verdict:
+        """Judge one joint completion."""
+        points = dict.fromkeys(COMPONENTS, 0.0)
+        readings = {role.agent: role.read(task, completions[role.agent]) for role in self.roles}
+        main_agent = self.roles[-1].agent
+        main = readings[main_agent]
+        complete = sum(readings[role.agent].complete for role in self.helpers)
+        points["aux_defined"] = self._share(0.4, complete)
+        if not main.complete:
+            return self._verdict(task, points, "the entry function is missing")
+        points["main_defined"] = 0.6
+        parts = {agent: reading for agent, reading in readings.items() if reading.defined}
+        if any(reading.problem for reading in parts.values()):
+            return self._verdict(task, points, "the joint program does not parse")
+        points["syntax"] = 0.5
+        execution = self.sandbox.run(self._program(task, parts), self._tests(task))
+        watch(task, completions, execution)
+        passed = sum(test.passed for test in execution.tests)
+        points["tests"] = passed / len(execution.tests)
+        uses = self._uses(execution) if passed else {}
+        called = sum(use != NOT_CALLED for use in uses.values())
+        if called:
+            points["uses_aux"] = self._share(0.5, called)
+            if not is_wrapper(parts[main_agent].code, task.entry_point, [*uses]):
+                points["not_wrapper"] = self._share(1.0, called)
+            points["aux_ignored"] = self._share(-0.5, [*uses.values()].count(IGNORED))
+        return self._verdict(task, points, "", execution, uses)
+
+    def _share(self, points: float, fulfilled: int) -> float:
+        """The points of a component that is shared out over the helpers."""
+        return points * (fulfilled / len(self.helpers)) if fulfilled else 0.0
+
+    def _program(self, task: CodeTask, parts: Mapping[str, Reading]) -> Program:
+        """The joint program: helpers' code comes before the entry function's."""
+        segments = tuple((agent, reading.code) for agent, reading in parts.items())
+        helpers = tuple((role.agent, role.helper) for role in self.helpers)
+        return Program(segments, task.entry_point, task.preamble, helpers)
+
+    def _uses(self, execution: Execution) -> dict[str, str]:
+        """What becomes of each helper, by its name."""
+        pairs = zip(execution.helper_calls, execution.helpers_used, strict=True)
+        found = [USED if used else IGNORED if calls else NOT_CALLED for calls, used in pairs]
+        return dict(zip((role.helper for role in self.helpers), found, strict=True))
+
+    def _tests(self, task: CodeTask) -> Tests:
+        """The task's tests, each to be reached as often as the reference solution reaches it.
+
+        Otherwise a program that returns nothing would pass `for item in candidate(x): assert ...`.
+        """
+        tests = replace(task.tests, shown=self.shown)
+        if not tests.vary or "main_0" not in task.references:
+            return tests
+        segments = tuple((agent, task.references[agent]) for agent in sorted(task.references))
+        reference = self.sandbox.run(Program(segments, task.entry_point, task.preamble), tests)
+        pairs = zip(reference.reached, reference.tests, strict=True)
+        return tests.at_least([times if test.passed else 0 for times, test in pairs])
+
+    def _verdict(
+        self,
+        task: CodeTask,
+        points: dict[str, float],
+        why: str,
+        execution: Execution | None = None,
+        uses: Mapping[str, str] = MappingProxyType({}),
+    ) -> Verdict:
+        if execution is not None:
+            tests, error = execution.tests, execution.error
+        else:
+            tests = tuple(Outcome(case, False, "not_run", why) for case in task.tests.cases)
+            error = None
+        verdict = Verdict(points, False, tests, error, dict(uses))
+        return replace(verdict, solved=verdict.reward >= self.maximum - 1e-9)

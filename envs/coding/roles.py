@@ -1,0 +1,275 @@
+"""Who writes what: the roles of a team that writes one function, and the prompts of their first turn.
+
+The last agent, `main_0`, writes the entry function. Each agent before it writes a helper function: the only one
+writes `aux`; of several, `aux_0` writes `aux_0`, `aux_1` writes `aux_1`, and so on. A function keeps its name
+where a user renames the agent.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from llm_decpomdp.envs.coding.humaneval import CodeTask
+from llm_decpomdp.envs.coding.prompt_templates import Template
+from llm_decpomdp.envs.programs.completion import Reading, read
+from llm_decpomdp.validation import unknown
+
+HELPER = "aux"
+"""Name of the helper function of a team of two."""
+
+AGENT_NAME = re.compile(r"[a-z]+_[0-9]+")
+
+
+@dataclass(frozen=True)
+class AuxRole:
+    """Writes a helper function."""
+
+    helper: str = HELPER
+    """The function's name."""
+    others: tuple[str, ...] = ()
+    """The helper functions of team-mates."""
+    seat: str = "aux_0"
+    """The agent's id before any user renamed it, which is that of its references too."""
+    agent: str = "aux_0"
+    template: Template | None = None
+    """Words the first prompt instead of ours."""
+
+    @property
+    def label(self) -> str:
+        """What diagnostics call it."""
+        return self.helper
+
+    @property
+    def title(self) -> str:
+        """Whose implementation it is."""
+        return f"{self.helper}(...) "
+
+    def function(self, task: CodeTask) -> str:
+        """Name of the function that this agent writes."""
+        return self.helper
+
+    def request(self, task: CodeTask) -> str:
+        """What the agent is asked to revise."""
+        return f"{self.helper}(...)"
+
+    def read(self, task: CodeTask, completion: str) -> Reading:
+        """What the agent's completion holds."""
+        return read(completion, self.helper)
+
+    def reference(self, task: CodeTask) -> str | None:
+        """The data's helper; data divides its solutions between two only."""
+        return None if self.others else task.references.get(self.seat)
+
+    def fields(self, task: CodeTask) -> dict[str, str]:
+        """What a template of this role may mention."""
+        helpers = sorted((self.helper, *self.others), key=_number)
+        return {"helper": self.helper, **_fields(task, helpers)}
+
+    def first_prompt(self, task: CodeTask) -> str:
+        """The problem, and what a helper should be."""
+        if self.template is not None:
+            return self.template.fill(self.fields(task))
+        main = f"`{task.entry_point}`"
+        mates = f"A team-mate writes {main} at the same time and may call your helper."
+        rules = [
+            f"Name the function `{self.helper}` and choose the parameters that serve the problem.",
+            f"Return data from which {main} can build its answer.",
+        ]
+        if self.others:
+            others = " and ".join(f"`{name}`" for name in self.others)
+            kind = "helper" if len(self.others) == 1 else "helpers"
+            mates = (
+                f"Team-mates write {main}, which may call your helper, and the {kind} {others} at the "
+                "same time."
+            )
+            rules.append(
+                "Take a part of the problem that is of use by itself; define no other helper."
+            )
+        opening = (
+            f"Write a helper function named `{self.helper}` for the coding problem below. {mates}"
+        )
+        return _prompt(opening, task, tuple(rules), f"def {self.helper}(...)")
+
+
+@dataclass(frozen=True)
+class MainRole:
+    """Writes the entry function."""
+
+    helpers: tuple[str, ...] = ()
+    """The functions that team-mates write."""
+    seat: str = "main_0"
+    agent: str = "main_0"
+    template: Template | None = None
+
+    @property
+    def label(self) -> str:
+        """What diagnostics call it."""
+        return "main"
+
+    @property
+    def title(self) -> str:
+        """Whose implementation it is; an agent alone need not be told."""
+        return "main " if self.helpers else ""
+
+    def function(self, task: CodeTask) -> str:
+        """Name of the function that this agent writes."""
+        return task.entry_point
+
+    def request(self, task: CodeTask) -> str:
+        """What the agent is asked to revise."""
+        return f"{task.entry_point}(...)"
+
+    def read(self, task: CodeTask, completion: str) -> Reading:
+        """What the agent's completion holds."""
+        return read(completion, task.entry_point)
+
+    def reference(self, task: CodeTask) -> str | None:
+        """The data's entry function, with the helper that it calls when nobody else writes one.
+
+        None in a larger team where the function calls `aux`, which nobody writes there.
+        """
+        main, helper = task.references.get(self.seat), task.references.get("aux_0")
+        if main is None or helper is None or self.helpers == (HELPER,):
+            return main
+        return None if self.helpers else f"{helper}\n\n\n{main}"
+
+    def fields(self, task: CodeTask) -> dict[str, str]:
+        """What a template of this role may mention."""
+        return _fields(task, self.helpers)
+
+    def first_prompt(self, task: CodeTask) -> str:
+        """The problem, and how helpers may be used."""
+        if self.template is not None:
+            return self.template.fill(self.fields(task))
+        return _prompt(
+            f"Solve the coding problem below by writing the function `{task.entry_point}`.",
+            task,
+            (
+                f"Define `{task.entry_point}` with exactly the signature shown.",
+                *self._rules(task.entry_point),
+            ),
+            task.signature,
+        )
+
+    def _rules(self, entry_point: str) -> tuple[str, ...]:
+        if not self.helpers:
+            return ("Be complete: handle every case that the problem names.",)
+        if len(self.helpers) == 1:
+            return (
+                f"A team-mate writes a helper function `{HELPER}(...)` for this problem at the same time. "
+                f"You may call it and assign its result to a variable; do not define `{HELPER}` yourself.",
+                f"Do work of your own beside the call: `{entry_point}` must not only return what "
+                f"`{HELPER}` returns.",
+            )
+        named = ", ".join(f"`{helper}(...)`" for helper in self.helpers)
+        return (
+            f"Team-mates write the helper functions {named} for this problem at the same time. "
+            "You may call each of them and assign its result to a variable; do not define them yourself.",
+            f"Do work of your own beside the calls: `{entry_point}` must not only return what the helpers "
+            "return.",
+        )
+
+
+Role = AuxRole | MainRole
+
+
+def coding_team(
+    num_agents: int, roles: Mapping[str, Mapping[str, str]] | None = None
+) -> tuple[Role, ...]:
+    """The roles of a team: authors of helper functions, and last that of the entry function.
+
+    Args:
+        num_agents: 1 for `main_0` alone, N for `aux_0` to `aux_{N-2}` and `main_0`.
+        roles: For some agents what a user wants otherwise: `name`, the agent's id, and `template`, the path of a
+            file that words its first prompt; see `llm_decpomdp.envs.coding.prompt_templates`.
+
+    Raises:
+        ValueError: If `num_agents` is no whole number of at least 1, or `roles` is wrong.
+    """
+    if isinstance(num_agents, bool) or not isinstance(num_agents, int) or num_agents < 1:
+        raise ValueError(
+            f"num_agents must be a whole number of at least 1 (main_0 alone), got {num_agents!r}"
+        )
+    seats = [f"aux_{number}" for number in range(num_agents - 1)]
+    helpers = (HELPER,) if num_agents == 2 else tuple(seats)
+    team: list[Role] = [
+        AuxRole(helper, tuple(other for other in helpers if other != helper), seat, seat)
+        for seat, helper in zip(seats, helpers, strict=True)
+    ]
+    return _renamed([*team, MainRole(helpers)], roles or {})
+
+
+def _renamed(team: list[Role], wishes: Mapping[str, Mapping[str, str]]) -> tuple[Role, ...]:
+    if not isinstance(wishes, Mapping):
+        raise ValueError(f"roles must be a mapping of agents to their changes, got {wishes!r}")
+    seats = [role.seat for role in team]
+    for seat, wish in wishes.items():
+        if seat not in seats:
+            raise ValueError(unknown("agent in roles", seat, seats))
+        if not isinstance(wish, Mapping):
+            raise ValueError(
+                f"roles[{seat!r}] must be a mapping with name or template, got {wish!r}"
+            )
+        for key in wish:
+            if key not in ("name", "template"):
+                raise ValueError(unknown(f"key in roles[{seat!r}]", key, ("name", "template")))
+    renamed = tuple(_with(role, wishes.get(role.seat, {})) for role in team)
+    names = [role.agent for role in renamed]
+    if len(set(names)) < len(names):
+        raise ValueError(f"the agents need different names, got {', '.join(names)}")
+    return renamed
+
+
+def _with(role: Role, wish: Mapping[str, str]) -> Role:
+    name = wish.get("name", role.agent)
+    if not isinstance(name, str) or not AGENT_NAME.fullmatch(name):
+        raise ValueError(
+            f"an agent's name must look like 'role_0' (lower-case letters, an underscore, digits), got {name!r}"
+        )
+    if "template" not in wish:
+        return dataclasses.replace(role, agent=name)
+    if isinstance(role, AuxRole):
+        template = Template.load(wish["template"], AUX_FIELDS, ("problem", "helper"))
+    else:
+        template = Template.load(wish["template"], MAIN_FIELDS, ("problem",))
+    return dataclasses.replace(role, agent=name, template=template)
+
+
+MAIN_FIELDS = ("problem", "entry_point", "signature", "helpers")
+AUX_FIELDS = ("helper", *MAIN_FIELDS)
+
+
+def _fields(task: CodeTask, helpers: Any) -> dict[str, str]:
+    values = (task.prompt.strip("\n"), task.entry_point, task.signature, ", ".join(helpers))
+    return dict(zip(MAIN_FIELDS, values, strict=True))
+
+
+def _number(helper: str) -> int:
+    return int(helper.rpartition("_")[2]) if "_" in helper else 0
+
+
+def _prompt(opening: str, task: CodeTask, rules: tuple[str, ...], header: str) -> str:
+    lines = (
+        *rules,
+        "Answer with Python code only: no explanations, no examples, no tests, no Markdown fences.",
+    )
+    return "\n".join(
+        [
+            opening,
+            "",
+            "Problem:",
+            task.prompt.strip("\n"),
+            "",
+            "Rules:",
+            *(f"- {line}" for line in lines),
+            "",
+            "Format:",
+            f"{header}:",
+            "    # your code here",
+            "    return result",
+        ]
+    )

@@ -1,0 +1,293 @@
+"""Where problems come from: a file, a folder of local copies, the Hugging Face hub, or this package.
+
+`source="auto"` looks in this order: the folder that `LLM_DECPOMDP_DATA` names, the installed package that
+carries the real data (HumanEval), the hub, and last the bundled stand-ins, with a warning. Nothing here waits
+for a network that isn't there: the hub gets `llm_decpomdp.utils.hub.PROBE_SECONDS` to answer.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+
+from llm_decpomdp.envs.datasets.hub import hub_has, hub_rows
+from llm_decpomdp.envs.datasets.rows import (
+    ENDINGS,
+    BadRow,
+    Row,
+    as_row,
+    read_rows,
+    refuse,
+    text_field,
+)
+from llm_decpomdp.tasks import Task, TaskSet
+from llm_decpomdp.utils.warn import warn
+from llm_decpomdp.validation import unknown
+
+__all__ = [
+    "BadRow",
+    "Dataset",
+    "Row",
+    "bundled_rows",
+    "load",
+    "parse_split",
+    "read_rows",
+    "text_field",
+]
+
+DATA_FOLDER = "LLM_DECPOMDP_DATA"
+SOURCES = ("auto", "hub", "bundled")
+PACKAGE = "package"
+"""What bundled rows are called where they are the real ones."""
+
+AT_A_COMMIT = "hub@"
+"""Before a commit or tag: the hub's data as of then."""
+
+A_FILE = "the path of an existing JSONL, JSON or Parquet file"
+
+OF_A_FILE = ("train", "test", "all")
+"""Splits that every file has: the whole of it, but for rows that name another split themselves."""
+
+logger = logging.getLogger(__name__)
+
+Numbered = list[tuple[int, Row]]
+"""Rows with the lines of the file that they stand in, from 1."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One data set and all the places where it may be found."""
+
+    name: str
+    hub: str
+    """Repository on the Hugging Face hub, or a local folder in its format."""
+    filename: str
+    """Name of its local copy in the folder that `LLM_DECPOMDP_DATA` names."""
+    bundled: Callable[[], list[Row]]
+    """The rows that come with this library or with a package that it requires."""
+    to_task: Callable[[int, Row], Task]
+    """Makes a task of a row; raises `BadRow`."""
+    stand_in: bool
+    """Whether the bundled rows are ours, in place of the real ones."""
+    splits: tuple[str, ...] = ("test",)
+    revision: str = "main"
+    config: str | None = None
+    """Which of the repository's configurations."""
+    split_of: Callable[[Row], str | None] | None = None
+    """The split that a row of a file with all of them belongs to, None for all; needed for several splits."""
+
+    def splits_of(self, source: str | os.PathLike[str]) -> tuple[str, ...]:
+        """The splits that a source has: the data set's, `all` where there are several, and those of every file."""
+        own = (*self.splits, "all") if len(self.splits) > 1 else self.splits
+        return tuple(dict.fromkeys([*own, *OF_A_FILE])) if is_path(source) else own
+
+
+@dataclass(frozen=True)
+class Found:
+    """The rows of a split, and where they are from."""
+
+    rows: Numbered
+    source: str
+    """As `TaskSet.source`."""
+    stand_in: bool = False
+    revision: str = ""
+    """The hub's commit."""
+    own: bool = False
+    """Whether it is a file that the user has named."""
+
+
+def is_path(source: str | os.PathLike[str]) -> bool:
+    """Whether a source is the path of a file, and none of the names of sources."""
+    return str(source) not in (*SOURCES, PACKAGE) and not str(source).startswith(AT_A_COMMIT)
+
+
+def load(
+    dataset: Dataset,
+    split: str,
+    source: str | os.PathLike[str],
+    exclude_known_issues: bool = False,
+) -> TaskSet:
+    """Load one split, sliced.
+
+    Args:
+        dataset: What to load.
+        split: A split's name, with a slice if wanted: `test`, `test[16:]`, `test[:50%]`.
+        source: `auto`, `hub`, `bundled`, the path of a JSONL, JSON or Parquet file, or `hub@COMMIT`.
+        exclude_known_issues: Whether to leave out tasks that are known to be wrong, after slicing.
+
+    Raises:
+        ValueError: If the split, the source or a row is wrong, or no task is left; bad rows are named by line
+            and field.
+        ConnectionError: If `source` is `hub` and the hub cannot be reached.
+    """
+    name, _, _ = parse_split(split, dataset.splits_of(source))
+    return select(dataset, _find(dataset, name, source), split, exclude_known_issues)
+
+
+def select(dataset: Dataset, found: Found, split: str, exclude_known_issues: bool) -> TaskSet:
+    """The tasks of a split's rows, sliced; arguments and errors as of `load`."""
+    _, begin, end = parse_split(split, dataset.splits_of(found.source))
+    tasks = _tasks(dataset, found)
+    chosen = tasks[slice(_position(begin, len(tasks)), _position(end, len(tasks)))]
+    if not chosen:
+        raise ValueError(_empty(dataset, split, found, len(tasks)))
+    excluded = {t.task_id: t.known_issue for t in chosen if t.known_issue and exclude_known_issues}
+    left = tuple(task for task in chosen if task.task_id not in excluded)
+    if not left:
+        raise ValueError(
+            f"split {split!r} of {found.source} holds nothing but tasks with known issues"
+        )
+    return TaskSet(
+        left, dataset.name, found.source, split, found.revision, found.stand_in, excluded
+    )
+
+
+def _empty(dataset: Dataset, split: str, found: Found, rows: int) -> str:
+    """That nothing is in a slice, and what to take instead."""
+    name = split.partition("[")[0]
+    whole = "train, test or all" if found.own else name
+    remedy = f"{whole} takes all of them, {name}[:50%] the first half"
+    if not rows:
+        remedy = "all takes those of every split" if dataset.split_of else "the file holds none"
+    return f"split {split!r} of {found.source} is empty: it has {rows} rows; {remedy}"
+
+
+def parse_split(split: str, valid: Iterable[str]) -> tuple[str, str | None, str | None]:
+    """The name and the two bounds of a split such as `test[16:]`.
+
+    Raises:
+        ValueError: If the text has another form or the split does not exist.
+    """
+    match = re.fullmatch(r"(\w+)(?:\[(-?\d+%?)?:(-?\d+%?)?\])?", str(split))
+    if match is None:
+        raise ValueError(f"split must look like 'test', 'test[16:]' or 'test[:50%]', got {split!r}")
+    if match[1] not in valid:
+        raise ValueError(unknown("split", match[1], valid))
+    return match[1], match[2], match[3]
+
+
+def _position(bound: str | None, length: int) -> int | None:
+    if bound is None:
+        return None
+    return round(int(bound[:-1]) / 100 * length) if bound.endswith("%") else int(bound)
+
+
+def _find(dataset: Dataset, split: str, source: str | os.PathLike[str]) -> Found:
+    """The rows of a split, where the source has them."""
+    if is_path(source):
+        return replace(_of_file(dataset, split, existing(source)), own=True)
+    if source in ("bundled", PACKAGE):
+        return _of_package(dataset, split)
+    if source != "auto":
+        return _of_hub(dataset, split, str(source))
+    folder = os.environ.get(DATA_FOLDER)
+    if folder:
+        local = Path(os.path.abspath(folder)) / dataset.filename
+        if local.is_file():
+            return _of_file(dataset, split, local)
+        logger.warning("%s=%s has no %s", DATA_FOLDER, folder, dataset.filename)
+    if not dataset.stand_in:
+        return _of_package(dataset, split)
+    if hub_has(dataset.hub):
+        try:
+            return _of_hub(dataset, split, "hub", reached=True)
+        except (OSError, ValueError) as error:  # it answered, and then gave no data
+            logger.warning("the hub does not give %s: %s", dataset.hub, error)
+    _warn_of_stand_in(dataset.name)
+    return _of_package(dataset, split)
+
+
+def existing(source: str | os.PathLike[str]) -> Path:
+    """The absolute path of a file of problems.
+
+    Raises:
+        ValueError: If there is none; the text names where it was looked for, and the nearest file there.
+    """
+    path = Path(os.path.abspath(Path(source).expanduser()))
+    if path.is_file():
+        return path
+    if path.suffix not in ENDINGS and len(Path(source).parts) < 2:
+        raise ValueError(
+            f"{unknown('source', str(source), SOURCES)}, or {A_FILE}; there is no {path}"
+        )
+    files = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
+    files = [name for name in files if name.endswith(ENDINGS)]
+    near = get_close_matches(path.name, files, n=1, cutoff=0.75)
+    hint = f"; did you mean {str(path.with_name(near[0]))!r}?" if near else "."
+    what = f"{path} is a folder" if path.is_dir() else f"there is no file {path}"
+    raise ValueError(f"{what}{hint} A source is {', '.join(SOURCES)}, or {A_FILE}")
+
+
+def bundled_rows(name: str) -> list[Row]:
+    """The rows of a file of this package, such as `mbpp.jsonl`."""
+    return read_rows(Path(__file__).parents[1] / "data" / name)
+
+
+def _of_file(dataset: Dataset, split: str, path: Path) -> Found:
+    return Found(rows_of(dataset, split, read_rows(path)), str(path))
+
+
+def _of_package(dataset: Dataset, split: str) -> Found:
+    source = "bundled" if dataset.stand_in else PACKAGE
+    return Found(rows_of(dataset, split, dataset.bundled()), source, dataset.stand_in)
+
+
+def _of_hub(dataset: Dataset, split: str, source: str, reached: bool = False) -> Found:
+    if not reached and not hub_has(dataset.hub):
+        raise ConnectionError(
+            f"source={source!r}: the Hugging Face hub cannot be reached, so {dataset.hub!r} cannot be loaded; "
+            f"use source='auto' or 'bundled', or set {DATA_FOLDER} to a folder with {dataset.filename}"
+        )
+    parts = "+".join(dataset.splits) if split == "all" else split
+    revision = source.removeprefix(AT_A_COMMIT) if source != "hub" else dataset.revision
+    rows, commit = hub_rows(dataset.hub, dataset.config, parts, revision)
+    return Found(list(enumerate(rows, 1)), "hub", revision=commit)
+
+
+def rows_of(dataset: Dataset, split: str, rows: Iterable[Row]) -> Numbered:
+    """The rows of a split among those of all; what is no row is left for `_tasks` to refuse."""
+    numbered = list(enumerate(rows, 1))
+    if dataset.split_of is None or split == "all":
+        return numbered
+    belongs = (None, split)
+    return [
+        (line, row)
+        for line, row in numbered
+        if not isinstance(row, Mapping) or dataset.split_of(row) in belongs
+    ]
+
+
+_warned: set[str] = set()
+
+
+def _warn_of_stand_in(name: str) -> None:
+    if name in _warned:
+        return
+    _warned.add(name)
+    warn(
+        f"the Hugging Face hub cannot be reached: {name} uses the bundled stand-in problems, not the "
+        f"benchmark's own. Set {DATA_FOLDER} to a folder with local copies, or source='hub' to insist."
+    )
+
+
+def _tasks(dataset: Dataset, found: Found) -> tuple[Task, ...]:
+    tasks: list[Task] = []
+    seen: set[str] = set()
+    bad: dict[int, str] = {}
+    for index, (line, row) in enumerate(found.rows):
+        try:
+            task = dataset.to_task(index, as_row(row))
+            if task.task_id in seen:
+                raise BadRow(f"field 'task_id' repeats {task.task_id!r}")
+        except BadRow as error:
+            bad[line] = str(error)
+            continue
+        seen.add(task.task_id)
+        tasks.append(task)
+    refuse(found.source, bad, len(found.rows))
+    return tuple(tasks)

@@ -1,0 +1,1 @@
+"""External modes: what each agent sees after a turn."""

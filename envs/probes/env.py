@@ -1,0 +1,238 @@
+"""Probes: games of single letters that a learner of teams either learns, or has a known mistake.
+
+Prompts and answers are spelled with the letters a, b and c, so that a model of single characters learns a game
+in seconds. Agents are `player_0`, `player_1` and so on.
+
+| id                    | the team must                                               | failing means       |
+|-----------------------|-------------------------------------------------------------|---------------------|
+| `probe-rendezvous-v0` | say the same letter, whichever                              | sign, credit        |
+| `probe-halves-v0`     | spell a word, a letter each, and nothing more               | masks, mixed rows   |
+| `probe-turns-v0`      | take turns: who holds a letter says it, the other is silent | turns               |
+| `probe-lazy-v0`       | work both, though a beginner's help costs more than silence | a lazy second agent |
+| `probe-delayed-v0`    | ask on the first turn, to be paid on the second             | returns             |
+
+Every game takes an `offset`, a constant that each turn earns besides. It ranks no policy above another; a
+learner without a baseline takes it for praise of whatever was said, and is slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.probes.parts import Cues, Player, Points, ProbeTask, Words
+from llm_decpomdp.tasks import TaskSet
+
+LETTERS = "abc"
+"""All that prompts and answers are made of."""
+
+MAX_TOKENS = 2
+"""Tokens that an answer needs at most: a letter and the end."""
+
+ASK = "c"
+"""What asks for the secret of the delayed probe, and is no secret itself."""
+
+WAGE = 0.6
+"""What the first agent of the lazy probe can earn alone; the second can add the rest to 1."""
+
+DAMAGE = 0.3
+"""What a wrong word of the second agent costs."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What is known of a probe, with one or two agents. Values are of whole episodes, not discounted."""
+
+    catches: str
+    """What is wrong with a learner that fails."""
+    optimum: float
+    """The value of the best team."""
+    random_value: float
+    """The value of a team that draws each token from the letters and the end with equal chances."""
+    smallest_team: int = 2
+    """The fewest agents that can play it."""
+
+
+_TOKEN = 1 / (1 + len(LETTERS))  # the chance of each token for a team that knows nothing
+_EXACT = _TOKEN**2  # of a certain letter and then the end
+
+PROBES: Mapping[str, Probe] = {
+    "probe-rendezvous-v0": Probe("sign or credit", 1.0, 3 * _TOKEN**2),
+    "probe-halves-v0": Probe("masks or mixed rows", 1.0, _EXACT, smallest_team=1),
+    "probe-turns-v0": Probe("turns", 2.0, 2 * _TOKEN + _TOKEN**2),
+    "probe-lazy-v0": Probe("a lazy agent", 1.0, _TOKEN - DAMAGE * (1 - 2 * _TOKEN)),
+    "probe-delayed-v0": Probe("returns", 1.0, 0.0, smallest_team=1),
+}
+"""What is known of each probe, by id."""
+
+
+def rendezvous(
+    *, offset: float = 0.0, discount: float = 1.0, render_mode: str | None = None
+) -> DecPOMDPEnv:
+    """Say the same letter as the other agent, whichever: one point if both answers begin with the same one.
+
+    Nothing in the prompts breaks the tie, the team must grow a convention. It doesn't if the sign of the
+    loss is flipped, or if rewards meet other joint samples than those that earned them.
+    """
+    tasks = [_task("rendezvous/0", 0, [LETTERS, LETTERS], ["a", "a"])]
+    return _env("rendezvous", tasks, Points(_same, offset), Cues(), 1, discount, render_mode)
+
+
+def _same(task: ProbeTask, words: Words) -> float:
+    return float(words[0][:1] == words[1][:1] != "")
+
+
+def halves(
+    *,
+    num_agents: int = 2,
+    offset: float = 0.0,
+    discount: float = 1.0,
+    render_mode: str | None = None,
+) -> DecPOMDPEnv:
+    """Spell a word, a letter each: every agent that says its own one *and ends* earns its share of a point.
+
+    Each agent is shown its part of a key, a letter, and should say the next one in the alphabet (a after c).
+    A learner that leaves the end out of the loss is bad at stopping; one that mixes up agents, prompts or
+    tasks learns wrong letters.
+    """
+    tasks = [
+        _task(
+            f"halves/{key}",
+            key,
+            [LETTERS[(key + place) % 3] for place in range(num_agents)],
+            [LETTERS[(key + place + 1) % 3] for place in range(num_agents)],
+        )
+        for key in range(3)
+    ]
+    return _env("halves", tasks, Points(_share, offset), Cues(), 1, discount, render_mode)
+
+
+def _share(task: ProbeTask, words: Words) -> float:
+    return _said(task, words) / len(words)
+
+
+def turns(
+    *, offset: float = 0.0, discount: float = 1.0, render_mode: str | None = None
+) -> DecPOMDPEnv:
+    """Take turns: on the first `player_0` is shown its letter, on the second `player_1`.
+
+    On each turn the team earns half a point if an answer begins with its agent's letter, and a whole one if the
+    other is silent as well. Who sees `abc` instead could guess, and does better to be silent. A learner that
+    drops a turn, or credits it with another one's rewards, loses about half of the value.
+    """
+    tasks = [
+        _task(f"turns/{one}{two}", i, [one, LETTERS], [one, two], [LETTERS, two])
+        for i, (one, two) in enumerate(product(LETTERS, LETTERS))
+    ]
+    return _env("turns", tasks, Points(_one_speaks, offset), Cues(), 2, discount, render_mode)
+
+
+def _one_speaks(task: ProbeTask, words: Words) -> float:
+    begun = any(word[:1] == letter for word, letter in zip(words, task.letters, strict=True))
+    if not begun:
+        return 0.0
+    return 1.0 if "" in words else 0.5
+
+
+def lazy(
+    *, offset: float = 0.0, discount: float = 1.0, render_mode: str | None = None
+) -> DecPOMDPEnv:
+    """Work both: `player_0` earns most by itself, and `player_1` can ride for free.
+
+    `player_0` earns 0.6 with its letter. `player_1` adds 0.4 with its own one, costs 0.3 with anything else,
+    and nothing in silence; the first letter counts. While it knows nothing silence is its better choice: the
+    lazy agent of VDN (arXiv 1706.05296). A team that stays at 0.6 has one.
+    """
+    tasks = [
+        _task(f"lazy/{key}", i, [key, key * 2], [key, LETTERS[(i + 1) % 3]])
+        for i, key in enumerate(LETTERS)
+    ]
+    return _env("lazy", tasks, Points(_work, offset), Cues(), 1, discount, render_mode)
+
+
+def _work(task: ProbeTask, words: Words) -> float:
+    earned = WAGE if words[0][:1] == task.letters[0] else 0.0
+    if not words[1]:
+        return earned
+    return earned + (1 - WAGE if words[1][:1] == task.letters[1] else -DAMAGE)
+
+
+def delayed(
+    *,
+    num_agents: int = 2,
+    offset: float = 0.0,
+    discount: float = 0.9,
+    render_mode: str | None = None,
+) -> DecPOMDPEnv:
+    """Ask, then answer: only if `player_0` says `c` is the last agent shown the secret, `a` or `b`.
+
+    Answers are read by their first letter. The last agent earns a point with the secret, loses one with
+    the other letter, and does nothing with anything else, so that guessing is worth nothing on average.
+    All that a first answer is worth comes a turn later. A learner that credits each turn with its own
+    reward alone, as those over chains do, cannot learn to ask; over trees, whose returns reach over
+    turns, it can.
+    """
+    tasks = [
+        _task(
+            f"delayed/{secret}",
+            index,
+            [ASK] * num_agents,
+            [*[ASK] * (num_agents - 1), secret],
+            [*[ASK] * (num_agents - 1), secret],
+        )
+        for index, secret in enumerate("ab")
+    ]
+    points = Points(_answer, offset)
+    return _env("delayed", tasks, points, Cues(password=ASK), 2, discount, render_mode)
+
+
+def _answer(task: ProbeTask, words: Words) -> float:
+    answer = words[-1][:1]
+    if answer not in ("a", "b"):
+        return 0.0
+    return 1.0 if answer == task.letters[-1] else -1.0
+
+
+def _said(task: ProbeTask, words: Words) -> int:
+    """How many agents said their letter, and nothing more."""
+    return sum(word == letter for word, letter in zip(words, task.letters, strict=True))
+
+
+def _task(
+    task_id: str,
+    index: int,
+    cues: Sequence[str],
+    letters: Sequence[str],
+    later_cues: Sequence[str] | None = None,
+) -> ProbeTask:
+    later = later_cues or cues
+    return ProbeTask(
+        task_id, index, "", cues=tuple(cues), later_cues=tuple(later), letters=tuple(letters)
+    )
+
+
+def _env(
+    name: str,
+    tasks: Sequence[ProbeTask],
+    points: Points,
+    cues: Cues,
+    num_turns: int,
+    discount: float,
+    render_mode: str | None,
+) -> DecPOMDPEnv:
+    num_agents, least = len(tasks[0].cues), PROBES[f"probe-{name}-v0"].smallest_team
+    if num_agents < least:
+        raise ValueError(f"num_agents must be at least {least}, got {num_agents}")
+    return DecPOMDPEnv(
+        f"probe_{name}_v0",
+        TaskSet(tuple(tasks), f"probe-{name}", source="bundled", split="all"),
+        [Player(position) for position in range(num_agents)],
+        points,
+        cues,
+        num_turns=num_turns,
+        stop_when_solved=name != "turns",
+        discount=discount,
+        render_mode=render_mode,
+    )

@@ -1,0 +1,1 @@
+"""Python programs as text: parsing, completions of agents, functions, classes and mutation."""

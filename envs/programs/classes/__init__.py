@@ -1,0 +1,1 @@
+"""Classes as text: their skeletons, completions that hold methods, and both put together."""

@@ -1,0 +1,238 @@
+"""Reading an agent's completion as Python: which code it holds, and what that code defines.
+
+Everything is decided on the AST. Only a completion that does not parse is read as text, by the rules of
+`_defines_in_text` and `_returns_in_text`, so that a broken attempt can be told from no attempt.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from llm_decpomdp.envs.programs.code_blocks import (
+    SPECIAL_TOKEN,
+    Attempts,
+    candidates,
+    parts_that_parse,
+)
+from llm_decpomdp.envs.programs.parsing import (
+    COPYING,
+    MAX_CHARACTERS,
+    MAX_TOKENS,
+    SyntaxProblem,
+    end_of_bound,
+    explodes,
+    parse,
+)
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a completion holds."""
+
+    code: str
+    """The code that is run; empty when the completion holds none."""
+    problem: SyntaxProblem | None
+    """Why `code` does not parse, or None."""
+    defined: bool
+    """Whether `code` defines the wanted function at its top level."""
+    returns: bool
+    """Whether that function returns or yields something itself (nested functions don't count)."""
+
+    @property
+    def complete(self) -> bool:
+        """Defined and returns: what the reward's first level asks for."""
+        return self.defined and self.returns
+
+
+@lru_cache(maxsize=1024)
+def read(completion: str, function: str) -> Reading:
+    """Read a completion that should define `function`.
+
+    Code may stand alone, in Markdown fences or amid prose. Of several blocks that parse, those that define
+    `function` come first, and among equals the largest wins. If none defines it, a block that does not parse
+    but begins the function is taken as a broken attempt.
+
+    A completion of more than `MAX_CHARACTERS` is read as text that does not parse, and so is what has more than
+    `MAX_TOKENS`, or is left when `MAX_READ` are parsed.
+
+    Args:
+        completion: Any text at all.
+        function: Name of the function that the agent was asked for.
+    """
+    valid: list[tuple[bool, int, Reading]] = []
+    codes, texts = _parts(completion)
+    for code in codes:
+        node = find_function(code, function)
+        reading = Reading(code, None, node is not None, node is not None and returns(node))
+        valid.append((reading.defined, len(code), reading))
+    broken = [_read_text(text, function) for text in texts]
+    defining = [entry for entry in valid if entry[0]]
+    attempts = [reading for reading in broken if reading.defined]
+    if defining:
+        return max(defining, key=lambda entry: entry[1])[2]
+    if attempts:
+        best = max(attempts, key=lambda reading: (reading.returns, -len(reading.code)))
+        return _with_problem(best)
+    if valid:
+        return max(valid, key=lambda entry: entry[1])[2]
+    return _with_problem(broken[0]) if broken else Reading("", None, False, False)
+
+
+@lru_cache(maxsize=256)
+def _parts(completion: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The parts of a completion that parse, and its texts that do not."""
+    if len(completion) > MAX_CHARACTERS:
+        return (), (completion[: MAX_CHARACTERS + 1],)
+    parse = Attempts(syntax_tree)
+    texts = [textwrap.dedent(text) for text in candidates(completion)]
+    trees = [parse(text) for text in texts]
+    room = parse.room // len(texts)
+    found: list[str] = []
+    broken: list[str] = []
+    for text, tree in zip(texts, trees, strict=True):
+        if not text.strip():
+            continue
+        if isinstance(tree, ast.Module):
+            found.append(text)
+        else:
+            found += parts_that_parse(text, Attempts(syntax_tree, room))
+            broken.append(text)
+    return tuple(found), tuple(broken)
+
+
+def parsed(code: str) -> ast.Module | None:
+    """The module that `code` is, shared by all callers; None where it does not parse."""
+    tree = syntax_tree(code)
+    return tree if isinstance(tree, ast.Module) else None
+
+
+def find_function(code: str, name: str) -> FunctionNode | None:
+    """The last top-level definition of `name`: a function or a lambda; None where there is none."""
+    tree = parsed(code)
+    found: FunctionNode | None = None
+    for statement in tree.body if tree is not None else []:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            if statement.name == name:
+                found = statement
+        elif isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Lambda):
+            if any(isinstance(t, ast.Name) and t.id == name for t in statement.targets):
+                found = statement.value
+    return found
+
+
+def returns(function: FunctionNode) -> bool:
+    """Whether a function has a `return` or `yield` of its own."""
+    if isinstance(function, ast.Lambda):
+        return True
+    return any(isinstance(n, ast.Return | ast.Yield | ast.YieldFrom) for n in own_nodes(function))
+
+
+def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function's body without those of nested functions and classes."""
+    pending = list(getattr(function, "body", []))
+    while pending:
+        node = pending.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            pending.extend(ast.iter_child_nodes(node))
+
+
+def without_definition(code: str, name: str) -> str:
+    """`code` without its top-level function `name`: a prompt's imports and helpers.
+
+    Empty where `code` does not parse, as when a prompt is prose.
+    """
+    tree = parsed(code)
+    if tree is None:
+        return ""
+    kept = [
+        statement
+        for statement in tree.body
+        if not (
+            isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name == name
+        )
+    ]
+    return ast.unparse(ast.Module(kept, [])) + "\n" if kept else ""
+
+
+def signature(code: str, name: str) -> str:
+    """The header of function `name` without its colon, such as `def f(x: int) -> str`.
+
+    `def name(...)` where `code` does not define it.
+    """
+    node = find_function(code, name)
+    if node is None or isinstance(node, ast.Lambda):
+        return f"def {name}(...)"
+    keyword = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
+    result = f" -> {ast.unparse(node.returns)}" if node.returns is not None else ""
+    return f"{keyword} {name}({ast.unparse(node.args)}){result}"
+
+
+def _read_text(text: str, function: str) -> Reading:
+    """Read code that does not parse; why it does not is for `_with_problem` to say."""
+    code = textwrap.dedent(SPECIAL_TOKEN.sub("", text)).strip("\n")
+    header = re.compile(
+        rf"^([ \t]*)(?:async[ \t]+)?def[ \t]+{re.escape(function)}[ \t]*\(", re.MULTILINE
+    )
+    match = header.search(code)
+    return Reading(
+        code=code,
+        problem=None,
+        defined=match is not None,
+        returns=match is not None and _returns_in_text(code[match.start() :], len(match[1])),
+    )
+
+
+def _with_problem(reading: Reading) -> Reading:
+    tree = syntax_tree(reading.code)
+    return replace(reading, problem=tree if isinstance(tree, SyntaxProblem) else None)
+
+
+def _returns_in_text(code: str, indent: int) -> bool:
+    """Whether the block that `code`'s first line opens has a line that begins with `return` or `yield`.
+
+    The block ends at the first line, not blank, that is indented no deeper than the header.
+    """
+    statement = re.compile(r"(?:^|[:;])\s*(?:return|yield)\b")
+    header, *body = code.splitlines()
+    if statement.search(header.partition("#")[0].strip()):
+        return True
+    for line in body:
+        stripped = line.partition("#")[0]
+        if stripped.strip() and len(stripped) - len(stripped.lstrip()) <= indent:
+            return False
+        if statement.search(stripped.strip()):
+            return True
+    return False
+
+
+@lru_cache(maxsize=16)  # enough for one turn; the tree of a long completion takes several megabytes
+def syntax_tree(code: str) -> ast.Module | SyntaxProblem:
+    """The module, or why it cannot be compiled, or is too long to be. Nothing is run."""
+    if line := end_of_bound(code):
+        text = f"more than {MAX_TOKENS} tokens or {MAX_CHARACTERS} characters of code"
+        return SyntaxProblem(text, line, 1)
+    tree: ast.Module | None = None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "invalid escape sequence" in somebody else's code
+            tree = parse(code)
+            if any(word in code for word in COPYING) and explodes(tree):
+                text = "too many ways out of finally and with blocks, or functions in functions"
+                return SyntaxProblem(text, 1, 1, parses=True)
+            compile(code, "<completion>", "exec", dont_inherit=True)
+    except SyntaxError as error:
+        lines = code.count("\n") + 1
+        line = min(max(error.lineno or 1, 1), lines)
+        return SyntaxProblem(error.msg, line, max(error.offset or 1, 1), tree is not None)
+    except (ValueError, RecursionError, MemoryError) as error:  # null bytes, hostile nesting
+        return SyntaxProblem(str(error) or type(error).__name__, 1, 1, tree is not None)
+    return tree

@@ -1,0 +1,1 @@
+"""Faults put into programs on purpose."""

@@ -1,0 +1,1 @@
+"""Rights taken away from the worker's processes by the kernel."""

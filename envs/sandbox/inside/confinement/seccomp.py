@@ -1,0 +1,223 @@
+"""The list of system calls that a sandboxed process may make; the kernel refuses the others.
+
+Every refused call fails with EPERM, escape-grade ones such as ptrace and bpf too: the program then sees a
+PermissionError and gets the ordinary verdict `forbidden`, where killing it would look like a crash. It gains
+nothing from living on. Only a call of another architecture kills, since its numbers mean other calls.
+
+The filter is a binary search over the numbers, because the kernel runs it for every number when it installs
+it. It looks at numbers and flags only, never at paths: those are Landlock's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+import sys
+
+from llm_decpomdp.envs.sandbox.inside.confinement import kernel
+from llm_decpomdp.envs.sandbox.inside.confinement.syscalls import LEGACY, TABLES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    Instruction = tuple[int, int, int, int]
+    """Operation, instructions to skip if true, if false, and a constant."""
+    Rule = tuple[Instruction, ...]
+    """What to do about one system call; ends with a return."""
+
+ROLES = ("candidate", "evaluator")
+ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+X32 = 0x40000000  # the bit of x86_64's other set of system calls
+SECCOMP_MODE_FILTER = 2
+
+LOAD, AND, RETURN = 0x20, 0x54, 0x06
+IF_EQUAL, IF_AT_LEAST, IF_ANY_BIT = 0x15, 0x35, 0x45
+NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16  # offsets in the kernel's struct seccomp_data
+UPPER = 0.5  # added to an argument's index: its upper half; flags are in the lower one
+
+ALLOW: Rule = ((RETURN, 0, 0, 0x7FFF0000),)
+KILL: Rule = ((RETURN, 0, 0, 0x80000000),)
+DENY: Rule = ((RETURN, 0, 0, 0x00050000 | errno.EPERM),)
+MISSING: Rule = ((RETURN, 0, 0, 0x00050000 | 38),)  # ENOSYS: libc then takes the older call
+
+PLAIN = """
+    read write readv writev pread64 pwrite64 preadv pwritev close close_range lseek dup dup2 dup3 pipe pipe2
+    fstat newfstatat stat lstat statx access faccessat faccessat2 readlink readlinkat getdents64
+    getcwd chdir fchdir fsync fdatasync
+    mmap mprotect munmap mremap brk madvise membarrier
+    rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigsuspend sigaltstack pause
+    select poll ppoll pselect6 epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 eventfd2
+    nanosleep clock_nanosleep clock_gettime clock_getres gettimeofday time times
+    setitimer getitimer alarm restart_syscall
+    getpid gettid getppid getpgrp getpgid getsid getuid geteuid getgid getegid getresuid getresgid getgroups
+    uname sysinfo getrusage getrlimit setrlimit getrandom getcpu sched_yield sched_getaffinity
+    futex set_tid_address set_robust_list rseq exit exit_group
+    recvfrom shutdown getsockname
+"""
+"""For everyone. Limits can only be lowered without capabilities. The calls on sockets are for asyncio's pair
+of connected ones, which no call here can name or connect to anything else."""
+
+WRITING = "mkdir mkdirat rmdir unlink unlinkat rename renameat renameat2 ftruncate"
+"""For a candidate with a private folder. Not truncate: Landlock does not cover it before ABI 3."""
+
+EVALUATING = "recvmsg sendmsg wait4"
+"""For the evaluator: it is handed each candidate's channel over a socket, and reaps its zygote."""
+
+ABSENT = "clone3 openat2"
+"""Their flags lie in memory, where a filter cannot look."""
+
+O_ACCMODE, O_CREAT, O_TRUNC, O_APPEND = 0o3, 0o100, 0o1000, 0o2000  # of the first, 0 is reading
+O_PATH, O_TMPFILE = 0o10000000, 0o20000000  # of O_TMPFILE, the bit that O_DIRECTORY lacks
+CLONE_THREAD = 0x10000
+CLONE_OF_THREADS = 0x7D0F00  # all flags of pthread_create, in glibc and in musl
+FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 1030)  # F_DUPFD to F_SETLKW and F_DUPFD_CLOEXEC
+IOCTL = (0x5401, 0x5421, 0x5450, 0x5451)  # TCGETS (is it a terminal?), FIONBIO, FIONCLEX, FIOCLEX
+AF_UNIX = 1
+SOL_SOCKET, SOCKET_OPTIONS = 1, (3, 4, 38, 39)  # SO_TYPE, SO_ERROR, SO_PROTOCOL, SO_DOMAIN
+
+
+class Filter:
+    """The filter of one role, built once so that installing it in a fresh child is a single call.
+
+    Args:
+        role: `candidate` or `evaluator`.
+        writable: whether files may be opened for writing. Only with Landlock active: it keeps the writing to
+            the private folder, which a filter cannot.
+
+    Raises:
+        OSError: the system has no such filters.
+    """
+
+    def __init__(self, role: str, writable: bool) -> None:
+        reason = unsupported()
+        if reason:
+            raise OSError(errno.ENOSYS, reason)
+        instructions = program(role, writable, os.uname().machine)
+        code = b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions)
+        self._code = ctypes.create_string_buffer(code, len(code))
+        header = struct.pack("@HP", len(instructions), ctypes.addressof(self._code))
+        self._header = ctypes.create_string_buffer(header, len(header))
+        self._address = ctypes.addressof(self._header)
+
+    def install(self) -> None:
+        """Confines this process and its children for good; needs `kernel.no_new_privileges()` before.
+
+        Raises:
+            OSError: the kernel refused.
+        """
+        if kernel.libc.prctl(kernel.PR_SET_SECCOMP, SECCOMP_MODE_FILTER, self._address, 0, 0):
+            code = ctypes.get_errno()
+            raise OSError(code, f"the seccomp filter was refused: {os.strerror(code)}")
+
+
+def unsupported() -> str:
+    """Why no filter can be installed here; empty if one can."""
+    if not kernel.LINUX:
+        return "not on this system"
+    machine = os.uname().machine
+    if machine not in TABLES or sys.maxsize < 2**32:
+        bits = struct.calcsize("P") * 8
+        return (
+            f"no table of system calls for {bits} bits of {machine}; there are {', '.join(TABLES)}"
+        )
+    # With filters, the kernel looks for the program at address 0 and finds none.
+    kernel.libc.prctl(kernel.PR_SET_SECCOMP, SECCOMP_MODE_FILTER, 0, 0, 0)
+    code = ctypes.get_errno()
+    if code != errno.EFAULT:
+        return f"the kernel has no seccomp filters: {os.strerror(code)}"
+    return ""
+
+
+def allowed(role: str, writable: bool, machine: str) -> list[str]:
+    """Names of the system calls that a role may make, those with limits on their arguments included."""
+    rules = policy(role, writable, machine)
+    return sorted(name for name, rule in rules.items() if rule not in (DENY, MISSING))
+
+
+def policy(role: str, writable: bool, machine: str) -> dict[str, Rule]:
+    """What becomes of each system call that the policy names; every other one is denied."""
+    if role not in ROLES:
+        raise ValueError(f"unknown role {role!r}; there are {', '.join(ROLES)}")
+    names = PLAIN.split()
+    names += WRITING.split() if writable else []
+    names += EVALUATING.split() if role == "evaluator" else []
+    rules = dict.fromkeys(names, ALLOW) | dict.fromkeys(ABSENT.split(), MISSING)
+    rules |= {
+        "open": _open(1, writable),
+        "openat": _open(2, writable),
+        "clone": (*_without(0, 0xFFFFFFFF ^ CLONE_OF_THREADS), *_with(0, CLONE_THREAD), *ALLOW),
+        "fcntl": (*_one_of(1, *FCNTL), *ALLOW),
+        "ioctl": (*_one_of(1, *IOCTL), *ALLOW),
+        "prlimit64": (*_one_of(0, 0), *ALLOW),  # of this process
+        "socketpair": (*_one_of(0, AF_UNIX), *ALLOW),
+        "sendto": (*_one_of(4, 0), *_one_of(4 + UPPER, 0), *ALLOW),  # no address
+        "getsockopt": (*_one_of(1, SOL_SOCKET), *_one_of(2, *SOCKET_OPTIONS), *ALLOW),
+    }
+    skipped: set[str] = LEGACY if machine == "aarch64" else set()
+    return {name: rule for name, rule in rules.items() if name not in skipped}
+
+
+def program(role: str, writable: bool, machine: str) -> list[Instruction]:
+    """The filter's instructions: which machine, which number, then its rule."""
+    numbers = TABLES[machine]
+    rules = {numbers[name]: rule for name, rule in policy(role, writable, machine).items()}
+    ranges: list[tuple[int, Rule]] = []  # first number, and the rule up to the next range
+    for number in range(max(rules) + 2):
+        rule = rules.get(number, DENY)
+        if not ranges or ranges[-1][1] != rule:
+            ranges.append((number, rule))
+    ranges.append((X32, KILL))
+    return [
+        (LOAD, 0, 0, ARCHITECTURE),
+        (IF_EQUAL, 1, 0, ARCHITECTURES[machine]),
+        *KILL,
+        (LOAD, 0, 0, NUMBER),
+        *_search(ranges),
+    ]
+
+
+def _search(ranges: list[tuple[int, Rule]]) -> list[Instruction]:
+    if len(ranges) == 1:
+        return list(ranges[0][1])
+    middle = len(ranges) // 2
+    below, above = _search(ranges[:middle]), _search(ranges[middle:])
+    assert len(below) < 256, f"a jump over {len(below)} instructions does not fit into its byte"
+    return [(IF_AT_LEAST, len(below), 0, ranges[middle][0]), *below, *above]
+
+
+def _open(argument: int, writable: bool) -> Rule:
+    if not writable:
+        writing = O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND | O_TMPFILE
+        return (*_without(argument, writing | O_PATH), *ALLOW)
+    # Landlock asks for the right to write by the access mode alone before ABI 3, so no O_TRUNC without one.
+    truncates_unseen: Rule = (
+        _load(argument),
+        (AND, 0, 0, O_ACCMODE | O_TRUNC),
+        (IF_EQUAL, 0, 1, O_TRUNC),
+        *DENY,
+    )
+    return (*_without(argument, O_PATH), *truncates_unseen, *ALLOW)
+
+
+# Each of these falls through to what follows it if the argument is in order, and denies the call if not.
+
+
+def _load(argument: float) -> Instruction:
+    return (LOAD, 0, 0, ARGUMENTS + int(8 * argument))
+
+
+def _one_of(argument: float, *values: int) -> Rule:
+    left = range(len(values), 0, -1)
+    found = tuple(
+        (IF_EQUAL, skipped, 0, value) for skipped, value in zip(left, values, strict=True)
+    )
+    return (_load(argument), *found, *DENY)
+
+
+def _without(argument: float, bits: int) -> Rule:
+    return (_load(argument), (IF_ANY_BIT, 0, 1, bits), *DENY)
+
+
+def _with(argument: float, bits: int) -> Rule:
+    return (_load(argument), (IF_ANY_BIT, 1, 0, bits), *DENY)

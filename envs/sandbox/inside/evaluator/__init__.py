@@ -1,0 +1,1 @@
+"""The trusted process: runs tests, and asks the program for values."""

@@ -1,0 +1,159 @@
+"""The process that programs are forked from: small, clean and bored.
+
+It never sees a program, a test or a result. It keeps two children ready, both already confined: one that the
+evaluator talks to, and a spare that takes over while the first one is cleared away.
+
+The evaluator asks for one of two things, a byte each: `n`, clear the current child away and go on with the
+spare; `c`, how much processor time the current child has used. Answers are `ANSWER` records: `k` when the child
+is dead and its files are gone, `s` with the socket of a new spare, `c`.
+"""
+
+from __future__ import annotations
+
+import _socket  # the socket module would treble what a child has to copy
+import errno
+import gc
+import os
+import sys
+import time
+
+from llm_decpomdp.envs.sandbox.inside.confinement import kernel
+from llm_decpomdp.envs.sandbox.inside.program import candidate
+from llm_decpomdp.envs.sandbox.inside.program.warm_up import fill_holes, rehearse
+from llm_decpomdp.envs.sandbox.inside.protocol.channel import ANSWER, DESCRIPTORS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+SIGKILL = 9
+
+FORK_ATTEMPTS = 60
+"""A machine without a free process is asked again, for about ten seconds."""
+
+
+class Zygote:
+    """Forks, kills and reaps.
+
+    Args:
+        control: Where the evaluator asks.
+        confine: Takes a new child's rights away.
+        folders: Descriptors of a private folder for each of the two children, emptied after each program;
+            empty if there are none.
+    """
+
+    def __init__(
+        self,
+        control: _socket.socket,
+        confine: Callable[[Iterable[int], int | None], None],
+        folders: list[int],
+    ) -> None:
+        self.control = control
+        self.confine = confine
+        self.folders = folders
+        self.children: list[int] = []
+
+    def serve(self) -> None:
+        """Answer until the evaluator has gone."""
+        candidate.prepare()
+        self.candidate = candidate.Candidate()
+        rehearse(self.candidate)
+        gc.collect()
+        kernel.trim_heap()
+        self.kept = fill_holes()
+        gc.disable()
+        gc.freeze()
+        kernel.close_descriptors({0, 1, 2, self.control.fileno(), *self.folders})
+        self._fork()
+        self._fork()
+        while True:
+            request = self.control.recv(1)
+            if request == b"n":
+                self._replace()
+            elif request == b"c":
+                self.control.sendall(ANSWER.pack(b"c", 0, self._cpu_seconds()))
+            else:
+                break
+        for child in self.children:
+            os.kill(child, SIGKILL)
+
+    def _replace(self) -> None:
+        """Clear the current child away; the spare takes its place and a new spare is made."""
+        child = self.children.pop(0)
+        _kill(child)
+        _, status = os.waitpid(child, 0)
+        if self.folders:
+            self.folders.append(self.folders.pop(0))
+            if os.listdir(self.folders[-1]):
+                clear(self.folders[-1])
+        self.control.sendall(ANSWER.pack(b"k", status, 0.0))
+        self._fork()
+
+    def _fork(self) -> None:
+        ours, theirs = _socket.socketpair()
+        hear, ring = os.pipe2(os.O_NONBLOCK) if hasattr(os, "pipe2") else os.pipe()
+        child = _fork_patiently()
+        if child == 0:
+            unneeded = (self.control.fileno(), ours.fileno(), hear)
+            self._become_candidate(theirs.fileno(), ring, unneeded)
+        self.children.append(child)
+        theirs.close()
+        os.close(ring)
+        rights = DESCRIPTORS.pack(ours.fileno(), hear)
+        ancillary = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)]
+        self.control.sendmsg([ANSWER.pack(b"s", 0, 0.0)], ancillary)
+        ours.close()
+        os.close(hear)
+
+    def _become_candidate(self, descriptor: int, bell: int, unneeded: Iterable[int]) -> None:
+        code = 1
+        try:
+            os.setpgid(0, 0)
+            folder = self.folders[len(self.children)] if self.folders else None
+            self.confine(unneeded, folder)
+            self.candidate.connect(descriptor, bell)
+            candidate.serve(self.candidate)
+            code = 0
+        finally:
+            os._exit(code)
+
+    def _cpu_seconds(self) -> float:
+        """Processor time of the current child; -1 where the system does not tell."""
+        if sys.platform != "linux":
+            return -1.0
+        try:
+            return time.clock_gettime((~self.children[0] << 3) | 2)  # clock_getcpuclockid(3)
+        except OSError:
+            return -1.0
+
+
+def _kill(child: int) -> None:
+    """Kill a child and what may be left of its own children."""
+    os.kill(child, SIGKILL)
+    try:
+        os.killpg(child, SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass  # it was the only one, and has ended
+
+
+def _fork_patiently() -> int:
+    for attempt in range(FORK_ATTEMPTS):
+        try:
+            return os.fork()
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.ENOMEM) or attempt == FORK_ATTEMPTS - 1:
+                raise
+            time.sleep(0.005 * min(attempt + 1, 40))
+    raise AssertionError("unreachable")
+
+
+def clear(folder: int) -> None:
+    """Remove all that is in a folder, given as a descriptor, but not the folder."""
+    for _, folders, _, parent in os.fwalk(".", topdown=True, dir_fd=folder):
+        for name in folders:
+            os.chmod(name, 0o700, dir_fd=parent)
+    for _, folders, files, parent in os.fwalk(".", topdown=False, dir_fd=folder):
+        for name in files:
+            os.unlink(name, dir_fd=parent)
+        for name in folders:
+            os.rmdir(name, dir_fd=parent)

@@ -1,0 +1,1 @@
+"""Messages and values between the processes of a worker."""

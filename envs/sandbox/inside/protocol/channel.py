@@ -1,0 +1,135 @@
+"""Messages between the processes of a worker, each with its length before it, over stream sockets.
+
+Towards a process that is trusted less they are `marshal` data, which is quick to read and would be dangerous to
+read the other way. What comes back from there is JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+import os
+import struct
+
+from llm_decpomdp.envs.sandbox.inside.protocol.codec import to_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+MAX_MESSAGE = 8 * 2**20
+"""Longest message of a program, in bytes."""
+
+MAX_READ = 2**20
+"""Most bytes that are read at once."""
+
+OUT_OF_MEMORY = 77
+"""Exit status of a program that has no memory left to say so."""
+
+HEADER = 4
+
+ANSWER = struct.Struct("=cid")
+"""Of the zygote: kind, exit status as of `os.waitpid` (`k`), seconds (`c`)."""
+
+DESCRIPTORS = struct.Struct("=ii")
+"""What comes with it of a new child: its socket, and the pipe on which it rings."""
+
+
+class Closed(Exception):
+    """The other side has gone, or sends what is no message."""
+
+
+def pack(message: Any) -> bytes:
+    """A message to a process that is trusted more, as bytes."""
+    data = to_text(message).encode()
+    return len(data).to_bytes(HEADER, "big") + data
+
+
+def pack_down(message: Any) -> bytes:
+    """A message to a process that is trusted less, as bytes."""
+    data = marshal.dumps(message)
+    return len(data).to_bytes(HEADER, "big") + data
+
+
+def write(descriptor: int, data: bytes) -> None:
+    """Write all of `data`.
+
+    Raises:
+        Closed: If nobody reads any more.
+    """
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(descriptor, view) :]
+        except OSError as error:
+            raise Closed(str(error)) from None
+
+
+class Reader:
+    """Takes messages out of a stream.
+
+    Args:
+        descriptor: The stream.
+        limit: Longest message that is accepted, in bytes.
+        chunk: Bytes that are read at once.
+    """
+
+    def __init__(self, descriptor: int, limit: int, chunk: int = 2**16) -> None:
+        self.descriptor = descriptor
+        self.limit = limit
+        self.chunk = chunk
+        self.pending = bytearray()
+
+    def waiting(self) -> bytes | None:
+        """The next message, if it has been read completely."""
+        if len(self.pending) < HEADER:
+            return None
+        end = HEADER + int.from_bytes(self.pending[:HEADER], "big")
+        if end > self.limit:
+            raise Closed(f"a message of {end} bytes; at most {self.limit} are accepted")
+        if len(self.pending) < end:
+            return None
+        message = bytes(self.pending[HEADER:end])
+        del self.pending[:end]
+        return message
+
+    def fill(self) -> bool:
+        """Read what there is; False at the end of the stream."""
+        missing = 0
+        if len(self.pending) >= HEADER:
+            missing = HEADER + int.from_bytes(self.pending[:HEADER], "big") - len(self.pending)
+        try:
+            data = os.read(self.descriptor, max(self.chunk, min(missing, MAX_READ)))
+        except BlockingIOError:
+            return True
+        except ConnectionResetError:
+            return False
+        self.pending += data
+        return bool(data)
+
+    def receive(self) -> Any:
+        """Wait for a message of `pack_down`.
+
+        Raises:
+            Closed: If the other side has gone.
+        """
+        while True:
+            message = self.waiting()
+            if message is not None:
+                return marshal.loads(message)
+            if not self.fill():
+                raise Closed("the other side has gone")
+
+
+def receive_exactly(descriptor: int) -> Any:
+    """Wait for one message of `pack`, and read nothing of what follows it."""
+    data, missing = b"", HEADER
+    while missing:
+        part = os.read(descriptor, missing)
+        if not part:
+            raise Closed("the other side has gone")
+        data += part
+        missing -= len(part)
+        if len(data) == HEADER:
+            missing = int.from_bytes(data, "big")
+    return json.loads(data[HEADER:])

@@ -1,0 +1,273 @@
+"""Values as text: JSON with tags, so that data crosses between processes and code never does.
+
+What `encode` writes and `decode` reads back, equal and of the same type: None, bool, int, float (also NaN and
+infinities), complex, str (also lone surrogates), bytes, bytearray, list, tuple, dict, set, frozenset, range,
+Ellipsis, slice-free nestings of them, builtin classes themselves, and objects of the classes in `libraries`.
+What is left is handed to `other`, an object of a subclass with its base value: a named tuple with its tuple, a
+Counter with its dict.
+
+`decode` reads text of a process that nobody trusts: it makes builtin values only, calls nothing that the text
+names, and refuses what would be slow to build.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import marshal
+import sys
+from math import inf
+
+from llm_decpomdp.envs.sandbox.inside.protocol.libraries import LIBRARIES, known
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    Maker = tuple[type, Callable[[Any], Any]]
+    Other = Callable[[Any, Any], Any]
+    """Given an object that is no value, and its base value encoded (None if it has none); what to send instead."""
+
+MAX_DEPTH = 150
+"""Deepest nesting of a value; more is refused."""
+
+MAX_ITEMS = 20_000
+"""Largest set or dict whose keys could be made to collide, which takes quadratic time to build."""
+
+MAX_PARTS = 8
+"""Longest tuple that is taken for a key whose hash nobody can choose."""
+
+MAX_HELD = 512 * 2**20
+"""Most memory that all values of one decoder may take, in bytes: as much as a program has by default."""
+
+MAX_DIGITS = 4000
+"""Bits above which an integer is sent in hexadecimal: decimal digits would take quadratic time."""
+
+TYPES = {name: kind for name, kind in vars(builtins).items() if type(kind) is type}
+"""The builtin classes."""
+_TYPE_NAMES = {kind: name for name, kind in TYPES.items()}
+
+DECODE_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, MemoryError)
+"""What reading bad text may raise."""
+
+to_text = json.JSONEncoder(separators=(",", ":")).encode
+
+
+class Unsendable(Exception):
+    """A value that cannot be written as text."""
+
+
+def encode(value: Any, other: Other, depth: int = 0) -> Any:
+    """A value as what JSON can hold.
+
+    Args:
+        value: Any object.
+        other: Called for an object that is not one of the values above; its result is sent instead.
+        depth: How deep `value` lies.
+
+    Raises:
+        Unsendable: If the value is nested too deeply, as one that contains itself is.
+    """
+    kind = type(value)
+    if kind is str or kind is bool or kind is float or value is None:
+        return value
+    if kind is int:
+        return value if value.bit_length() < MAX_DIGITS else {"int": hex(value)}
+    if depth > MAX_DEPTH:
+        raise Unsendable(f"nested more than {MAX_DEPTH} levels deep")
+    depth += 1
+    if kind is list:
+        return [encode(item, other, depth) for item in value]
+    if kind is tuple:
+        return {"tuple": [encode(item, other, depth) for item in value]}
+    if kind is dict:
+        pairs = [[encode(k, other, depth), encode(v, other, depth)] for k, v in value.items()]
+        return {"dict": pairs}
+    return _encode_rest(value, kind, other, depth)
+
+
+def _encode_rest(value: Any, kind: type, other: Other, depth: int) -> Any:
+    if kind is set or kind is frozenset:
+        return {kind.__name__: [encode(item, other, depth) for item in value]}
+    if kind is bytes or kind is bytearray:
+        return {kind.__name__: value.hex()}
+    if kind is complex:
+        return {"complex": [value.real, value.imag]}
+    if kind is range:
+        return {"range": [encode(n, other) for n in (value.start, value.stop, value.step)]}
+    if value is Ellipsis:
+        return {"ellipsis": 0}
+    if kind is type and value in _TYPE_NAMES:
+        return {"type": _TYPE_NAMES[value]}
+    library = known(kind)
+    parts = library.parts(value) if library is not None else None
+    if library is not None and parts is not None:
+        content = encode(parts, other, depth)
+        return content if library.scalar else {library.tag: content}
+    base = _base_value(value)
+    return other(value, None if base is None else encode(base, other, depth))
+
+
+def _base_value(value: Any) -> Any:
+    """The builtin value of an object of a subclass, without asking the object; None if there is none."""
+    for base, convert in _CONVERSIONS:
+        if isinstance(value, base) and base in type(value).__mro__:
+            return convert(value)
+    return None
+
+
+_WHOLE = slice(None)
+_CONVERSIONS: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (int, int.__int__),
+    (float, float.__float__),
+    (complex, complex.__pos__),
+    (str, str.__str__),
+    (list, lambda value: list.__getitem__(value, _WHOLE)),
+    (tuple, lambda value: tuple.__getitem__(value, _WHOLE)),
+    (dict, dict.copy),
+    (set, lambda value: {*set.__iter__(value)}),
+    (frozenset, lambda value: frozenset({*frozenset.__iter__(value)})),
+    (bytes, lambda value: bytes.__getitem__(value, _WHOLE)),
+    (bytearray, lambda value: bytearray.__getitem__(value, _WHOLE)),
+)
+
+
+class TooLarge(ValueError):
+    """A value that an honest program may have sent, but that is not read."""
+
+
+class Decoder:
+    """Reads text back into values.
+
+    Args:
+        others: For each further tag, the type of its content and what makes an object of it.
+        room: Most memory that what is decoded may take in all, in bytes; see `_size`.
+    """
+
+    def __init__(self, others: dict[str, Maker], room: float = inf) -> None:
+        self.room = room
+        self._makers = {**_MAKERS, **others}
+        self._scan = json.JSONDecoder(object_hook=self._make).raw_decode
+
+    def decode(self, text: str) -> Any:
+        """The value in a text; raises one of `DECODE_ERRORS` if there is none."""
+        self._take(_size(text))
+        return self._scan(text)[0]
+
+    def _take(self, size: int) -> None:
+        self.room -= size
+        if self.room < 0:
+            raise TooLarge("values that take too much memory to compare")
+
+    def _make(self, tagged: dict[str, Any]) -> Any:
+        ((tag, content),) = tagged.items()
+        kind, make = self._makers[tag]
+        if (
+            type(content) is not kind
+        ):  # an iterator of the program, say, which would ask it for items
+            raise TypeError(f"a {tag} of a {type(content).__name__}")
+        value = make(content)
+        self._take(sys.getsizeof(value))
+        return value
+
+
+def _size(text: str) -> int:
+    """The most memory that the numbers, strings and lists in a text may take, in bytes; tags not included.
+
+    A list takes 56 and up to 11 for each item, a string 60 without its characters, and each character 4; the
+    longer a number, the less it takes for each of its digits.
+    """
+    return 10 * len(text) + 32 * text.count('"') + 64 * text.count("[")
+
+
+def _hashable(items: Iterable[Any], number: int) -> None:
+    """Refuse a large collection whose keys may all have the same hash."""
+    if number > MAX_ITEMS and not all(map(_is_scattered, items)):
+        raise TooLarge(f"a set or dict of {number} items, too large to compare")
+
+
+def _is_scattered(key: Any) -> bool:
+    """Whether many keys of this kind can hardly have the same hash."""
+    if type(key) is tuple:
+        return len(key) <= MAX_PARTS and all(
+            type(part) is str or (type(part) is int and -(2**31) < part < 2**31) for part in key
+        )
+    return type(key) is str or (type(key) is int and -(2**60) < key < 2**60)
+
+
+def _dict(pairs: list[list[Any]]) -> dict[Any, Any]:
+    if not all(type(pair) is list for pair in pairs):
+        raise TypeError("pairs of a dict that are none")
+    _hashable((key for key, _ in pairs), len(pairs))
+    return dict(pairs)
+
+
+def _set(items: list[Any]) -> set[Any]:
+    _hashable(items, len(items))
+    return set(items)
+
+
+_MAKERS: dict[str, Maker] = {
+    "tuple": (list, tuple),
+    "dict": (list, _dict),
+    "set": (list, _set),
+    "frozenset": (list, lambda items: frozenset(_set(items))),
+    "int": (str, lambda text: int(text, 16)),
+    "bytes": (str, bytes.fromhex),
+    "bytearray": (str, bytearray.fromhex),
+    "complex": (list, lambda parts: complex(*parts)),
+    "range": (list, lambda parts: range(*parts)),
+    "ellipsis": (int, lambda _: Ellipsis),
+    "type": (str, TYPES.__getitem__),
+    **{library.tag: (library.content, library.make) for library in LIBRARIES if not library.scalar},
+}
+"""For each tag, the type of its content, and what makes a value of it."""
+
+
+# The arguments of a call, on their way to the program
+
+PLAIN, TAGGED = b"m", b"j"
+"""How arguments are written: `marshal` data, or JSON if they hold what that cannot."""
+
+MARSHAL_VERSION = 0
+"""Without references between objects, so that equal arguments give equal bytes."""
+
+
+def pack_call(args: Any, kwargs: dict[str, Any], other: Other, plain: bool = True) -> bytes:
+    """The arguments of a call as bytes, the same for the same arguments.
+
+    Args:
+        args: Positional arguments.
+        kwargs: Keyword arguments.
+        other: As of `encode`.
+        plain: Whether to try the quick way, which takes a bytearray for bytes.
+    """
+    if plain:
+        try:
+            return PLAIN + marshal.dumps((list(args), kwargs), MARSHAL_VERSION)
+        except ValueError:
+            pass  # an argument that is no plain value
+    return TAGGED + to_text(encode_call(args, kwargs, other)).encode()
+
+
+def encode_call(args: Any, kwargs: dict[str, Any], other: Other) -> Any:
+    """The arguments of a call as what JSON can hold."""
+    return [encode(list(args), other), [[k, encode(v, other)] for k, v in kwargs.items()]]
+
+
+def unpack_call(data: bytes, decode: Callable[[str], Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments in what `pack_call` made; only for data of a process that is trusted."""
+    if data[:1] == PLAIN:
+        args, kwargs = marshal.loads(data[1:])
+    else:
+        args, kwargs = decode_call(decode(data[1:].decode()))
+    return args, kwargs
+
+
+def decode_call(content: Any) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments in what `encode_call` made, or someone who is not trusted."""
+    if type(content) is not list or [*map(type, content)] != [list, list]:
+        raise TypeError("not the arguments of a call")
+    args, pairs = content
+    return args, _dict(pairs)

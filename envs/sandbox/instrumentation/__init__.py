@@ -1,0 +1,1 @@
+"""Test functions, read and rewritten before they run."""

@@ -1,0 +1,237 @@
+"""Turns a test function into one that reports every assert and goes on.
+
+The whole body of the test runs as its author wrote it: set-up, loops, helper functions, exception tests. Each
+top-level statement of the body is a *stage*: an exception ends its stage only. Each `assert` is a *test*: it
+passes if it was reached and held every time.
+
+- `assert False` is a guard ("must not get here"): it passes if its stage ran to the end without reaching it.
+- An assert about constants that are true (`assert True, "..."`) tests nothing and is not counted.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from llm_decpomdp.envs.programs.parsing import parse
+from llm_decpomdp.envs.sandbox.instrumentation.analysis import (
+    names,
+    receivers,
+    uses_files,
+    variables,
+)
+
+MAX_CASE_LENGTH = 500
+"""Longest text of one test that an agent is shown, in characters."""
+
+
+@dataclass(frozen=True)
+class Tests:
+    """An instrumented test."""
+
+    source: str
+    """A module that defines `__check__(candidate, __record__, __stage__)`."""
+    cases: tuple[str, ...]
+    """The text of each test, with the entry point's name in place of the parameter's."""
+    guards: frozenset[int]
+    """The tests that pass by not being reached."""
+    stages: tuple[int, ...]
+    """The stage that each test belongs to; -1 in helper functions outside the test function."""
+    num_stages: int
+    uses: tuple[tuple[str, ...], ...] = ()
+    """The variables of each stage."""
+    changes: tuple[tuple[str, ...], ...] = ()
+    """Those of them that it may change: if it fails, the stages after it that use them fail too."""
+    ahead: bool = True
+    """Whether calls that can be foreseen are made all at once, which saves time."""
+    shown: int = 0
+    """How many tests, from the first on, prompts may show: the program is told the calls of those after them only
+    when it has answered theirs, for its exceptions are shown too. 0: no care is taken."""
+    vary: bool = False
+    """Whether how often a test is reached may depend on the program."""
+    judges_result: tuple[bool, ...] = ()
+    """For each test whether it looks at what a call returned; if not, at what calls did to their arguments."""
+    minimum: tuple[int, ...] = ()
+    """How often each test must at least be reached to pass."""
+    split: bool = True
+    """Whether the tests run apart from the program. If not, a program can forge what they report."""
+    own: frozenset[str] = frozenset()
+    """The task's own methods, besides those that the classes of the program's preamble define: objects of the
+    program answer to them even if values have methods or operators of that name."""
+
+    def at_least(self, reached: Sequence[int]) -> Tests:
+        """These tests, each to be reached as often as a reference solution reaches it."""
+        minimum = tuple(max(old, new) for old, new in zip(self.minimum, reached, strict=True))
+        return replace(self, minimum=minimum)
+
+
+@lru_cache(maxsize=2048)
+def instrument(test: str, entry_point: str, split: bool = True) -> Tests:
+    """Instrument the text of a test.
+
+    Args:
+        test: A module with a function `check(candidate)` (any parameter name, annotations allowed), or plain
+            statements that call the entry point by its name.
+        entry_point: Name of the function under test.
+        split: Whether to run the tests apart from the program. Inside its process a program can forge what they
+            report; see `docs/security.md`.
+
+    Raises:
+        ValueError: If `test` does not parse.
+    """
+    try:
+        return _instrument(parse(test), entry_point, split)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise ValueError(f"the test does not parse: {error}") from None
+
+
+def _instrument(module: ast.Module, entry_point: str, split: bool) -> Tests:
+    check = _find_check(module)
+    parameter = _parameters(check)[0].arg if check is not None else entry_point
+    body = check.body if check is not None else module.body
+    uses = tuple(variables(module, body, parameter))
+    functions = {parameter, entry_point}
+    flat = ast.Module(
+        [*(s for s in module.body if s is not check and check is not None), *body], []
+    )
+    results = receivers(flat, functions)
+    writer = _Writer(parameter, entry_point, split, results)
+    around: list[ast.stmt] = []
+    stages: list[ast.stmt] = []
+    for statement in module.body if check is not None else ():
+        if statement is check:
+            stages = writer.stages(body)
+        elif not _calls_check(statement):
+            around.append(writer.outside(statement))
+    stages = stages if check is not None else writer.stages(body)
+    function = parse(f"def __check__({parameter}, __record__, __stage__):\n    pass").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    function.body = stages or function.body
+    return Tests(
+        source=ast.unparse(ast.fix_missing_locations(ast.Module([*around, function], []))),
+        cases=tuple(t.case for t in writer.found),
+        guards=frozenset(i for i, t in enumerate(writer.found) if t.guard),
+        stages=tuple(t.stage for t in writer.found),
+        num_stages=len(body),
+        uses=uses,
+        changes=tuple(
+            () if isinstance(statement, ast.Assert) else found
+            for statement, found in zip(body, uses, strict=True)
+        ),
+        ahead=not uses_files(module),
+        vary=len(writer.found) > sum(isinstance(statement, ast.Assert) for statement in body),
+        judges_result=tuple(test.judges_result for test in writer.found),
+        minimum=(1,) * len(writer.found),
+        split=split,
+    )
+
+
+def _parameters(function: ast.FunctionDef) -> list[ast.arg]:
+    return [*function.args.posonlyargs, *function.args.args]
+
+
+def _find_check(module: ast.Module) -> ast.FunctionDef | None:
+    functions = [s for s in module.body if isinstance(s, ast.FunctionDef) and s.name == "check"]
+    return functions[-1] if functions and _parameters(functions[-1]) else None
+
+
+def _calls_check(statement: ast.stmt) -> bool:
+    """Whether a statement is `check(...)`: the test function is called anyway."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and ast.unparse(call.func) == "check"
+
+
+@dataclass(frozen=True)
+class _Test:
+    case: str
+    guard: bool
+    stage: int
+    judges_result: bool
+
+
+class _Writer(ast.NodeTransformer):
+    """Replaces asserts by reports and remembers them."""
+
+    def __init__(self, parameter: str, entry_point: str, split: bool, results: set[str]) -> None:
+        self.parameter = parameter
+        self.split = split
+        self.entry_point = entry_point
+        self.found: list[_Test] = []
+        self.number = 0
+        self.results = results
+        """Names through which a test may see what a call returned."""
+        self.top_level = False
+
+    def outside(self, statement: ast.stmt) -> ast.stmt:
+        """A statement outside the test function, such as a helper function; it belongs to no stage."""
+        self.number = -1
+        visited = self.visit(statement)
+        assert isinstance(visited, ast.stmt)
+        return visited
+
+    def stages(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """The statements of the test function, each a stage."""
+        return [s for number, part in enumerate(body) for s in self.stage(number, part)]
+
+    def stage(self, number: int, statement: ast.stmt) -> list[ast.stmt]:
+        """The statement, run unless the stage is to be skipped, its exceptions reported."""
+        self.number = number
+        self.top_level = isinstance(statement, ast.Assert)
+        if isinstance(statement, ast.Global | ast.Nonlocal):
+            return [statement]
+        template = f"if __stage__.runs({number}):\n    with __stage__:\n        pass"
+        wrapper = parse(template).body[0]
+        assert isinstance(wrapper, ast.If) and isinstance(wrapper.body[0], ast.With)
+        visited = self.visit(statement)
+        wrapper.body[0].body = visited if isinstance(visited, list) else [visited]
+        return [wrapper]
+
+    def visit_Assert(self, node: ast.Assert) -> ast.AST:
+        constant = isinstance(node.test, ast.Constant)
+        if isinstance(node.test, ast.Constant) and node.test.value:
+            return ast.Pass()
+        index = len(self.found)
+        judges = not self.top_level or not self.results.isdisjoint(names(node.test))
+        self.found.append(_Test(self._case(node), constant, self.number, judges))
+        report = parse(
+            f"try:\n    __record__({index}, True if 0 else False)\n"
+            f"except BaseException as __error__:\n    __record__({index}, __error__)"
+        ).body[0]
+        assert isinstance(report, ast.Try)
+        call = report.body[0]
+        assert isinstance(call, ast.Expr) and isinstance(call.value, ast.Call)
+        outcome = call.value.args[1]
+        assert isinstance(outcome, ast.IfExp)
+        outcome.test = node.test
+        if node.msg is not None and not isinstance(node.msg, ast.Constant):
+            return report  # a computed message may itself fail; the case's text says enough
+        if node.msg is not None:
+            call.value.args.append(node.msg)
+        return report
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        """A call whose result nobody looks at is made for what it does to its arguments."""
+        call = node.value
+        if self.split and isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+            if call.func.id == self.parameter:
+                call.func = ast.Attribute(call.func, "__in_place__", ast.Load())
+        return self.generic_visit(node)
+
+    def _case(self, node: ast.Assert) -> str:
+        renamed = _Rename(self.parameter, self.entry_point).visit(
+            parse(ast.unparse(ast.Assert(node.test, None)))
+        )
+        text = ast.unparse(renamed)
+        return text if len(text) <= MAX_CASE_LENGTH else text[:MAX_CASE_LENGTH] + "..."
+
+
+class _Rename(ast.NodeTransformer):
+    """Renames a variable; strings that contain its name stay as they are."""
+
+    def __init__(self, old: str, new: str) -> None:
+        self.old, self.new = old, new
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        return ast.Name(self.new, node.ctx) if node.id == self.old else node

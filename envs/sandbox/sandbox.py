@@ -1,0 +1,216 @@
+"""The sandbox as its callers see it: programs in, verdicts out."""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import marshal
+import os
+import sys
+from collections.abc import Collection, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from llm_decpomdp.envs.sandbox.cache import CACHE
+from llm_decpomdp.envs.sandbox.instrumentation.analysis import methods
+from llm_decpomdp.envs.sandbox.instrumentation.instrument import Tests
+from llm_decpomdp.envs.sandbox.packages import package_paths
+from llm_decpomdp.envs.sandbox.pool import Pool, close_all, shared_pool
+from llm_decpomdp.envs.sandbox.program import Execution, Limits, Program, SandboxError
+from llm_decpomdp.episode import Outcome
+from llm_decpomdp.utils.warn import warn
+
+VERSION = 2
+"""Raised by every change that can turn a verdict: remembered verdicts of another version do not count."""
+
+LAYERS = ("namespaces", "landlock", "seccomp")
+"""Layers of protection that can be left off."""
+
+REQUIRED = ("no new privileges", "landlock", "seccomp", "limits")
+"""What `isolation="require"` insists on: with these, no program reads, changes or reaches what is not its own."""
+
+ISOLATION = ("best_effort", "require")
+
+
+class Sandbox:
+    """Runs programs that nobody trusts against tests. Thread-safe, cheap to make, and can be pickled.
+
+    All sandboxes of a process with equal settings share their workers, which are started when they are first
+    needed, and end with the process, however it ends.
+
+    Args:
+        limits: What each program may use.
+        workers: Programs that run at the same time; default one for each core that this process may use.
+        isolation: `best_effort` warns once of layers of protection that this system lacks; `require` refuses
+            to run without those in `REQUIRED`.
+        without: Layers to leave off, of `LAYERS`: for tests and measurements.
+        cache_size: Verdicts that are remembered; 0 to run equal programs each time.
+        seed: Of the hashes of strings and of `random` in the programs: another one shows which verdicts depend
+            on chance.
+        packages: Top-level modules beside the standard library that programs may import, such as `numpy`, with
+            all that their packages require; they must be installed. Code in them is trusted.
+
+    Raises:
+        ValueError: If an argument has a bad value.
+    """
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        workers: int | None = None,
+        isolation: str = "best_effort",
+        without: Collection[str] = (),
+        cache_size: int = 4096,
+        seed: int = 0,
+        packages: Collection[str] = (),
+    ) -> None:
+        if workers is not None and workers < 1:
+            raise ValueError(f"workers must be at least 1, got {workers}")
+        if isolation not in ISOLATION:
+            raise ValueError(f"isolation must be one of {', '.join(ISOLATION)}, got {isolation!r}")
+        if unknown := set(without) - set(LAYERS):
+            raise ValueError(f"unknown layers {sorted(unknown)}; there are {', '.join(LAYERS)}")
+        self.limits = limits or Limits()
+        self.workers = workers or available_cores()
+        self.isolation = isolation
+        self.without = tuple(sorted(set(without)))
+        self.cache_size = cache_size
+        self.seed = seed
+        self.packages = tuple(sorted(set(packages)))
+        package_paths(self.packages)
+
+    def offering(self, packages: Collection[str]) -> Sandbox:
+        """A sandbox with the same settings whose programs may import these packages."""
+        return Sandbox(
+            self.limits,
+            self.workers,
+            self.isolation,
+            self.without,
+            self.cache_size,
+            self.seed,
+            packages,
+        )
+
+    def run(self, program: Program, tests: Tests, limits: Limits | None = None) -> Execution:
+        """Run a program against its tests; see `run_batch`."""
+        return self.run_batch([(program, tests)], limits)[0]
+
+    def run_batch(
+        self, jobs: Sequence[tuple[Program, Tests]], limits: Limits | None = None
+    ) -> list[Execution]:
+        """Run programs, as many at once as there are workers; equal ones run once.
+
+        A call that hangs or kills its process costs itself only: the program is started again for the calls
+        after it, until `max_timeouts` is used up.
+
+        Returns:
+            What became of each job, in the order of `jobs`.
+
+        Raises:
+            SandboxError: If the sandbox itself fails, never because of what a program does.
+        """
+        limits = limits or self.limits
+        described = [_job(program, tests, limits) for program, tests in jobs]
+        keys = [self._key(job) for job in described]
+        by_key = dict(zip(keys, described, strict=True))
+        found: dict[str, dict[str, Any]] = {}
+        while missing := [key for key in keys if key not in found]:
+            with CACHE.claims(missing, self.cache_size) as claims:
+                own = [by_key[key] for key in claims.own]
+                results = self._pool().run(own) if own else []
+                for key, result in zip(claims.own, results, strict=True):
+                    claims.settle(key, result)
+                found |= claims.results()
+        return [_execution(found[key], tests) for key, (_, tests) in zip(keys, jobs, strict=True)]
+
+    def layers(self) -> dict[str, str]:
+        """For each layer of protection why it is not on here; empty if it is."""
+        return self._pool().layers()
+
+    def close(self) -> None:
+        """End the workers; they are started again if they are needed."""
+        self._shared_pool().close()
+
+    def _shared_pool(self) -> Pool:
+        if sys.platform == "win32":
+            raise SandboxError("the sandbox needs Linux or macOS: on Windows, use WSL")
+        require = REQUIRED if self.isolation == "require" else ()
+        paths = package_paths(self.packages)
+        return shared_pool(self.workers, self.without, require, self.seed, paths)
+
+    def _pool(self) -> Pool:
+        pool = self._shared_pool()
+        if self.isolation == "best_effort" and not self.without:
+            _warn_once(pool)
+        return pool
+
+    def _key(self, job: dict[str, Any]) -> str:
+        place = [VERSION, list(self.without), self.isolation, self.seed, list(self.packages)]
+        return hashlib.sha256(marshal.dumps([place, job], 0)).hexdigest()
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _job(program: Program, tests: Tests, limits: Limits) -> dict[str, Any]:
+    segments = [["prompt", program.preamble]] if program.preamble else []
+    return {
+        "segments": [*segments, *map(list, program.segments)],
+        "preamble": program.preamble,
+        "entry_point": program.entry_point,
+        "helpers": [list(helper) for helper in program.helpers],
+        "change": bool(program.helpers),
+        "tests": tests.source,
+        "split": tests.split,
+        "ahead": tests.ahead,
+        "own": sorted(tests.own | methods(program.preamble)),
+        "shown": tests.shown,
+        "stages": list(tests.stages),
+        "num_stages": tests.num_stages,
+        "uses": [list(names) for names in tests.uses],
+        "changes": [list(names) for names in tests.changes],
+        "guards": sorted(tests.guards),
+        "judges_result": list(tests.judges_result),
+        "minimum": list(tests.minimum),
+        "limits": asdict(limits),
+    }
+
+
+def _execution(result: dict[str, Any], tests: Tests) -> Execution:
+    error = result["error"]
+    cases = zip(tests.cases, result["tests"], strict=True)
+    return Execution(
+        tests=tuple(Outcome(case, *found) for case, found in cases),
+        error=Outcome("", *error) if error is not None else None,
+        output=result["output"],
+        seconds=result["seconds"],
+        helper_calls=tuple(result["helper_calls"]),
+        helpers_used=tuple(result["helpers_used"]),
+        reached=tuple(result["reached"]),
+        wall_decided=result["wall_decided"],
+    )
+
+
+_WARNED: set[tuple[str, ...]] = set()
+
+
+def _warn_once(pool: Pool) -> None:
+    if pool.warned:
+        return
+    pool.warned = True
+    missing = {name: why for name, why in pool.layers().items() if why}
+    if missing and tuple(missing) not in _WARNED:
+        _WARNED.add(tuple(missing))
+        listed = "; ".join(f"{name} ({why})" for name, why in missing.items())
+        warn(
+            f"the sandbox runs without {listed}. See `llm-decpomdp doctor` and docs/security.md; "
+            "isolation='require' refuses to run like this",
+            RuntimeWarning,
+        )
+
+
+atexit.register(close_all)

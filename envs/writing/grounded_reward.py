@@ -1,0 +1,252 @@
+"""The second reward of writing together: the levels of the first one, and the texts must be about their source.
+
+| level | component     | points  | credit c, from 0 to 1                                                        |
+|-------|---------------|---------|------------------------------------------------------------------------------|
+| 1     | `structure`   | 0.5     | tokens of the text that fares worse; half if it does not end with a sentence |
+| 2     | `grounding`   | 1.0     | mean of both texts' grounding, below                                         |
+| 3     | `length`      | 1.0     | second / first text, in characters, filling aside: `visible_length`          |
+| 4     | `vocabulary`  | 0.5     | second / first text, in different words                                      |
+| 5     | `transitions` | 0.4     | 0.4 for one kind, 0.2 for each other one, up to 1, in whole words            |
+|       | `overlap`     | 0.6     | Jaccard index of both texts' content words: some, and not the same text twice |
+|       | `repetition`  | 0 to -4 | minus a share r of all that was earned                                       |
+
+At most 4.0. There is no cliff: a level's points are multiplied by how far the levels before it are open, each
+min(1, 2 c); for level 2, c is the grounding of the text that fares worse. r rises from 0, where 10 % of a text's
+runs of three words occurred in it before, to 1 at 50 %; the text that fares worse counts.
+
+The grounding of a text is
+
+    mean(words, coverage, entities) x phrases x numbers x own
+
+with the measures of `llm_decpomdp.envs.writing.source_overlap`: `words`, `coverage`, `entities` and `phrases` as
+credits between the ends of `Depth`; `numbers` is 1 less 0.25 for each number that the source does not have;
+`own` falls from 1, where 30 % of a text are copied in runs of eight words and more, to 0 at 80 %. Words without
+order have no phrases, random words none of these, and a copy is not the text's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from llm_decpomdp.envs.writing.roles import WritingTeam
+from llm_decpomdp.envs.writing.source_overlap import Grounding, source
+from llm_decpomdp.envs.writing.tasks import WritingTask
+from llm_decpomdp.envs.writing.text_measures import Band, Pair, count_tokens, finished, transitions
+from llm_decpomdp.episode import Verdict
+from llm_decpomdp.parts import Component
+
+LEVELS = {
+    "structure": 0.5,
+    "grounding": 1.0,
+    "length": 1.0,
+    "vocabulary": 0.5,
+    "transitions": 0.4,
+    "overlap": 0.6,
+}
+"""The levels and their points, in order; the last two are side by side."""
+
+COMPONENTS = {
+    "structure": Component(
+        "Up to 0.5: both texts have a number of tokens in the wanted range and end with a sentence.",
+        form=True,
+    ),
+    "grounding": Component(
+        "Up to 1.0: both texts are about their source, in words of their own and without invented numbers."
+    ),
+    "length": Component(
+        "Up to 1.0: the second text is longer than the first, as far as wanted.", form=True
+    ),
+    "vocabulary": Component(
+        "Up to 0.5: the second text has as many different words, against the first, as wanted.",
+        form=True,
+    ),
+    "transitions": Component(
+        "Up to 0.4: kinds of transitions, such as contrast and example.", form=True
+    ),
+    "overlap": Component("Up to 0.6: content words that both texts share, and not all.", form=True),
+    "repetition": Component(
+        "Takes off up to all that was earned where a text repeats itself.", form=True
+    ),
+}
+
+MAX_REWARD = 4.0
+
+FIRST_KIND, OTHER_KIND = 0.4, 0.2
+
+NUMBER_COST = 0.25
+"""What a number that is not in the source takes off the grounding."""
+
+UNFINISHED = 0.5
+"""What is left of the credit for structure where a text does not end with a sentence."""
+
+COPIED = Band(-math.inf, -math.inf, 0.3, 0.8)
+
+REPEATED = Band(0.1, 0.5, math.inf, math.inf)
+
+
+@dataclass(frozen=True)
+class Depth:
+    """How much of its source one of the two texts should have."""
+
+    words: Band
+    coverage: Band
+    entities: Band
+    phrases: Band
+
+    def credit(self, found: Grounding) -> float:
+        """The grounding of a text, in [0, 1]; see the formula above."""
+        about = (
+            self.words.credit(found.words),
+            self.coverage.credit(found.coverage),
+            self.entities.credit(found.entities),
+        )
+        numbers = max(0.0, 1.0 - NUMBER_COST * len(found.unfounded))
+        own = COPIED.credit(found.copied)
+        return sum(about) / len(about) * self.phrases.credit(found.phrases) * numbers * own
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What one genre's levels ask for."""
+
+    tokens: Band
+    length: Band
+    vocabulary: Band
+    overlap: Band
+    depths: tuple[Depth, Depth]
+    joins: bool
+    """Whether transitions of both texts count, or of the second alone."""
+
+
+def at_least(low: float, full: float) -> Band:
+    """A band without an upper end."""
+    return Band(low, full, math.inf, math.inf)
+
+
+TLDR_SCALE = Scale(
+    tokens=Band(0, 8, 256, 384),
+    length=Band(1.1, 1.6, 3.2, 5.0),
+    vocabulary=at_least(1.3, 2.0),
+    overlap=Band(0.0, 0.03, 0.5, 1.0),
+    depths=(
+        Depth(at_least(0.2, 0.6), at_least(0.02, 0.1), at_least(-0.1, 0.1), at_least(0.05, 0.2)),
+        Depth(at_least(0.2, 0.6), at_least(0.08, 0.28), at_least(0.0, 0.25), at_least(0.05, 0.25)),
+    ),
+    joins=False,
+)
+
+ARXIV_SCALE = Scale(
+    tokens=Band(0, 128, 256, 384),
+    length=Band(0.8, 1.3, 1.6, 2.0),
+    vocabulary=Band(0.5, 0.7, 1.3, 1.7),
+    overlap=Band(0.0, 0.06, 0.5, 1.0),
+    depths=(
+        Depth(at_least(0.1, 0.25), at_least(0.1, 0.3), at_least(-1.0, 0.0), at_least(0.0, 0.04)),
+        Depth(at_least(0.15, 0.5), at_least(0.2, 0.7), at_least(0.0, 0.8), at_least(0.05, 0.3)),
+    ),
+    joins=True,
+)
+"""A background paragraph says what stands before an abstract: it needs few of its names and numbers."""
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """All that is measured of a pair of texts and its source."""
+
+    source: str
+    pair: Pair
+    scale: Scale
+
+    @cached_property
+    def groundings(self) -> tuple[Grounding, Grounding]:
+        """What was measured of each text."""
+        first, second = (source(self.source).ground(text) for text in self.pair.texts)
+        return first, second
+
+    @cached_property
+    def grounded(self) -> tuple[float, float]:
+        """The grounding of each text, in [0, 1]."""
+        first, second = zip(self.scale.depths, self.groundings, strict=True)
+        return first[0].credit(first[1]), second[0].credit(second[1])
+
+    @cached_property
+    def tokens(self) -> tuple[float, float]:
+        """The credit of each text's length."""
+        first, second = (self.scale.tokens.credit(count_tokens(text)) for text in self.pair.texts)
+        return first, second
+
+    @cached_property
+    def finished(self) -> tuple[bool, bool]:
+        """Whether each text ends with a sentence."""
+        first, second = map(finished, self.pair.texts)
+        return first, second
+
+    @cached_property
+    def kinds(self) -> list[str]:
+        """The kinds of transitions that count."""
+        first, second = self.pair.texts
+        return transitions(f"{first}\n{second}" if self.scale.joins else second, "word")
+
+    @cached_property
+    def repeated(self) -> float:
+        """The share of everything earned that repetition costs."""
+        return max(REPEATED.credit(found.repeated) for found in self.groundings)
+
+    @cached_property
+    def credits(self) -> dict[str, float]:
+        """The credit of each level, in [0, 1], as if all levels before it were open."""
+        pair, scale = self.pair, self.scale
+        found = len(self.kinds)
+        return {
+            "structure": min(
+                tokens * (1.0 if whole else UNFINISHED)
+                for tokens, whole in zip(self.tokens, self.finished, strict=True)
+            ),
+            "grounding": sum(self.grounded) / 2,
+            "length": scale.length.credit(pair.visible_ratio),
+            "vocabulary": scale.vocabulary.credit(pair.vocabulary_ratio),
+            "transitions": min(1.0, FIRST_KIND + OTHER_KIND * (found - 1)) if found else 0.0,
+            "overlap": scale.overlap.credit(pair.overlap),
+        }
+
+    @cached_property
+    def points(self) -> dict[str, float]:
+        """The points of every component; see the table above."""
+        points, opened = {}, 1.0
+        for level, credit in self.credits.items():
+            points[level] = LEVELS[level] * credit * opened
+            if level == "grounding":
+                opened *= _open(min(self.grounded))
+            elif level not in ("transitions", "overlap"):
+                opened *= _open(credit)
+        points["repetition"] = 0.0 - self.repeated * math.fsum(points.values())
+        return points
+
+
+def _open(credit: float) -> float:
+    """How far a level with this credit opens the next one."""
+    return min(1.0, 2.0 * credit)
+
+
+@dataclass(frozen=True)
+class GroundedReward:
+    """Judges a pair of texts by its form and its source."""
+
+    team: WritingTeam
+    scale: Scale
+    components: ClassVar[Mapping[str, Component]] = COMPONENTS
+    maximum: ClassVar[float] = MAX_REWARD
+
+    def assess(self, task: WritingTask, completions: Mapping[str, str]) -> Assessment:
+        """Measure a joint completion."""
+        return Assessment(task.prompt, self.team.read(completions), self.scale)
+
+    def __call__(self, task: WritingTask, completions: Mapping[str, str]) -> Verdict:
+        """Judge one joint completion."""
+        points = self.assess(task, completions).points
+        verdict = Verdict(points, False)
+        return Verdict(points, verdict.reward >= MAX_REWARD - 1e-9)

@@ -1,0 +1,139 @@
+"""What the writing rewards measure of two texts. All of it takes time linear in their length."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Set
+from dataclasses import dataclass
+
+from llm_decpomdp.envs.writing.word_lists import STOP_WORDS, TRANSITIONS
+
+MATCHINGS = ("substring", "word")
+"""How a transition is found: anywhere, even inside a word, or as whole words."""
+
+WORD = re.compile(r"\w+")
+
+PIECE = re.compile(r"[^\W_]+|[\W_]+")
+"""A word, or what stands between two."""
+
+LONGEST_WORD, LONGEST_GAP = 40, 2
+"""How much of a word, and of the marks and white space between two, has a length."""
+
+CLOSING = "\"')]*\N{RIGHT DOUBLE QUOTATION MARK}\N{RIGHT SINGLE QUOTATION MARK}"
+"""What may stand behind the mark that ends a sentence."""
+
+
+@dataclass(frozen=True)
+class Band:
+    """A measure's credit: 0 at `low`, rising to 1 at `full`, 1 up to `most`, falling to 0 at `high`."""
+
+    low: float
+    full: float
+    most: float
+    high: float
+
+    def credit(self, value: float) -> float:
+        """The credit of a value, in [0, 1]."""
+        if self.full <= value <= self.most:
+            return 1.0
+        if value < self.full:
+            return max(0.0, (value - self.low) / (self.full - self.low))
+        return max(0.0, 1.0 - (value - self.most) / (self.high - self.most))
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two texts that belong together."""
+
+    first: str
+    second: str
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """Both."""
+        return self.first, self.second
+
+    @property
+    def length_ratio(self) -> float:
+        """How many times as long as the first text the second one is, in characters; 0 without a first."""
+        return len(self.second) / len(self.first) if self.first else 0.0
+
+    @property
+    def visible_ratio(self) -> float:
+        """The same by what is to be read: `visible_length`."""
+        first = visible_length(self.first)
+        return visible_length(self.second) / first if first else 0.0
+
+    @property
+    def vocabulary_ratio(self) -> float:
+        """How many times as many different words it has, stop words included; 0 without a first."""
+        first = len(set(words(self.first)))
+        return len(set(words(self.second))) / first if first else 0.0
+
+    @property
+    def overlap(self) -> float:
+        """The Jaccard index of their content words: shared ones by all; 1 where neither has any."""
+        first, second = content(self.first), content(self.second)
+        return len(first & second) / len(first | second) if first | second else 1.0
+
+
+def count_tokens(text: str) -> int:
+    """How many pieces white space divides a text into."""
+    return len(text.split())
+
+
+def visible_length(text: str) -> int:
+    """How many characters a text has, without what only fills it up.
+
+    White space counts as one character however wide it is, and invisible characters as none. Of a word count
+    `LONGEST_WORD` characters, and of what stands between two `LONGEST_GAP`.
+
+    Examples:
+        >>> visible_length("No, never."), visible_length(" No,   never.\\n\\n"), visible_length("No, never.....")
+        (10, 10, 11)
+    """
+    seen = "".join(letter for letter in text if letter.isprintable() or letter.isspace())
+    pieces = PIECE.findall(" ".join(seen.split()))
+    return sum(min(len(p), LONGEST_WORD if p[0].isalnum() else LONGEST_GAP) for p in pieces)
+
+
+def finished(text: str) -> bool:
+    """Whether a text ends where a sentence does: with a mark, and quotes or brackets behind it at most.
+
+    Examples:
+        >>> finished('He said "no."'), finished("He said"), finished("")
+        (True, False, False)
+    """
+    return text.rstrip().rstrip(CLOSING).endswith((".", "!", "?", "…"))
+
+
+def words(text: str) -> list[str]:
+    """The words of a text in lower case, in order."""
+    return WORD.findall(text.lower())
+
+
+def content(text: str) -> Set[str]:
+    """The different words of a text that are no stop words."""
+    return set(words(text)) - STOP_WORDS
+
+
+def transitions(text: str, matching: str) -> list[str]:
+    """The kinds of transitions that a text has.
+
+    Args:
+        text: The text.
+        matching: `substring`: "soap" has "so", as upstream has it. `word`: only whole words count; what stands
+            between the words of a phrase does not matter.
+    """
+    if matching == "substring":
+        lower, edge = text.lower(), ""
+    else:
+        lower, edge = f" {' '.join(words(text))} ", " "
+    return [
+        kind
+        for kind, phrases in TRANSITIONS.items()
+        if any(f"{edge}{phrase}{edge}" in lower for phrase in phrases)
+    ]

@@ -1,0 +1,1 @@
+"""`check_env`: whether an environment keeps what it promises, tried out."""

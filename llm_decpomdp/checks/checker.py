@@ -1,0 +1,262 @@
+"""`check_env`: the strict conformance check for text environments, ours and anyone's.
+
+PettingZoo's own tests accept environments whose observations are no texts, whose rewards are no
+numbers and whose episodes never end; learners over language models need more than that.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from gymnasium import Space
+from pettingzoo import ParallelEnv
+
+from llm_decpomdp import registry
+from llm_decpomdp.branching import Restorable
+from llm_decpomdp.checks.copies import check_branches, check_copies, check_snapshots, copied
+from llm_decpomdp.checks.decentralisation import check_decentralisation
+from llm_decpomdp.checks.player import Record, Secrets, TextEnv, Trial, difference
+from llm_decpomdp.checks.rules import ConformanceError, require, short
+from llm_decpomdp.privileged import answers
+
+__all__ = ["HOSTILE_TEXTS", "ConformanceError", "check_env"]
+
+HOSTILE_TEXTS = (
+    "",
+    "I am sorry, but I do not know how to do this.",
+    "def solve(x):\n    return x\n",
+    "```python\ndef solve(x):\n    return x\n```\nThis function returns its argument.",
+    "raise SystemExit(1)",
+    "\x00\x1b[2J\r\n\t\u202e\ufeff",
+    "na\u00efve \u4e16\u754c \U0001f469\U0001f3fd\u200d\U0001f4bb e\u0301",
+    "(" * 5_000,
+    "-" * 50_000 + "1",
+    "x" * 100_000,
+)
+"""Completions that careless environments fall over: empty, prose, code, control characters,
+Unicode, deeply nested and very long texts."""
+
+TELLING = ("reference", "secrets")
+"""Names of methods that would tell answers."""
+
+AGENT_NAME = re.compile(r"[a-z]+_[0-9]+")
+
+
+def check_env(
+    env: ParallelEnv[str, Any, Any] | Callable[..., ParallelEnv[str, Any, Any]] | str,
+    *,
+    seed: int = 0,
+    max_turns: int = 20,
+    completions: Sequence[str] = (),
+    secrets: Secrets | None = None,
+    decentralised: bool = True,
+    **kwargs: Any,
+) -> None:
+    """Check that a text environment keeps the contract that learners rely on.
+
+    Plays short episodes with sampled and hostile texts. It checks names, spaces and copies of the
+    environment; every value that `reset` and `step` return; that equal seeds and actions give
+    equal everything; that the team is rewarded and ends together; that the copies in which
+    learners play on, also those of a wrapper, continue as it does; `snapshot` and `restore` where
+    the environment has both; and that neither a team-mate's text nor a secret leaks into a prompt.
+
+    Args:
+        env: What is checked, a PettingZoo `ParallelEnv`: a registered id, a function that builds it
+            anew at each call, or an instance. Deep copies of an instance are played, and it stays as
+            it is; what is wrong with building it, such as a generator that all instances share, is
+            only found with an id or a function.
+        seed: Seed of the episodes and of the sampled texts.
+        max_turns: Bound of an episode's length.
+        completions: Texts that agents also act with, such as realistic answers.
+        secrets: Given the environment after `reset` or `step`, the texts that its prompts may not
+            contain; by default those of `llm_decpomdp.answers(env)`. Blank texts are ignored.
+        decentralised: Whether agents see nothing of each other's completions but what rewards and
+            infos tell. Pass False for environments in which team-mates read each other.
+        **kwargs: Arguments of the environment, for an id or a function.
+
+    Raises:
+        ConformanceError: At the first broken rule; it says what was expected, what was found, and
+            the remedy.
+        TypeError: If there are arguments for an instance.
+        ValueError: If `max_turns` is less than 1.
+    """
+    if max_turns < 1:
+        raise ValueError(f"max_turns must be at least 1, got {max_turns}")
+    make = _maker(env, kwargs)
+    made = make()
+    _check_description(made)
+    trial = Trial(make, seed, max_turns, (*completions, *HOSTILE_TEXTS), secrets or _secrets)
+    _check_spaces(made)
+    _check_lockstep(trial)
+    _check_repetition(trial)
+    _check_unseeded_reset(trial)
+    check_copies(trial)
+    check_branches(trial)
+    if isinstance(made.unwrapped, Restorable):
+        check_snapshots(trial)
+    if decentralised and len(made.possible_agents) > 1:
+        check_decentralisation(trial, completions)
+    made.close()
+    made.close()
+
+
+def _maker(env: Any, kwargs: Mapping[str, Any]) -> Callable[[], TextEnv]:
+    """Builds what is checked."""
+    if isinstance(env, str):
+        return partial(registry.make, env, **kwargs)
+    if callable(env) and not isinstance(env, ParallelEnv):
+        return partial(env, **kwargs)
+    if kwargs:
+        raise TypeError(
+            f"check_env got a {type(env).__name__}, which is built already, and the arguments "
+            f"{sorted(kwargs)}: give them with an id, or with a function that builds it"
+        )
+    return partial(copied, env, "copy.deepcopy", "before it is played")
+
+
+def _secrets(env: TextEnv) -> Sequence[str]:
+    return answers(env).secrets
+
+
+def _check_description(env: TextEnv) -> None:
+    require(
+        isinstance(env, ParallelEnv),
+        "a pettingzoo.ParallelEnv",
+        type(env).__name__,
+        "Derive from ParallelEnv[str, str, str]; turn an AEC environment with aec_to_parallel.",
+    )
+    require(
+        isinstance(env.metadata, Mapping)
+        and isinstance(env.metadata.get("name"), str)
+        and isinstance(env.metadata.get("render_modes"), list),
+        "metadata with a 'name' (str) and 'render_modes' (list)",
+        short(env.metadata),
+        'Add metadata = {"name": "writing_v0", "render_modes": []}.',
+    )
+    telling = [name for name in TELLING if callable(getattr(type(env.unwrapped), name, None))]
+    require(
+        not telling,
+        "answers not to be public methods, which other libraries offer to the model as tools",
+        f"the methods {telling}",
+        "Move them to a function for the class: llm_decpomdp.answers.register.",
+    )
+    agents = env.possible_agents
+    require(
+        isinstance(agents, list) and bool(agents) and len(set(agents)) == len(agents),
+        "possible_agents to be a list of distinct names",
+        short(agents),
+        "Set it in __init__.",
+    )
+    for agent in agents:
+        require(
+            isinstance(agent, str) and AGENT_NAME.fullmatch(agent) is not None,
+            "agent names like 'role_0': lower-case letters, an underscore, digits",
+            short(agent),
+            "Rename the agent; PettingZoo and its users parse the name.",
+        )
+    require(
+        isinstance(getattr(env, "agents", None), list),
+        "env.agents to be a list before reset()",
+        "none",
+        "Set self.agents = [] in __init__.",
+    )
+
+
+def _check_spaces(env: TextEnv) -> None:
+    for kind, space_of in (("observation", env.observation_space), ("action", env.action_space)):
+        for agent in env.possible_agents:
+            space = space_of(agent)
+            require(
+                isinstance(space, Space) and isinstance(copy.deepcopy(space).sample(), str),
+                f"the {kind} space of {agent!r} to be a gymnasium space of texts",
+                short(space),
+                "Use llm_decpomdp.UnicodeText.",
+            )
+            require(
+                space_of(agent) is space,
+                f"{kind}_space({agent!r}) to return the same object at each call",
+                "a new object",
+                "Build the spaces in __init__ and look them up.",
+            )
+
+
+def _check_lockstep(trial: Trial) -> None:
+    """Two environments of one seed agree, whatever is done to what the second one returned."""
+    turn, episode = 0, 0
+    while turn < trial.period:
+        one, two = trial.watch(trial.make()), trial.watch(trial.make(), spoil=True)
+        seed = trial.seed + episode
+        _require_equal(one.reset(seed), two.reset(seed, {"unknown": 1}), "reset(seed)")
+        for first, second in zip(trial.play(one, turn), trial.play(two, turn), strict=True):
+            _require_equal(first, second, "step()")
+            turn += 1
+        for watched in (one, two):
+            _check_end(watched.env)
+        episode += 1
+
+
+def _require_equal(first: Record, second: Record, where: str) -> None:
+    for name, value in vars(first).items():
+        require(
+            value == vars(second)[name],
+            f"equal {name} of {where} from two environments with equal seeds and actions",
+            f"{short(value)} and {short(vars(second)[name])}",
+            "Draw only from a generator that reset(seed) seeds, and keep returned dictionaries out "
+            "of the environment's own state: callers may change them.",
+        )
+
+
+def _check_end(env: TextEnv) -> None:
+    result = env.step({})
+    require(
+        isinstance(result, tuple) and list(result) == [{}, {}, {}, {}, {}],
+        "step({}) after the end to return five empty dictionaries",
+        short(result),
+        "Return ({}, {}, {}, {}, {}) while there are no agents.",
+    )
+    env.close()
+    env.close()
+
+
+def _check_repetition(trial: Trial) -> None:
+    """`reset(seed)` starts the same episode again, after the end and in the middle."""
+    watched = trial.watch(trial.make())
+    first = [watched.reset(trial.seed), *trial.play(watched)]
+    for middle in (False, True):
+        if middle:
+            watched.reset(trial.seed + 1)
+            watched.step(trial.actions(watched.env, 0))
+        again = [watched.reset(trial.seed), *trial.play(watched)]
+        require(
+            again == first,
+            "reset(seed) to start the same episode again in the same environment",
+            f"{difference(first, again)}",
+            "Reseed the generator and clear everything of the last episode in reset(seed).",
+        )
+
+
+def _check_unseeded_reset(trial: Trial) -> None:
+    """`reset()` continues the running generator: it neither takes a new seed nor the old one."""
+    one, two = trial.watch(trial.make()), trial.watch(trial.make())
+    starts = [one.reset(trial.seed)], [two.reset(trial.seed)]
+    for _ in range(7):
+        starts[0].append(one.reset())
+        starts[1].append(two.reset())
+    require(
+        starts[0] == starts[1],
+        "reset() without a seed to continue the generator that reset(seed) seeded",
+        f"{difference(*starts)}",
+        "Reseed only if seed is not None.",
+    )
+    seeded = [one.reset(trial.seed + number) for number in range(8)]
+    require(
+        any(start != starts[0][0] for start in starts[0])
+        or all(start == seeded[0] for start in seeded),
+        "reset() without a seed to move on, as different seeds start different episodes",
+        "the same start eight times",
+        "Reseed only if seed is not None.",
+    )

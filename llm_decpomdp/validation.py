@@ -1,0 +1,68 @@
+"""Checks of arguments and actions, with errors that name the value and the nearest valid one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+
+MAX_ACTION_LENGTH = 100_000
+"""Longest completion that is read, in code points; what lies beyond is cut off."""
+
+
+def unknown(kind: str, name: object, valid: Iterable[str]) -> str:
+    """The text of an error about a name that does not exist.
+
+    Examples:
+        >>> unknown("mode", "pasesd", ["passed", "plain"])
+        "unknown mode 'pasesd'; did you mean 'passed'? Valid: passed, plain"
+    """
+    names = sorted(valid)
+    near = get_close_matches(str(name), names, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    return f"unknown {kind} {name!r}; {hint}Valid: {shown}"
+
+
+def check_arguments(num_turns: object, stop_when_solved: object, discount: object) -> None:
+    """Refuse what is no number of turns, no flag or no discount.
+
+    Raises:
+        ValueError: If an argument is out of its range.
+    """
+    if isinstance(num_turns, bool) or not isinstance(num_turns, int) or num_turns < 1:
+        raise ValueError(f"num_turns must be a whole number of at least 1, got {num_turns!r}")
+    check_flags(stop_when_solved=stop_when_solved)
+    if not isinstance(discount, int | float) or not 0.0 <= discount <= 1.0:
+        raise ValueError(f"discount must lie in [0, 1], got {discount!r}")
+
+
+def check_flags(**flags: object) -> None:
+    """Refuse anything but True and False, so that a text such as "no" never counts as yes.
+
+    Raises:
+        ValueError: If one is neither; names it and its value.
+    """
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} must be True or False, got {value!r}")
+
+
+def read_actions(actions: Mapping[str, str], agents: Sequence[str]) -> dict[str, str]:
+    """The completions of all live agents: cut to `MAX_ACTION_LENGTH`, and without lone surrogates.
+
+    Raises:
+        KeyError: If an agent's action is missing, or an unknown agent acts.
+        TypeError: If an action is not a string.
+    """
+    for agent in actions:
+        if agent not in agents:
+            raise KeyError(unknown("agent", agent, agents))
+    completions = {}
+    for agent in agents:
+        if agent not in actions:
+            raise KeyError(f"no action for agent {agent!r}; live agents: {list(agents)}")
+        text = actions[agent]
+        if not isinstance(text, str):
+            raise TypeError(f"the action of {agent!r} must be a str, got {type(text).__name__}")
+        completions[agent] = text[:MAX_ACTION_LENGTH].encode("utf-8", "replace").decode()
+    return completions

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from llm_decpomdp.agents import load_policy
+from llm_decpomdp.agents.models.local_models import model_source
+from llm_decpomdp.agents.models.tiny_model import tiny_model
+from llm_decpomdp.agents.specs import PolicySpec
+from llm_decpomdp.agents.team import load_team
+
+
+def test_the_tiny_model_is_made_once_and_reads_any_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLM_DECPOMDP_CACHE", str(tmp_path))
+    policy = load_policy("tiny-random")
+    (folder,) = tmp_path.iterdir()
+    made = (folder / "model.safetensors").stat().st_mtime_ns
+    text = "def π(x):\n\treturn '語'\n"
+    assert policy.tokenizer.decode(policy.tokenizer(text).input_ids) == text
+    ((completion,),) = policy.generate([text])
+    assert 0 < len(completion.tokens) <= policy.sampling.max_new_tokens
+    assert tiny_model() == folder
+    assert (folder / "model.safetensors").stat().st_mtime_ns == made
+
+
+def test_the_tiny_model_is_the_same_wherever_it_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = []
+    for name in ("one", "two"):
+        monkeypatch.setenv("LLM_DECPOMDP_CACHE", str(tmp_path / name))
+        weights.append((tiny_model() / "model.safetensors").read_bytes())
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_adapters_find_the_model_in_another_machines_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    names = [f"agent_{number}" for number in range(count)]
+    for machine in ("one", "two"):
+        monkeypatch.setenv("LLM_DECPOMDP_CACHE", str(tmp_path / machine))
+        if machine == "one":
+            lora = {"r": 2, "target_modules": ["q_proj"], "init_lora_weights": False}
+            spec = PolicySpec(name="tiny-random", lora=lora)
+        else:
+            shutil.rmtree(tmp_path / "one")
+            spec = PolicySpec(name=str(tmp_path / "adapter"))
+        team = load_team(dict(zip(names, names, strict=True)), dict.fromkeys(names, spec))
+        assert (tmp_path / machine).is_dir()
+        if machine == "one":
+            team["agent_0"].save(tmp_path / "adapter")
+
+
+def test_names_on_the_hub_that_begin_alike_are_left_to_the_hub() -> None:
+    assert model_source("hf-internal-testing/tiny-random-gpt2") == (
+        "hf-internal-testing/tiny-random-gpt2"
+    )

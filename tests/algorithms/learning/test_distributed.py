@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from llm_decpomdp.algorithms.learning import distributed as processes
+from llm_decpomdp.algorithms.training import checkpoint
+from llm_decpomdp.utils.storage import read_json_lines
+from tests.algorithms.runs import (
+    ALIKE_STARTS,
+    LEARNERS,
+    ROOT,
+    UNEVEN,
+    build,
+    learned,
+    rows,
+    sampled,
+    start,
+)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What two processes left that worked together."""
+    folder = tmp_path_factory.mktemp("pair")
+    start("pair", folder)
+    return folder
+
+
+def of_both(folder: Path, name: str) -> list[Any]:
+    return [torch.load(folder / f"process_{rank}" / name) for rank in range(2)]
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_two_processes_learn_what_one_does_from_the_same_rollouts(pair: Path, name: str) -> None:
+    alone, metrics = learned(sampled(), **LEARNERS[name])
+    (first, first_metrics), (second, second_metrics) = of_both(pair, f"{name}.pt")
+    untrained, _ = learned(sampled()[:0])
+    for a, b, c, before in zip(alone, first, second, untrained, strict=True):
+        assert torch.equal(b, c)
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=0)
+        assert not torch.allclose(a, before, atol=1e-3)
+    assert first_metrics == second_metrics == pytest.approx(metrics, rel=1e-4, abs=1e-6)
+
+
+def test_a_run_of_two_processes_ends_with_equal_weights_and_one_set_of_rows(pair: Path) -> None:
+    first, second = of_both(pair, "run.pt")
+    assert all(torch.equal(a, b) for a, b in zip(first["weights"], second["weights"], strict=True))
+    assert first["summary"] == second["summary"] and first["summary"]["updates"] == 4
+    metrics = [(row["update"], row["kind"]) for row in read_json_lines(pair / "run/metrics.jsonl")]
+    assert metrics == sorted(metrics, key=lambda pair: (pair[0], pair[1] == "eval"))
+    assert len(metrics) == 9
+    episodes = list(read_json_lines(pair / "run/episodes.jsonl"))
+    trained = [(row["update"], row["start"]["seed"]) for row in episodes if row["phase"] == "train"]
+    assert trained == [(n + 1, one.seed) for n, batch in enumerate(UNEVEN) for one in batch]
+    evaluated = [row["start"]["seed"] for row in episodes if row["phase"] == "eval"]
+    assert evaluated == [start.seed for start in ALIKE_STARTS] * 5
+    assert checkpoint.best(pair / "run/checkpoints") is not None
+
+
+def test_processes_sample_differently(pair: Path) -> None:
+    groups = [
+        row["groups"][0]
+        for row in read_json_lines(pair / "run/episodes.jsonl")
+        if row["phase"] == "eval" and row["update"] == 0
+    ]
+    assert len({str(group["prompts"]) for group in groups}) == 1
+    texts = [group["completions"]["x"] for group in groups]
+    assert texts[0::2] != texts[1::2]  # of the first process and of the second
+
+
+def test_two_processes_resume_exactly(pair: Path) -> None:
+    for name in ("metrics.jsonl", "episodes.jsonl"):
+        run = [
+            row
+            for row in rows(pair / "run" / name)
+            if "train" in (row.get("kind"), row.get("phase"))
+        ]
+        parts = [
+            row
+            for row in rows(pair / "parts" / name)
+            if "train" in (row.get("kind"), row.get("phase"))
+        ]
+        assert run == parts
+    straight, parts = of_both(pair, "run.pt"), of_both(pair, "parts.pt")
+    for rank in range(2):
+        pairs = zip(straight[rank]["weights"], parts[rank], strict=True)
+        assert all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_a_process_that_is_terminated_ends_the_others_and_what_is_complete_is_saved(
+    pair: Path,
+) -> None:
+    newest = checkpoint.latest(pair / "broken/checkpoints")
+    assert newest is not None and newest.name == "update-000002"
+    assert (pair / "process_1/broken.txt").read_text() == "Interrupted"
+    assert (pair / "process_0/broken.txt").exists()
+
+
+def test_a_process_that_is_alone_works_on_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    processes.join()
+    assert (processes.count(), processes.rank()) == (1, 0)
+    assert processes.share([1, 2, 3]) == processes.gather([1, 2, 3]) == [1, 2, 3]
+    assert processes.total(2.0) == processes.of_first(2.0) == 2.0
+
+
+def test_processes_without_work_are_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    most = max(map(len, UNEVEN))
+    for number, warned in ((most, False), (most + 1, True)):
+        monkeypatch.setattr(processes, "count", lambda number=number: number)
+        caplog.clear()
+        build(tmp_path / str(number), UNEVEN)
+        assert (
+            f"{number} processes share updates of at most {most} starts" in caplog.text
+        ) == warned
+
+
+@pytest.mark.slow
+def test_accelerate_launch_starts_a_run_of_several_processes(tmp_path: Path) -> None:
+    pytest.importorskip("accelerate")
+    command = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu"]
+    command += ["--num_processes", "2", "-m", "tests.algorithms.runs", "work", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=300)
+    first, second = of_both(tmp_path, "run.pt")
+    assert all(torch.equal(a, b) for a, b in zip(first["weights"], second["weights"], strict=True))

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from llm_decpomdp.algorithms.rollouts.chain import rollout_chains
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, Stopwatch, distinct_policies
+from llm_decpomdp.branching import branch
+from llm_decpomdp.policy import Completion
+
+
+class Script:
+    """Answers with fixed texts: the g-th sample of a prompt is the g-th text."""
+
+    def __init__(self, *texts: str) -> None:
+        self.texts = texts
+        self.prompts: list[str] = []
+
+    def generate(self, prompts: Sequence[str], num_samples: int = 1) -> list[list[Completion]]:
+        self.prompts += prompts
+        return [[Completion(text) for text in self.texts[:num_samples]] for _ in prompts]
+
+    def act(self, prompt: str) -> str:
+        return self.texts[0]
+
+
+def play(
+    env: Any, team: Any, starts: Sequence[Start] = (Start(),), **options: Any
+) -> list[Rollout]:
+    arguments: dict[str, Any] = {"group_size": 4, "rng": np.random.default_rng(0), **options}
+    return rollout_chains(env, team, starts, **arguments)
+
+
+TEAM = {"x": ("b", "a", "aa", "aa"), "y": ("ab", "ba", "bb", "bbb")}
+
+
+def scripts() -> dict[str, Script]:
+    return {agent: Script(*texts) for agent, texts in TEAM.items()}
+
+
+def test_the_gth_completions_of_all_agents_are_one_joint_sample(make_env: Any) -> None:
+    (chain,) = play(make_env(1), scripts())
+    assert chain.groups[0].rewards == (1.0, 2.0, 2.0, 2.0)
+    assert chain.groups[0].infos[1] == {"reward/letters": 2.0, "solved": 0.0}
+
+
+def test_best_hands_on_the_first_best_joint_sample_of_all_agents(make_env: Any) -> None:
+    team = scripts()
+    (chain,) = play(make_env(2), team, handoff="best")
+    assert chain.groups[0].chosen == 1
+    assert team["x"].prompts == team["y"].prompts == ["a", "aba"]
+
+
+def test_random_hands_on_one_index_for_all_agents_and_every_index_in_time(make_env: Any) -> None:
+    team = scripts()
+    chains = play(make_env(2), team, [Start(seed=0)] * 40, handoff="random")
+    joint = [x + y for x, y in zip(TEAM["x"], TEAM["y"], strict=True)]
+    for chain in chains:
+        assert chain.groups[1].prompts["x"] == joint[chain.groups[0].chosen]
+    assert {chain.groups[0].chosen for chain in chains} == {0, 1, 2, 3}
+
+
+def test_a_branch_that_ended_is_not_handed_on(make_env: Any) -> None:
+    team = {"x": Script("", "b"), "y": Script("", "")}
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        (chain,) = play(make_env(2), team, group_size=2, rng=rng)
+        assert chain.groups[0].chosen == 1 and len(chain.groups) == 2
+
+
+def test_a_chain_ends_when_all_its_branches_ended(make_env: Any) -> None:
+    (chain,) = play(make_env(3), {"x": Script("", ""), "y": Script("", "")}, group_size=2)
+    assert len(chain.groups) == 1 and not chain.stopped_early
+
+
+@pytest.mark.parametrize(("threshold", "turns"), [(1.75, 1), (1.76, 2), (None, 2)])
+def test_a_chain_stops_where_the_mean_reward_reaches_the_threshold(
+    make_env: Any, threshold: float | None, turns: int
+) -> None:
+    (chain,) = play(make_env(2), scripts(), early_termination_threshold=threshold)
+    assert len(chain.groups) == turns
+    assert chain.stopped_early == (turns == 1)
+
+
+def test_the_last_turn_is_never_an_early_stop(make_env: Any) -> None:
+    (chain,) = play(make_env(1), scripts(), early_termination_threshold=0.0)
+    assert not chain.stopped_early
+
+
+def test_one_policy_object_gets_one_batch_for_all_agents_and_chains(
+    make_env: Any, make_policy: Callable[..., Any]
+) -> None:
+    policy = make_policy()
+    play(make_env(2), {"x": policy, "y": policy}, [Start(seed=0), Start(seed=1)], handoff="best")
+    assert policy.batches[0] == ["a", "a", "b", "b"]
+    assert [len(batch) for batch in policy.batches] == [4, 4]
+    assert list(distinct_policies({"x": policy, "y": policy})) == ["x+y"]
+
+
+def test_starts_choose_the_seed_and_the_task(make_env: Any) -> None:
+    chains = play(make_env(1), scripts(), [Start(seed=1), Start(seed=1, task_id="aa")])
+    assert [chain.groups[0].prompts["x"] for chain in chains] == ["b", "aa"]
+
+
+def test_equal_generators_give_equal_chains(make_env: Any, make_policy: Callable[..., Any]) -> None:
+    first, second = (
+        play(make_env(3), {"x": make_policy(), "y": make_policy(seed=1)}, [Start(seed=3)] * 3)
+        for _ in range(2)
+    )
+    assert first == second
+
+
+def test_forks_step_in_their_own_copies_and_errors_reach_the_caller(make_env: Any) -> None:
+    class Forking(make_env):  # type: ignore[misc]
+        forks = 0
+
+        def fork(self) -> Forking:
+            Forking.forks += 1
+            twin = Forking(self.num_turns)
+            twin.agents, twin.turn = list(self.agents), self.turn
+            return twin
+
+        def snapshot(self) -> dict[str, Any]:
+            return {"episode": {"turn": self.turn}}
+
+    (chain,) = play(Forking(2), scripts())
+    assert Forking.forks == 1 + 4 + 4
+    assert chain.final == {"turn": 2}
+
+    class Failing(Forking):
+        def fork(self) -> Failing:
+            return self
+
+        def step(self, actions: dict[str, str]) -> Any:
+            raise OSError("sandbox lost")
+
+    with pytest.raises(OSError, match="sandbox lost"):
+        play(Failing(2), scripts())
+
+
+@pytest.mark.parametrize("kind", [TypeError, ValueError, RuntimeError])
+def test_an_error_of_the_environment_is_told_and_no_step_is_tried_again(
+    make_env: Any, kind: type[Exception]
+) -> None:
+    tried: list[str] = []
+
+    class Failing(make_env):  # type: ignore[misc]
+        def step(self, actions: dict[str, str]) -> Any:
+            tried.append(actions["x"])
+            raise kind("in the reward")
+
+    with pytest.raises(kind, match="in the reward"):
+        play(Failing(1), {"x": Script("b"), "y": Script("a")}, group_size=1)
+    assert tried == ["b"]
+
+
+def test_an_environment_without_fork_is_copied_deeply(make_env: Any) -> None:
+    env = make_env(2)
+    env.reset()
+    twin = branch(env)
+    twin.step({"x": "a", "y": "a"})
+    assert (env.turn, twin.turn) == (0, 1)  # type: ignore[attr-defined]
+    (chain,) = play(env, scripts())
+    assert chain.final is None
+
+
+def test_the_stopwatch_counts_sampling_and_stepping(make_env: Any) -> None:
+    clock = Stopwatch()
+    play(make_env(1), scripts(), stopwatch=clock)
+    assert set(clock.seconds) == {"sampling", "stepping"}
+
+
+def test_misuse_is_an_error_with_the_remedy(make_env: Any) -> None:
+    with pytest.raises(KeyError, match="no policy for agent 'y'"):
+        play(make_env(1), {"x": Script("a")})
+    with pytest.raises(KeyError, match="unknown agent 'z'"):
+        play(make_env(1), {**scripts(), "z": Script("a")})
+    with pytest.raises(KeyError, match="did you mean 'best'"):
+        play(make_env(1), scripts(), handoff="bst")
+    with pytest.raises(ValueError, match="returned 1 completions"):
+        play(make_env(1), {**scripts(), "y": Script("a")})
+
+
+@pytest.mark.parametrize(
+    ("fault", "match"),
+    [("rewards", "same finite reward"), ("agents", "leave together"), ("prompts", "must be a str")],
+)
+def test_environments_that_are_no_text_team_are_refused(
+    make_env: Any, fault: str, match: str
+) -> None:
+    class Faulty(make_env):  # type: ignore[misc]
+        def step(self, actions: dict[str, str]) -> Any:
+            prompts, rewards, *rest = super().step(actions)
+            if fault == "rewards":
+                rewards["x"] += 1.0
+            elif fault == "agents":
+                self.agents = ["x"]
+            else:
+                prompts["x"] = 3
+            return prompts, rewards, *rest
+
+    with pytest.raises((ValueError, TypeError), match=match):
+        play(Faulty(2), scripts())

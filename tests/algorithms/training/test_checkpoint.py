@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from llm_decpomdp.algorithms.training import checkpoint
+
+
+def save(folder: Path, update: int, keep: int = 2) -> Path:
+    return checkpoint.save(folder, {"update": update}, {"w": torch.tensor([1.0 * update])}, keep)
+
+
+def test_a_checkpoint_comes_back_as_it_was_saved(tmp_path: Path) -> None:
+    path = save(tmp_path / "checkpoints", 12)
+    assert path.name == "update-000012"
+    counters, state = checkpoint.load(path)
+    assert counters == {"update": 12} and state["w"].item() == 12.0
+
+
+def test_only_the_newest_are_kept_and_the_latest_is_found(tmp_path: Path) -> None:
+    for update in (1, 2, 10):
+        save(tmp_path, update)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["update-000002", "update-000010"]
+    found = checkpoint.latest(tmp_path)
+    assert found is not None and found.name == "update-000010"
+
+
+def test_a_million_updates_still_sort(tmp_path: Path) -> None:
+    for update in (999_999, 1_000_000):
+        save(tmp_path, update)
+    found = checkpoint.latest(tmp_path)
+    assert found is not None and found.name == "update-1000000"
+
+
+def test_a_save_that_failed_leaves_no_checkpoint(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    with pytest.raises(AttributeError):
+        checkpoint.save(tmp_path, {"update": 2}, {"bad": lambda: None})
+    found = checkpoint.latest(tmp_path)
+    assert found is not None and found.name == "update-000001"
+    save(tmp_path, 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["update-000001", "update-000002"]
+
+
+def test_there_is_no_latest_in_an_empty_or_missing_folder(tmp_path: Path) -> None:
+    assert checkpoint.latest(tmp_path) is None
+    assert checkpoint.latest(tmp_path / "none") is None
+
+
+def test_what_a_killed_process_left_is_cleared_away_and_never_taken_for_a_checkpoint(
+    tmp_path: Path,
+) -> None:
+    for name in (".update-000007", ".old-update-000005"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "state.pt").write_bytes(b"PK")
+    assert checkpoint.latest(tmp_path) is None
+    save(tmp_path, 8)
+    assert [path.name for path in tmp_path.iterdir()] == ["update-000008"]
+
+
+def save_best(folder: Path, update: int, reward: float) -> Path:
+    return checkpoint.save_best(
+        folder, {"update": update, "reward_mean": reward}, {"w": torch.zeros(1)}
+    )
+
+
+def test_there_is_one_best_checkpoint_and_it_outlives_the_others(tmp_path: Path) -> None:
+    assert checkpoint.best(tmp_path) is None
+    save_best(tmp_path, 0, 0.1)
+    for update in (1, 2, 3):
+        save(tmp_path, update, keep=1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["best-000000", "update-000003"]
+    save_best(tmp_path, 3, 0.5)
+    save_best(tmp_path, 2, 0.6)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["best-000002", "update-000003"]
+    assert checkpoint.best(tmp_path) == tmp_path / "best-000002"
+    save_best(tmp_path, 2, 0.7)
+    best = checkpoint.best(tmp_path)
+    assert best is not None and checkpoint.read_counters(best)["reward_mean"] == 0.7
+
+
+def test_of_two_that_a_killed_process_left_the_better_is_the_best(tmp_path: Path) -> None:
+    better = save_best(tmp_path, 4, 0.9)
+    better.rename(tmp_path / "aside")
+    save_best(tmp_path, 8, 0.8)
+    (tmp_path / "aside").rename(better)
+    assert checkpoint.best(tmp_path) == better

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_decpomdp.agents.scripted import Replay
+from llm_decpomdp.algorithms.training import checkpoint
+from llm_decpomdp.algorithms.training.interruption import Interrupted
+from llm_decpomdp.algorithms.training.trainer import Trainer
+from llm_decpomdp.utils.storage import append_json_line
+from tests.algorithms.runs import (
+    BATCHES,
+    KILLED,
+    MOMENTS,
+    build,
+    make_team,
+    on_call,
+    require_equal,
+    start,
+)
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folders of runs that were killed, each named by the moment."""
+    folder = tmp_path_factory.mktemp("killed")
+    start("kill", folder, *MOMENTS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
+    """The same run, which nothing stopped."""
+    trainer = build(tmp_path_factory.mktemp("straight"), **KILLED)
+    trainer.train()
+    return trainer
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_killed_run_goes_on_as_if_nothing_had_happened(
+    killed: Path, straight: Trainer, moment: str
+) -> None:
+    again = build(killed / moment, **KILLED)
+    assert again.resume() in (2, 3)
+    again.train()
+    require_equal(straight, again)
+    names = [
+        sorted(path.name for path in run.folder.checkpoints.iterdir()) for run in (straight, again)
+    ]
+    assert names[0] == names[1]
+    best = [checkpoint.best(run.folder.checkpoints) for run in (straight, again)]
+    assert best[0] is not None and best[1] is not None
+    assert checkpoint.read_counters(best[0]) == checkpoint.read_counters(best[1])
+
+
+def test_two_updates_a_checkpoint_and_two_more_equal_four_updates(tmp_path: Path) -> None:
+    straight = build(tmp_path / "straight", eval_every=1)
+    straight.train()
+    first = build(tmp_path / "parts", BATCHES[:2], eval_every=1, checkpoint_every=2)
+    first.train()
+    second = build(tmp_path / "parts", eval_every=1, checkpoint_every=2)
+    assert second.resume() == second.saved == 2
+    summary = second.train()
+    assert summary["updates"] == second.saved == 4
+    require_equal(straight, second)
+
+
+def test_a_run_that_grows_trees_resumes_exactly(tmp_path: Path) -> None:
+    options: Any = {"plan": "tree", "joint_mode": "cross", "group_size": 2}
+    straight = build(tmp_path / "straight", **options)
+    straight.train()
+    build(tmp_path / "parts", BATCHES[:2], checkpoint_every=2, **options).train()
+    second = build(tmp_path / "parts", **options)
+    second.resume()
+    second.train()
+    require_equal(straight, second)
+
+
+def test_rows_written_after_the_checkpoint_are_dropped_on_resuming(tmp_path: Path) -> None:
+    straight = build(tmp_path / "straight", checkpoint_every=3)
+    straight.train()
+    killed = build(tmp_path / "killed", checkpoint_every=2)
+    killed.train()
+    newest = checkpoint.latest(killed.folder.checkpoints)
+    assert newest is not None
+    newest.rename(tmp_path / "lost")
+    append_json_line(killed.folder.metrics, {"update": 5, "kind": "train"})
+    again = build(tmp_path / "killed")
+    assert again.resume() == 2
+    again.train()
+    require_equal(straight, again)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("call", [0, 3, 7, 12])
+def test_a_signal_while_sampling_saves_the_last_update_and_resumes_exactly(
+    tmp_path: Path, call: int, number: signal.Signals
+) -> None:
+    straight = build(tmp_path / "straight", eval_every=2)
+    straight.train()
+    stopped = build(tmp_path / "stopped", eval_every=2)
+    policy: Any = stopped.team["y"]
+    policy.generate = on_call(call, policy.generate, lambda *_: os.kill(os.getpid(), number))
+    with pytest.raises(Interrupted, match=r"after update \d of 4.*resume the run") as caught:
+        stopped.train()
+    assert caught.value.folder == tmp_path / "stopped"
+    again = build(tmp_path / "stopped", eval_every=2)
+    assert again.resume() == caught.value.update == stopped.saved
+    again.train()
+    require_equal(straight, again)
+
+
+@pytest.mark.parametrize("learner", [{}, {"updates_per_batch": 3}])
+def test_a_signal_between_the_steps_of_two_policies_finishes_the_update(
+    tmp_path: Path, learner: Any
+) -> None:
+    straight = build(tmp_path / "straight", learner=learner)
+    straight.train()
+    stopped = build(tmp_path / "stopped", learner=learner)
+    optimizer = stopped.learner._optimizers["x"]._adamw
+    optimizer.register_step_post_hook(lambda *arguments: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(Interrupted, match="after update 1 of 4"):
+        stopped.train()
+    again = build(tmp_path / "stopped", learner=learner)
+    assert again.resume() == 1
+    again.train()
+    require_equal(straight, again)
+
+
+@pytest.mark.parametrize(("call", "saved"), [(12, True), (0, False)])
+def test_a_failure_saves_the_complete_updates_and_is_told(
+    tmp_path: Path, call: int, saved: bool
+) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("no room on the disk")
+
+    straight = build(tmp_path / "straight", eval_every=2)
+    straight.train()
+    failing = build(tmp_path / "failing", eval_every=2)
+    policy: Any = failing.team["y"]
+    policy.generate = on_call(call, policy.generate, fail)
+    with pytest.raises(RuntimeError, match="no room on the disk"):
+        failing.train()
+    if not saved:
+        assert failing.saved is None
+        return
+    again = build(tmp_path / "failing", eval_every=2)
+    assert again.resume() == failing.saved != 0
+    again.train()
+    require_equal(straight, again)
+
+
+@pytest.mark.parametrize("learner", [{}, {"updates_per_batch": 2}])
+def test_weights_of_half_an_update_are_never_saved(
+    tmp_path: Path, learner: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("a failure between two policies")
+
+    failing = build(tmp_path, learner=learner, checkpoint_every=1)
+    optimizer: Any = failing.learner._optimizers["y"]
+    optimizer.step = on_call(2 * learner.get("updates_per_batch", 1), optimizer.step, fail)
+    with pytest.raises(RuntimeError, match="between two policies"):
+        failing.train()
+    assert failing.saved == 2 and "failed half way" in caplog.text
+    newest = checkpoint.latest(failing.folder.checkpoints)
+    assert newest is not None and newest.name == "update-000002"
+
+
+def test_resuming_needs_a_checkpoint_of_this_run(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no checkpoint"):
+        build(tmp_path).resume()
+    build(tmp_path, checkpoint_every=4).train()
+    with pytest.raises(ValueError, match=r"is of another run: seed was 0, not 1$"):
+        build(tmp_path, seed=1).resume()
+    with pytest.raises(ValueError, match="plan was chain, not tree"):
+        build(tmp_path, plan="tree").resume()
+    with pytest.raises(ValueError, match="group_size was 3, not 4"):
+        build(tmp_path, group_size=4).resume()
+    with pytest.raises(ValueError, match=r"learning_rate was 0\.05, not 0\.1"):
+        build(tmp_path, learner={"learning_rate": 0.1}).resume()
+
+
+@pytest.mark.parametrize("call", [None, 2, 5])
+def test_a_partner_that_replays_texts_goes_on_where_it_was(
+    tmp_path: Path, call: int | None
+) -> None:
+    def trainer(folder: str, batches: Any = BATCHES, **options: Any) -> Trainer:
+        texts = [f"{number:b}".replace("0", "a").replace("1", "b") for number in range(1000)]
+        team = {**make_team(), "y": Replay(texts)}
+        return build(tmp_path / folder, batches, team=team, **options)
+
+    every: dict[str, Any] = {} if call is None else {"eval_every": 1}
+    straight = trainer("straight", **every)
+    straight.train()
+    if call is None:
+        trainer("parts", BATCHES[:2], checkpoint_every=2).train()
+    else:  # stopped after the partner was asked for the next update's texts, or an evaluation's
+        stopped = trainer("parts", **every)
+        policy: Any = stopped.team["x"]
+        policy.generate = on_call(
+            call, policy.generate, lambda *_: signal.raise_signal(signal.SIGINT)
+        )
+        with pytest.raises(Interrupted):
+            stopped.train()
+        assert stopped.team["y"].played > 0
+    again = trainer("parts", **every)
+    again.resume()
+    again.train()
+    require_equal(straight, again)

@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from llm_decpomdp import __version__
+from llm_decpomdp.benchmarks.cli.main import main, spread
+from llm_decpomdp.benchmarks.config.catalogue import shipped
+from llm_decpomdp.benchmarks.doctor import examine as doctor
+from llm_decpomdp.privileged import answers
+from llm_decpomdp.registry import make, registered
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def call(*arguments: str) -> int:
+    """The exit code of a command, run here."""
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    code = stop.value.code
+    assert isinstance(code, int)
+    return code
+
+
+def test_override_takes_several_values_and_can_be_repeated() -> None:
+    line = "train --override a=1 b=2 --config x --override c=-3".split()
+    expected = "train --override a=1 --override b=2 --config x --override c=-3".split()
+    assert spread(line) == expected
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom llm_decpomdp.benchmarks.cli.main import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "heavy = {'torch', 'transformers', 'datasets', 'matplotlib'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("--version") == 0
+    assert capsys.readouterr().out == f"llm-decpomdp {__version__}\n"
+
+
+def test_list_names_every_environment_and_configuration(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert call("list") == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in (*registered(), *shipped()))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["train"], 2, "give --config"),
+        (["train", "--config", "nope"], 2, "unknown configuration 'nope'"),
+        (["train", "--config", "demo", "--override", "foo"], 2, "got 'foo'"),
+        (["train", "--config", "demo", "--override", "modl.name=x"], 2, "'model.name'"),
+        (["train", "--config", "demo", "--resume", "x"], 2, "give --resume FOLDER with"),
+        (["train", "--resume", "nowhere"], 2, "nowhere holds no run"),
+        (["train", "--config", "demo", "--override", "dataset.source=x.jsonl"], 1, "x.jsonl"),
+        (["train", "--config", "demo", "--override", "dataset.source=hub"], 1, "cannot be reached"),
+        (["demo", "--override", "algorithm.name=grpo"], 2, "env.num_agents"),
+        (["demo", "--override", "model.device=bogus"], 2, "model.device: this machine has no"),
+        (["play"], 2, "name an environment of `llm-decpomdp list`, or a run with --team"),
+        (["play", "--team", "nowhere"], 2, "nowhere holds neither a team"),
+        (["play", "--team", "x", "--policy", "gold"], 2, "exclude each other"),
+        (["play", "--team", "x", "--file", "y"], 2, "--agent"),
+        (["play", "--team", "x", "--base-url", "http://x"], 2, "leave out --base-url"),
+        (["play", "bugfix-v0", "--env-option", "bugs"], 2, "KEY=VALUE, got 'bugs'"),
+        (["play", "coop-v0"], 2, "did you mean 'coophumaneval-v0'"),
+        (["play", "coophumaneval-v0", "--agent", "main_1"], 2, "did you mean 'main_0'"),
+        (["play", "humaneval-v0", "--task-id", "HumanEval/999"], 2, "HumanEval/99"),
+        (["play", "humaneval-v0", "--task-id", "HumanEval/9"], 2, "--partner MODEL"),
+        (["play", "humaneval-v0", "--policy", "gold"], 2, "--num-agents 1"),
+        (["play", "humaneval-v0", "--policy", "gold", "--agent", "main_0"], 2, "leave out --agent"),
+    ],
+)
+def test_a_mistake_is_one_line_and_an_exit_code(
+    arguments: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(*arguments) == code
+    told = capsys.readouterr().err.strip()
+    assert told.startswith("error: ")
+    assert "\n" not in told
+    assert message in told
+
+
+def test_a_bad_row_of_the_data_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text('{"task_id": "a", "prompt": "", "test": "", "entry_point": "f"}\n')
+    assert call("train", "--config", "demo", "--override", f"dataset.source={path}") == 1
+    assert "line 1: field 'prompt'" in capsys.readouterr().err
+
+
+def test_play_reads_answers_from_files_and_from_the_keyboard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    env = make("coophumaneval-v0", source="bundled")
+    env.reset(seed=3)
+    (tmp_path / "wrong.py").write_text("no idea")
+    monkeypatch.setattr("sys.stdin", io.StringIO(answers(env).reference("main_0") + "\n.\n"))
+    line = "play coophumaneval-v0 --seed 3 --source bundled --file"
+    assert call(*line.split(), str(tmp_path / "wrong.py")) == 0
+    shown = capsys.readouterr().out
+    assert "turn 2 of 2" in shown
+    assert "total reward 4.40 in 2 turns" in shown
+
+
+def test_play_can_be_played_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    env = make("humaneval-v0", num_agents=1)
+    env.reset(options={"task_id": "HumanEval/2"})
+    monkeypatch.setattr("sys.stdin", io.StringIO(answers(env).reference("main_0") + "\n.\n"))
+    assert call(*"play humaneval-v0 --num-agents 1 --task-id HumanEval/2".split()) == 0
+    assert "total reward 2.10 in 1 turns" in capsys.readouterr().out
+
+
+def test_play_takes_a_model_as_the_partner(
+    tiny_model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(".\n"))
+    line = "play coophumaneval-v0 --source bundled --seed 1 --num-turns 1 --all --partner"
+    assert call(*line.split(), tiny_model) == 0
+    assert "aux_0 answers" in capsys.readouterr().out
+
+
+FAMILIES = {
+    "humaneval-v0 --num-agents 1": 2.1,
+    "coophumaneval-v0": 4.0,
+    "mbpp-v0 --num-agents 1": 2.1,
+    "classeval-v0 --num-agents 3": 6.0,
+    "bugfix-v0": 3.0,
+    "humanevalfix-v0": 3.0,
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gold_plays_every_family_to_full_marks_and_nobody_types(
+    family: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("play", *family.split(), *"--source bundled --seed 7 --policy gold".split()) == 0
+    shown = capsys.readouterr().out
+    assert "answers" in shown and "verdict" in shown
+    assert f"total reward {FAMILIES[family]:.2f} in 1 turns" in shown
+
+
+def test_other_policies_can_be_watched(tiny_model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for policy in ("random", tiny_model):
+        line = "play bugfix-v0 --seed 1 --num-turns 1 --policy"
+        assert call(*line.split(), policy) == 0
+        assert "fixer_0 answers" in capsys.readouterr().out
+
+
+def test_a_player_is_the_last_agent_by_default(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(".\n"))
+    assert call(*"play classeval-v0 --source bundled --seed 1 --num-turns 1".split()) == 0
+    assert "Your answer as coder_1" in capsys.readouterr().out
+
+
+def test_play_ends_with_an_error_when_the_input_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert call(*"play coophumaneval-v0 --source bundled --seed 1".split()) == 1
+    assert "the input ended" in capsys.readouterr().err
+
+
+def test_doctor_tries_the_sandbox_and_names_what_is_missing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert call("doctor") == 0
+    shown = capsys.readouterr().out
+    assert "ok       sandbox: runs a program" in shown
+    assert "ok       sandbox: stops a program that hangs" in shown
+    assert "82 problems of coophumaneval" in shown
+    assert "optional data: the Hugging Face hub" in shown  # HF_HUB_OFFLINE is set
+    assert "set LLM_DECPOMDP_DATA to a folder" in shown
+
+
+def test_doctor_fails_when_the_sandbox_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doctor, "PASSING", doctor.HANGING.replace("pass", "break"))
+    assert call("doctor") == 1
+    shown = capsys.readouterr().out
+    assert "missing  sandbox: runs a program" in shown
+    assert "`llm-decpomdp demo` will not run before this is mended:\n  sandbox: runs" in shown
+
+
+def test_doctor_names_the_pip_command_of_a_missing_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(doctor.EXTRAS, "expert", ("openai", "no-such-package"))
+    assert call("doctor") == 0
+    shown = capsys.readouterr().out
+    assert "optional extra expert" in shown
+    assert "pip install 'llm-decpomdp[expert]'" in shown
+
+
+@pytest.mark.parametrize("script", ["train_grpo.py", "train_magrpo.py", "train_mt_magrpo.py"])
+def test_a_script_runs_uninstalled_and_from_elsewhere(script: str, tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / script), "--override", "seed=x"]
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: seed: ")

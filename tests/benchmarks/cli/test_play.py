@@ -1,0 +1,115 @@
+"""An episode in the terminal: what a player sees, which environment it is, and the team of a run."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from llm_decpomdp.benchmarks.cli import main as commands
+from llm_decpomdp.benchmarks.cli.console import outcome
+from llm_decpomdp.benchmarks.config.catalogue import find_config
+from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.runs import environment as process
+from llm_decpomdp.benchmarks.runs.train import train
+from llm_decpomdp.privileged import answers
+from llm_decpomdp.registry import make
+from tests.benchmarks.cli.test_commands import call
+
+LONG = "    return [number for number in range(1, 1000) if number % 3 == 0 and number % 5 == 0 and number != 945]"
+
+
+@pytest.fixture
+def answer(tmp_path: Path) -> str:
+    """The file of an answer with a long line."""
+    path = tmp_path / "answer.py"
+    path.write_text(f"def f():\n{LONG}\n")
+    return str(path)
+
+
+def play(line: str, *more: str) -> None:
+    assert call("play", *line.split(), *more) == 0
+
+
+COOP = "coophumaneval-v0 --source bundled --seed 3 --num-turns 1"
+
+
+def test_a_player_sees_what_its_agent_sees(answer: str, capsys: pytest.CaptureFixture[str]) -> None:
+    env = make("coophumaneval-v0", source="bundled")
+    prompts, _ = env.reset(seed=3)
+    play(COOP, "--file", answer)
+    shown = capsys.readouterr().out
+    assert prompts["main_0"] in shown and "reward 0.40 (aux_defined +0.40" in shown
+    assert prompts["aux_0"] not in shown and answers(env).reference("aux_0") not in shown
+    assert not any(secret in shown for secret in answers(env).secrets)
+
+
+def test_all_is_shown_where_it_is_asked_for(
+    answer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    env = make("coophumaneval-v0", source="bundled")
+    prompts, _ = env.reset(seed=3)
+    play(COOP, "--all", "--file", answer)
+    shown = capsys.readouterr().out
+    assert prompts["aux_0"] in shown and answers(env).reference("aux_0") in shown
+    assert any(secret in shown for secret in answers(env).secrets)
+
+
+def test_code_can_be_copied(answer: str, capsys: pytest.CaptureFixture[str]) -> None:
+    play(COOP, "--file", answer)
+    assert f"\n{LONG}\n" in capsys.readouterr().out
+
+
+def test_every_argument_of_the_environment_can_be_given(
+    answer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = "coophumaneval-v0 --source bundled --num-turns 2 --split test[4:5] --external-mode plain"
+    play(line, "--env-option", "original_prompt=true", "--file", answer, "--file", answer)
+    shown = capsys.readouterr().out
+    problem = make("coophumaneval-v0", source="bundled", split="test[4:5]").tasks.tasks[0]
+    assert f"Task {problem.task_id}" in shown
+    assert shown.count(problem.prompt.strip()) == 2
+
+
+def test_a_model_at_work_gives_a_sign_of_life(
+    tiny_model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play(COOP, "--policy", tiny_model)
+    told = capsys.readouterr().err
+    assert "aux_0 is writing ... " in told and "main_0 is writing ... " in told
+
+
+def test_a_trained_team_can_be_watched_and_joined(
+    quick: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    result = train(load_config(find_config("demo"), [*quick, "output.report=false"]), "demo")
+    monkeypatch.setattr(sys, "argv", [".venv/bin/llm-decpomdp", "demo"])
+    team, *told = outcome(result, None)[-5:]
+    run = tmp_path / "run"
+    assert team.startswith(f"trained team: {run / 'final_model'} (")
+    assert told[0] == "next:" and told[1].startswith(f"  .venv/bin/llm-decpomdp play --team {run} ")
+    assert f"credit {run}" in told[2] and f"export {run} --pairs" in told[3]
+    play(f"--team {run} --seed 1")
+    shown = capsys.readouterr().out
+    assert "aux_0 answers" in shown and "main_0 answers" in shown and "turn 1 of 1" in shown
+    monkeypatch.setattr("sys.stdin", io.StringIO(".\n"))
+    play(f"--team {run} --agent aux_0 --num-turns 1 --split test[:1]")
+    shown = capsys.readouterr()
+    assert "Your answer as aux_0" in shown.out and "main_0 is writing" in shown.err
+
+
+@pytest.mark.parametrize("command", ["train", "demo", "eval", "play", "crossplay"])
+def test_commands_with_models_start_with_the_settings(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(process, "restart_with_settings", lambda: started.append(command))
+    monkeypatch.setattr(sys, "argv", ["llm-decpomdp", command, "--help"])
+    with pytest.raises(SystemExit):
+        commands.main()
+    assert started == [command]

@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from llm_decpomdp.agents.models.precision import COMPUTE_DTYPES as PRECISIONS
+from llm_decpomdp.algorithms import NAMES
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.config.options import learner_options, start_cost
+from llm_decpomdp.benchmarks.config.ranges import COMPUTE_DTYPES
+
+BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str], Path]:
+    def write(text: str) -> Path:
+        path = tmp_path / "some.yaml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_a_configuration_survives_its_file(write: Callable[[str], Path]) -> None:
+    overrides = ["model.lora={r: 4}", "env.num_turns=2", "algorithm.turn_gradient_weights=[1,2]"]
+    overrides += ["team={aux_0: a, main_0: b}", "policies={a: {lora: null}, b: {kind: gold}}"]
+    config = load_config(None, [*overrides, "external.sandbox_slice=all", "output.name=x"])
+    assert load_config(write(config.to_yaml())) == config
+
+
+def test_later_layers_win(write: Callable[[str], Path]) -> None:
+    path = write("algorithm: {learning_rate: 0.1, num_generations: 3}\nmodel: {name: file}\n")
+    overrides = ["algorithm.learning_rate=0.2", "model.name=override"]
+    defaults = {"algorithm.num_generations": 9, "algorithm.prompts_per_update": 5, "seed": 1}
+    config = load_config(path, overrides, {"model.name": "flag"}, defaults)
+    assert config.algorithm.prompts_per_update == 5
+    assert config.algorithm.num_generations == 3
+    assert config.algorithm.learning_rate == 0.2
+    assert config.model.name == "flag"
+
+
+def test_a_number_without_a_point_is_a_number_in_a_file(write: Callable[[str], Path]) -> None:
+    assert load_config(write("algorithm: {learning_rate: 1e-5}")).algorithm.learning_rate == 1e-5
+
+
+def test_text_stays_as_it_is_written() -> None:
+    items = ["output.name=007", "output.save_path=1e5", "model_name=2.50", "model.device=true"]
+    config = load_config(None, items)
+    assert (config.output.name, config.output.save_path) == ("007", "1e5")
+    assert (config.model.name, config.model.device) == ("2.50", "true")
+    assert load_config(None, ["output.name='none'"]).output.name == "none"
+    assert load_config(None, ["output.name=run #3"]).output.name == "run #3"
+    assert load_config(None, ["output.name=none"]).output.name is None
+
+
+def test_further_arguments_of_an_environment_are_given_and_merged(
+    write: Callable[[str], Path],
+) -> None:
+    path = write("env: {id: bugfix-v0, options: {bugs: 3, spread: across}}")
+    text = ["dataset.train_split=train", "dataset.eval_split=test", "env.options.bugs=2"]
+    config = load_config(path, text)
+    assert config.env.options == {"bugs": 2, "spread": "across"}
+    arguments = config.make_env("train", "bundled").spec_kwargs
+    assert (arguments["bugs"], arguments["spread"]) == (2, "across")
+
+
+def test_a_boolean_override_is_a_boolean(write: Callable[[str], Path]) -> None:
+    path = write("output: {save_final_model: true}")
+    assert load_config(path, ["output.save_final_model=false"]).output.save_final_model is False
+
+
+def test_a_mapping_of_an_item_replaces_that_of_the_file(write: Callable[[str], Path]) -> None:
+    path = write("model: {lora: {r: 8, lora_alpha: 4}}\nteam: {aux_0: a, main_0: a}")
+    assert load_config(path, ["model.lora={r: 2}"]).model.lora == {"r": 2}
+    assert load_config(path, ["model.lora={}"]).model.lora == {}
+    assert load_config(path, ["team={}"]).team == {}
+    path = write("policies: {aux_0: {max_new_tokens: 40}, main_0: {max_new_tokens: 96}}")
+    found = load_config(path, ["policies.aux_0={kind: random}", "policies.main_0.max_new_tokens=9"])
+    assert found.policies == {"aux_0": {"kind": "random"}, "main_0": {"max_new_tokens": 9}}
+
+
+def test_null_clears_an_optional_value(write: Callable[[str], Path]) -> None:
+    path = write("model: {lora: {r: 8}}")
+    assert load_config(path).model.lora == {"r": 8}
+    assert load_config(path, ["model.lora.lora_alpha=4"]).model.lora == {"r": 8, "lora_alpha": 4}
+    assert load_config(path, ["model.lora=null"]).model.lora is None
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("seed=x", "seed: .*'x'"),
+        ("seed=-1", "seed must be at least 0"),
+        ("env.stop_when_solved=2", "env.stop_when_solved: must be true or false, got 2"),
+        ("env.num_turns=two", "env.num_turns: .*'two'"),
+        ("env.num_turns=0", "env.num_turns must be at least 1"),
+        ("env.num_agents=0", "num_agents must be"),
+        ("env.discount=1.1", "env.discount must be at most 1, got 1.1"),
+        ("env.options={matching: word}", "coophumaneval-v0: unknown argument 'matching'"),
+        ("env.options={num_turns: 3}", "env.options: 'num_turns' has a key of its own"),
+        ("env.options=[a]", r"env.options: must be a mapping .*, got \['a'\]"),
+        ("env.id=coop-v0", "did you mean 'coophumaneval-v0'"),
+        ("external.mode=pased", "did you mean 'passed'"),
+        ("external.sandbox_slice=1.5", "sandbox_slice must be a whole number"),
+        ("external.mode=expert_edits", "needs expert_model"),
+        ("dataset.train_split=train", "unknown split 'train'"),
+        ("dataset.eval_split=test[", "split must look like"),
+        ("model.name=null", "model.name"),
+        ("model.temperature=0", "model.temperature must be above 0"),
+        ("model.top_p=1.1", "model.top_p must be at most 1"),
+        ("model.top_k=0", "model.top_k must be at least 1"),
+        ("model.compute_dtype=float16", "unknown model.compute_dtype 'float16'"),
+        ("algorithm.name=grop", "did you mean 'grpo'"),
+        ("algorithm.name=grpo", "grpo trains one agent, and env.num_agents is 2"),
+        ("algorithm.num_generations=1", "algorithm.num_generations must be at least 2, got 1"),
+        ("algorithm.learning_rate=nan", "algorithm.learning_rate must be a finite number, got nan"),
+        ("algorithm.handoff=worst", "unknown algorithm.handoff 'worst'"),
+        ("algorithm.plan=trees", "unknown algorithm.plan 'trees'; did you mean 'tree'"),
+        ("algorithm.joint_mode=cros", "joint_mode 'cros'; did you mean 'cross'"),
+        ("algorithm.joint_mode=cross", "joint_mode=cross means nothing in a chain: .*plan=tree"),
+        ("algorithm.loss=mean", "unknown algorithm.loss 'mean'"),
+        ("algorithm.lr_schedule=cosin", "did you mean 'cosine'"),
+        ("algorithm.truncated=drop", "unknown algorithm.truncated 'drop'"),
+        ("algorithm.truncation_penalty=1", "algorithm: truncated='penalise' and"),
+        ("algorithm.truncated=penalise", "algorithm: truncated='penalise' and"),
+        ("algorithm.updates_per_batch=0", "algorithm.updates_per_batch must be at least 1"),
+        ("algorithm.clip_range=0", "algorithm.clip_range must be above 0"),
+        ("algorithm.clip_range=1", "algorithm.clip_range must be below 1, got 1.0"),
+        ("algorithm.kl_coefficient=-1", "algorithm.kl_coefficient must be at least 0"),
+        ("algorithm.warmup_updates=-1", "algorithm.warmup_updates must be at least 0"),
+        ("algorithm.turn_gradient_weights=[-1]", "must be at least 0"),
+        ("algorithm.turn_gradient_weights=1.2", r"must be a list of numbers such as .*, got 1\.2"),
+        (
+            "algorithm.turn_gradient_weights=[a]",
+            r"must be a list of numbers such as .*, got \['a'\]",
+        ),
+        ("algorithm.learning_rate=true", "algorithm.learning_rate: must be a number, got True"),
+        ("algorithm.num_generations=4.5", "num_generations: must be a whole number, got 4.5"),
+        ("seed=null", "seed: must be a whole number, got None"),
+        ("model.name=[a]", r"model.name: must be text, got \['a'\]"),
+        ("output.name=${model.nam}", "model.nam"),
+        ("evaluation.num_tasks=-1", "evaluation.num_tasks must be at least 0"),
+        ("output.save_final_model=[1]", "output.save_final_model"),
+        ("output.keep_checkpoints=0", "output.keep_checkpoints must be at least 1"),
+    ],
+)
+def test_a_bad_value_is_refused_by_its_key(override: str, expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        load_config(None, [override])
+
+
+def test_advantages_without_bounds_are_refused() -> None:
+    unbounded = ["algorithm.name=mareinforce", "algorithm.normalize_advantages=true"]
+    with pytest.raises(ConfigError, match=r"set algorithm\.max_grad_norm"):
+        load_config(None, unbounded)
+    assert load_config(None, [*unbounded, "algorithm.max_grad_norm=1.0"])
+
+
+@pytest.mark.parametrize("text", ["- 1\n", "a: [\n", "a: ${b}\n"])
+def test_a_file_that_holds_no_configuration_is_named(
+    write: Callable[[str], Path], text: str
+) -> None:
+    with pytest.raises(ConfigError, match=r"some\.yaml"):
+        load_config(write(text))
+
+
+def test_turn_weights_need_one_for_each_turn_and_mean_nothing_for_a_single_one() -> None:
+    weights = "algorithm.turn_gradient_weights=[1.2,0.8]"
+    with pytest.raises(ConfigError, match=r"one weight for each of env\.num_turns=3"):
+        load_config(None, ["env.num_turns=3", weights])
+    assert load_config(None, ["env.num_turns=1", weights]).env.num_turns == 1
+
+
+def test_an_environment_that_is_named_wins_over_a_data_sets_name() -> None:
+    named = ["env.id=coophumaneval-v0", "dataset.name=openai/openai_humaneval"]
+    assert load_config(None, named).env.id == "coophumaneval-v0"
+    assert load_config(None, named[1:]).env.id == "humaneval-v0"
+
+
+def test_what_means_nothing_in_a_tree_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"handoff=best means nothing in a tree: .*plan=chain"):
+        load_config(None, ["algorithm.plan=tree", "algorithm.handoff=best"])
+
+
+def test_a_tree_that_nobody_can_grow_is_refused_with_its_number() -> None:
+    tree = ["algorithm.plan=tree", "algorithm.joint_mode=cross", "env.num_turns=3"]
+    assert (
+        start_cost(load_config(None, [*tree, "algorithm.num_generations=4"])).joint_samples == 4368
+    )
+    with pytest.raises(ConfigError, match="16,843,008 steps"):
+        load_config(None, [*tree, "algorithm.num_generations=16"])
+
+
+def test_the_best_team_needs_evaluations() -> None:
+    with pytest.raises(ConfigError, match="keep_best needs evaluations"):
+        load_config(None, ["output.keep_best=true", "evaluation.num_tasks=0"])
+
+
+def test_one_word_swaps_the_algorithm() -> None:
+    assert len(NAMES) == 5
+    for name in NAMES:
+        agents = 1 if name == "grpo" else 2
+        config = load_config(None, [f"algorithm.name={name}", f"env.num_agents={agents}"])
+        assert config.algorithm.name == name
+    for name in set(NAMES) - {"grpo"}:
+        load_config(None, [f"algorithm.name={name}", "env.num_agents=1"])
+
+
+def test_the_names_of_number_formats_are_those_of_the_policies() -> None:
+    assert COMPUTE_DTYPES == PRECISIONS
+
+
+def test_the_fixed_length_is_that_of_the_longest_completion_that_is_trained() -> None:
+    team = ["team={aux_0: a, main_0: b}", "model.max_new_tokens=40", "policies.a.max_new_tokens=60"]
+    config = load_config(None, team)
+    assert learner_options(config, 1, ["aux_0", "main_0"]).fixed_length == 60
+    frozen = load_config(None, [*team, "policies.a.trainable=false"])
+    assert learner_options(frozen, 1, ["aux_0", "main_0"]).fixed_length == 40

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.legacy import (
+    ALGORITHM_SECTIONS,
+    GONE,
+    ROOT_KEYS,
+    SECTION_KEYS,
+    canonical,
+)
+from llm_decpomdp.benchmarks.config.schema import KEYS
+
+
+def nested(key: str, value: Any = 1) -> dict[str, Any]:
+    for part in reversed(key.split(".")):
+        value = {part: value}
+    assert isinstance(value, dict)
+    return value
+
+
+def test_every_key_that_the_table_leads_to_exists() -> None:
+    assert {*SECTION_KEYS.values(), *ROOT_KEYS.values()} <= set(KEYS)
+
+
+def test_no_key_is_both_gone_and_valid() -> None:
+    assert not set(GONE) & set(KEYS)
+
+
+@pytest.mark.parametrize("section", ALGORITHM_SECTIONS)
+@pytest.mark.parametrize(("old", "new"), SECTION_KEYS.items())
+def test_an_algorithm_section_scatters_its_keys(section: str, old: str, new: str) -> None:
+    assert canonical({section: {old: 7}}, KEYS)[new] == 7
+
+
+@pytest.mark.parametrize(("section", "name"), ALGORITHM_SECTIONS.items())
+def test_an_algorithm_section_names_the_algorithm(section: str, name: str) -> None:
+    found = canonical({section: {"learning_rate": 1e-5}}, KEYS)
+    assert found["algorithm.name"] == name
+    assert found["algorithm.learning_rate"] == 1e-5
+    assert found.get("env.num_agents") == (1 if name == "grpo" else None)
+
+
+def test_an_empty_section_says_nothing_but_its_algorithm() -> None:
+    assert canonical({"magrpo": None, "env": None}, KEYS) == {"algorithm.name": "magrpo"}
+
+
+@pytest.mark.parametrize(("old", "new"), ROOT_KEYS.items())
+def test_other_spellings_are_translated(old: str, new: str) -> None:
+    assert canonical(nested(old), KEYS) == {new: 1}
+
+
+@pytest.mark.parametrize(
+    ("dataset", "env_id"),
+    [
+        ({"name": "openai/openai_humaneval"}, "humaneval-v0"),
+        ({"name": "LovelyBuggies/CoopHumaneval"}, "coophumaneval-v0"),
+        ({"name": "OpenMLRL/CoopHumanEval", "type": "coophumaneval"}, "coophumaneval-v0"),
+        ({"name": "my/problems", "type": "humaneval"}, "humaneval-v0"),
+        ({"name": "google-research-datasets/mbpp", "type": "mbpp"}, "mbpp-v0"),
+        ({"name": "FudanSELab/ClassEval", "type": "classeval"}, "classeval-v0"),
+        ({"name": "trl-lib/tldr"}, "tldr-v0"),
+        ({"name": "OpenMLRL/arXiv_abstract"}, "arxiv-v0"),
+    ],
+)
+def test_a_data_set_means_an_environment(dataset: dict[str, str], env_id: str) -> None:
+    assert canonical({"dataset": dataset}, KEYS) == {"env.id": env_id}
+
+
+@pytest.mark.parametrize("name", ["my/poems", "OpenMLRL/Minecraft"])
+def test_a_data_set_without_an_environment_is_an_error_that_names_the_environments(
+    name: str,
+) -> None:
+    with pytest.raises(ConfigError, match=f"{name}.* yet; .*coophumaneval-v0, humaneval-v0"):
+        canonical({"dataset": {"name": name}}, KEYS)
+
+
+def test_sampling_in_the_algorithm_section_wins_over_the_model_section() -> None:
+    tree = {"magrpo": {"temperature": 0.8}, "model": {"temperature": 0.7}}
+    assert canonical(tree, KEYS)["model.temperature"] == 0.8
+
+
+def test_an_override_for_another_algorithm_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"'magrpo' does not belong to the algorithm 'grpo'"):
+        canonical({"magrpo": {"learning_rate": 1}}, KEYS, current="grpo")
+    with pytest.raises(ConfigError, match=r"'grpo' does not belong to the algorithm 'magrpo'"):
+        canonical({"grpo": {"learning_rate": 1}}, KEYS, current="magrpo")
+
+
+def test_an_override_may_change_the_algorithm_with_its_section() -> None:
+    tree = {"algorithm": {"name": "grpo"}, "grpo": {"num_generations": 3}}
+    assert canonical(tree, KEYS, current="magrpo")["algorithm.name"] == "grpo"
+
+
+def test_two_algorithm_sections_exclude_each_other() -> None:
+    with pytest.raises(ConfigError, match="'grpo' and 'magrpo'"):
+        canonical({"grpo": {"learning_rate": 1}, "magrpo": {"learning_rate": 1}}, KEYS)
+
+
+@pytest.mark.parametrize("gone", GONE)
+def test_a_key_without_a_meaning_here_is_refused_with_advice(gone: str) -> None:
+    with pytest.raises(ConfigError, match="drop"):
+        canonical(nested(gone), KEYS)
+    if gone.startswith("algorithm."):
+        with pytest.raises(ConfigError, match="drop"):
+            canonical({"magrpo": {gone.removeprefix("algorithm."): 1}}, KEYS)
+
+
+@pytest.mark.parametrize(
+    ("tree", "expected"),
+    [
+        ({"algorithm": {"learning_rat": 1}}, "did you mean 'algorithm.learning_rate'"),
+        ({"magrpo": {"learning_rat": 1}}, "^magrpo.learning_rat: .*'algorithm.learning_rate'"),
+        ({"learning_rate": 1}, "did you mean 'algorithm.learning_rate'"),
+        ({"env": {"temperature": 1}}, "did you mean 'model.temperature'"),
+        ({"algorithm": {"lr": 1}}, "'algorithm.lr'; Valid: .*algorithm.learning_rate"),
+        ({"algorithmus": {"handof": 1}}, "did you mean 'algorithm.handoff'"),
+        ({"env": 3}, "'env' is a section: set env.id"),
+        ({"magrpo": 3}, "unknown configuration key 'magrpo'"),
+    ],
+)
+def test_an_unknown_key_is_refused_with_the_nearest(tree: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        canonical(tree, KEYS)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("align", "aligned"), ("crossed", "cross"), ("cross", "cross")]
+)
+def test_older_joint_modes_are_translated_with_the_plan_that_they_are_of(
+    old: str, new: str
+) -> None:
+    found = canonical({"magrpo": {"joint_mode": old, "discount": 0.9}}, KEYS)
+    assert found == {
+        "algorithm.name": "magrpo",
+        "algorithm.plan": "tree",
+        "algorithm.joint_mode": new,
+        "env.discount": 0.9,
+    }
+    kept = {"algorithm": {"plan": "chain"}, "magrpo": {"joint_mode": old}}
+    assert canonical(kept, KEYS)["algorithm.plan"] == "chain"
+    assert canonical({"algorithm": {"joint_mode": old}}, KEYS) == {"algorithm.joint_mode": new}
+
+
+def test_all_unknown_keys_are_told_at_once_and_a_section_once() -> None:
+    tree = {
+        "reward_processor": {"enabled": True, "scale_factor": 1},
+        "model": {"type": "qwen", "nam": "x"},
+        "iac": {"learning_rate": 1e-5, "value_loss_coef": 0.6},
+    }
+    with pytest.raises(ConfigError) as told:
+        canonical(tree, KEYS)
+    text = str(told.value)
+    assert text.count("; and ") == 3
+    for part in (
+        "'reward_processor'",
+        "'model.type'",
+        "did you mean 'model.name'",
+        "'iac': no learner",
+    ):
+        assert part in text
+
+
+def test_a_key_of_several_sections_is_answered_with_all_of_them() -> None:
+    with pytest.raises(ConfigError, match=r"'model\.name' or 'algorithm\.name' or 'output\.name'"):
+        canonical({"trainer": {"name": "x"}}, KEYS)
+
+
+def test_a_team_and_its_policies_are_values() -> None:
+    tree = {"team": {"aux_0": "a"}, "policies": {"a": {"kind": "gold"}}}
+    assert canonical(tree, KEYS) == tree

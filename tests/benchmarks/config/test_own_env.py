@@ -1,0 +1,115 @@
+"""Configurations of environments that lack some of the usual arguments: probes, and families of one's own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from llm_decpomdp import registry
+from llm_decpomdp.benchmarks.cli.play import Game, play_episode
+from llm_decpomdp.benchmarks.config.catalogue import find_config
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.config.options import learner_options, start_cost
+from llm_decpomdp.benchmarks.cooperation.rescore import rescore
+from llm_decpomdp.benchmarks.report import write_report
+from llm_decpomdp.benchmarks.runs.train import load_envs, train
+from llm_decpomdp.envs.probes.env import PROBES
+
+TURNS = ["env.id=probe-turns-v0", "algorithm.turn_gradient_weights=[1.5, 0.5]"]
+
+
+@pytest.mark.parametrize("probe", PROBES)
+def test_a_probe_is_configured_by_its_id_alone(probe: str, tmp_path: Path) -> None:
+    config = load_config(find_config("demo"), [f"env.id={probe}"])
+    env, same = load_envs(config)
+    assert env.spec_id == same.spec_id == probe
+    assert (config.env.num_agents, config.env.num_turns) == (
+        len(env.possible_agents),
+        env.num_turns,
+    )
+    stored = tmp_path / "config.yaml"
+    stored.write_text(config.to_yaml())
+    assert load_config(stored) == config
+
+
+def test_turns_that_nobody_chooses_are_known_all_the_same() -> None:
+    config = load_config(None, TURNS)
+    assert config.env.num_turns == 2
+    assert start_cost(config).groups == 2
+    assert learner_options(config, 1, ["player_0", "player_1"]).turn_gradient_weights == (1.5, 0.5)
+    assert load_config(None, [*TURNS, "env.num_turns=2"]) == config
+
+
+def test_a_single_agent_is_trained_with_grpo() -> None:
+    alone = ["env.id=probe-halves-v0", "env.num_agents=1", "algorithm.name=grpo"]
+    assert load_config(None, alone).env.num_agents == 1
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("env.num_turns=3", "env.num_turns=3: probe-turns-v0 always has 2; drop it"),
+        ("env.num_agents=3", "env.num_agents=3: probe-turns-v0 always has 2; drop it"),
+        ("dataset.source=x.jsonl", "takes no source, got '.*x.jsonl': keep the defaults"),
+        ("dataset.train_split=train", "takes no split, got 'train': keep the defaults"),
+        ("dataset.eval_split=test", "takes no split, got 'test': keep the defaults"),
+        ("env.isolation=require", "probe-turns-v0: unknown argument 'isolation'"),
+        ("env.id=absent:x-v0", "there is no module 'absent'"),
+    ],
+)
+def test_what_an_environment_cannot_do_is_refused(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_config(None, [TURNS[0], override])
+
+
+def test_a_probe_is_trained_and_reported(quick: list[str]) -> None:
+    config = load_config(None, [*quick, TURNS[0]])
+    result = train(config, "probe")
+    assert result.summary["updates"] == 2
+    assert "probe-turns-v0" in write_report(result.folder).read_text()
+
+
+PAID = """
+import llm_decpomdp
+from tests.wrappers import Paying
+
+def paid(discount=1.0):
+    return Paying(llm_decpomdp.make("probe-turns-v0", discount=discount), 16.0)
+
+llm_decpomdp.register("paid-v0", "paid_here:paid")
+"""
+
+
+@pytest.fixture
+def paid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The id of a wrapped environment that a module in the current folder registers."""
+    (tmp_path / "paid_here.py").write_text(PAID)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield "paid_here:paid-v0"
+    sys.modules.pop("paid_here", None)
+
+
+@pytest.mark.filterwarnings("ignore:Overriding environment")
+def test_a_wrapper_with_an_id_is_trained_evaluated_and_graded_again(
+    quick: list[str], paid: str
+) -> None:
+    result = train(load_config(None, [*quick, f"env.id={paid}"]), "paid")
+    for name in ("first_train", "last_train", "first_eval", "last_eval"):
+        assert 16.0 <= result.summary[name]["reward_mean"] <= 17.0
+    assert result.folder.read_manifest()["environment"] == paid
+    assert rescore(result.folder.path).differences == ()
+
+
+@pytest.mark.filterwarnings("ignore:Overriding environment")
+def test_a_wrapper_with_an_id_is_played_in_the_terminal(
+    paid: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play_episode(Game(paid, policy="gold", seed=0))
+    shown = capsys.readouterr().out
+    assert "player_0 sees" in shown and "total reward 33.00 in 2 turns" in shown

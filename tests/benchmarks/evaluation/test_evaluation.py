@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_decpomdp.agents.inference.sampling import Sampling
+from llm_decpomdp.agents.models.tiny import tiny_causal_lm
+from llm_decpomdp.agents.scripted import Gold, Scripted
+from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.training.metrics import evaluation_metrics
+from llm_decpomdp.benchmarks.evaluation.measures import measures
+from llm_decpomdp.benchmarks.evaluation.play import rollout_of
+from llm_decpomdp.benchmarks.evaluation.run import Evaluation, evaluate, read_evaluation
+from llm_decpomdp.benchmarks.evaluation.summary import overall, table
+from llm_decpomdp.benchmarks.runs.results import task_name
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.registry import make
+from llm_decpomdp.utils.storage import read_json_lines
+
+Make = Callable[..., DecPOMDPEnv]
+
+
+def starts_of(env: DecPOMDPEnv) -> list[Start]:
+    return [Start(task_id=task.task_id) for task in env.tasks.tasks]
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    return list(read_json_lines(folder / "episodes.jsonl"))
+
+
+class Guess(Scripted):
+    """Writes one of the six words, as its seed has it: right once in six on average."""
+
+    def seed(self, seed: int) -> None:
+        self._next = seed
+
+    def act(self, prompt: str) -> str:
+        self._next += 1
+        return ("apple", "brook", "cedar", "delta", "ember", "fjord")[self._next % 6]
+
+
+@pytest.fixture
+def guessed(make_word_env: Make, tmp_path: Path) -> Evaluation:
+    """Six tasks of two turns, each played four times by two who guess."""
+    env = make_word_env(num_turns=2)
+    team = {"left_0": Guess(), "right_0": Guess()}
+    return evaluate(
+        env, team, starts_of(env), samples=4, folder=tmp_path / "e", seed=1, at_a_time=4
+    )
+
+
+def test_a_row_is_that_of_a_runs_evaluation_with_its_sample_and_tokens(guessed: Evaluation) -> None:
+    rows = rows_of(guessed.folder)
+    assert len(rows) == 24
+    assert [row["sample"] for row in rows] == [0] * 6 + [1] * 6 + [2] * 6 + [3] * 6
+    for row in rows:
+        assert (row["phase"], row["update"]) == ("eval", 0)
+        assert row["start"] == {"seed": None, "task_id": task_name(row)}
+        assert row["final"]["task_id"] == task_name(row)
+        assert row["tokens"] == [{"left_0": None, "right_0": None}] * len(row["groups"])
+        for turn, group in enumerate(row["groups"]):
+            assert (group["turn"], group["chosen"], group["joint"]) == (turn, 0, [[0, 0]])
+            assert group["parent"] == (None if turn == 0 else {"group": turn - 1, "sample": 0})
+    plain = set(rows[0]) - {"sample", "tokens", "prompt_tokens"}
+    assert plain == {"update", "phase", "start", "groups", "stopped_early", "final"}
+
+
+def test_the_means_are_those_that_a_run_reports(guessed: Evaluation) -> None:
+    metrics = evaluation_metrics([rollout_of(row) for row in rows_of(guessed.folder)])
+    found = overall(guessed)
+    for name in (
+        "reward_mean",
+        "last/reward_mean",
+        "reward/word",
+        "last/solved",
+        "truncated/left_0",
+    ):
+        assert found[name].value == pytest.approx(metrics[name]), name
+    assert found["turn_1/reward_mean"].value == pytest.approx(metrics["turn_1/reward_mean"])
+
+
+def test_every_task_has_the_mean_of_its_samples(guessed: Evaluation) -> None:
+    by_task: dict[str, list[float]] = {}
+    for row in rows_of(guessed.folder):
+        by_task.setdefault(task_name(row), []).append(row["groups"][-1]["rewards"][0])
+    means = guessed.means("last/reward_mean")
+    assert list(means) == list(guessed.tasks) == [f"word/{n}" for n in range(6)]
+    assert means == {task: pytest.approx(sum(r) / 4) for task, r in by_task.items()}
+
+
+def test_pass_at_k_counts_the_samples_that_pass_all_tests(guessed: Evaluation) -> None:
+    counts = {task: sum(flags) for task, flags in guessed.passes.items()}
+    assert 0 < sum(counts.values()) < 24
+    assert guessed.pass_at_k(1) == {task: pytest.approx(n / 4) for task, n in counts.items()}
+    assert guessed.pass_at_k(4) == {task: float(n > 0) for task, n in counts.items()}
+    solved = guessed.values["last/solved"]
+    assert {task: tuple(map(bool, v)) for task, v in solved.items()} == guessed.passes
+
+
+def test_later_turns_are_measured_where_they_were_played(guessed: Evaluation) -> None:
+    rows = [row for row in rows_of(guessed.folder) if len(row["groups"]) == 2]
+    assert 0 < len(rows) <= 24
+    values = [v for of_task in guessed.values["turn_2/improvement"].values() for v in of_task]
+    gains = [row["groups"][1]["rewards"][0] - row["groups"][0]["rewards"][0] for row in rows]
+    assert sorted(values) == pytest.approx(sorted(gains))
+    turns = [v for of_task in guessed.values["turns"].values() for v in of_task]
+    assert turns.count(2.0) == len(rows)
+
+
+def test_the_folder_tells_everything_that_the_evaluation_found(guessed: Evaluation) -> None:
+    folder = guessed.folder
+    assert read_evaluation(folder) == guessed
+    summary = json.loads((folder / "summary.json").read_text())
+    assert (summary["tasks"], summary["samples"], summary["episodes"]) == (6, 4, 24)
+    ends = summary["overall"]["last/reward_mean"]
+    assert ends["units"] == 6
+    assert ends["low"] <= ends["value"] <= ends["high"]
+    assert ends["value"] == pytest.approx(sum(guessed.means("last/reward_mean").values()) / 6)
+    assert summary["of_task"]["word/0"]["last/reward_mean"]["units"] == 4
+    assert set(summary["seconds"]) == {"left_0", "right_0", "environment"}
+    with (folder / "summary.csv").open() as file:
+        lines = {line["measure"]: line for line in csv.DictReader(file)}
+    assert float(lines["last/reward_mean"]["value"]) == ends["value"]
+    assert set(lines) == set(summary["overall"]) and "pass@1" in lines
+    with (folder / "tasks.csv").open() as file:
+        tasks = list(csv.DictReader(file))
+    assert [line["task"] for line in tasks] == list(guessed.tasks)
+    assert float(tasks[3]["last/reward_mean"]) == guessed.means("last/reward_mean")["word/3"]
+
+
+def test_the_table_shows_turns_only_where_there_are_several(
+    guessed: Evaluation, make_word_env: Make, tmp_path: Path
+) -> None:
+    def shown(found: Evaluation) -> list[str]:
+        return [str(cell) for cell in table(found).columns[0].cells]
+
+    assert {"last/reward_mean", "turn_2/improvement", "pass@1"} <= set(shown(guessed))
+    env = make_word_env(num_turns=1)
+    team = {"left_0": Gold(), "right_0": Gold()}
+    once = evaluate(env, team, starts_of(env), folder=tmp_path / "once")
+    assert not [name for name in shown(once) if name.startswith("turn")]
+
+
+def test_models_sample_by_the_seed_alone_whatever_was_sampled_before(tmp_path: Path) -> None:
+    env = make("probe-turns-v0")
+    sampling = Sampling(max_new_tokens=2)
+    team = {f"player_{n}": tiny_causal_lm("abc", sampling, seed=n) for n in range(2)}
+
+    def texts(name: str, seed: int) -> list[Any]:
+        found = evaluate(env, team, starts_of(env), samples=4, folder=tmp_path / name, seed=seed)
+        rows = rows_of(found.folder)
+        assert all(1 <= n <= 2 for row in rows for turn in row["tokens"] for n in turn.values())
+        return [[group["completions"] for group in row["groups"]] for row in rows]
+
+    first = texts("first", 0)
+    team["player_0"].generate(["a"], 3)
+    assert texts("second", 0) == first
+    assert texts("third", 1) != first
+    assert len({json.dumps(one) for one in first}) > 3  # samples of a task differ
+    found = read_evaluation(tmp_path / "first")
+    total = sum(
+        n for row in rows_of(tmp_path / "first") for turn in row["tokens"] for n in turn.values()
+    )
+    assert overall(found)["tokens"].value == pytest.approx(total / len(rows_of(tmp_path / "first")))
+    assert set(found.seconds) == {"player_0", "player_1", "environment"}
+
+
+def test_agents_that_are_sampled_together_have_their_seconds_in_common(tmp_path: Path) -> None:
+    env = make("probe-halves-v0")
+    policy = tiny_causal_lm("abc", Sampling(max_new_tokens=2))
+    team = dict.fromkeys(env.possible_agents, policy)
+    found = evaluate(env, team, starts_of(env), folder=tmp_path / "e")
+    assert set(found.seconds) == {"player_0+player_1", "environment"}
+
+
+def test_a_start_may_be_a_seed(make_word_env: Make, tmp_path: Path) -> None:
+    env = make_word_env()
+    team = {"left_0": Gold(), "right_0": Gold()}
+    found = evaluate(env, team, [Start(seed=3)], samples=2, folder=tmp_path / "e", k=[2])
+    assert len(found.tasks) == 1
+    assert overall(found)["pass@2"].value == 1.0
+    assert overall(found)["last/reward_mean"].low is None  # one task tells nothing of others
+
+
+def test_cooperation_is_told_in_shares_of_the_helpers(tmp_path: Path) -> None:
+    """The points of the components are those of the code reward: gold uses its helper, and wraps nothing."""
+    env = make("coophumaneval-v0", source="bundled", split="test[:1]")
+    gold = evaluate(
+        env, dict.fromkeys(env.possible_agents, Gold()), starts_of(env), folder=tmp_path
+    )
+    shares = {name: gold.means(f"cooperation/{name}") for name in ("uses_aux", "not_wrapper")}
+    assert [list(share.values()) for share in shares.values()] == [[1.0], [1.0]]
+    assert list(gold.means("cooperation/aux_ignored").values()) == [0.0]
+    assert list(gold.means("tests_passed").values()) == [1.0]
+    row = rows_of(tmp_path)[0]
+    row["groups"][0]["infos"][0] |= {
+        "reward/aux_ignored": -0.5,
+        "tests_passed": 1.0,
+        "tests_total": 4.0,
+    }
+    changed = measures(row)
+    assert changed["cooperation/aux_ignored"] == 1.0
+    assert (changed["tests_passed"], changed["all_tests_passed"]) == (0.25, 0.0)

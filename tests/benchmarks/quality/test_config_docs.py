@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from llm_decpomdp.benchmarks.config.catalogue import OTHER_NAMES, shipped
+from llm_decpomdp.benchmarks.config.legacy import GONE, ROOT_KEYS, SECTION_KEYS
+from llm_decpomdp.benchmarks.config.schema import KEYS
+from llm_decpomdp.benchmarks.quality.config_docs import COMMAND, documented, page
+
+FILE = Path(__file__).resolve().parents[3] / "docs" / "configuration.md"
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return page()
+
+
+def test_the_page_is_up_to_date(text: str) -> None:
+    assert FILE.read_text(encoding="utf-8") == text, f"make it again: {COMMAND}"
+
+
+def test_every_key_spelling_and_name_stands_on_the_page(text: str) -> None:
+    older = [f"A.{key}" for key in SECTION_KEYS]
+    for name in (*KEYS, *older, *ROOT_KEYS, *GONE, *shipped(), *OTHER_NAMES):
+        assert f"`{name}`" in text, name
+
+
+def test_every_row_of_a_table_has_as_many_cells_as_its_head(text: str) -> None:
+    width = 0
+    for line in text.splitlines():
+        cells = line.replace("\\|", "").count("|") if line.startswith("|") else 0
+        if cells and width:
+            assert cells == width, line
+        width = cells
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A sample."""
+
+    said: int = 1
+    """What it means.
+
+    And more."""
+    silent: int = 2
+    other: str = ""
+    """Another."""
+
+
+def test_the_text_below_a_field_is_its_own() -> None:
+    assert documented(Sample) == {"said": "What it means.\n\nAnd more.", "other": "Another."}

@@ -1,0 +1,179 @@
+"""Reports of several folders, their tables and figures as files, and folders that cannot be reported."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.evaluation.experiments import (
+    LONGEST,
+    Experiment,
+    experiments,
+    headings,
+)
+from llm_decpomdp.benchmarks.report.document import report
+from llm_decpomdp.benchmarks.runs.results import read_results
+from llm_decpomdp.utils.storage import RunFolder, write_atomically
+from tests.benchmarks.report_runs import MANIFEST, evaluate, finished, html, words
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return finished(RunFolder(tmp_path / "run"))
+
+
+def test_runs_that_differ_by_the_seed_are_one_experiment(tmp_path: Path) -> None:
+    runs = [finished(RunFolder(tmp_path / f"s{seed}"), seed) for seed in range(3)]
+    other = finished(RunFolder(tmp_path / "other"), 0)
+    other.config.write_text("algorithm:\n  name: grpo\nseed: 0\n", encoding="utf-8")
+    found = experiments([read_results(run) for run in (*runs, other)])
+    assert [len(experiment.runs) for experiment in found] == [3, 1]
+    assert [experiment.name for experiment in found] == [
+        "algorithm.name=magrpo",
+        "algorithm.name=grpo",
+    ]
+
+
+def test_a_run_that_repeats_a_seed_is_no_further_seed(tmp_path: Path) -> None:
+    runs = [finished(RunFolder(tmp_path / f"run-{n}"), seed) for n, seed in enumerate((0, 1, 0, 0))]
+    found = experiments([read_results(run) for run in runs])
+    folders = [[run.path.name for run in experiment.runs] for experiment in found]
+    assert folders == [["run-0", "run-1"], ["run-2"], ["run-3"]]
+    assert [experiment.name for experiment in found] == ["run-0", "run-2", "run-3"]
+
+
+def test_seeds_without_common_tasks_have_no_interval_to_speak_of(tmp_path: Path) -> None:
+    runs = [finished(RunFolder(tmp_path / f"s{seed}"), seed) for seed in range(2)]
+    runs[1].episodes.write_text("", encoding="utf-8")
+    text = words(*runs)
+    assert "it rose with 2 of them. How much of the difference is chance" in text
+    assert "The interval" not in text and "In brackets" not in text
+
+
+def test_seeds_have_a_band_a_table_and_one_interval(tmp_path: Path) -> None:
+    runs = [finished(RunFolder(tmp_path / f"s{seed}"), seed, extra=seed / 10) for seed in range(3)]
+    text = words(*runs)
+    assert re.search(
+        r"Over 3 seeds the mean team reward changed by \+1\.3\d \(\+1\.\d\d to \+", text
+    )
+    assert "it rose with 3 of them" in text
+    assert "over tasks and seeds. Fewer than five seeds" in text
+    assert "with 95 % intervals over tasks and seeds." in text
+    assert "band: lowest to highest seed (3)" in text
+    assert re.search(r"s1 1 6 0\.75 \(\S+ to \S+\) 2\.12 \(\S+ to \S+\) \+1\.3\d", text)
+
+
+def test_several_configurations_are_compared_with_the_first(tmp_path: Path) -> None:
+    weak = finished(RunFolder(tmp_path / "weak"))
+    strong = finished(RunFolder(tmp_path / "strong"), extra=1.0)
+    strong.config.write_text("algorithm:\n  name: marloo\n", encoding="utf-8")
+    text = words(weak, strong)
+    assert "2 configurations, the best first" in text
+    assert "gain against name=magrpo" in text
+    assert re.search(
+        r"algorithm.name=marloo 1 0\.75 .* 3\.02 .* \+1\.00 \(\+1\.00 to \+1\.00\)", text
+    )
+    assert text.index("algorithm.name=marloo 1") < text.index("algorithm.name=magrpo 1")
+
+
+def test_configurations_of_different_environments_are_not_ranked(tmp_path: Path) -> None:
+    first, second = (
+        finished(RunFolder(tmp_path / n), extra=x) for n, x in (("a", 0.0), ("b", 1.0))
+    )
+    second.config.write_text("env:\n  id: mbpp-v0\n", encoding="utf-8")
+    second.write_manifest({**MANIFEST, "environment": "mbpp-v0"})
+    text = words(first, second)
+    assert "2 configurations, not ranked: coophumaneval-v0 and mbpp-v0 are different" in text
+    assert text.index("env.id=None 1") < text.index("env.id=mbpp-v0 1")
+    assert "against" not in text
+
+
+def test_evaluations_and_a_single_training_are_named_by_their_folder(tmp_path: Path) -> None:
+    trained, measured = finished(RunFolder(tmp_path / "pair")), RunFolder(tmp_path / "gold")
+    evaluate(measured, 0, [1.0, 2.0])
+    found = experiments([read_results(run) for run in (trained, measured)])
+    assert [experiment.name for experiment in found] == ["pair", "gold"]
+
+
+def test_names_above_columns_are_short_and_tell_experiments_apart() -> None:
+    names = ["algorithm.name=magrpo, model.name=an-organisation/a-model", "eval-" + "x" * 40]
+    found = headings([Experiment(name, ()) for name in names])
+    assert found[names[0]] == ("name=magrpo", "name=an-or…n/a-model")
+    assert max(len(line) for lines in found.values() for line in lines) == LONGEST
+    alike = [Experiment(f"{'x' * 20}-{n}-{'x' * 20}", ()) for n in range(2)]
+    assert [*headings(alike).values()] == [("…0-xxxxxxx…xxxxxxxxx",), ("…1-xxxxxxx…xxxxxxxxx",)]
+
+
+def test_columns_of_several_experiments_have_the_whole_name_at_hand(tmp_path: Path) -> None:
+    runs = [finished(RunFolder(tmp_path / f"{n}-{'x' * 30}")) for n in ("one", "two")]
+    page = html(*runs)
+    whole = f"one-{'x' * 30}"
+    assert f'title="{whole}: before">one-xxxxxx…xxxxxxxxx<br>before</th>' in page
+    assert f'title="{whole}">one-xxxxxx…xxxxxxxxx</th>' in page
+    assert 'class="left"' not in page and 'class="right"' not in page
+
+
+@pytest.mark.filterwarnings("error")
+def test_figures_of_long_names_keep_their_room(tmp_path: Path) -> None:
+    runs = [RunFolder(tmp_path / f"{'x' * 60}-{n}-{'x' * 60}") for n in ("one", "two")]
+    for run in runs:
+        evaluate(run, 0, [1.0, 2.0])
+    report([run.path for run in runs], tmp_path / "page.html", True)
+
+
+def test_a_folder_of_an_evaluation_has_a_report(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    evaluate(run, 0, [1.0, 2.0, 3.0])
+    run.metrics.unlink()
+    (row,) = read_results(run).evaluations
+    assert row["reward_mean"] == pytest.approx(2.0)
+    assert row["reward/tests"] == pytest.approx(1.5)
+    assert row["reward_standard_error"] == pytest.approx(1 / 3**0.5)
+    text = words(run)
+    assert "One evaluation, without training: mean team reward 2.00 (" in text
+    assert "Learning" not in text
+
+
+def test_files_hold_tables_and_figures(folder: RunFolder, tmp_path: Path) -> None:
+    page = report([folder.path], tmp_path / "page.html", True)
+    files = page.with_name("page_files")
+    names = {path.name for path in files.iterdir()}
+    figures = {f"{n}.{e}" for n in ("learning", "components", "tasks") for e in ("svg", "png")}
+    assert names == {"metrics.csv", "episodes.csv", *figures}
+    rows = list(csv.DictReader((files / "episodes.csv").open(encoding="utf-8")))
+    assert len(rows) == 22
+    assert (rows[5]["task"], rows[5]["reward"], rows[5]["seed"]) == ("eval/5", "0.5", "7")
+    assert "#0067a5" in (files / "learning.svg").read_text(encoding="utf-8")
+
+
+def test_several_runs_go_to_the_current_folder(
+    folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    other = finished(RunFolder(tmp_path / "other"))
+    assert report([folder.path, other.path], None, False) == Path("report.html")
+    assert report([folder.path], None, False) == folder.report
+
+
+def test_a_folder_without_numbers_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"{tmp_path}/nothing holds neither"):
+        report([tmp_path / "nothing"], None, False)
+    assert not (tmp_path / "nothing").exists()
+    write_atomically(tmp_path / "metrics.jsonl", "")
+    with pytest.raises(ConfigError, match="has no rows: train first"):
+        report([tmp_path], None, False)
+
+
+def test_a_page_that_cannot_be_written_is_an_error_that_names_it(
+    folder: RunFolder, tmp_path: Path
+) -> None:
+    page = tmp_path / "nowhere" / "page.html"
+    with pytest.raises(RunError, match=f"^cannot write {page}: No such file or directory$"):
+        report([folder.path], page, False)
+    (tmp_path / "page_files").write_text("")
+    with pytest.raises(RunError, match=f"^cannot write {tmp_path}/page_files: File exists$"):
+        report([folder.path], tmp_path / "page.html", True)

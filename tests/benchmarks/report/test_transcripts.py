@@ -1,0 +1,79 @@
+"""Episodes in the page: packed small, and read again as they were."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from llm_decpomdp.benchmarks.report import write_report
+from llm_decpomdp.benchmarks.report.panels import transcripts as packing
+from llm_decpomdp.utils.storage import RunFolder
+from tests.benchmarks.report_runs import HOSTILE, chain, evaluate, finished, tree, write
+
+
+def blocks(run: RunFolder) -> dict[str, Any]:
+    """The chunks of the page, unpacked."""
+    text = write_report(run).read_text(encoding="utf-8")
+    found = re.findall(r'<script type="text/plain" id="data-([a-z0-9-]+)">([^<]*)</script>', text)
+    return {name: json.loads(gzip.decompress(base64.b64decode(data))) for name, data in found}
+
+
+def test_the_index_has_the_numbers_of_every_episode(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    write(run, 3, "train", [chain("a", [[0.5, 4.0], [1.0, 2.0]])])
+    evaluate(run, 3, [1.5])
+    index = blocks(run)["index"]
+    assert index["tasks"] == ["a", "eval/0"]
+    assert index["episodes"] == [
+        [0, 0, 3, 0, [[0, [0.5, 4.0], [0, 1]], [1, [1.0, 2.0], [0, 0]]]],
+        [0, 1, 3, 1, [[0, [1.5], [0]]]],
+    ]
+
+
+def test_what_was_asked_written_and_judged_is_in_the_chunks(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    write(run, 1, "train", [chain("a", [[0.5, 4.0], [1.0, 2.0]])])
+    found = blocks(run)
+    first, second = found["chunk-0"][0]["groups"]
+    assert found["shared"][first["prompts"]["aux_0"]] == "aux_0, solve a, turn 1"
+    assert second["prompts"]["aux_0"] == "aux_0, solve a, turn 2"
+    assert second["parent"] == [0, 1]
+    assert first["completions"]["main_0"][1] == f"def main_0():\n    return 4.0  # {HOSTILE}"
+    names = found["index"]["components"]
+    assert [(names[i], points) for i, points in first["points"][1]] == [
+        ("tests", 3.0),
+        ("syntax", 1.0),
+    ]
+    passed, failed = found["chunk-0"][0]["verdicts"][0]["tests"]
+    assert found["shared"][passed[0]] == "assert f(1) == 2" and passed[1] is True
+    assert failed[1:] == [False, "error", "NameError: x", "main_0", 2]
+
+
+def test_groups_of_a_tree_name_their_parents(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    write(run, 1, "train", [tree("t", [1.0, 3.0], [[0.0, 0.5], [8.0, 7.0]])])
+    (episode,) = blocks(run)["chunk-0"]
+    assert [group["parent"] for group in episode["groups"]] == [None, [0, 0], [0, 1]]
+    assert episode["verdicts"] == []
+
+
+def test_a_prompt_that_repeats_is_stored_once(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    for update in range(3):
+        evaluate(run, update, [1.0, 2.0])
+    assert len(blocks(run)["shared"]) == 2 * 2 + 2  # tasks times agents, and test cases
+
+
+def test_texts_are_cut_into_chunks_that_the_index_can_find(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(packing, "CHUNK", 2000)
+    found = blocks(finished(RunFolder(tmp_path)))
+    chunks = [found[f"chunk-{i}"] for i in range(len(found["index"]["starts"]))]
+    sizes = [len(chunk) for chunk in chunks]
+    assert len(chunks) > 2 and sum(sizes) == 22
+    assert found["index"]["starts"] == [sum(sizes[:i]) for i in range(len(sizes))]

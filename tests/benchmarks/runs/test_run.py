@@ -1,0 +1,241 @@
+"""Whole runs with a tiny model that knows nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from llm_decpomdp.agents import Gold, load_saved_team
+from llm_decpomdp.benchmarks.cli.scripts import main as script
+from llm_decpomdp.benchmarks.config.catalogue import find_config
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.config.options import schedule
+from llm_decpomdp.benchmarks.runs.resume import resume
+from llm_decpomdp.benchmarks.runs.train import load_envs, train
+from llm_decpomdp.policy import TrainablePolicy
+from llm_decpomdp.utils.storage import read_json_lines
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def episodes(folder: Path) -> list[dict[str, Any]]:
+    return list(read_json_lines(folder / "episodes.jsonl"))
+
+
+def test_the_magrpo_script_trains_a_team_and_leaves_a_run_folder(
+    quick: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--config", str(ROOT / "benchmarks/configs/mt_magrpo_che_config.yaml")]
+    script("magrpo", "mt_magrpo_he_config", [*arguments, "--override", *quick, "seed=3"])
+    told, folder = capsys.readouterr().out, tmp_path / "run"
+    assert "before training: mean reward 0.000 (n = 2, standard error 0.000)" in told
+    assert "after training:" in told
+    assert f"report: {folder / 'report.html'}" in told
+    assert (folder / "report.html").is_file()
+    assert load_config(folder / "config.yaml").seed == 3
+    rows = episodes(folder)
+    assert {row["phase"] for row in rows} == {"train", "eval"}
+    assert all(len(row["groups"]) == 2 for row in rows)
+    assert set(rows[0]["groups"][0]["prompts"]) == {"aux_0", "main_0"}
+
+
+def test_the_manifest_tells_the_data_the_versions_and_the_seed(
+    quick: list[str], tmp_path: Path
+) -> None:
+    overrides = [*quick, "output.report=false", "algorithm.max_updates=1", "evaluation.num_tasks=0"]
+    config = load_config(find_config("magrpo_che_config"), overrides)
+    result = train(config, "mine")
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert manifest["data"]["train"]["split"] == "test[16:]"
+    assert manifest["data"]["eval"]["split"] == "test[:16]"
+    assert manifest["data"]["train"]["stand_in"] is True
+    assert len(manifest["data"]["train"]["fingerprint"]) == 16
+    assert (manifest["seed"], manifest["config"]) == (0, "mine")
+    assert manifest["packages"]["torch"] and manifest["python"] and manifest["platform"]
+    assert manifest["threads"] == torch.get_num_threads()
+    assert result.summary["first_eval"] is None
+
+
+def test_a_run_that_learned_nothing_says_so_at_its_end_and_in_its_report(
+    quick: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script("magrpo", "magrpo_che_config", ["--override", *quick])
+    told = capsys.readouterr().out
+    assert "equal: 2 of 2 groups; 2 of 2 updates taught nothing" in told
+    assert "cut off at the token limit: 100% of the completions" in told
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert re.search(r"groups without signal[^<]*</th><td>2 of 2<", page)
+    assert re.search(r"completions cut off at the token limit</th><td>100%<", page)
+
+
+def test_the_grpo_script_trains_one_agent_with_an_adapter_and_saves_it(
+    quick: list[str], tmp_path: Path
+) -> None:
+    saved = tmp_path / "saved"
+    more = ["model.lora={r: 2}", "output.save_final_model=true", f"output.save_path={saved}"]
+    overrides = [*quick, *more, "algorithm.max_updates=1", "output.report=false"]
+    script("grpo", "grpo_he_config", ["--override", *overrides])
+    assert {path.name for path in saved.iterdir()} == {"team.json", "main_0"}
+    assert (saved / "main_0" / "adapter_config.json").is_file()
+    assert (saved / "main_0" / "tokenizer.json").is_file()
+
+
+def test_a_run_stopped_by_ctrl_c_continues_as_if_it_had_not(
+    quick: list[str], tmp_path: Path
+) -> None:
+    whole = [*quick, "algorithm.max_updates=40", "output.report=false"]
+    command = [sys.executable, "-m", "llm_decpomdp.benchmarks", "train", "--config", "demo"]
+    process = subprocess.Popen(
+        [*command, "--override", *whole],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=dict(os.environ),
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("update 1, train"):
+            process.send_signal(signal.SIGINT)
+            break
+    told = process.stderr.read()
+    process.stderr.close()
+    assert process.wait() == 130, told
+    assert f"llm-decpomdp train --resume {tmp_path / 'run'}" in told
+
+    assert max(row["update"] for row in episodes(tmp_path / "run")) < 40
+    resume(tmp_path / "run")
+    train(load_config(find_config("demo"), [*whole, "output.name=other"]), "demo")
+    assert episodes(tmp_path / "run") == episodes(tmp_path / "other")
+    assert (tmp_path / "run" / "report.html").exists() is False
+
+
+def test_a_resumed_run_must_have_its_data(quick: list[str], tmp_path: Path) -> None:
+    overrides = [*quick, "output.checkpoint_every=1", "output.report=false"]
+    train(load_config(find_config("demo"), overrides), "demo")
+    manifest = tmp_path / "run" / "manifest.json"
+    text = manifest.read_text()
+    described = json.loads(text)
+    described["data"]["eval"]["fingerprint"] = "0" * 16
+    manifest.write_text(json.dumps(described))
+    with pytest.raises(ConfigError, match="cannot go on: the eval data differ"):
+        resume(tmp_path / "run")
+
+
+def test_a_folder_without_a_checkpoint_cannot_be_resumed(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("seed: 1\n")
+    with pytest.raises(ConfigError, match="no checkpoint"):
+        resume(tmp_path)
+
+
+def test_a_finished_run_is_said_to_be_so(quick: list[str], tmp_path: Path) -> None:
+    train(load_config(find_config("demo"), [*quick, "output.report=false"]), "demo")
+    with pytest.raises(ConfigError, match="run is finished: there is no update left"):
+        resume(tmp_path / "run")
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    metrics.write_text("".join(f"{line}\n" for line in metrics.read_text().splitlines()[:2]))
+    with pytest.raises(ConfigError, match="no checkpoint"):
+        resume(tmp_path / "run")
+
+
+def test_a_folder_that_holds_a_run_is_not_written_over(quick: list[str], tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_text("seed: 1\n")
+    with pytest.raises(ConfigError, match=r"already holds a run: choose another output\.name"):
+        train(load_config(None, quick), "mine")
+
+
+def test_a_place_where_no_folder_can_be_made_is_named(quick: list[str], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match=f"^cannot write {tmp_path}/file/run: Not a directory$"):
+        train(load_config(None, [*quick, f"output.base_dir={tmp_path}/file"]), "mine")
+
+
+def test_an_epoch_plays_every_task_once_in_an_order_of_its_own() -> None:
+    tasks = [f"task/{i}" for i in range(5)]
+    overrides = ["algorithm.num_train_epochs=2", "algorithm.prompts_per_update=2"]
+    batches = schedule(load_config(None, overrides), tasks)
+    assert [len(batch) for batch in batches] == [2, 2, 1, 2, 2, 1]
+    order = [start.task_id for batch in batches for start in batch]
+    assert sorted(order[:5]) == sorted(order[5:]) == tasks
+    assert order[:5] != order[5:]
+    assert batches == schedule(load_config(None, overrides), tasks)
+    assert batches != schedule(load_config(None, [*overrides, "seed=1"]), tasks)
+    short = load_config(None, [*overrides, "algorithm.max_updates=4"])
+    assert schedule(short, tasks) == batches[:4]
+
+
+def test_both_splits_come_from_where_the_first_was_found(tmp_path: Path) -> None:
+    config = load_config(None, ["env.id=humaneval-v0"])
+    train_env, eval_env = load_envs(config)
+    assert train_env.tasks.source == eval_env.tasks.source == "package"
+    assert len(train_env.tasks) + len(eval_env.tasks) == 164
+
+
+@pytest.mark.parametrize("name", ["marloo", "maremax", "mareinforce"])
+def test_one_word_trains_with_another_algorithm(
+    quick: list[str], tmp_path: Path, name: str
+) -> None:
+    from llm_decpomdp.benchmarks.cli.main import main as command
+
+    more = [f"algorithm.name={name}", "algorithm.max_updates=1", "output.report=false"]
+    more += ["evaluation.num_tasks=0"]
+    with pytest.raises(SystemExit) as end:
+        command(["train", "--config", "demo", "--override", *quick, *more])
+    assert end.value.code == 0
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert manifest["algorithm"] == name
+    assert len(list(read_json_lines(tmp_path / "run" / "metrics.jsonl"))) == 1
+
+
+def test_a_declared_team_learns_in_trees_and_is_saved_by_its_names(
+    quick: list[str], tmp_path: Path
+) -> None:
+    overrides = [
+        *quick,
+        "team={aux_0: helper, main_0: partner}",
+        "policies={helper: {lora: {r: 2}}, partner: {kind: gold}}",
+        *("env.num_turns=2", "env.discount=0.5", "env.stop_when_solved=false"),
+        *("algorithm.name=marloo", "algorithm.plan=tree", "algorithm.joint_mode=cross"),
+        *("algorithm.updates_per_batch=2", "algorithm.kl_coefficient=0.1"),
+        *("algorithm.lr_schedule=cosine", "algorithm.max_updates=1"),
+        *("output.save_final_model=true", "output.keep_best=true", "output.report=false"),
+    ]
+    train(load_config(find_config("demo"), overrides), "demo")
+    rows = [row for row in episodes(tmp_path / "run") if row["phase"] == "train"]
+    assert rows
+    saved = tmp_path / "run" / "final_model"
+    described = json.loads((saved / "team.json").read_text())
+    assert described["agents"] == {"aux_0": "helper", "main_0": "partner"}
+    assert described["policies"]["partner"] == {"kind": "gold"}
+    team = load_saved_team(saved)
+    assert isinstance(team["aux_0"], TrainablePolicy) and isinstance(team["main_0"], Gold)
+
+
+def test_a_place_for_the_team_that_holds_something_else_is_refused_before_training(
+    quick: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "text").write_text("years of work")
+    overrides = [*quick, "output.save_final_model=true", f"output.save_path={tmp_path / 'thesis'}"]
+    with pytest.raises(ConfigError, match=r"output\.save_path: .*thesis holds something else"):
+        train(load_config(find_config("demo"), overrides), "demo")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_discount_without_effect_is_told(
+    quick: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    more = ["env.discount=0.5", "env.num_turns=2", "algorithm.max_updates=1"]
+    more += ["evaluation.num_tasks=0", "output.report=false"]
+    train(load_config(find_config("demo"), [*quick, *more]), "demo")
+    assert "env.discount=0.5 has no effect" in caplog.text

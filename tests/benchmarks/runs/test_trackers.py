@@ -1,0 +1,231 @@
+"""Where metrics go besides `metrics.jsonl`: TensorBoard as it is, the others as packages that take notes."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_decpomdp.benchmarks.config.catalogue import find_config
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.runs.trackers import Feed, require_packages, tracking, values_of
+from llm_decpomdp.benchmarks.runs.train import train
+from llm_decpomdp.utils.storage import RunFolder, append_json_line, read_json_lines
+
+ROWS = [
+    {"update": 0, "kind": "eval", "reward_mean": 0.25, "reward_standard_error": None},
+    {"update": 1, "kind": "train", "reward_mean": 0.5},
+]
+
+WANDB = """
+import json, pathlib
+NOTES = pathlib.Path(__file__).with_name("notes.jsonl")
+def note(*what):
+    with NOTES.open("a") as file:
+        file.write(json.dumps(what) + "\\n")
+class Run:
+    id = "abc"
+    def log(self, values, step): note("log", values, step)
+    def finish(self): note("finish")
+def init(**options):
+    if "surprise" in options:
+        raise TypeError("init() got an unexpected keyword argument 'surprise'")
+    note("init", options)
+    return Run()
+def finish(): note("finish")
+"""
+
+
+@pytest.fixture
+def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[Any]]:
+    """Installs a package under a name; what it was called with since."""
+    monkeypatch.syspath_prepend(tmp_path / "site")
+
+    def called(name: str) -> list[Any]:
+        package = tmp_path / "site" / name
+        return list(read_json_lines(package / "notes.jsonl"))
+
+    for name in ("wandb", "trackio"):
+        package = tmp_path / "site" / name
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text(WANDB)
+        monkeypatch.delitem(__import__("sys").modules, name, raising=False)
+    return called
+
+
+def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """What TensorBoard reads."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    return {
+        tag: [(event.step, event.value) for event in events.Scalars(tag)]
+        for tag in events.Tags()["scalars"]
+    }
+
+
+def test_tensorboard_shows_every_number_of_a_run(quick: list[str], tmp_path: Path) -> None:
+    overrides = [*quick, "output.report=false", "output.trackers.tensorboard=true"]
+    train(load_config(find_config("demo"), overrides), "demo")
+    expected: dict[str, list[tuple[int, float]]] = {}
+    for row in read_json_lines(tmp_path / "run" / "metrics.jsonl"):
+        for name, value in values_of(row).items():
+            expected.setdefault(name, []).append((row["update"], pytest.approx(value, rel=1e-6)))
+    shown = scalars(tmp_path / "run" / "tensorboard")
+    assert shown == expected
+    assert [step for step, _ in shown["eval/reward_mean"]] == [0, 2]
+    assert [step for step, _ in shown["train/reward_mean"]] == [1, 2]
+
+
+def test_a_run_that_goes_on_has_no_row_twice_in_tensorboard(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    for rows in (ROWS, ROWS[1:]):  # the last row was dropped, and comes again
+        with tracking({"tensorboard": True}, folder, {}) as (take,):
+            for row in rows:
+                take(row)
+        folder.metrics.write_text(json.dumps(ROWS[0]) + "\n")
+    assert scalars(tmp_path / "tensorboard") == {
+        "eval/reward_mean": [(0, 0.25)],
+        "train/reward_mean": [(1, 0.5)],
+    }
+
+
+@pytest.mark.parametrize("name", ["wandb", "trackio"])
+def test_a_tracker_gets_its_options_the_configuration_and_the_rows(
+    name: str, notes: Callable[[str], list[Any]], tmp_path: Path
+) -> None:
+    folder = RunFolder(tmp_path / "mine")
+    with tracking({name: {"project": "some"}}, folder, {"seed": 3}) as (take,):
+        for row in ROWS:
+            take(row)
+    begun, *logged, finished = notes(name)
+    assert begun[0] == "init"
+    assert begun[1].items() >= {"project": "some", "name": "mine", "config": {"seed": 3}}.items()
+    assert logged == [
+        ["log", {"eval/reward_mean": 0.25}, 0],
+        ["log", {"train/reward_mean": 0.5}, 1],
+    ]
+    assert finished == ["finish"]
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "later"),
+    [
+        ("wandb", {}, {"id": "abc", "resume": "allow"}),
+        ("trackio", {"resume": "never"}, {"resume": "allow"}),
+    ],
+)
+def test_a_run_that_goes_on_goes_on_in_the_tracker(
+    name: str,
+    first: dict[str, str],
+    later: dict[str, str],
+    notes: Callable[[str], list[Any]],
+    tmp_path: Path,
+) -> None:
+    folder = RunFolder(tmp_path / "mine")
+    for _ in range(2):
+        with tracking({name: True}, folder, {}):
+            append_json_line(folder.metrics, ROWS[0])
+    options = [
+        {key: value for key, value in what[1].items() if key in ("id", "resume")}
+        for what in notes(name)
+        if what[0] == "init"
+    ]
+    assert options == [first, later]
+
+
+def test_a_tracker_that_fails_is_left_out_and_told_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken:
+        calls = 0
+
+        def log(self, values: Any, step: int) -> None:
+            Broken.calls += 1
+            raise ConnectionError("no way")
+
+        def close(self) -> None:
+            Broken.calls += 1
+
+    feed = Feed("wandb", Broken())
+    with caplog.at_level(logging.WARNING):
+        feed.take(ROWS[0])
+        feed.take(ROWS[1])
+        feed.close()
+    assert Broken.calls == 1
+    (told,) = caplog.messages
+    assert "wandb has failed" in told and "ConnectionError: no way" in told
+
+
+def test_all_trackers_are_closed_when_a_run_fails(
+    notes: Callable[[str], list[Any]], tmp_path: Path
+) -> None:
+    with (
+        pytest.raises(FloatingPointError),
+        tracking({"wandb": True, "trackio": True}, RunFolder(tmp_path), {}),
+    ):
+        raise FloatingPointError
+    assert notes("wandb")[-1] == notes("trackio")[-1] == ["finish"]
+
+
+def test_what_a_tracker_does_not_understand_ends_the_run_before_it_begins(
+    notes: Callable[[str], list[Any]], tmp_path: Path
+) -> None:
+    wanted = {"wandb": {"surprise": 1}}
+    with (
+        pytest.raises(RunError, match=r"wandb cannot begin: TypeError: .*'surprise'"),
+        tracking(wanted, RunFolder(tmp_path), {}),
+    ):
+        pass
+
+
+def test_a_missing_package_is_told_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "wandb").mkdir()  # as wandb itself leaves it behind, and no package
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    for module in ("wandb", "trackio"):
+        monkeypatch.delitem(__import__("sys").modules, module, raising=False)
+    for name in ("wandb", "trackio"):
+        with pytest.raises(ConfigError, match=f"pip install {name}$"):
+            require_packages({name: True})
+        require_packages({name: False})
+
+
+def test_a_run_without_the_package_does_not_begin(
+    quick: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="pip install tensorboard"):
+        train(load_config(None, [*quick, "output.trackers.tensorboard=true"]), "mine")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("output.trackers.tensorbord=true", "did you mean 'tensorboard'"),
+        ("output.trackers.wandb=mine", "true, false or options"),
+        ("output.trackers.wandb=null", "true, false or options"),
+    ],
+)
+def test_a_wrong_tracker_is_refused(override: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        load_config(None, [override])
+
+
+def test_a_section_wandb_of_an_older_file_means_its_tracker(tmp_path: Path) -> None:
+    path = tmp_path / "old.yaml"
+    path.write_text("wandb: {project: mlrl, entity: mine, tags: [a, b]}\n")
+    options = {"project": "mlrl", "entity": "mine", "tags": ["a", "b"]}
+    assert load_config(path).output.trackers == {"wandb": options}
+    more = load_config(path, ["wandb.name=other", "output.trackers.tensorboard=true"])
+    assert more.output.trackers == {"wandb": {**options, "name": "other"}, "tensorboard": True}
+    off = load_config(path, ["output.trackers.wandb=false"])
+    assert off.output.trackers == {"wandb": False}

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.suites.job import Job, jobs_of, read_job, refuse_others
+from llm_decpomdp.benchmarks.suites.suite import find_suite, load_suite, shipped_suites
+
+GRID = """# Two lines.
+config: demo
+override: model.max_new_tokens=8
+seeds: [0, 1]
+cells:
+  - {method: [untrained, magrpo]}
+  - {name: long, method: train, override: [model.max_new_tokens=9], seeds: 3, cores: null}
+  - {name: both, config: [magrpo_he_config, magrpo_che_config], method: [train, gold], samples: 2}
+"""
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    return path
+
+
+def jobs(tmp_path: Path, text: str) -> list[Job]:
+    return jobs_of(load_suite(written(tmp_path, text)), tmp_path / "out")
+
+
+def test_a_grid_stands_for_a_cell_of_each_combination(tmp_path: Path) -> None:
+    suite = load_suite(written(tmp_path, GRID))
+    assert (suite.name, suite.description) == ("mine", "Two lines.")
+    assert [cell.name for cell in suite.cells] == [
+        *("untrained", "magrpo", "long"),
+        *("both-magrpo_he-train", "both-magrpo_he-gold"),
+        *("both-magrpo_che-train", "both-magrpo_che-gold"),
+    ]
+    assert [cell.trained for cell in suite.cells[:3]] == [False, True, True]
+
+
+def test_a_cell_takes_what_it_does_not_say_from_the_suite(tmp_path: Path) -> None:
+    first, *_, last = load_suite(written(tmp_path, GRID)).cells
+    assert (first.config, first.seeds, first.samples, first.cores) == ("demo", (0, 1), 1, 1)
+    assert (last.config, last.seeds, last.samples) == ("magrpo_che_config", (0, 1), 2)
+
+
+def test_overrides_add_up_and_the_cells_own_come_last(tmp_path: Path) -> None:
+    cell = load_suite(written(tmp_path, GRID)).cells[2]
+    assert cell.override == ("model.max_new_tokens=8", "model.max_new_tokens=9")
+    (job,) = (job for job in jobs(tmp_path, GRID) if job.cell == cell)
+    assert (job.config.model.max_new_tokens, job.config.seed, job.seed) == (9, 3, 3)
+
+
+def test_an_algorithm_is_a_method_and_split_replaces_that_of_the_configuration(
+    tmp_path: Path,
+) -> None:
+    text = "config: demo\nsplit: test[:3]\ncells: [{method: [marloo, train]}]\n"
+    marloo, train = jobs(tmp_path, text)
+    assert (marloo.config.algorithm.name, train.config.algorithm.name) == ("marloo", "magrpo")
+    assert marloo.config.dataset.eval_split == "test[:3]"
+
+
+def test_a_configuration_may_stand_beside_the_suite(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text("model: {name: mine}\n")
+    (job,) = jobs(tmp_path, "config: own.yaml\ncells: [{}]\n")
+    assert (job.cell.name, job.config.model.name) == ("untrained", "mine")
+
+
+def test_a_job_is_read_as_it_was_written(tmp_path: Path) -> None:
+    for job in jobs(tmp_path, GRID):
+        job.write()
+        assert read_job(job.folder) == job
+
+
+def test_every_shipped_suite_resolves() -> None:
+    assert set(shipped_suites()) >= {"smoke", "laptop", "paper"}
+    for path in shipped_suites().values():
+        suite = load_suite(path)
+        assert suite.description.endswith(".")
+        assert len(jobs_of(suite, Path("nowhere"))) == sum(len(c.seeds) for c in suite.cells)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[1, 2]", "must hold a mapping"),
+        ("config: demo", "`cells` must be a list of at least one cell, got None"),
+        ("config: demo\ncells: []", r"`cells` must be a list of at least one cell, got \[\]"),
+        ("config: demo\ncels: [{}]\ncells: [{}]", "unknown key 'cels'; did you mean 'cells'"),
+        ("config: demo\nname: x\ncells: [{}]", "unknown key 'name'"),
+        (
+            "config: demo\ncells: [{}, {methd: x}]",
+            "cell 1: unknown key 'methd'; did you mean 'method'",
+        ),
+        ("cells: [{method: gold}]", "`config` is missing: name a configuration"),
+        ("config: demo\ncells: [gold]", "cell 0 must be a mapping such as .*got 'gold'"),
+        (
+            "config: demo\ncells: [{method: magrop}]",
+            "unknown method 'magrop'; did you mean 'magrpo'",
+        ),
+        ("config: demo\ncells: [{seeds: [1, 1]}]", "different ones, got .* and \\[1, 1\\]"),
+        ("config: demo\ncells: [{seeds: []}]", "need at least one value"),
+        ("config: demo\ncells: [{seeds: [-1]}]", "seeds must be at least 0"),
+        ("config: demo\ncells: [{samples: 0}]", "samples must be at least 1, got 0"),
+        ("config: demo\ncells: [{samples: many}]", "cell 0: samples: .*many"),
+        ("config: demo\ncells: [{cores: 0}]", "cores must be at least 1, got 0"),
+        ("config: demo\ncells: [{greedy: true, samples: 2}]", "greedy answers are all the same"),
+        (
+            "config: demo\ncells: [{greedy: true, method: random}]",
+            "leave out `greedy` or the method",
+        ),
+        ("config: demo\ncells: [{}, {}]", "two cells are called 'untrained'; give one .* `name`"),
+        ("config: demo\ncells: [{name: a/b}]", "a name must be made of letters.*'a/b'"),
+        ("config: demo\ncells: [", "cannot read"),
+    ],
+)
+def test_a_wrong_suite_is_refused_with_what_to_change(
+    text: str, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_suite(written(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("config: dmo", "cell 'x' of .*unknown configuration 'dmo'; did you mean 'demo'"),
+        ("override: modl.name=x", "cell 'x' of .*did you mean 'model.name'"),
+        ("override: algorithm.num_generations=1", "must be at least 2, got 1"),
+        ("split: tset", "unknown split 'tset'; did you mean 'test'"),
+    ],
+)
+def test_a_wrong_configuration_names_its_cell(cell: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=message):
+        jobs(tmp_path, f"config: demo\ncells: [{{name: x, {cell}}}]\n")
+
+
+def test_an_unknown_suite_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="unknown suite 'smok'; did you mean 'smoke'"):
+        find_suite("smok")
+
+
+def test_a_folder_keeps_to_the_cell_that_it_began_with(tmp_path: Path) -> None:
+    def job(more: str) -> Job:
+        (found,) = jobs(tmp_path, f"config: demo\ncells: [{{method: untrained, {more}}}]\n")
+        return found
+
+    first = job("samples: 1")
+    first.write()
+    refuse_others([job("override: model.temperature=0.1")])  # nothing was measured yet
+    (first.folder / "manifest.json").write_text("{}")
+    refuse_others([job("samples: 2, tasks: 3")])
+    refuse_others([job("override: algorithm.learning_rate=1.0")])  # nothing is learned here
+    with pytest.raises(ConfigError, match=r"model\.temperature was 0\.8 and is 0\.1\): choose"):
+        refuse_others([job("override: model.temperature=0.1")])
+
+
+def test_which_team_of_a_training_is_final_decides_what_is_measured(tmp_path: Path) -> None:
+    def job(method: str, more: str) -> Job:
+        override = f"[output.name=other, {more}]"
+        cells = f"cells: [{{method: {method}, override: {override}}}]"
+        (found,) = jobs(tmp_path, f"config: demo\n{cells}\n")
+        return found
+
+    for method in ("train", "untrained"):
+        first = job(method, "output.report=false")
+        first.write()
+        (first.folder / "manifest.json").write_text("{}")
+        refuse_others([job(method, "output.report=true")])
+    refuse_others([job("untrained", "output.keep_best=true")])
+    with pytest.raises(ConfigError, match=r"output was None and is .*keep_best"):
+        refuse_others([job("train", "output.keep_best=true")])
+
+
+def test_cells_that_are_not_asked_for_are_not_loaded(tmp_path: Path) -> None:
+    text = "config: demo\ncells: [{method: gold}, {name: broken, config: dmo}]\n"
+    suite = load_suite(written(tmp_path, text))
+    (job,) = jobs_of(suite, tmp_path / "out", ["gold"])
+    assert job.cell.name == "gold"
+    with pytest.raises(ConfigError, match="cell 'broken'"):
+        jobs_of(suite, tmp_path / "out")

@@ -1,0 +1,215 @@
+"""What agents that complete a class are asked and told."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+import llm_decpomdp
+from llm_decpomdp import check_env, make
+from llm_decpomdp.envs.classeval.unit_tests import case_id
+
+MODES = ("code_feedback", "level_feedback", "level_passed", "passed", "plain", "expert_edits")
+TASK = {"task_id": "OurClasses/0"}
+
+
+class NotingExpert:
+    """An expert that is never reached over a network and notes what it was shown."""
+
+    def __init__(self):
+        self.seen = []
+
+    def edits(self, task_prompt, completions):
+        self.seen.append((task_prompt, dict(completions)))
+        return {agent: f"edits for {agent}" for agent in completions}
+
+
+@pytest.fixture
+def expert(monkeypatch):
+    one = NotingExpert()
+    monkeypatch.setattr(
+        "llm_decpomdp.envs.modes.code_mode.make_expert", lambda model, base_url: one
+    )
+    return one
+
+
+def build(mode="code_feedback", **settings):
+    extra = {"expert_model": "an expert"} if mode == "expert_edits" else {}
+    return make("classeval-v0", source="bundled", external_mode=mode, **extra, **settings)
+
+
+def second(env, answers=None):
+    """The prompts of the second turn after `answers`, by default the solutions with one method wrong."""
+    env.reset(options=TASK)
+    if answers is None:
+        answers = {agent: llm_decpomdp.answers(env).reference(agent) for agent in env.agents}
+        answers["coder_0"] = answers["coder_0"].replace("return ", "return 1 or ", 1)
+    observations, rewards, *_ = env.step({**dict.fromkeys(env.agents, ""), **answers})
+    return observations, rewards["coder_0"], answers
+
+
+@pytest.mark.parametrize("num_agents", [1, 2, 3])
+def test_the_strict_check_passes(num_agents):
+    check_env(partial(build, num_agents=num_agents, original_prompt=num_agents == 3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("by", ["balanced", "parameters", "dependency"])
+@pytest.mark.parametrize("num_agents", [1, 2, 3, 5])
+def test_the_strict_check_passes_whatever_the_team_and_the_division(mode, num_agents, by, expert):
+    settings = {"num_turns": 3, "stop_when_solved": False, "sandbox_slice": -2}
+    check_env(partial(build, mode, num_agents=num_agents, by=by, **settings))
+
+
+def test_the_first_prompt_names_the_own_methods_and_shows_the_skeleton():
+    env = build(num_agents=3)
+    prompts, _ = env.reset(options=TASK)
+    shares = [role.methods(env.task) for role in env.roles]
+    for role, share in zip(env.roles, shares, strict=True):
+        asked = prompts[role.agent].partition("Rules:")[0]
+        assert all(f"- `{name}`" in asked for name in share)
+        assert not any(
+            f"`{name}`" in asked for other in shares if other is not share for name in other
+        )
+        assert env.task.prompt.strip() in prompts[role.agent]
+
+
+def test_an_idle_agent_is_told_so_and_shown_nothing():
+    env = build(num_agents=9)
+    prompts, _ = env.reset(options=TASK)
+    assert "empty text" in prompts["coder_8"] and "class TicketQueue" not in prompts["coder_8"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("sandbox_slice", [1, -2])
+def test_no_prompt_shows_a_test_that_may_not_be_shown(mode, sandbox_slice, expert):
+    env = build(mode, sandbox_slice=sandbox_slice)
+    first, _ = env.reset(options=TASK)
+    later, _, _ = second(env)
+    cases = env.task.tests.cases
+    tests = cases[:1] if sandbox_slice == 1 else cases[-2:]
+    shown = tests if mode == "level_feedback" else ()
+    hidden = [case.partition("\n")[2] for case in cases if case not in shown]
+    for prompt in [*first.values(), *later.values()]:
+        assert not any(body in prompt for body in hidden)
+
+
+def test_code_feedback_reaches_the_agents_on_turn_two():
+    env = build()
+    later, reward, _ = second(env)
+    assert reward < 6.0
+    verdict = env.episode.turns[0].verdict
+    passed, total = verdict.tests_passed, len(verdict.tests)
+    failing = [case_id(test.case) for test in verdict.tests if not test.passed]
+    for prompt in later.values():
+        assert f"Hidden tests passed: {passed}/{total}" in prompt
+        assert f"Failing: {', '.join(failing[:5])}" in prompt
+        assert env.task.prompt.strip() in prompt
+
+
+def test_more_than_five_failing_tests_are_counted():
+    env = build()
+    later, _, _ = second(env, {"coder_0": "def order(self):\n    return 7"})
+    total = len(env.episode.turns[0].verdict.tests) - env.episode.turns[0].verdict.tests_passed
+    assert f", +{total - 5} more" in later["coder_1"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_each_agent_sees_its_own_methods_again_and_nobody_elses(mode, expert):
+    env = build(mode)
+    later, _, answers = second(env)
+    for role in env.roles:
+        for other in env.roles:
+            own = other.read(env.task, answers[other.agent]).own
+            present = [piece.code in later[role.agent] for piece in own]
+            assert all(present) if other is role else not any(present)
+
+
+def test_methods_of_others_are_no_part_of_the_own_history():
+    env = build("plain", by="parameters")
+    later, _, _ = second(
+        env,
+        {"coder_0": "def order(self):\n    return 1\n\ndef position(self, ticket):\n    return 2"},
+    )
+    assert "return 1" in later["coder_0"] and "return 2" not in later["coder_0"]
+
+
+def test_history_can_be_left_out_and_the_first_prompt_repeated():
+    env = build("plain", previous_response=False, original_prompt=True)
+    first, _ = env.reset(options=TASK)
+    later, _, _ = second(env)
+    assert first["coder_0"] in later["coder_0"] and "Your previous" not in later["coder_0"]
+
+
+def test_level_feedback_tells_of_each_own_method():
+    env = build("level_feedback", by="parameters")
+    broken = "def order(self):\n    return ((\n\ndef position(self, ticket):\n    return 1"
+    later, _, _ = second(
+        env, {"coder_0": broken, "coder_1": "def position(self, ticket):\n    return 1"}
+    )
+    prompt = later["coder_0"]
+    assert "- `order`: SyntaxError at line 2" in prompt and "- `serve`: MISSING" in prompt
+    assert "- Not yours to write: `position`" in prompt and "- Overlap: 1 methods" in prompt
+    assert "- Syntax: ERROR (not in your methods)" in later["coder_1"]
+    assert (
+        "- `position`: FOUND" in later["coder_1"]
+        and "order" not in later["coder_1"].partition("Failed")[0]
+    )
+
+
+def test_passed_says_all_only_for_full_marks_on_the_shown_tests():
+    env = build("passed", stop_when_solved=False)
+    env.reset(options=TASK)
+    later, _, _ = second(
+        env, {agent: llm_decpomdp.answers(env).reference(agent) for agent in env.agents}
+    )
+    assert "Signal: All levels passed" in later["coder_0"]
+    later, _, _ = second(env, {"coder_0": llm_decpomdp.answers(env).reference("coder_0")})
+    assert "Signal: Not all levels passed" in later["coder_0"]
+
+
+def test_level_passed_says_what_is_there():
+    env = build("level_passed", sandbox_slice=0)
+    later, _, _ = second(
+        env, {"coder_0": env.reset(options=TASK) and llm_decpomdp.answers(env).reference("coder_0")}
+    )
+    assert (
+        "All your methods found" in later["coder_0"]
+        and "Not all your methods found" in later["coder_1"]
+    )
+
+
+def test_the_expert_sees_the_skeleton_and_each_agent_its_own_edits(expert):
+    env = build("expert_edits")
+    later, _, answers = second(env)
+    prompt, code = expert.seen[0]
+    assert prompt == env.task.prompt and set(code) == set(answers)
+    assert "edits for coder_0" in later["coder_0"] and "edits for coder_1" not in later["coder_0"]
+
+
+def test_a_snapshot_restores_and_a_fork_goes_on_alone():
+    env = build()
+    _, _, answers = second(env)
+    twin = build()
+    twin.restore(env.snapshot())
+    fork = env.fork()
+    steps = [one.step(answers) for one in (env, twin, fork)]
+    assert steps[0] == steps[1] == steps[2]
+    assert env.state() == twin.state() == fork.state()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"external_mode": "code"},
+        {"by": "size"},
+        {"num_agents": 0},
+        {"split": "train"},
+        {"exclude_known_issues": 1},
+    ],
+)
+def test_wrong_arguments_are_refused_when_the_environment_is_made(settings):
+    with pytest.raises(ValueError):
+        make("classeval-v0", **settings)

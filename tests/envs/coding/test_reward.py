@@ -1,0 +1,326 @@
+"""The reward, level by level, over every case that a text-based reading gets wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from llm_decpomdp.envs.coding.humaneval import CodeTask, code_task
+from llm_decpomdp.envs.coding.reward import COMPONENTS, CodeReward
+from llm_decpomdp.envs.coding.roles import coding_team
+from llm_decpomdp.envs.sandbox import Limits, Sandbox
+
+PROMPT = 'def sq(x):\n    """square"""\n'
+TESTS = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 9\n"
+AUX = "def aux(x):\n    return x*x"
+GOOD = "def sq(x):\n    y = aux(x)\n    if y is None:\n        return 0\n    return y"
+ALONE = "def sq(x):\n    return x*x"
+
+
+def make_task(test: str = TESTS, prompt: str = PROMPT, entry_point: str = "sq") -> CodeTask:
+    row = {"task_id": "t/0", "prompt": prompt, "test": test, "entry_point": entry_point}
+    return code_task(0, row)
+
+
+def judge(aux: str, main: str, task: CodeTask | None = None, limits: Limits | None = None):
+    sandbox = Sandbox(limits or Limits(load_seconds=5, test_seconds=5))
+    reward = CodeReward(coding_team(2), sandbox)
+    return reward(task or make_task(), {"aux_0": aux, "main_0": main})
+
+
+def judge_alone(main: str, task: CodeTask | None = None):
+    return CodeReward(coding_team(1))(task or make_task(), {"main_0": main})
+
+
+def values_are(expected: str, call: str = "candidate(2)") -> CodeTask:
+    return make_task(f"def check(candidate):\n    assert {call} == {expected}\n")
+
+
+# How a completion is read
+
+COMPLETIONS = {
+    "E1 nested function, aux assigned and never read": (
+        AUX,
+        "def sq(x):\n    def h(v):\n        return v*v\n    y = aux(x)\n    return h(x)",
+        3.5,
+    ),
+    "E2 return without a space": (
+        "def aux(x):\n    return(x*x)",
+        "def sq(x):\n    return(x*x)",
+        2.5,
+    ),
+    "E2 bare return": (
+        "def aux(x):\n    return\n",
+        "def sq(x):\n    return[x*x][0]",
+        2.5,
+    ),
+    "E3 return in a comment": (AUX, "def sq(x):\n    # I will return later\n    pass", 0.4),
+    "E3 return in a docstring": (AUX, 'def sq(x):\n    """must return x"""\n    pass', 0.4),
+    "E5 imports of a completion": (
+        "import math\ndef aux(x):\n    return math.pow(x,2)",
+        "def sq(x):\n    y = aux(x)\n    y = int(y)\n    return y",
+        4.0,
+    ),
+    "E5 imports inside a fence": (
+        "Here:\n```python\nimport math\ndef aux(x):\n    return math.pow(x,2)\n```\n",
+        "```\ndef sq(x):\n    y = aux(x)\n    y = int(y)\n    return y\n```",
+        4.0,
+    ),
+    "E6 helper beside main, aux assigned and never read": (
+        AUX,
+        "def helper(x):\n    return x*x\n\ndef sq(x):\n    y = aux(x)\n    return helper(x)",
+        3.5,
+    ),
+    "E6 constant and class beside main": (
+        AUX,
+        "ONE = 1\nclass Box:\n    def __init__(self, v):\n        self.v = v\n\n"
+        "def sq(x):\n    return Box(aux(x)).v * ONE",
+        4.0,
+    ),
+    "E7 decorated": (
+        AUX,
+        "from functools import lru_cache\n@lru_cache\ndef sq(x):\n    y = aux(x)\n    return y + 0",
+        4.0,
+    ),
+    "E7 lambda": (AUX, "sq = lambda x: aux(x) + 0", 4.0),
+    "E7 async: defined, but a test gets a coroutine": (
+        AUX,
+        "async def sq(x):\n    return aux(x) + 0",
+        1.5,
+    ),
+    "E8 a method is not the function": (
+        AUX,
+        "class S:\n    def sq(self, x):\n        return x",
+        0.4,
+    ),
+    "E9 text at column 0 inside a string": (
+        AUX,
+        'def sq(x):\n    s = """\nhello\n"""\n    y = aux(x)\n    return y if s else 0',
+        4.0,
+    ),
+    "E10 bracket at column 0": (
+        AUX,
+        "def sq(x):\n    y = max(\n    aux(x),\n    3\n)\n    return y",
+        4.0,
+    ),
+    "E11 indented by tabs": (
+        AUX,
+        "\tdef sq(x):\n\t\ty = aux(x)\n\t\treturn y + 0\n\tprint(1)",
+        4.0,
+    ),
+    "E13 special token at the end": (AUX, GOOD + "<|endoftext|>", 4.0),
+    "E13 special tokens around": (f"<s>{AUX}</s>", f"<|im_start|>{GOOD}<|im_end|>", 4.0),
+    "E14 return at column 0": (AUX, "def sq(x):\n # your function code here\nreturn x*x", 0.4),
+    "E16 a helper that main defines itself earns no bonus": (
+        AUX,
+        f"def aux(x):\n    return x*x\n\n{GOOD}",
+        2.5,
+    ),
+}
+
+
+@pytest.mark.parametrize(("aux", "main", "points"), COMPLETIONS.values(), ids=COMPLETIONS)
+def test_a_completion_is_read_as_python_reads_it(aux, main, points):
+    assert judge(aux, main).reward == pytest.approx(points)
+
+
+def test_e4_a_generator_returns():
+    task = values_are("[4]", "list(candidate(2))")
+    main = "def sq(x):\n    for y in [aux(x)]:\n        yield y"
+    assert judge(AUX, main, task).reward == 4.0
+
+
+def test_e12_a_fence_inside_a_string_stays():
+    task = values_are(repr("```python\n"))
+    main = "def sq(x):\n    aux(x).bit_length()\n    s = '```python\\n'\n    return s"
+    assert judge(AUX, main, task).components["tests"] == 1.0
+
+
+def test_e15_a_docstring_stays():
+    task = make_task(TESTS + "    assert candidate.__doc__ == 'Some text here.'\n")
+    main = 'def sq(x):\n    """Some text here."""\n    return aux(x) + 0'
+    assert judge(AUX, main, task).reward == 4.0
+
+
+# How main uses the helper
+
+USES = {
+    "W1 result thrown away": ("def sq(x):\n    aux(x)\n    z = x\n    return z*z", 3.5),
+    "W2 result never read": ("def sq(x):\n    y = aux(x)\n    z = x\n    return z*z", 3.5),
+    "W3 call in a comment": (
+        "def sq(x):\n    # could call aux(x) here\n    z = x\n    return z*z",
+        2.5,
+    ),
+    "W4 call in a string": ('def sq(x):\n    s = "aux(1)"\n    return x*x', 2.5),
+    "W4 a method of that name": (
+        "class Obj:\n    def aux(self, x):\n        return x*x\n"
+        "obj = Obj()\ndef sq(x):\n    return obj.aux(x)",
+        2.5,
+    ),
+    "W5 call that never runs": ("def sq(x):\n    if False:\n        aux(x)\n    return x*x", 2.5),
+    "W6 wrapper with padding": ("def sq(x):\n    pass\n    return aux(x)", 3.0),
+    "W7 wrapper, result in brackets": ("def sq(x):\n    r = aux(x)\n    return (r)", 3.0),
+    "W7 wrapper, comment after": ("def sq(x):\n    r = aux(x)\n    return r  # done", 3.0),
+    "W7 wrapper, annotated": ("def sq(x):\n    r: int = aux(x)\n    return r", 3.0),
+    "W7 wrapper, no space": ("def sq(x):\n    return(aux(x))", 3.0),
+    "W7 wrapper, renamed": ("def sq(x):\n    r = aux(x)\n    s = r\n    return s", 3.0),
+    "W7 wrapper, long signature": ("def sq(\n    x,\n):\n    return aux(x)", 3.0),
+    "W10 work on the result": ("def sq(x):\n    r = aux(x) * 2 - aux(x)\n    return r", 4.0),
+}
+
+
+@pytest.mark.parametrize(("main", "points"), USES.values(), ids=USES)
+def test_the_use_of_the_helper_is_decided_on_the_ast(main, points):
+    assert judge(AUX, main).reward == pytest.approx(points)
+
+
+def test_w8_work_in_one_expression_is_no_wrapper():
+    task = values_are("[25, 16, 9]", "candidate([1, 3, 4, 5, 4])")
+    main = "def sq(xs):\n    return sorted(set(aux(x) for x in xs if x > 2), reverse=True)[:3]"
+    assert judge(AUX, main, task).reward == 4.0
+
+
+def test_w9_a_longer_name_is_not_the_helper():
+    task = values_are("9", "candidate([1, 2])")
+    assert judge(AUX, "def sq(auxiliary):\n    return sum(auxiliary) * 3", task).reward == 2.5
+
+
+# Levels
+
+FIVE = "def check(candidate):\n" + "".join(
+    f"    assert candidate({x}) == {x * x}\n" for x in range(5)
+)
+BROKEN = "def sq(x):\n    return x*x +"
+
+
+@pytest.mark.parametrize(
+    ("aux", "main", "points"),
+    [
+        ("", "", 0.0),
+        (AUX, "", 0.4),
+        (AUX, BROKEN, 1.0),
+        ("", BROKEN, 0.6),
+        ("def aux(x):\n    return (", GOOD, 1.0),
+        ("", ALONE, 2.1),
+        ("no code at all", ALONE, 2.1),
+        (AUX, "def sq(x):\n    return -1", 1.5),
+        (AUX, "raise SystemExit\n" + GOOD, 1.5),
+        (AUX, "def sq(x):\n    return aux(x) if x < 2 else 0", 1.5 + 0.4 + 1.5),
+        ("def aux(x):\n    pass", "def sq(x):\n    aux(x)\n    return x*x", 2.1 + 1.0),
+        (AUX, GOOD, 4.0),
+    ],
+    ids=str,
+)
+def test_levels_stay_apart(aux, main, points):
+    assert judge(aux, main, make_task(FIVE)).reward == pytest.approx(points)
+
+
+def test_a_timed_out_run_keeps_the_credit_and_the_bonuses_of_what_passed():
+    main = "def sq(x):\n    while x > 1:\n        pass\n    return aux(x) + 0"
+    verdict = judge(AUX, main, make_task(FIVE), Limits(test_seconds=0.5))
+    assert verdict.components["tests"] == pytest.approx(0.4)
+    assert verdict.components["uses_aux"] + verdict.components["not_wrapper"] == 1.5
+    assert [test.status for test in verdict.tests] == ["passed"] * 2 + ["timeout"] * 3
+
+
+def test_a_canonical_single_solution_earns_full_marks():
+    verdict = judge_alone(ALONE)
+    assert verdict.reward == pytest.approx(2.1) and verdict.solved
+
+
+def test_only_full_marks_solve_a_task():
+    assert judge(AUX, GOOD).solved
+    assert not judge(AUX, "def sq(x):\n    return aux(x)").solved
+    assert not judge_alone("def sq(x):\n    return 4").solved
+
+
+def test_the_components_are_always_the_same_and_add_up():
+    for main in ("", BROKEN, ALONE, GOOD):
+        verdict = judge(AUX, main)
+        assert tuple(verdict.components) == tuple(COMPONENTS)
+        assert verdict.reward == pytest.approx(sum(verdict.components.values()))
+        assert len(verdict.tests) == 2
+
+
+# The program
+
+
+def test_a_docstring_that_begins_with_import_is_no_import():
+    task = make_task(prompt='def sq(x):\n    """square\n    import duties are taxed\n    """\n')
+    assert judge(AUX, GOOD, task).reward == 4.0
+
+
+def test_an_import_over_several_lines_is_whole():
+    prompt = "from typing import (\n    List,\n    Optional,\n)\n\n" + PROMPT
+    main = GOOD.replace("(x):", "(x: Optional[int]) -> Optional[int]:")
+    assert judge(AUX, main, make_task(prompt=prompt)).reward == 4.0
+
+
+def test_helpers_of_the_prompt_belong_to_the_program_and_to_its_test():
+    prompt = "def twice(x):\n    return 2 * x\n\n" + PROMPT
+    test = "def check(candidate):\n    assert candidate(2) * 2 == twice(4)\n"
+    main = "def sq(x):\n    return twice(aux(x)) // 2"
+    assert judge(AUX, main, make_task(test, prompt)).reward == 4.0
+
+
+def test_a_prompt_may_end_after_the_header():
+    task = make_task(prompt="import math\ndef sq(x: float) -> float:\n    # the square\n")
+    assert task.signature == "def sq(x: float) -> float"
+    assert judge_alone("def sq(x):\n    return math.pow(x, 2)", task).reward == pytest.approx(2.1)
+
+
+def test_main_may_replace_a_helper_of_the_prompt():
+    prompt = "def twice(x):\n    return 0\n\n" + PROMPT
+    main = "def twice(x):\n    return 2 * x\n\ndef sq(x):\n    return twice(aux(x)) // 2"
+    assert judge(AUX, main, make_task(prompt=prompt)).reward == 4.0
+
+
+def test_annotations_are_evaluated_as_written():
+    assert judge_alone("def sq(x: Unknown):\n    return x*x").components["tests"] == 0.0
+    main = "from __future__ import annotations\ndef sq(x: Unknown):\n    return x*x"
+    assert judge_alone(main).reward == pytest.approx(2.1)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        "if __name__ == '__main__':\n    raise SystemExit(sq(input()))",
+        "print(sq(2), 'a demo')",
+        "assert sq(2) == 4",
+        "def test_sq():\n    assert sq(1) == 2",
+    ],
+)
+def test_demonstrations_after_the_function_do_no_harm(extra):
+    assert judge(AUX, f"{GOOD}\n\n{extra}\n").reward == 4.0
+
+
+# The function runs once for each test
+
+
+def test_a_stateful_function_is_called_once_for_each_test():
+    main = (
+        "def sq(x, seen=[]):\n    seen.append(x)\n    y = aux(x)\n"
+        "    return -1 if len(seen) % 2 == 0 else y"
+    )
+    assert judge(AUX, main).reward == pytest.approx(3.5)
+
+
+def test_calls_are_counted_by_the_tests_alone():
+    task = make_task(TESTS + "    assert candidate.calls == 2\n")
+    main = "def sq(x):\n    sq.calls += 1\n    return aux(x) + 0\nsq.calls = 0"
+    assert judge(AUX, main, task).reward == 4.0
+
+
+@pytest.mark.parametrize(
+    "main",
+    [
+        "import math\n\nHere is the function:\n\ndef sq(x):\n    y = aux(x)\n    return math.floor(y)",
+        "N = 1\nHere is the code:\ndef sq(x):\n    y = aux(x)\n    return y * N",
+        "try:\n    import numpy as np\nexcept ImportError:\n    np = None\n"
+        "def sq(x):\n    y = aux(x)\n    return y + 0\nHope this helps you!",
+        "def sq(x):\n    y = aux(x)\n    return y + 0<end_of_turn>",
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n@dataclass\nclass P:\n"
+        "    v: int\ndef sq(x):\n    return P(aux(x)).v",
+    ],
+)
+def test_what_a_completion_brings_along_is_kept_amid_prose(main: str) -> None:
+    assert judge(AUX, main).reward == 4.0

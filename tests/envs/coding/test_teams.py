@@ -1,0 +1,290 @@
+"""Teams of any size: how the points are shared out, whose helper is used, and what everybody is told."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import pytest
+
+import llm_decpomdp
+from llm_decpomdp import check_env
+from llm_decpomdp.envs.coding.feedback import SIGNALS, View
+from llm_decpomdp.envs.coding.helper_use import is_wrapper
+from llm_decpomdp.envs.coding.humaneval import code_task
+from llm_decpomdp.envs.coding.reward import CodeReward
+from llm_decpomdp.envs.coding.roles import coding_team
+from llm_decpomdp.envs.modes.code_mode import Composition, code_mode
+from llm_decpomdp.envs.modes.expert_prompt import expert_prompt, short_names
+from llm_decpomdp.envs.sandbox import Limits, Sandbox
+from llm_decpomdp.episode import Turn
+from llm_decpomdp.privileged import answers
+
+MODES = (*SIGNALS, "expert_edits")
+TASK = code_task(
+    0,
+    {
+        "task_id": "t/0",
+        "prompt": 'def sq(x):\n    """square"""\n',
+        "entry_point": "sq",
+        "test": "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 9\n",
+    },
+)
+SANDBOX = Sandbox(Limits(load_seconds=5, test_seconds=5))
+NOTHING = "no code"
+
+
+def helpers(number: int) -> list[str]:
+    """Helpers that return their argument."""
+    return [f"def aux_{index}(x):\n    return x" for index in range(number)]
+
+
+def main(body: str) -> str:
+    return f"def sq(x):\n    {body}"
+
+
+def judge(*completions: str):
+    """The verdict on the completions of a team, main's last."""
+    roles = coding_team(len(completions))
+    texts = dict(zip((role.agent for role in roles), completions, strict=True))
+    return CodeReward(roles, SANDBOX)(TASK, texts)
+
+
+def points(*completions: str) -> tuple[float, ...]:
+    """The components about helpers."""
+    found = judge(*completions).components
+    names = ("aux_defined", "uses_aux", "not_wrapper", "aux_ignored")
+    return tuple(round(found[name], 9) for name in names)
+
+
+# The shares
+
+
+@pytest.mark.parametrize("number", [2, 3, 4, 7])
+def test_a_team_of_any_size_earns_four_if_every_helper_is_used(number):
+    calls = " + ".join(f"aux_{index}(x)" for index in range(number))
+    verdict = judge(*helpers(number), main(f"return x * ({calls}) // {number}"))
+    assert verdict.reward == pytest.approx(4.0) and verdict.solved
+
+
+ALL = "return aux_0(x) * aux_1(x) + aux_2(x) - x"
+
+
+@pytest.mark.parametrize(
+    ("team", "expected"),
+    [
+        ((*helpers(3), main(ALL)), (0.4, 0.5, 1.0, 0.0)),
+        ((*helpers(3), main("return aux_0(x) * aux_1(x)")), (0.4, 0.5 * 2 / 3, 2 / 3, 0.0)),
+        ((*helpers(3), main("return aux_2(x) * x")), (0.4, 0.5 / 3, 1 / 3, 0.0)),
+        ((*helpers(3), main("return x * x")), (0.4, 0.0, 0.0, 0.0)),
+        ((*helpers(2), NOTHING, main("return aux_0(x) * x")), (0.4 * 2 / 3, 0.5 / 3, 1 / 3, 0.0)),
+        (
+            (*helpers(3), main("aux_2(x)\n    return aux_0(x) * aux_1(x)")),
+            (0.4, 0.5, 1.0, -0.5 / 3),
+        ),
+        (
+            (
+                *helpers(2),
+                "def aux_2(x):\n    pass",
+                main("return aux_2(x) or aux_0(x) * aux_1(x)"),
+            ),
+            (0.4 * 2 / 3, 0.5, 1.0, 0.0),
+        ),
+        ((*helpers(3), NOTHING), (0.4, 0.0, 0.0, 0.0)),
+    ],
+    ids=str,
+)
+def test_each_helper_has_its_share_of_what_is_about_helpers(team, expected):
+    assert points(*team) == tuple(round(value, 9) for value in expected)
+
+
+def test_nothing_is_shared_out_before_a_test_passes():
+    assert points(*helpers(2), main("return aux_0(x) + aux_1(x) + 99"))[1:] == (0.0, 0.0, 0.0)
+
+
+def test_full_marks_need_every_helper():
+    assert not judge(*helpers(2), main("return aux_0(x) * x")).solved
+    assert judge(*helpers(2), main("return aux_0(x) * aux_1(x)")).solved
+
+
+def test_helpers_of_a_larger_team_are_not_called_aux():
+    assert points("def aux(x):\n    return x", *helpers(2)[1:], main("return aux_1(x) * x")) == (
+        0.2,
+        0.25,
+        0.5,
+        0.0,
+    )
+
+
+# Wrappers
+
+SQUARES = ["def aux_0(x):\n    return x * x", "def aux_1(x):\n    return x"]
+WRAPPERS = {
+    "one": "return aux_0(x)",
+    "one given to the other": "return aux_1(aux_0(x))",
+    "one after the other": "y = aux_0(x)\n    return aux_1(y)",
+    "through a function of its own": "return inner(x)\n\ndef inner(x):\n    return aux_1(aux_0(x))",
+}
+
+
+@pytest.mark.parametrize("body", WRAPPERS.values(), ids=WRAPPERS)
+def test_main_wraps_if_it_only_returns_what_helpers_return(body):
+    assert is_wrapper(main(body), "sq", ("aux_0", "aux_1"))
+    assert points(*SQUARES, main(body))[2] == 0.0
+
+
+def test_work_of_its_own_is_more_than_wrapping():
+    assert points(*SQUARES, main("y = aux_0(x)\n    return aux_1(y) + 0"))[1:3] == (0.5, 1.0)
+
+
+def test_each_helpers_use_is_told_apart():
+    code = main("aux_0(x)\n    y = aux_1(x)\n    return y * x")
+    analysis = judge(*helpers(3), code).analysis
+    assert analysis == {"aux_0": "ignored", "aux_1": "used", "aux_2": "not called"}
+
+
+# Helpers among themselves
+
+
+def test_helpers_may_call_each_other_but_only_main_uses_them():
+    first = "def aux_0(x):\n    return x"
+    second = "def aux_1(x):\n    return aux_0(x) * x"
+    assert points(first, second, main("return aux_1(x) + 0")) == (0.4, 0.25, 0.5, 0.0)
+    later = "def aux_0(x):\n    return aux_1(x) * x"
+    assert points(later, helpers(2)[1], main("return aux_0(x) + 0")) == (0.4, 0.25, 0.5, 0.0)
+    assert judge(first, second, main("return aux_1(x) + 0")).components["tests"] == 1.0
+
+
+def test_a_call_of_main_that_never_runs_is_not_made_up_for_by_another_helpers():
+    second = "def aux_1(x):\n    return aux_0(x) * x"
+    never = main("return aux_0(x) if x > 99 else aux_1(x) + 0")
+    assert points(helpers(1)[0], second, never) == (0.4, 0.25, 0.5, 0.0)
+
+
+def test_a_helper_that_an_earlier_one_defines_too_is_its_authors():
+    both = "def aux_0(x):\n    return x\n\ndef aux_1(x):\n    return 99"
+    assert judge(both, helpers(2)[1], main("return aux_0(x) * aux_1(x)")).solved
+
+
+def test_a_helper_that_a_later_one_replaces_is_not_used():
+    both = "def aux_0(x):\n    return x\n\ndef aux_1(x):\n    return x"
+    team = ("def aux_0(x):\n    return 99", both, main("return aux_0(x) * aux_1(x)"))
+    assert judge(*team).components["tests"] == 1.0
+    assert points(*team) == (0.4, 0.25, 0.5, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("second", "used"), [("", 0.5), ("\n\ndef aux_0(x):\n    return x", 0.25)], ids=("own", "other")
+)
+def test_a_replaced_helper_is_not_used_while_loading_either(second, used):
+    code = "T = [aux_0(v) for v in range(9)]\ndef sq(x):\n    return T[x] * aux_1(x)"
+    assert points(helpers(1)[0], helpers(2)[1] + second, code)[1] == used
+
+
+def test_a_helper_that_main_defines_is_not_the_team_mates():
+    code = "def aux_0(x):\n    return x\n\ndef sq(x):\n    return aux_0(x) * aux_1(x)"
+    assert points(*helpers(2), code) == (0.4, 0.25, 0.5, 0.0)
+
+
+def test_a_broken_helper_breaks_the_program_and_a_missing_one_does_not():
+    body = main("return aux_0(x) * x")
+    assert judge(helpers(1)[0], "def aux_1(x):\n    return (", body).components["syntax"] == 0.0
+    assert judge(helpers(1)[0], NOTHING, body).components["tests"] == 1.0
+
+
+# What everybody is told
+
+
+def told(mode: str, *completions: str) -> dict[str, str]:
+    roles = coding_team(len(completions))
+    texts = dict(zip((role.agent for role in roles), completions, strict=True))
+    verdict = CodeReward(roles, SANDBOX)(TASK, texts)
+    compose = partial(Composition, look=View.of)
+    return code_mode(mode, roles, signals=SIGNALS, compose=compose)(TASK, Turn({}, texts, verdict))[
+        0
+    ]
+
+
+def test_main_is_told_of_every_helper_and_helpers_of_their_own_code_only():
+    code = main("hidden = aux_0(x)\n    aux_1(x)\n    return hidden * x")
+    found = told("level_feedback", *helpers(3), code)
+    assert "- Aux_0 usage: main calls aux_0 and uses its result\n" in found["main_0"]
+    assert "- Aux_1 usage: called but misused (Line 3: " in found["main_0"]
+    assert "- Aux_2 usage: main does NOT call aux_2\n" in found["main_0"]
+    assert "- Aux_2 definition: FOUND\n" in found["aux_0"]
+    assert "Your previous aux_1(...) implementation:\ndef aux_1(x)" in found["aux_1"]
+    assert found["aux_1"].endswith(
+        "Revise your aux_1(...) accordingly. Output ONLY the function code with no extra text."
+    )
+    assert all("hidden" not in found[f"aux_{index}"] for index in range(3))
+    brief = told("level_passed", *helpers(3), code)["main_0"]
+    assert "- Aux_0 usage: aux_0 call present and used\n- Aux_1 usage: aux_1 is called but" in brief
+
+
+def test_a_syntax_error_of_one_of_several_team_mates_is_told_without_its_code():
+    found = told(
+        "level_feedback", "def aux_0(x):\n    return secret +*", *helpers(2)[1:], main(ALL)
+    )
+    assert "- Syntax: ERROR (in a team-mate's code)" in found["aux_1"]
+    assert "secret" not in found["aux_1"] + found["main_0"]
+    assert "SyntaxError at line 2" in found["aux_0"]
+
+
+def test_an_expert_is_told_of_the_whole_team():
+    names = short_names(["aux_0", "aux_1", "main_0"])
+    assert names == {"aux_0": "aux_0", "aux_1": "aux_1", "main_0": "main"}
+    text = expert_prompt("p", dict.fromkeys(names.values(), "code"))
+    assert "3 agents solved" in text and "`aux_0` and `aux_1` each wrote" in text
+    assert 'exactly "aux_0" and "aux_1" and "main"' in text
+
+
+# Environments
+
+
+class QuietExpert:
+    """Says the same to everyone."""
+
+    def edits(self, task_prompt, completions):
+        return dict.fromkeys(completions, "Nothing.")
+
+
+@pytest.mark.parametrize("num_agents", [3, 5])
+@pytest.mark.parametrize("mode", MODES)
+def test_larger_teams_pass_our_strict_check(mode, num_agents, monkeypatch):
+    monkeypatch.setattr(
+        "llm_decpomdp.envs.modes.code_mode.make_expert", lambda model, base_url: QuietExpert()
+    )
+    expert = {"expert_model": "an expert"} if mode == "expert_edits" else {}
+    settings = {"source": "bundled", "num_agents": num_agents, "external_mode": mode, **expert}
+    check_env(partial(llm_decpomdp.make, "coophumaneval-v0", **settings))
+
+
+def test_data_divides_its_solutions_between_two_only():
+    env = llm_decpomdp.make("coophumaneval-v0", source="bundled", num_agents=3)
+    env.reset(seed=0)
+    for agent in env.possible_agents:
+        with pytest.raises(LookupError, match=f"has no reference for agent '{agent}'"):
+            answers(env).reference(agent)
+
+
+def test_a_reference_that_needs_no_helper_stands_in_any_team():
+    env = llm_decpomdp.make("humaneval-v0", num_agents=3)
+    env.reset(seed=0)
+    assert answers(env).reference("main_0") == env.task.references["main_0"]
+    with pytest.raises(LookupError):
+        answers(env).reference("aux_0")
+
+
+def test_a_helper_handed_lazily_to_another_helper_is_used(tmp_path):
+    row = {"task_id": "t/0", "prompt": 'def sq(x):\n    """square"""\n', "entry_point": "sq"}
+    row["test"] = "def check(candidate):\n    assert candidate(3) == 9\n"
+    path = tmp_path / "own.json"
+    path.write_text(json.dumps([row]))
+    env = llm_decpomdp.make("coophumaneval-v0", source=str(path), num_agents=3)
+    env.reset(seed=0)
+    helpers = {
+        "aux_0": "def aux_0(x):\n    return x * x",
+        "aux_1": "def aux_1(xs):\n    return sum(xs)",
+    }
+    main = "def sq(x):\n    return aux_1(map(aux_0, [x])) + 0"
+    assert env.step({**helpers, "main_0": main})[1]["main_0"] == 4.0

@@ -1,0 +1,290 @@
+"""The expert against a real local server that speaks both protocols."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import random
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+pytest.importorskip("openai")
+pytest.importorskip("anthropic")
+
+from llm_decpomdp.envs.modes.experts import ExpertError, RemoteExpert
+
+TEAM = {"aux_0": "def aux(n):\n    return {}", "main_0": "def solve(n):\n    return aux(n)"}
+ANSWER = {"aux": "return {'a': {1: {2}}}", "main": 'use "aux" }{ here'}
+GOOD = json.dumps(ANSWER)
+MODELS = ("gpt-test", "claude-test")
+
+
+@dataclass
+class Answer:
+    """What the server sends: a model's text, or a raw body."""
+
+    text: str = GOOD
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    delay: float = 0.0
+    body: str | None = None
+
+
+class ModelServer(ThreadingHTTPServer):
+    """Sends its answers in order, the last one for ever, and keeps the requests."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers = [Answer()]
+        self.requests: list[tuple[str, dict[str, str], dict[str, Any]]] = []
+        self.closing = threading.Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: ModelServer
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        position = min(len(self.server.requests), len(self.server.answers) - 1)
+        self.server.requests.append((self.path, headers, request))
+        answer = self.server.answers[position]
+        self.server.closing.wait(answer.delay)
+        body = answer.body if answer.body is not None else self.protocol(answer)
+        try:
+            self.send_response(answer.status)
+            for name, value in {"Content-Type": "application/json", **answer.headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body.encode())
+        except OSError:  # the client gave up waiting
+            pass
+
+    def protocol(self, answer: Answer) -> str:
+        if answer.status != 200:
+            return json.dumps({"error": {"type": "test_error", "message": "as the test wants"}})
+        if self.path == "/v1/messages":
+            content = [
+                {"type": "thinking", "thinking": "{}"},
+                {"type": "text", "text": answer.text},
+            ]
+            return json.dumps({"type": "message", "role": "assistant", "content": content})
+        assert self.path == "/v1/chat/completions", self.path
+        message = {"role": "assistant", "content": answer.text}
+        return json.dumps({"object": "chat.completion", "choices": [{"message": message}]})
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    running = ModelServer()
+    thread = threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield running
+    running.closing.set()
+    running.shutdown()
+    running.server_close()
+
+
+class Waits(list[float]):
+    """Records waits instead of waiting."""
+
+    def __call__(self, seconds: float) -> None:
+        self.append(seconds)
+
+
+def expert_at(url: str, model: str = "gpt-test", **options: Any) -> tuple[RemoteExpert, Waits]:
+    base_url = url if "claude" in model else f"{url}/v1"
+    waits = Waits()
+    options = {"api_key": "secret-key", "timeout": 5.0, **options}
+    return RemoteExpert(model, base_url=base_url, sleep=waits, **options), waits
+
+
+# Exchange
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_each_agent_gets_its_own_text(server: ModelServer, model: str) -> None:
+    expert, waits = expert_at(server.url, model)
+    edits = expert.edits("Write solve(n).", TEAM)
+    assert edits == {"aux_0": ANSWER["aux"], "main_0": ANSWER["main"]}
+    assert (len(server.requests), waits) == (1, [])
+
+
+def test_a_single_agent_is_asked_for_main_alone(server: ModelServer) -> None:
+    server.answers = [Answer('{"main": "ok"}')]
+    expert, _ = expert_at(server.url)
+    assert expert.edits("Write solve(n).", {"main_0": "def solve(n): ..."}) == {"main_0": "ok"}
+    (prompt,) = [message["content"] for message in server.requests[0][2]["messages"]]
+    assert '"main"' in prompt and "aux" not in prompt
+
+
+def test_the_openai_request_holds_key_model_limits_problem_and_code(server: ModelServer) -> None:
+    expert, _ = expert_at(server.url)
+    expert.edits("Write solve(n).", TEAM)
+    path, headers, request = server.requests[0]
+    assert path == "/v1/chat/completions"
+    assert headers["authorization"] == "Bearer secret-key"
+    assert (request["model"], request["temperature"], request["max_tokens"]) == (
+        "gpt-test",
+        0.3,
+        2048,
+    )
+    (prompt,) = [message["content"] for message in request["messages"]]
+    assert all(text in prompt for text in ("Write solve(n).", *TEAM.values()))
+
+
+def test_the_anthropic_request_leaves_the_temperature_to_the_model(server: ModelServer) -> None:
+    expert, _ = expert_at(server.url, "claude-test")
+    expert.edits("Write solve(n).", TEAM)
+    path, headers, request = server.requests[0]
+    assert path == "/v1/messages"
+    assert "secret-key" in headers.get("x-api-key", headers.get("authorization", ""))
+    assert (request["model"], request["max_tokens"]) == ("claude-test", 2048)
+    assert "temperature" not in request
+
+
+# Failures that pass
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 503, 529])
+def test_a_passing_failure_is_tried_again(server: ModelServer, model: str, status: int) -> None:
+    server.answers = [Answer(status=status), Answer()]
+    expert, waits = expert_at(server.url, model)
+    assert expert.edits("p", TEAM)["aux_0"] == ANSWER["aux"]
+    assert (len(server.requests), len(waits)) == (2, 1)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_an_unreadable_reply_is_tried_again(server: ModelServer, model: str) -> None:
+    server.answers = [Answer("I'd rather not."), Answer('{"aux": "only"}'), Answer()]
+    expert, _ = expert_at(server.url, model)
+    assert expert.edits("p", TEAM)["main_0"] == ANSWER["main"]
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("body", ["<html>busy</html>", "", "[]", '{"choices": null}', "{}"])
+def test_a_body_of_no_protocol_is_tried_again(server: ModelServer, model: str, body: str) -> None:
+    server.answers = [Answer(body=body), Answer(body=body, headers={"Content-Type": "text/html"})]
+    server.answers.append(Answer())
+    expert, _ = expert_at(server.url, model)
+    assert expert.edits("p", TEAM)["main_0"] == ANSWER["main"]
+
+
+def test_waits_grow_exponentially_with_jitter_and_stay_bounded(server: ModelServer) -> None:
+    server.answers = [Answer(status=500)]
+    expert, waits = expert_at(server.url, max_retries=8)
+    with pytest.raises(ExpertError, match="9 request"):
+        expert.edits("p", TEAM)
+    assert len(server.requests) == 9
+    longest = [min(60, 2**attempt) for attempt in range(8)]
+    bounds = zip(waits, longest, strict=True)
+    assert all(bound / 2 <= wait <= bound for wait, bound in bounds)
+    assert len(set(waits[:6])) == 6
+
+
+def test_the_servers_retry_after_is_kept_up_to_a_minute(server: ModelServer) -> None:
+    values = ["7", "100000", "Wed, 21 Oct 2026 07:28:00 GMT", "-5", "nan"]
+    server.answers = [Answer(status=429, headers={"Retry-After": value}) for value in values]
+    expert, waits = expert_at(server.url, max_retries=3)
+    with pytest.raises(ExpertError):
+        expert.edits("p", TEAM)
+    assert waits[:2] == [7.0, 60.0]
+    assert 2 <= waits[2] <= 4
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_time_out_is_tried_again_and_then_an_error(server: ModelServer, model: str) -> None:
+    server.answers = [Answer(delay=30.0)]
+    expert, waits = expert_at(server.url, model, timeout=0.1, max_retries=1)
+    with pytest.raises(ExpertError, match="APITimeoutError"):
+        expert.edits("p", TEAM)
+    deadline = time.monotonic() + 20
+    while len(server.requests) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)  # the server has yet to read the second one
+    assert (len(server.requests), len(waits)) == (2, 1)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_refused_connection_is_tried_again_and_then_an_error(model: str) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    expert, waits = expert_at(url, model, max_retries=2)
+    with pytest.raises(ExpertError, match="APIConnectionError"):
+        expert.edits("p", TEAM)
+    assert len(waits) == 2
+
+
+def test_retries_leave_the_global_random_generator_alone(server: ModelServer) -> None:
+    server.answers = [Answer(status=500), Answer()]
+    expert, _ = expert_at(server.url)
+    before = random.getstate()
+    expert.edits("p", TEAM)
+    assert random.getstate() == before
+
+
+# Failures that stay
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
+def test_a_lasting_failure_is_an_error_after_one_request(
+    server: ModelServer, model: str, status: int
+) -> None:
+    server.answers = [Answer(status=status), Answer()]
+    expert, waits = expert_at(server.url, model)
+    with pytest.raises(ExpertError, match=f"1 request.*{status}"):
+        expert.edits("p", TEAM)
+    assert (len(server.requests), waits) == (1, [])
+
+
+def test_the_error_quotes_the_start_of_an_unreadable_reply(server: ModelServer) -> None:
+    server.answers = [Answer("x" * 200 + "y")]
+    expert, _ = expert_at(server.url, max_retries=1)
+    with pytest.raises(ExpertError, match=r"'x{200}'$"):
+        expert.edits("p", TEAM)
+    assert len(server.requests) == 2
+
+
+# Secrets and copies
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_used_expert_can_be_pickled_and_copied(server: ModelServer, model: str) -> None:
+    expert, _ = expert_at(server.url, model)
+    expert.edits("p", TEAM)
+    for twin in (pickle.loads(pickle.dumps(expert)), copy.deepcopy(expert)):
+        assert twin.edits("p", TEAM)["aux_0"] == ANSWER["aux"]
+    assert len(server.requests) == 3
+
+
+def test_no_key_shows_in_repr_or_error(server: ModelServer) -> None:
+    server.answers = [Answer(status=401)]
+    expert, _ = expert_at(server.url)
+    with pytest.raises(ExpertError) as caught:
+        expert.edits("p", TEAM)
+    assert "secret-key" not in repr(expert) + str(caught.value)

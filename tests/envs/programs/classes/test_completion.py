@@ -1,0 +1,158 @@
+"""Completions are read as methods, in whatever form they come."""
+
+from __future__ import annotations
+
+import pytest
+
+from llm_decpomdp.envs.programs.classes.completion import read_class
+from llm_decpomdp.envs.programs.classes.skeleton import is_stub, outline, repaired
+from llm_decpomdp.envs.programs.completion import parsed
+from tests.envs.class_examples import shape_task
+
+AREA = "def area(self):\n    # of a rectangle\n    return self.width * self.height"
+SCALED = "def scaled(self, factor, *, twice=False):\n    return 1"
+
+
+@pytest.fixture
+def shape():
+    return shape_task().outline
+
+
+def names(completion, shape):
+    return [piece.name for piece in read_class(completion, shape).methods]
+
+
+def indented(code):
+    return "\n".join("    " + line for line in code.split("\n"))
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        AREA,
+        indented(AREA),
+        f"class Shape:\n{indented(AREA)}",
+        f"Sure!\n```python\n{AREA}\n```\nIt multiplies.",
+        f"Here it is:\n\n{AREA}\n\nThis multiplies both sides.",
+        AREA.replace("\n", "\r\n"),
+        f"{AREA}<|im_end|>",
+    ],
+    ids=["alone", "indented", "class", "fence", "prose", "windows", "token"],
+)
+def test_a_method_is_found_in_every_form_and_keeps_its_comment(completion, shape):
+    (piece,) = read_class(completion, shape).methods
+    assert piece.code == AREA
+
+
+def test_all_fences_are_read(shape):
+    completion = f"First:\n```python\n{AREA}\n```\nSecond:\n```\n{SCALED}\n```\n"
+    assert names(completion, shape) == ["area", "scaled"]
+
+
+def test_a_first_line_without_the_indentation_of_the_others_is_no_hindrance(shape):
+    completion = (indented(AREA) + "\n\n" + indented(SCALED)).lstrip()
+    assert names(completion, shape) == ["area", "scaled"]
+
+
+def test_a_broken_method_costs_only_itself_and_its_line_counts_from_its_header(shape):
+    completion = f"{AREA}\n\ndef unit(size=1):\n    x = 1\n    return (\n\n{SCALED}\n"
+    reading = read_class(completion, shape)
+    assert [piece.name for piece in reading.methods] == ["area", "scaled"]
+    ((name, problem),) = reading.broken
+    assert (name, problem.line) == ("unit", 3)
+
+
+def test_nested_functions_async_methods_and_decorators_stay_whole(shape):
+    code = "@staticmethod\nasync def unit(size=1):\n    def inner():\n"
+    code += '        return """a\nb"""\n    return inner()'
+    (piece,) = read_class(code, shape).methods
+    assert piece.code == code
+
+
+def test_texts_of_several_lines_keep_their_indentation(shape):
+    body = 'def area(self):\n    return """one\n        two\nthree"""'
+    completion = 'class Shape:\n    def area(self):\n        return """one\n        two\nthree"""'
+    (piece,) = read_class(completion, shape).methods
+    assert piece.code == body
+
+
+def test_imports_and_functions_are_kept_and_everything_else_is_left_out(shape):
+    completion = (
+        "from __future__ import annotations\nimport os, math\n\nX = 1\nprint(X)\n\n"
+        f"def double(x):\n    return 2 * x\n\n{AREA}\n\ndef _own(self):\n    return 1\n\nclass Other:\n    pass\n"
+    )
+    reading = read_class(completion, shape)
+    assert reading.imports == ("from __future__ import annotations", "import os, math")
+    assert [piece.name for piece in reading.functions] == ["double"]
+    assert [piece.name for piece in reading.methods] == ["area", "_own"]
+
+
+def test_methods_that_the_skeleton_has_complete_are_left_out(shape):
+    kept = (
+        "    def __init__(self):\n        self.x = 1\n\n    def done(self):\n        return 0\n\n"
+    )
+    completion = f"class Shape:\n{kept}{indented(AREA)}"
+    assert names(completion, shape) == ["area"]
+
+
+def test_of_two_definitions_the_last_counts_but_a_property_keeps_its_setter(shape):
+    completion = (
+        "def area(self):\n    return 1\n\ndef area(self):\n    return 2\n\n"
+        "@property\ndef name(self):\n    return 1\n\n@name.setter\ndef name(self, text):\n    pass\n"
+    )
+    reading = read_class(completion, shape)
+    assert [piece.name for piece in reading.methods] == ["area", "name", "name"]
+    assert "return 2" in reading.methods[0].code
+
+
+@pytest.mark.parametrize(
+    "completion", ["", "   ", "no code", "def", "(" * 5000, "\x00", "class Shape:"]
+)
+def test_what_holds_no_method_is_no_method(completion, shape):
+    assert names(completion, shape) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "stub"),
+    [
+        ("pass", True),
+        ("...", True),
+        ("'''doc'''", True),
+        ("'''doc'''\n    pass", True),
+        ("raise NotImplementedError", True),
+        ("raise NotImplementedError('later')", True),
+        ("raise ValueError", False),
+        ("return None", False),
+        ("'''doc'''\n    return", False),
+    ],
+)
+def test_a_body_that_does_nothing_is_a_stub(body, stub):
+    tree = parsed(f"def f(self):\n    {body}\n")
+    assert is_stub(tree.body[0]) is stub
+
+
+def test_a_bare_constructor_is_complete_and_a_documented_one_is_not():
+    plain = "class A:\n    def __init__(self):\n        pass\n\n    def f(self):\n        pass\n"
+    assert outline(plain, "A").names == ("f",)
+    documented = plain.replace("        pass\n\n", '        """Set up."""\n\n')
+    assert outline(documented, "A").names == ("__init__", "f")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "class A:\n    def f(self):\n        \u201c\u201d\u201cDoes.\u201d\u201d\u201d\n",
+        "'''\nclass A:\n    def f(self):\n        \"\"\"Does.\"\"\"\n'''\n",
+        'class A:\n    def f(self):\n        """\n        Does.\n\n    def g(self):\n        """Does."""\n',
+    ],
+    ids=["quotes", "string", "open"],
+)
+def test_broken_skeletons_are_repaired(code):
+    assert "f" in outline(repaired(code, "A"), "A").names
+
+
+def test_what_is_no_class_is_refused():
+    with pytest.raises(ValueError, match="no class 'B'"):
+        outline("class A:\n    def f(self): ...\n", "B")
+    with pytest.raises(ValueError, match="no method to write"):
+        outline("class A:\n    def f(self): return 1\n", "A")

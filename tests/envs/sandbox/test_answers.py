@@ -1,0 +1,327 @@
+"""What a process may answer that speaks for itself, and what honest programs may answer that is rare."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, instrument
+from llm_decpomdp.envs.sandbox.inside.confinement import landlock
+from tests.envs.sandboxed import (
+    CHANNEL,
+    SQUARE,
+    SQUARES,
+    check,
+    end_within,
+    program,
+    run,
+    statuses,
+    value_of,
+    workers_of,
+)
+
+SPEAKS = (
+    CHANNEL
+    + """
+def sq(x):
+    return 0
+
+send("loaded", None, None, [], "")
+os.write(BELL, b"!")
+"""
+)
+"""A program that answers in place of the code around it."""
+ITERATOR = {"handle": ["iterator", 0, "x"]}
+LINUX = sys.platform == "linux"
+folders = pytest.mark.skipif(not LINUX or not landlock.abi(), reason="no private folders here")
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[Sandbox]:
+    """A sandbox with a single worker that no other module uses."""
+    sandbox = Sandbox(Limits(load_seconds=2, test_seconds=2), workers=1, cache_size=0, seed=41)
+    yield sandbox
+    sandbox.close()
+
+
+def graded(sandbox: Sandbox, code: str, test: str = SQUARES) -> Execution:
+    return sandbox.run(program(code), instrument(test, "sq"))
+
+
+def passes(sandbox: Sandbox) -> bool:
+    return all(test.passed for test in graded(sandbox, SQUARE).tests)
+
+
+# Exceptions
+
+
+def told(kind: str, arguments: list[object], text: str = "") -> str:
+    failure = [kind, text, "", 0, "", kind, arguments]
+    return f"{SPEAKS}\nfor _ in range(2):\n    send('error', {failure!r}, None, [], '')\n"
+
+
+@pytest.mark.parametrize(
+    "kind", ["UnicodeDecodeError", "UnicodeEncodeError", "UnicodeTranslateError"]
+)
+@pytest.mark.parametrize("text", [{"bytes": "00"}, "a"])
+def test_an_exception_shows_no_memory_of_the_process_that_judges(own, kind, text):
+    arguments: list[object] = ["utf-8", text, -(10**15), 1 - 10**15, "r"]
+    arguments = arguments[kind == "UnicodeTranslateError" :]
+    asks = check(
+        "try:", "    candidate(2)", "except ValueError as e:", "    assert str(e) == 'mine'"
+    )
+    assert graded(own, told(kind, arguments, "mine"), asks).tests[0].passed
+    assert passes(own)
+
+
+def test_an_honest_exception_about_coding_arrives_whole():
+    wants = check(
+        "try:",
+        "    candidate(2)",
+        "except UnicodeDecodeError as e:",
+        "    assert (e.encoding, e.object, e.start, e.end) == ('utf-8', b'a\\xff', 1, 2)",
+        "    assert str(e).startswith(\"'utf-8' codec can't decode byte 0xff in position 1\")",
+    )
+    assert statuses("def sq(x):\n    return b'a\\xff'.decode()", wants) == ["passed"] * 2
+
+
+OWN_TEXT = """
+class Negative(ValueError):
+    def __init__(self, value):
+        super().__init__()
+        self.value = value
+    def __str__(self):
+        return f"negative: {self.value}"
+
+def sq(x):
+    raise Negative(-1)
+"""
+
+
+@pytest.mark.parametrize("split", [True, False])
+def test_an_exception_has_the_text_that_its_class_gives_it(split):
+    test = check(
+        "try:",
+        "    candidate(2)",
+        "except ValueError as e:",
+        "    assert str(e) == 'negative: -1'",
+    )
+    execution = run(OWN_TEXT, test, split=split)
+    assert [outcome.status for outcome in execution.tests] == ["passed"]
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind", "text"),
+    [
+        ("open('missing')", "FileNotFoundError", "[Errno 2] No such file or directory: 'missing'"),
+        ("int('x')", "ValueError", "invalid literal for int() with base 10: 'x'"),
+        ("{}['a']", "KeyError", "'a'"),
+        ("exec('x =')", "SyntaxError", "invalid syntax (<string>, line 1)"),
+        ("(_ for _ in ()).throw(ValueError('y' * 5000))", "ValueError", 300 * "y"),
+    ],
+)
+def test_a_builtin_exception_keeps_its_class_and_its_text(raised, kind, text):
+    test = check(
+        "try:",
+        "    candidate(2)",
+        "except Exception as e:",
+        f"    assert type(e) is {kind}",
+        f"    assert str(e) == {text!r}",
+    )
+    assert statuses(f"def sq(x):\n    {raised}", test) == ["passed", "passed"]
+
+
+def test_a_syntax_error_does_not_take_gigabytes(own):
+    raises = "e = SyntaxError('x'); e.args = ('m', range(42 * 10**6)); raise e"
+    test = check(
+        "import resource",
+        "def pages():",
+        "    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt",
+        "before = pages()",
+        "try:",
+        "    candidate(2)",
+        "except Exception:",
+        "    assert pages() - before < 50_000",
+    )
+    assert graded(own, f"def sq(x):\n    {raises}", test).tests[0].passed
+
+
+def test_a_long_text_of_an_exception_keeps_its_beginning():
+    test = check(
+        "try:", "    candidate(2)", "except ValueError as e:", "    assert str(e) == 300 * 'x'"
+    )
+    assert statuses("def sq(x):\n    raise ValueError('x' * 5000)", test) == ["passed"]
+
+
+# Values
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"tuple": ITERATOR},
+        {"dict": [ITERATOR]},
+        {"set": ITERATOR},
+        {"deque": [ITERATOR, None]},
+        {"complex": ITERATOR},
+        {"tuple": {"range": [0, 5 * 10**7, 1]}},
+        {"Fraction": ["1e999999999", None]},
+    ],
+)
+def test_reading_a_value_asks_the_program_for_nothing(own, value):
+    raises = ["RuntimeError", "boom", "", 0, "", "RuntimeError", []]
+    code = (
+        f"{SPEAKS}\nsend('value', {value!r}, None, [], '')\n"
+        f"send('error', {raises!r}, None, [], '')\ntime.sleep(0.3)\n"
+    )
+    found = graded(own, code).tests
+    assert {test.status for test in found} == {"crashed"}
+    assert passes(own)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        ITERATOR,
+        [0, ITERATOR],
+        [-1, [[], []]],
+        [10**6, [[], []]],
+        [0, [ITERATOR, []]],
+        [0, [[], [ITERATOR]]],
+    ],
+)
+def test_a_callback_has_a_number_and_arguments(own, content):
+    takes = check("assert candidate(lambda x: 7) == 0")
+    code = f"{SPEAKS}\nsend('callback', {content!r}, None, [], '')\nprint(os.read(SOCKET, 65536)[:0])\n"
+    assert not graded(own, code, takes).tests[0].passed
+    assert passes(own)
+
+
+@pytest.mark.parametrize(
+    "changed", [ITERATOR, [ITERATOR, []], [[[]], ITERATOR], [[[]], [ITERATOR]]]
+)
+def test_changed_arguments_are_a_list_and_pairs(own, changed):
+    takes = check("assert candidate([1]) == 4")
+    found = graded(own, f"{SPEAKS}\nsend('value', 4, {changed!r}, [], '')\n", takes).tests
+    assert [test.status for test in found] == ["crashed"]
+    assert passes(own)
+
+
+def test_a_large_grid_can_be_returned_and_what_is_too_large_is_called_that():
+    grid = "def sq(x):\n    return {(i, j) for i in range(150) for j in range(150)}"
+    assert statuses(grid, check("assert len(candidate(2)) == 22500")) == ["passed"]
+    nested = "def sq(x):\n    return {((i, j),) for i in range(150) for j in range(150)}"
+    (outcome,) = run(nested, check("assert len(candidate(2)) == 22500")).tests
+    assert outcome.status == "error" and "too large to compare" in outcome.message
+
+
+# The process that judges
+
+
+def test_values_that_crash_the_interpreter_of_the_test_are_a_verdict(own):
+    # The test does to its process what a hole in the interpreter would.
+    ends = check("import ctypes", "x = candidate(2)", "x or ctypes.string_at(0)", "assert x == 4")
+    jobs = [
+        (program(code), instrument(ends, "sq")) for code in ("def sq(x):\n    return 0", SQUARE)
+    ]
+    wrong, right = own.run_batch(jobs)
+    assert [test.status for test in wrong.tests] == ["crashed"] and right.tests[0].passed
+    assert "SIGSEGV" in wrong.tests[0].message
+
+
+@pytest.mark.skipif(not LINUX, reason="Linux's processes")
+def test_a_zygote_that_a_program_has_stopped_costs_only_time():
+    sandbox = Sandbox(workers=1, without=("namespaces", "seccomp"), cache_size=0)
+    stops = f"import os\nos.kill(os.getppid(), {int(signal.SIGSTOP)})\n{SQUARE}"
+    graded(sandbox, stops)
+    workers = workers_of(os.getpid())
+    assert [passes(sandbox) for _ in range(3)] == [True] * 3
+    workers |= workers_of(os.getpid())
+    sandbox.close()
+    others = {worker for worker in workers if worker in workers_of(os.getpid())}
+    assert end_within(20, workers - others)
+
+
+# What a program leaves, and finds
+
+
+OTHERS = """
+import gc, os, sys
+here = os.getcwd()
+found = []
+for number in range(3, 64):
+    try:
+        if os.path.isdir(f"/proc/self/fd/{number}"):
+            found.append(number)
+    except OSError:
+        pass
+frame = sys._getframe()
+while frame:
+    found += [p for p in getattr(frame.f_locals.get("self"), "folders", []) if type(p) is str and p != here]
+    frame = frame.f_back
+for path in ("/proc/self/mountinfo", "/proc/mounts", os.path.dirname(here)):
+    try:
+        found.append(os.listdir(path) if os.path.isdir(path) else open(path).read())
+    except OSError:
+        pass
+"""
+
+
+@folders
+def test_a_program_finds_no_folder_but_its_own():
+    if run("open('a', 'w')\n" + SQUARE).error is not None:
+        pytest.skip("no private folders here")
+    assert value_of("(found, os.listdir('.'))", OTHERS) == "([], [])"
+
+
+def test_a_program_sees_no_arguments_of_ours():
+    assert value_of("(sys.argv, sys.orig_argv)", "import sys") == "([''], [''])"
+    assert value_of("argparse.ArgumentParser().parse_args()", "import argparse") == "Namespace()"
+
+
+def test_a_program_may_replace_both_of_its_streams():
+    code = (
+        "import io, sys\n"
+        "sys.stdout = io.TextIOWrapper(sys.stdout.buffer, encoding='utf-8', write_through=True)\n"
+        "sys.stderr = io.TextIOWrapper(sys.stderr.buffer, encoding='utf-8', write_through=True)\n"
+        f"print('hello')\n{SQUARE}\nprint('there')"
+    )
+    execution = run(code)
+    assert [test.status for test in execution.tests] == ["passed", "passed"]
+    assert execution.output == "hello\nthere\n"
+
+
+def test_names_can_be_taken_from_the_main_module():
+    code = f"{SQUARE}\ndef double(x):\n    from __main__ import sq\n    return 2 * sq(x)"
+    found = Sandbox(cache_size=0).run(
+        Program((("main_0", code),), "double"), instrument(check("assert double(2) == 8"), "double")
+    )
+    assert found.tests[0].passed
+
+
+# Helpers
+
+
+@pytest.mark.parametrize(
+    ("helper", "body"),
+    [
+        ("def aux(n):\n    return 0 if n == 0 else 1 + aux(n - 1)", "aux(900) - 900 + x * x"),
+        (
+            "import functools\n@functools.lru_cache\ndef aux(n):\n    return n",
+            "[aux.cache_clear(), aux(x), aux.cache_info().misses * x * x][2]",
+        ),
+    ],
+)
+def test_a_helper_can_do_what_it_can_do_alone(helper, body):
+    both = Program(
+        (("aux_0", helper), ("main_0", f"def sq(x):\n    return {body}")),
+        "sq",
+        helpers=(("aux_0", "aux"),),
+    )
+    execution = Sandbox(cache_size=0).run(both, instrument(SQUARES, "sq"))
+    assert [test.status for test in execution.tests] == ["passed", "passed"], execution
+    assert execution.helper_calls[0] > 0

@@ -1,0 +1,298 @@
+"""Which helpers a program calls in tests that pass, and whether any outcome depends on what they return."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import decimal
+import enum
+import fractions
+import math
+import re
+
+import pytest
+
+from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, instrument
+from llm_decpomdp.envs.sandbox.inside.program.changes import KINDS, changed
+
+AUX = "def aux(x):\n    return x * x"
+CHECK = ("assert candidate(2) == 4", "assert candidate(3) == 9")
+SANDBOX = Sandbox(Limits(load_seconds=5, test_seconds=5), workers=1, cache_size=0)
+
+
+def run(main: str, aux: str = AUX, check=CHECK, split: bool = True, limits=None) -> Execution:
+    """A team of two against a test."""
+    test = "def check(candidate):\n" + "".join(f"    {line}\n" for line in check)
+    program = Program((("aux_0", aux), ("main_0", main)), "sq", helpers=(("aux_0", "aux"),))
+    return SANDBOX.run(program, instrument(test, "sq", split), limits)
+
+
+def use(*args, **options) -> tuple[bool, bool]:
+    """Whether the helper is called and whether it is used, of a program that passes all tests."""
+    execution = run(*args, **options)
+    assert all(test.passed for test in execution.tests), execution.tests
+    return execution.helper_calls[0] > 0, execution.helpers_used[0]
+
+
+def body(text: str) -> str:
+    return "def sq(x):\n" + "".join(f"    {line}\n" for line in text.splitlines())
+
+
+USED, IGNORED, NOT_CALLED, LOADING = (True, True), (True, False), (False, False), (False, True)
+
+
+# Called, used, ignored
+
+
+def test_a_helper_is_used_if_an_outcome_depends_on_it():
+    assert use(body("return aux(x) + 0")) == USED
+    assert use(body("aux(x)\nreturn x * x")) == IGNORED
+    assert use(body("return x * x")) == NOT_CALLED
+
+
+def test_only_calls_in_tests_that_pass_count():
+    main = body("if x == 2:\n    return 4\nreturn aux(x) + 1")
+    execution = run(main)
+    assert [test.passed for test in execution.tests] == [True, False]
+    assert (execution.helper_calls, execution.helpers_used) == ((0,), (False,))
+    prepared = ("y = candidate(3)", "assert y == 9", "assert candidate(2) == 0")
+    assert run(body("aux(x)\nreturn x * x"), check=prepared).helper_calls == (1,)
+
+
+def test_a_helper_that_is_called_while_loading_may_be_used():
+    table = "T = [aux(i) for i in range(9)]\n"
+    assert use(table + body("return T[x]")) == LOADING
+    assert use(table + body("return x * x")) == NOT_CALLED
+    assert use("print(aux(2))\n" + body("return x * x")) == NOT_CALLED
+
+
+@pytest.mark.parametrize(
+    ("main", "check"),
+    [
+        ("def sq(g):\n    aux(3)\n    return g", ("assert candidate(h) is h",)),
+        ("def sq(g):\n    aux(3)\n    return [g, g(2)]", ("assert candidate(h)[0] == h",)),
+        (
+            "import functools\n@functools.lru_cache\ndef table(n):\n    return list(range(3_000_000))\n"
+            + body("aux(x)\nreturn table(1)[x] * x"),
+            CHECK,
+        ),
+        ("import os\n" + body("aux(x)\nos.mkdir(str(x))\nreturn x * x"), CHECK),
+        (body("aux(x)\nwith open('t', 'x') as f:\n    return x * x"), CHECK[:1]),
+    ],
+    ids=["same function", "function in a list", "much memory", "a folder", "a file"],
+)
+def test_a_run_with_changed_results_finds_what_the_first_one_found(main, check):
+    assert use(main, check=("h = lambda x: x", *check)) == IGNORED
+
+
+def test_a_program_that_takes_long_has_its_time_anew_in_each_run():
+    limits = Limits(load_seconds=2, test_seconds=2, program_seconds=2)
+    slow = "import time\ndef sq(x):\n    aux(x)\n    t = time.process_time()\n"
+    slow += "    while time.process_time() < t + 0.8:\n        pass\n    return x * x"
+    assert use(slow, check=CHECK[:1], limits=limits) == IGNORED
+
+
+def test_equal_results_change_equally():
+    assert use(body("return x * x + aux(x) - aux(x)")) == IGNORED
+    assert use(body("return x * x + aux(x) - aux(-x)")) == IGNORED
+
+
+def test_a_change_that_ends_a_program_or_keeps_it_busy_is_one():
+    assert use(body("n = 0\nwhile n != aux(x):\n    n += 1\nreturn n")) == USED
+    assert use(body("import os\nif aux(x) != x * x:\n    os._exit(1)\nreturn x * x")) == USED
+    assert use(body("if aux(x) != x * x:\n    raise SystemExit\nreturn x * x")) == USED
+
+
+def test_a_test_that_never_ends_on_a_changed_value_costs_the_program_nothing():
+    line = "assert sum(range(candidate(2))) == 6"
+    assert use(body("return aux(x) if aux(x) == 4 else 10**12"), check=[line]) == USED
+    assert use(body("aux(x)\nreturn x * x"), check=[line]) == IGNORED
+
+
+def test_what_a_program_prints_with_changed_results_is_for_nobody():
+    assert run(body("print(aux(x))\nreturn aux(x)")).output == "4\n9\n"
+
+
+def test_each_run_begins_anew():
+    counted = "N = []\n" + body("N.append(aux(x))\nreturn x * x if len(N) < 3 else 0")
+    assert use(counted) == IGNORED
+    drawn = body("import random\naux(x)\nreturn x * x if random.random() == FIRST else x * x + N")
+    first = "import random\nFIRST, N = random.random(), 0\n"
+    assert use(first + drawn) == IGNORED
+
+
+RESULTS = {
+    "None": ("return None if x == 2 else x", "return 4 if aux(x) is None else 9"),
+    "an exception": (
+        "if x == 2:\n    raise ValueError\nreturn x",
+        "try:\n    aux(x)\nexcept ValueError:\n    return 4\nreturn 9",
+    ),
+    "a bool": ("return x == 2", "return 4 if aux(x) else 9"),
+    "a sign": ("return x - 2.5", "return 4 if aux(x) < 0 else 9"),
+    "an order": ("return x", "return 4 if aux(x) < aux(2.5) else 9"),
+    "a large number": ("return x", "return x * x if aux(x) < 50 else 0"),
+    "truth": ("return [0] * (x - 2)", "return 9 if aux(x) else 4"),
+    "a length": ("return 'ab' if x == 2 else 'abc'", "return len(aux(x)) ** 2"),
+    "a generator": ("yield x\nyield x", "a, b = aux(x)\nreturn a * b"),
+    "a function": ("return lambda v: v * x", "return aux(x)(x)"),
+    "a tuple": ("return x, x", "a, b = aux(x)\nreturn a * b"),
+    "a dict": ("return {'a': x}", "return aux(x)['a'] * x"),
+    "keys": ("return {x: 0}", "return [*aux(x)][0] * x"),
+    "a set": ("return {x}", "return x * x if x in aux(x) else 0"),
+    "an object": (
+        "class Box:\n    pass\nbox = Box()\nbox.v = x\nreturn box",
+        "return aux(x).v * x",
+    ),
+    "a pattern": (
+        "import re\nreturn re.compile(str(x))",
+        "return x * x if aux(x).match(str(x)) else 0",
+    ),
+    "an array of arrays": ("return [[x]]", "return aux(x)[0][0] * x"),
+}
+
+
+@pytest.mark.parametrize(("aux", "main"), RESULTS.values(), ids=RESULTS)
+def test_results_of_many_types_are_changed(aux, main):
+    helper = body(aux).replace("sq", "aux")
+    assert use(body(main), helper) == USED
+    assert use(body("y = aux(x) if x > 2 else 0\nreturn x * x"), helper) == IGNORED
+
+
+def test_coroutines_are_awaited_with_changed_results():
+    helper = "async def aux(x):\n    return x * x"
+    assert use(body("import asyncio\nreturn asyncio.run(aux(x)) + 0"), helper) == USED
+    assert use(body("import asyncio\nasyncio.run(aux(x))\nreturn x * x"), helper) == IGNORED
+
+
+def test_a_helper_that_calls_itself_is_changed_from_outside_only():
+    helper = "def aux(x):\n    return 0 if x == 0 else aux(x - 1) + 2 * x - 1"
+    execution = run(body("return aux(x) + 0"), helper)
+    assert execution.helper_calls == (2,) and execution.helpers_used == (True,)
+    remembers = "from functools import lru_cache\n@lru_cache(None)\n" + helper
+    assert use(body("return aux(x) + 0"), remembers) == USED
+    assert use(body("return x * x if aux.cache_info() else aux(x)"), remembers) == NOT_CALLED
+
+
+def test_several_helpers_are_changed_one_by_one():
+    helpers = [(f"aux_{i}", f"def aux_{i}(x):\n    return x") for i in range(3)]
+    program = Program(
+        (*helpers, ("main_0", body("aux_0(x)\nreturn aux_1(x) * x"))),
+        "sq",
+        helpers=tuple((agent, agent) for agent, _ in helpers),
+    )
+    test = instrument("def check(candidate):\n    assert candidate(3) == 9\n", "sq")
+    execution = SANDBOX.run(program, test)
+    assert execution.helper_calls == (1, 1, 0)
+    assert execution.helpers_used == (False, True, False)
+
+
+def test_what_helpers_give_each_other_is_not_changed():
+    first = ("aux_0", "def aux_0(x):\n    return x")
+    second = ("aux_1", "def aux_1(x):\n    return aux_0(x) * x")
+    main = ("main_0", body("aux_0(x)\nreturn aux_1(x) + 0"))
+    helpers = (("aux_0", "aux_0"), ("aux_1", "aux_1"))
+    test = instrument("def check(candidate):\n    assert candidate(3) == 9\n", "sq")
+    execution = SANDBOX.run(Program((first, second, main), "sq", helpers=helpers), test)
+    assert execution.helpers_used == (False, True)
+
+
+# Ways of grading
+
+
+WAYS = {
+    "beside": {"check": CHECK},
+    "inside": {"check": CHECK, "split": False},
+    "calls that depend on answers": {"check": ("assert candidate(candidate(2)) == 16",)},
+    "an iterator": {"check": ("assert [v for v in candidate(2)] == [4]",)},
+    "arguments that change": {"check": ("xs = [2]", "candidate(xs)", "assert xs == [4]")},
+    "in a loop": {"check": ("for v in (2, 3):", "    assert candidate(v) == v * v")},
+}
+MAINS = {
+    "an iterator": "for v in [x]:\n    {}\n    yield {}",
+    "arguments that change": "{}\nx[0] = {}",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_helpers_are_judged_in_every_way_of_grading(way):
+    main = body(MAINS.get(way, "{}\nreturn {}"))
+    argument = "x[0]" if way == "arguments that change" else "x"
+    aux, own = f"aux({argument})", f"{argument} ** 2"
+    assert use(main.format("pass", f"{aux} + 0"), **WAYS[way]) == USED
+    assert use(main.format(aux, own), **WAYS[way]) == IGNORED
+    assert use(main.format("pass", own), **WAYS[way]) == NOT_CALLED
+
+
+def test_equal_programs_are_judged_equally():
+    mains = [
+        body("return aux(x) + 0"),
+        body("aux(x)\nreturn x * x"),
+        body("return len(str(aux(x))) + x * x - 1"),
+    ]
+    for main in mains:
+        found = {(e.tests, e.helper_calls, e.helpers_used) for e in (run(main) for _ in range(5))}
+        assert len(found) == 1
+
+
+# Changes
+
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    x: int
+    y: list[int]
+
+
+@dataclasses.dataclass
+class Slotted:
+    __slots__ = ("x",)
+    x: int
+
+
+Pair = collections.namedtuple("Pair", "a b")
+
+VALUES = [
+    *(0, 1, 5, -1, 10**400, True, False, 2.5, -0.0, math.inf, -math.inf, 1e300, 1j),
+    *(decimal.Decimal("1.5"), fractions.Fraction(1, 3)),
+    *("", "a", "aba", "~", b"", b"ab", bytearray(b"xy"), bytearray()),
+    *([], [0], [1, 2], [[]], (), (1, "a"), Pair(1, 2), {1}, set(), frozenset({1, 2}), frozenset()),
+    *({}, {"a": 1}, collections.Counter("aab"), collections.defaultdict(int, {1: 2})),
+    *(collections.deque([1, 2], 2), range(0), range(3), range(5, 0, -1)),
+    *(Colour.RED, Level.HIGH, Point(1, [2]), None, [None, [1, [2]]]),
+]
+
+
+@pytest.mark.parametrize("kind", range(KINDS))
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_a_changed_value_is_another_one_of_its_type(value, kind):
+    found = changed(value, kind)
+    assert found != value and (value is None or type(found) is type(value))
+    assert changed(value, kind) == found
+
+
+def test_what_has_no_equals_is_changed_in_its_parts():
+    assert changed(Slotted(1), 0).x == -2
+    assert list(changed(iter([1, 2]), 2)) == [2, 3]
+    assert changed(len, 0)("abc") == -4
+    assert changed(re.compile("a"), 0) is None and changed(object(), 0) is None
+    assert math.isnan(math.nan) and changed(math.nan, 0) == 0.0
+    endless: list[object] = []
+    endless.append(endless)
+    assert changed(endless, 0) != endless
+
+
+def test_the_value_itself_stays_as_it_is():
+    value = {"a": [1, {2}], "b": Point(1, [2])}
+    for kind in range(KINDS):
+        changed(value, kind)
+    assert value == {"a": [1, {2}], "b": Point(1, [2])}

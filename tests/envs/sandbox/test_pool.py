@@ -1,0 +1,352 @@
+"""The pool of workers: batches, threads, forks, remembered verdicts, and our own failures."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError, instrument
+from llm_decpomdp.envs.sandbox.batch import Batch
+from llm_decpomdp.envs.sandbox.pool import Pool
+from llm_decpomdp.envs.sandbox.worker_process import Worker
+from tests.envs.sandboxed import SHORT, SQUARE, SQUARES, check, program, run, trainer
+
+TESTS = instrument(SQUARES, "sq")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux's processes")
+TELLS_ITS_RUNS = "import os\ndef sq(x):\n    raise ValueError(os.urandom(8).hex())"
+"""A program whose verdict is another one each time that it runs."""
+
+
+def told(sandbox: Sandbox, code: str = TELLS_ITS_RUNS, limits: Limits | None = None) -> str:
+    return sandbox.run(program(code), TESTS, limits).tests[0].message
+
+
+# Batches
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_a_batch_keeps_its_order_whatever_the_number_of_workers(workers):
+    waits = "import time\ntime.sleep(0.1)\n"
+    jobs = [
+        (program(f"{waits * (v == 4)}def sq(x):\n    return {v}"), TESTS) for v in (4, 9, 0, 4) * 3
+    ]
+    executions = Sandbox(workers=workers, cache_size=0).run_batch(jobs)
+    found = [[o.passed for o in execution.tests] for execution in executions]
+    assert found == [[True, False], [False, True], [False, False], [True, False]] * 3
+
+
+def test_an_empty_batch_is_no_work():
+    assert Sandbox().run_batch([]) == []
+
+
+@pytest.mark.parametrize("cache_size", [0, 100])
+def test_equal_programs_of_one_batch_run_once(cache_size):
+    sandbox = Sandbox(SHORT, workers=2, cache_size=cache_size)
+    same, other = program(TELLS_ITS_RUNS), program(TELLS_ITS_RUNS + "\n")
+    first, second, third = sandbox.run_batch([(same, TESTS), (same, TESTS), (other, TESTS)])
+    assert first == second and first.tests != third.tests
+
+
+def test_a_program_that_breaks_its_process_costs_the_others_nothing():
+    codes = [SQUARE, "import os\nos._exit(1)", "while True: pass", SQUARE + "\n", "raise KeyError"]
+    found = Sandbox(SHORT, workers=2, cache_size=0).run_batch([(program(c), TESTS) for c in codes])
+    assert [e.error.status if e.error else "" for e in found] == [
+        "",
+        "crashed",
+        "timeout",
+        "",
+        "error",
+    ]
+
+
+# Threads
+
+
+def test_s9_threads_may_share_one_sandbox():
+    sandbox = Sandbox(workers=2, cache_size=0)
+    codes = [f"def sq(x):\n    return x * x + {n % 3}" for n in range(24)]
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda code: sandbox.run(program(code), TESTS), codes))
+    assert [all(o.passed for o in e.tests) for e in found] == [n % 3 == 0 for n in range(24)]
+
+
+def waiting(pool: Pool, order: list[int], number: int) -> threading.Thread:
+    """A thread that waits for a worker, notes its number, and gives the worker back."""
+
+    def take() -> None:
+        with pool._workers(1):
+            order.append(number)
+
+    thread = threading.Thread(target=take)
+    before = pool.queue
+    thread.start()
+    while pool.queue == before:
+        time.sleep(0.001)
+    return thread
+
+
+def test_callers_get_their_workers_in_the_order_in_which_they_came():
+    pool = Pool(1, (), (), 0)
+    order: list[int] = []
+    with pool._workers(1):
+        threads = [waiting(pool, order, number) for number in range(4)]
+    with pool._workers(1):  # asks last, though it is the first to run
+        order.append(4)
+    for thread in threads:
+        thread.join(60)
+    assert order == [0, 1, 2, 3, 4]
+    pool.close()
+
+
+def test_a_caller_that_is_interrupted_costs_the_others_nothing():
+    pool = Pool(1, (), (), 0)
+    order: list[int] = []
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    main = threading.main_thread().ident
+    assert main is not None
+    try:
+        with pool._workers(1) as workers:
+            held = [workers.pop()]  # nobody gives it back
+        timer = threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt), pool._workers(1):
+            pass
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert pool.queue == 0
+    thread = waiting(pool, order, 1)
+    pool.give_back(held)
+    thread.join(60)
+    assert order == [1] and not held
+    pool.close()
+
+
+class Listed(Worker):
+    """A worker that only remembers which jobs it was given."""
+
+    def send(self, index: int, job: dict[str, Any]) -> None:
+        self.waiting.append(index)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "expected"),
+    [(2, [[0], [1], []]), (4, [[0], [1], [2]]), (7, [[0, 3], [1, 4], [2]]), (20, 3)],
+)
+def test_every_worker_gets_a_job_before_any_gets_its_second(jobs, expected):
+    batch = Batch(Pool(1, (), (), 0), [{}] * jobs)
+    batch.workers = [Listed((), (), 0) for _ in range(3)]
+    batch.share_out()
+    given = [list(worker.waiting) for worker in batch.workers]
+    assert (given if jobs < 20 else max(map(len, given))) == expected
+
+
+@pytest.mark.parametrize("milliseconds", [2, 30, 60, 100])
+def test_s9_an_interrupt_while_a_worker_is_started_again_shifts_no_verdict(milliseconds):
+    found = trainer(f"""
+sandbox = Sandbox(SHORT, workers=1, cache_size=0)
+assert statuses(sandbox) == ["passed", "passed"]
+signal.signal(signal.SIGINT, signal.default_int_handler)
+(worker,) = workers_of(os.getpid())
+os.kill(worker, signal.SIGKILL)
+threading.Timer({milliseconds} / 1000, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    statuses(sandbox)
+    time.sleep(1)
+except KeyboardInterrupt:
+    pass
+for n in range(4):
+    wrong = f"def sq(x):\\n    raise ValueError({{n}})"
+    print(sandbox.run(program(wrong), TESTS).tests[0].message)
+""")
+    assert found.split("\n") == [f"ValueError: {n}" for n in range(4)] + [""]
+
+
+def test_a_thread_that_outlives_its_test_befalls_no_other_program():
+    outlives = check(
+        "import threading, time",
+        "def again():",
+        "    time.sleep(0.3)",
+        "    for _ in range(50):",
+        "        candidate(2)",
+        "        time.sleep(0.01)",
+        "threads = [threading.Thread(target=again) for _ in range(3)]",
+        "for thread in threads:",
+        "    thread.start()",
+        "assert candidate(2) == 4",
+    )
+    jobs = []
+    for number in range(10):
+        jobs.append((program(f"{SQUARE}\n# {number}"), instrument(outlives, "sq")))
+        right = f"def sq(x):\n    return x + {number}"
+        test = check(f"assert [candidate(n) for n in range(5)] == [n + {number} for n in range(5)]")
+        jobs.append((program(right), instrument(test, "sq")))
+    found = Sandbox(Limits(), workers=1, cache_size=0).run_batch(jobs)
+    assert [test.status for e in found for test in e.tests] == ["passed"] * 20
+
+
+def test_threads_that_ask_for_the_same_share_one_run():
+    sandbox = Sandbox(workers=2)
+    code = f"import time\ntime.sleep(0.2)  # {time.monotonic_ns()}\n{TELLS_ITS_RUNS}"
+    with ThreadPoolExecutor(6) as threads:
+        assert len({*threads.map(lambda _: told(sandbox, code), range(6))}) == 1
+
+
+# Remembered verdicts
+
+
+def test_a_verdict_is_remembered_by_all_that_it_depends_on():
+    sandbox = Sandbox(SHORT, workers=1)
+    code = f"{TELLS_ITS_RUNS}  # {time.monotonic_ns()}"
+    first = told(sandbox, code)
+    assert told(sandbox, code) == told(Sandbox(SHORT, workers=2), code) == first
+    others = [
+        told(sandbox, code + " "),
+        told(sandbox, code, Limits(load_seconds=0.8, test_seconds=0.7)),
+        told(Sandbox(SHORT, workers=1, seed=1), code),
+        told(Sandbox(SHORT, workers=1, without=("namespaces",)), code),
+        told(Sandbox(SHORT, workers=1, cache_size=0), code),
+        sandbox.run(program(code), instrument(SQUARES + "\n    assert candidate(1)", "sq")).tests[0].message,
+    ]  # fmt: skip
+    assert len({first, *others}) == 7
+
+
+def test_a_sandbox_that_remembers_nothing_leaves_the_memory_of_others_alone():
+    code = f"{TELLS_ITS_RUNS}  # {time.monotonic_ns()}"
+    first = told(Sandbox(SHORT), code)
+    told(Sandbox(SHORT, cache_size=0))
+    assert told(Sandbox(SHORT), code) == first
+
+
+def test_a_system_without_processes_of_our_kind_is_told_what_to_use(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(SandboxError, match="needs Linux or macOS: on Windows, use WSL"):
+        Sandbox(cache_size=0).run(program(SQUARE), instrument(SQUARES, "sq"))
+
+
+def test_the_oldest_verdicts_are_forgotten():
+    sandbox = Sandbox(SHORT, workers=1, cache_size=2)
+    codes = [f"{TELLS_ITS_RUNS}  # {n} {time.monotonic_ns()}" for n in range(3)]
+    first, *_, last = [told(sandbox, code) for code in codes]
+    assert told(sandbox, codes[2]) == last and told(sandbox, codes[0]) != first
+
+
+def test_a_timeout_by_the_clock_is_not_remembered_but_one_by_processor_time_is():
+    limits = Limits(load_seconds=2, test_seconds=0.2, max_timeouts=1)
+    mark = time.monotonic_ns()
+    for body, factor, remembered in (("time.sleep(60)", 3, False), ("while True: pass", 50, True)):
+        sandbox = Sandbox(replace(limits, wall_factor=factor), workers=1)
+        code = f"import time  # {mark}\ndef sq(x):\n    {body}"
+        first, again = (sandbox.run(program(code), TESTS) for _ in range(2))
+        assert first.tests[0].status == again.tests[0].status == "timeout"
+        assert (first.seconds == again.seconds) == remembered
+
+
+# Its life
+
+
+def test_a_sandbox_can_be_pickled():
+    sandbox = Sandbox(SHORT, 3, "require", ("seccomp",), 7, 2)
+    twin = pickle.loads(pickle.dumps(sandbox))
+    assert vars(twin) == vars(sandbox)
+    assert told(pickle.loads(pickle.dumps(Sandbox(SHORT)))).startswith("ValueError")
+
+
+def test_a_closed_sandbox_works_again():
+    sandbox = Sandbox(SHORT, workers=1, cache_size=0)
+    for _ in range(2):
+        assert sandbox.run(program(SQUARE), TESTS).tests[0].passed
+        sandbox.close()
+    sandbox.close()
+
+
+def test_closing_while_another_thread_waits_costs_it_nothing():
+    sandbox = Sandbox(workers=1, cache_size=0)
+    found = []
+    code = f"import time\ntime.sleep(0.4)\n{SQUARE}"
+    thread = threading.Thread(target=lambda: found.append(sandbox.run(program(code), TESTS)))
+    thread.start()
+    time.sleep(0.2)
+    sandbox.close()
+    thread.join()
+    assert all(o.passed for o in found[0].tests)
+
+
+# Forks of the trainer
+
+
+@linux
+def test_a_forked_trainer_has_workers_of_its_own():
+    trainer(
+        """
+sandbox = Sandbox(SHORT, workers=1, cache_size=0)
+assert statuses(sandbox) == ["passed", "passed"]
+own = workers_of(os.getpid())
+child = os.fork()
+if child == 0:
+    good = statuses(sandbox) == ["passed", "passed"]
+    theirs = workers_of(os.getpid())
+    os._exit(0 if good and len(theirs) == 1 and not theirs & own else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert statuses(sandbox) == ["passed", "passed"] and workers_of(os.getpid()) == own
+"""
+    )
+
+
+@linux
+def test_a_trainer_that_forks_while_a_program_runs_waits_for_nobody():
+    trainer(
+        """
+sandbox = Sandbox(SHORT, workers=1)
+slow = "import time\\ntime.sleep(1)\\n" + SQUARE
+thread = threading.Thread(target=statuses, args=(sandbox, slow))
+thread.start()
+time.sleep(0.3)
+child = os.fork()
+if child == 0:
+    signal.alarm(30)
+    os._exit(0 if statuses(sandbox, slow) == ["passed", "passed"] else 1)
+assert os.waitpid(child, 0)[1] == 0
+thread.join()
+"""
+    )
+
+
+# Our own failures
+
+
+def test_an_interpreter_that_is_missing_is_our_failure(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(SandboxError, match="cannot start a process"):
+        run(SQUARE)
+
+
+def test_an_interpreter_that_does_not_work_is_our_failure(monkeypatch, tmp_path):
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\necho no such library >&2\nexit 127\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(broken))
+    with pytest.raises(SandboxError, match=r"did not start .*no such library"):
+        run(SQUARE)
+
+
+def test_a_failure_of_ours_is_not_remembered(monkeypatch):
+    code = f"{SQUARE}  # {time.monotonic_ns()}"
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "executable", "/nowhere/python")
+        with pytest.raises(SandboxError):
+            run(code, cache_size=9)
+    assert run(code, cache_size=9).tests[0].passed
+
+
+def test_a_test_that_ends_the_evaluator_is_named_as_our_failure():
+    test = "import os\n" + check("os._exit(3)", "assert candidate(2) == 4")
+    with pytest.raises(SandboxError, match=r"died 3 times at one program \(exit status 3\)"):
+        run(SQUARE, test, workers=1)

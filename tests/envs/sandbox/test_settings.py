@@ -1,0 +1,113 @@
+"""What a sandbox can be asked for: limits, layers of protection, and whether it may do without them."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from llm_decpomdp.envs.sandbox import LAYERS, Limits, Sandbox, SandboxError
+from tests.envs.sandboxed import SQUARE, run, trainer
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="layers of Linux")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"workers": 0}, "workers must be at least 1, got 0"),
+        ({"isolation": "maybe"}, "isolation must be one of best_effort, require, got 'maybe'"),
+        ({"without": ("chroot",)}, r"unknown layers \['chroot'\]; there are namespaces, landlock, seccomp"),
+    ],
+)  # fmt: skip
+def test_bad_settings_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Sandbox(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"test_seconds": 0}, "test_seconds must be positive and finite, got 0"),
+        ({"memory_bytes": -1}, "memory_bytes must be positive and finite, got -1"),
+        ({"load_seconds": float("nan")}, "load_seconds must be positive and finite, got nan"),
+        ({"wall_factor": 0.5}, "wall_factor must be at least 1, got 0.5"),
+        ({"program_seconds": float("inf")}, "program_seconds must be positive and finite, got inf"),
+        ({"test_seconds": float("inf")}, "test_seconds must be positive and finite, got inf"),
+    ],
+)
+def test_bad_limits_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Limits(**settings)
+
+
+# Layers
+
+
+@linux
+def test_all_required_layers_are_here_or_nothing_runs():
+    layers = Sandbox(isolation="require").layers()
+    assert not any(layers[name] for name in ("no new privileges", "landlock", "seccomp", "limits"))
+    for name in ("seccomp", "landlock"):
+        with pytest.raises(SandboxError, match=f"lacks {name}: left off on request"):
+            run(SQUARE, isolation="require", without=(name,))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_that_is_left_off_is_reported(name):
+    assert Sandbox(workers=1, without=(name,)).layers()[name] == "left off on request"
+
+
+DENY = """
+import ctypes, struct
+from llm_decpomdp.envs.sandbox.inside.confinement import kernel, seccomp
+def deny(call):
+    code = [(seccomp.LOAD, 0, 0, seccomp.NUMBER), (seccomp.IF_EQUAL, 0, 1, call), *seccomp.DENY, *seccomp.ALLOW]
+    code = b"".join(struct.pack("=HBBI", *each) for each in code)
+    buffer = ctypes.create_string_buffer(code, len(code))
+    header = struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer))
+    header = ctypes.create_string_buffer(header, len(header))
+    kernel.no_new_privileges()
+    kernel.prctl(kernel.PR_SET_SECCOMP, 2, ctypes.addressof(header))
+LANDLOCK, UNSHARE = 444, {"x86_64": 272, "aarch64": 97}.get(os.uname().machine)
+"""
+
+
+@linux
+def test_missing_layers_are_told_once_and_refused_where_they_are_required():
+    output = trainer(
+        DENY
+        + """
+deny(LANDLOCK)
+with warnings.catch_warnings(record=True) as found:
+    warnings.simplefilter("always")
+    for workers in (1, 2, 1):
+        assert statuses(Sandbox(SHORT, workers=workers, cache_size=0)) == ["passed", "passed"]
+for warning in found:
+    print(warning.category.__name__, warning.message)
+try:
+    statuses(Sandbox(SHORT, isolation="require"))
+except SandboxError as error:
+    print(error)
+"""
+    )
+    warning, error = output.splitlines()
+    assert warning.startswith("RuntimeWarning the sandbox runs without private folder (")
+    assert "; landlock (the kernel has no Landlock, or it is off" in warning
+    assert error.startswith("isolation='require', but this system lacks landlock: the kernel has")
+
+
+@linux
+def test_namespaces_are_not_required():
+    output = trainer(
+        DENY
+        + """
+if UNSHARE is not None:
+    deny(UNSHARE)
+    sandbox = Sandbox(SHORT, isolation="require", cache_size=0)
+    assert "no namespaces: unshare: Operation not permitted" in sandbox.layers()["namespaces"]
+    assert statuses(sandbox) == ["passed", "passed"]
+print("done")
+"""
+    )
+    assert output == "done\n"

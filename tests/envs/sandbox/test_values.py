@@ -1,0 +1,343 @@
+"""Values as text: what goes through comes out the same, and bad text makes nothing but an error."""
+
+from __future__ import annotations
+
+import collections
+import decimal
+import enum
+import fractions
+import json
+import time
+import tracemalloc
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_decpomdp.envs.sandbox.inside.protocol.codec import (
+    DECODE_ERRORS,
+    MAX_DEPTH,
+    MAX_ITEMS,
+    Decoder,
+    TooLarge,
+    Unsendable,
+    encode,
+    pack_call,
+    to_text,
+    unpack_call,
+)
+
+DECODE = Decoder({}).decode
+SETTINGS = settings(derandomize=True, deadline=None, max_examples=100, database=None)
+
+TEXTS = st.text(st.characters(exclude_categories=()), max_size=8)
+HASHABLE_ATOMS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.integers(2**3990, 2**4010)
+    | st.floats()
+    | st.complex_numbers()
+    | TEXTS
+    | st.binary(max_size=8)
+    | st.builds(range, st.integers(), st.integers(), st.integers().filter(bool))
+    | st.just(...)
+    | st.fractions()
+    | st.decimals(allow_nan=False)
+)
+HASHABLE = st.recursive(
+    HASHABLE_ATOMS,
+    lambda inner: st.lists(inner, max_size=3).map(tuple) | st.frozensets(inner, max_size=3),
+    max_leaves=6,
+)
+ATOMS = HASHABLE_ATOMS | st.binary(max_size=8).map(bytearray) | st.decimals(allow_nan=True)
+VALUES = st.recursive(
+    ATOMS | HASHABLE,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.lists(inner, max_size=4).map(tuple)
+        | st.dictionaries(HASHABLE, inner, max_size=4)
+        | st.sets(HASHABLE, max_size=4)
+        | st.builds(collections.deque, st.lists(inner, max_size=3), st.none() | st.integers(0, 5))
+    ),
+    max_leaves=20,
+)
+
+
+def refuse(value: object, base: object) -> object:
+    if base is not None:
+        return base
+    raise AssertionError(f"{value!r} was not written as a value")
+
+
+def there_and_back(value: Any) -> Any:
+    return DECODE(to_text(encode(value, refuse)))
+
+
+def written(value: Any) -> str:
+    """All that can be told about a value, in a fixed order."""
+    kind = type(value).__name__
+    if isinstance(value, set | frozenset):
+        return f"{kind}{sorted(map(written, value))}"
+    if isinstance(value, dict):
+        return f"{kind}{[(written(k), written(v)) for k, v in value.items()]}"
+    if isinstance(value, list | tuple | collections.deque):
+        return f"{kind}{[*map(written, value)]}{getattr(value, 'maxlen', '')}"
+    return f"{kind} {hex(value) if type(value) is int else ascii(value)}"
+
+
+@SETTINGS
+@given(VALUES)
+def test_a_value_comes_back_equal_and_of_the_same_type(value):
+    assert written(there_and_back(value)) == written(value)
+
+
+@SETTINGS
+@given(VALUES)
+def test_text_holds_ascii_only(value):
+    assert to_text(encode(value, refuse)).isascii()
+
+
+@SETTINGS
+@given(
+    st.lists(VALUES, max_size=3),
+    st.dictionaries(st.from_regex(r"[a-z]{1,3}", fullmatch=True), VALUES, max_size=3),
+    st.booleans(),
+)
+def test_arguments_come_back(args, kwargs, plain):
+    found_args, found_kwargs = unpack_call(pack_call(args, kwargs, refuse, plain), DECODE)
+    if not (plain and "bytearray" in written([args, kwargs])):
+        assert written([*found_args]) == written(args)
+        assert written(found_kwargs) == written(kwargs)
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_equal_arguments_give_equal_bytes(plain):
+    shared, word = [1, 2.5], "".join(["wo", "rd"])
+    first = pack_call([shared, shared, "word", {"word": "word"}], {"a": 10**30}, refuse, plain)
+    again = pack_call([[1, 2.5], [1, 2.5], word, {word: "word"}], {"a": 10**30}, refuse, plain)
+    assert first == again
+
+
+def test_arguments_in_the_quick_way_take_a_bytearray_for_bytes():
+    assert unpack_call(pack_call([bytearray(b"a")], {}, refuse), DECODE) == ([b"a"], {})
+    (found,), _ = unpack_call(pack_call([bytearray(b"a")], {}, refuse, plain=False), DECODE)
+    assert type(found) is bytearray
+
+
+class Liar(int):
+    def __int__(self) -> int:
+        return 7
+
+    __index__ = __int__
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = int.__hash__
+
+
+class Empty(list):
+    def __iter__(self):
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __getitem__(self, index):
+        return []
+
+
+class Text(str):
+    def __str__(self) -> str:
+        return "other"
+
+
+Point = collections.namedtuple("Point", "x y")
+Color = enum.IntEnum("Color", "RED GREEN")
+
+
+@pytest.mark.parametrize(
+    ("value", "base"),
+    [
+        (Liar(4), 4),
+        (Empty([1, 2]), [1, 2]),
+        (Text("own"), "own"),
+        (Point(1, [2]), (1, [2])),
+        (Color.GREEN, 2),
+        (collections.Counter("aab"), {"a": 2, "b": 1}),
+        (collections.OrderedDict([(2, 1), (1, 2)]), {2: 1, 1: 2}),
+        (collections.defaultdict(list, {1: [2]}), {1: [2]}),
+        (type("F", (float,), {"__float__": lambda _: 0.0})(2.5), 2.5),
+        (type("C", (complex,), {})(2j), 2j),
+        (type("S", (set,), {"__iter__": lambda _: iter(())})({1}), {1}),
+        (type("Z", (frozenset,), {})({1}), frozenset({1})),
+        (type("B", (bytes,), {})(b"a"), b"a"),
+        (type("A", (bytearray,), {})(b"a"), bytearray(b"a")),
+        ([Point(Liar(1), Text("a"))], [(1, "a")]),
+    ],
+)
+def test_an_object_of_a_subclass_is_sent_as_its_base_value(value, base):
+    assert written(there_and_back(value)) == written(base)
+
+
+@pytest.mark.parametrize(
+    "value", [object(), len, Liar, iter([1]), ValueError("a"), type("C", (), {})(), slice(1)]
+)
+def test_what_is_no_value_is_handed_over(value):
+    def other(found: Any, base: Any) -> Any:
+        assert found is value and base is None
+        return "handed"
+
+    assert DECODE(to_text(encode([value], other))) == ["handed"]
+
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def test_values_may_be_nested_so_deep_and_no_deeper():
+    assert there_and_back(nested(MAX_DEPTH - 1)) == nested(MAX_DEPTH - 1)
+    endless: list[Any] = []
+    endless.append(endless)
+    for value in (nested(MAX_DEPTH + 1), endless, nested(5000)):
+        with pytest.raises(Unsendable, match="150 levels"):
+            encode(value, refuse)
+
+
+# Text of a process that nobody trusts
+
+PRIME = 2**61 - 1
+"""Integers that are multiples of it have the same hash."""
+COLLIDING = [{"int": hex(number * PRIME)} for number in range(1, MAX_ITEMS + 2)]
+HOSTILE = {
+    "nothing": "",
+    "space": " 1",
+    "no JSON": "nul",
+    "deep": "[" * 100_000,
+    "deep and closed": "[" * 100_000 + "]" * 100_000,
+    "deep tags": '{"tuple":[' * 20_000,
+    "deep keys": '{"a":' * 20_000,
+    "several tags": '{"tuple": [], "set": []}',
+    "no tag": "{}",
+    "unknown tag": '{"__import__": "os"}',
+    "handle where there are none": '{"handle": ["function", 0, "f"]}',
+    "long integer": "1" * 5000,
+    "integer of a number": '{"int": 5}',
+    "integer of words": '{"int": "zz"}',
+    "tuple of a number": '{"tuple": 5}',
+    "set of lists": '{"set": [[]]}',
+    "set of a number": '{"set": 5}',
+    "dict of singles": '{"dict": [[1]]}',
+    "dict with a list as key": '{"dict": [[[], 1]]}',
+    "dict of a number": '{"dict": 1}',
+    "bytes of words": '{"bytes": "zz"}',
+    "bytes of a number": '{"bytes": 10000000000}',
+    "bytearray of a number": '{"bytearray": 10000000000}',
+    "range without end": '{"range": []}',
+    "range without step": '{"range": [1, 2, 0]}',
+    "range of floats": '{"range": [1.5, 2]}',
+    "complex of words": '{"complex": ["x"]}',
+    "complex of too many": '{"complex": [1, 2, 3]}',
+    "fraction by zero": '{"Fraction": [1, 0]}',
+    "fraction of one": '{"Fraction": [1]}',
+    "fraction of words": '{"Fraction": ["1", "2"]}',
+    "decimal of words": '{"Decimal": "abc"}',
+    "decimal of a number": '{"Decimal": 5}',
+    "long decimal": json.dumps({"Decimal": "1" * 100_000}),
+    "deque of one": '{"deque": [[1]]}',
+    "deque of a negative length": '{"deque": [[1], -1]}',
+    "deque of a number": '{"deque": [5, 5]}',
+    "set with colliding keys": json.dumps({"set": COLLIDING}),
+    "frozenset with colliding keys": json.dumps({"frozenset": COLLIDING}),
+    "dict with colliding keys": json.dumps({"dict": [[key, 0] for key in COLLIDING]}),
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_bad_text_is_refused(text):
+    begin = time.monotonic()
+    with pytest.raises(DECODE_ERRORS):
+        DECODE(text)
+    assert time.monotonic() - begin < 5
+
+
+SWELLING = (
+    '{"deque":[[],null]}',
+    '{"set":[0,1,2,3,4]}',
+    '{"frozenset":[]}',
+    '{"dict":[[0,0]]}',
+    '{"bytearray":""}',
+    '{"Fraction":[1,3]}',
+    '{"tuple":[[0]]}',
+    "[[]]",
+    "0.1",
+    "257",
+    '"ab"',
+    '"\U0001f600a"',
+)
+"""Texts of values that take many times the room of their text."""
+
+
+@pytest.mark.parametrize("text", SWELLING)
+def test_no_value_takes_more_memory_than_is_counted(text):
+    decoder = Decoder({}, room=1e9)
+    data = f"[{','.join([text] * 20_000)}]"
+    tracemalloc.start()
+    value = decoder.decode(data)
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert len(value) == 20_000
+    assert taken <= 1e9 - decoder.room
+
+
+def test_values_that_take_too_much_memory_together_are_refused():
+    decoder = Decoder({}, room=10**6)
+    for _ in range(3):
+        decoder.decode(f"[{','.join(SWELLING[:1] * 200)}]")
+    with pytest.raises(TooLarge, match="too much memory"):
+        decoder.decode(f"[{','.join(['[]'] * 20_000)}]")
+
+
+def test_large_collections_of_harmless_keys_are_accepted():
+    for items in ([*range(20_000)], [str(number) for number in range(20_000)]):
+        assert there_and_back(set(items)) == set(items)
+        assert there_and_back(dict.fromkeys(items)) == dict.fromkeys(items)
+
+
+@SETTINGS
+@given(TEXTS | st.text('[]{}":,0123456789eE.-+ tuplesdictnafr', max_size=40))
+def test_random_text_makes_a_value_or_an_error(text):
+    try:
+        DECODE(text)
+    except DECODE_ERRORS:
+        pass
+
+
+TAGS = st.sampled_from(
+    "tuple dict set frozenset int bytes bytearray complex range ellipsis Fraction Decimal deque x".split()
+)
+TREES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS | st.sampled_from(["0x1f", "1e99999", "NaN"]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TAGS, inner, min_size=1, max_size=2),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@SETTINGS
+@given(TREES)
+def test_random_trees_of_tags_make_a_value_that_can_be_sent_or_an_error(tree):
+    try:
+        value = DECODE(json.dumps(tree))
+    except DECODE_ERRORS:
+        return
+    assert written(there_and_back(value)) == written(value)
+
+
+def test_the_arithmetic_of_decimals_and_fractions_goes_on():
+    assert there_and_back(decimal.Decimal("0.10")) + 1 == decimal.Decimal("1.10")
+    assert there_and_back(fractions.Fraction(1, 3)) * 3 == 1

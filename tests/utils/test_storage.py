@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from llm_decpomdp.utils.storage import (
+    RunFolder,
+    append_json_line,
+    keep_json_lines,
+    read_json_lines,
+    write_atomically,
+)
+
+
+def test_the_names_in_a_run_folder_are_fixed(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "a" / "run")
+    assert folder.path.is_dir()
+    names = [
+        folder.config,
+        folder.manifest,
+        folder.metrics,
+        folder.episodes,
+        folder.checkpoints,
+        folder.report,
+    ]
+    assert [path.name for path in names] == [
+        "config.yaml",
+        "manifest.json",
+        "metrics.jsonl",
+        "episodes.jsonl",
+        "checkpoints",
+        "report.html",
+    ]
+
+
+def test_a_manifest_comes_back(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.write_manifest({"seed": 3, "versions": {"numpy": "2"}})
+    assert folder.read_manifest() == {"seed": 3, "versions": {"numpy": "2"}}
+
+
+def test_rows_are_appended_in_order_and_survive_any_text(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    rows = [{"update": n, "text": text} for n, text in enumerate(["a\nb", "\u2028", "ü😀", "\x00"])]
+    for row in rows:
+        append_json_line(path, row)
+    assert list(read_json_lines(path)) == rows
+
+
+def test_a_missing_file_has_no_rows(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    keep_json_lines(path, lambda row: True)
+    assert list(read_json_lines(path)) == [] and not path.exists()
+
+
+def test_a_line_that_was_cut_off_is_left_out_and_then_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    append_json_line(path, {"update": 1})
+    with path.open("a") as file:
+        file.write('{"update": 2, "rew')
+    assert list(read_json_lines(path)) == [{"update": 1}]
+    keep_json_lines(path, lambda row: True)
+    append_json_line(path, {"update": 2})
+    assert list(read_json_lines(path)) == [{"update": 1}, {"update": 2}]
+
+
+def test_rows_are_kept_by_a_rule(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    for update in range(5):
+        append_json_line(path, {"update": update})
+    keep_json_lines(path, lambda row: row["update"] <= 2)
+    assert [row["update"] for row in read_json_lines(path)] == [0, 1, 2]
+
+
+def test_an_atomic_write_replaces_the_file_and_leaves_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "file.txt"
+    write_atomically(path, "old")
+    write_atomically(path, "new")
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]

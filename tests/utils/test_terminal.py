@@ -1,0 +1,118 @@
+"""What models, programs and data write is shown on a terminal, and never obeyed by it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from llm_decpomdp.agents.scripted import Constant
+from llm_decpomdp.benchmarks.audit.remarks import Remark
+from llm_decpomdp.benchmarks.audit.run import Audit, show
+from llm_decpomdp.benchmarks.cli import play
+from llm_decpomdp.benchmarks.cli.console import Line, exit_codes
+from llm_decpomdp.benchmarks.config.errors import RunError
+from llm_decpomdp.registry import make
+from llm_decpomdp.utils.terminal import plain, visible
+from tests.conftest import word_env, word_tasks
+
+HOSTILE = "a\x1b]0;owned\x07\x1b[2Jb\x9b31mc\rd\x08e\u202ef\x00[red]g[/red]"
+SHOWN = r"a\x1b]0;owned\x07\x1b[2Jb\x9b31mc\rd\x08e\u202ef\x00[red]g[/red]"
+
+DIRECTIONS = {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
+JOINERS = "\u200c\u200d"
+
+
+def obeyed(text: str) -> set[str]:
+    """The characters of a text that a terminal may obey."""
+    return {
+        one for one in text if unicodedata.category(one) in ("Cc", "Cs") and one not in "\n\t"
+    } | {one for one in text if unicodedata.bidirectional(one) in DIRECTIONS}
+
+
+def test_hostile_characters_stand_there_as_in_pythons_literals() -> None:
+    assert visible(HOSTILE) == SHOWN
+    assert plain(HOSTILE).plain == SHOWN and not plain(HOSTILE).spans
+
+
+def test_no_character_that_a_terminal_obeys_stays_and_no_other_goes() -> None:
+    for number in range(sys.maxunicode + 1):
+        one = chr(number)
+        if obeyed(one):
+            assert visible(one).isascii() and visible(one).isprintable(), hex(number)
+        elif one.isprintable() or one in f"\n\t{JOINERS}":
+            assert visible(one) == one, hex(number)
+
+
+def test_code_and_the_texts_of_the_world_stay_as_they_are() -> None:
+    for text in ("def f(x):\n\treturn x\n", "naïve 世界 👩🏽‍💻 é", "نص عربي", "a\u00a0b\u3000c"):
+        assert visible(text) == text
+
+
+@pytest.mark.parametrize("render_mode", ["ansi", "human"])
+def test_no_rendering_sends_what_an_agent_wrote(
+    render_mode: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    env = word_env(render_mode=render_mode)
+    env.reset(seed=0)
+    env.step(dict.fromkeys(env.agents, HOSTILE))
+    shown = env.render() or capsys.readouterr().out
+    assert not obeyed(shown)
+    assert SHOWN in shown and HOSTILE in env.state()
+
+
+@pytest.mark.parametrize("render_mode", ["ansi", "human"])
+def test_no_rendering_sends_what_a_program_raised(
+    render_mode: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    env = make("coophumaneval-v0", source="bundled", num_turns=2, render_mode=render_mode)
+    env.reset(seed=0)
+    entry = env.task.entry_point
+    code = f"def {entry}(*a, **k):\n    raise ValueError('\\x1b[2J\\x9b1m\\x07')\n"
+    env.step({"aux_0": "def aux(x):\n    return x", "main_0": code})
+    shown = env.render() or capsys.readouterr().out
+    assert "2J" in shown and not obeyed(shown)
+
+
+def test_the_id_of_a_task_is_no_markup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    row = {
+        "task_id": "[red]\x1b[2Jlist[int]",
+        "prompt": "def double(x):\n",
+        "entry_point": "double",
+        "test": "def check(candidate):\n    assert candidate(2) == 4\n",
+    }
+    (tmp_path / "mine.jsonl").write_text(json.dumps(row) + "\n")
+    source = str(tmp_path / "mine.jsonl")
+    make("coophumaneval-v0", source=source, split="test", render_mode="human").reset(seed=0)
+    shown = capsys.readouterr().out
+    assert r"Task [red]\x1b[2Jlist[int]" in shown and not obeyed(shown)
+
+
+def test_play_sends_nothing_either(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(play, "RandomText", lambda: Constant(HOSTILE))
+    play.play_episode(
+        play.Game("coophumaneval-v0", policy="random", seed=0, num_turns=1, source="bundled")
+    )
+    shown = capsys.readouterr().out
+    assert SHOWN in shown and not obeyed(shown)
+
+
+def test_errors_and_log_lines_send_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit), exit_codes():
+        raise RunError(f"the server answered {HOSTILE}")
+    assert capsys.readouterr().err == f"error: the server answered {SHOWN}\n"
+    record = logging.LogRecord("a", logging.WARNING, "", 0, "it said %s", (HOSTILE,), None)
+    assert Line().format(record) == f"warning: it said {SHOWN}"
+
+
+def test_the_table_of_an_audit_sends_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    remark = Remark("reference", "list[int]", "", HOSTILE, fault=True)
+    show(Audit("mine-v0", word_tasks().describe(), 1, 1, 1, (remark,)))
+    shown = capsys.readouterr().out
+    assert "list[int]" in shown and r"a\x1b]0;owned" in shown and not obeyed(shown)
