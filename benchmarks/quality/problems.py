@@ -1,8 +1,8 @@
 """`python -m llm_decpomdp.benchmarks.quality.problems`: how good the problems that we wrote are, in Markdown.
 
 The mutation score of a problem's tests is the share of the mutants of its reference that fail at least one test,
-do not load or do not end in time. Mutants that behave as the reference does were told by hand and do not count;
-`equivalent_mutants` lists them with the reasons. `--survivors` prints the other mutants that no test finds.
+do not load or do not end in time. Mutants that behave as the reference does were judged by hand and do not count;
+`equivalent_mutants.json` lists them with the reasons. `--survivors` prints the other mutants that no test finds.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from __future__ import annotations
 import argparse
 import ast
 import doctest
+import json
 import keyword
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher, unified_diff
 from itertools import combinations, starmap
+from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.benchmarks.quality.equivalent_mutants import EQUIVALENT
 from llm_decpomdp.envs.bugfix.pieces import instrumented
 from llm_decpomdp.envs.bugfix.programs import Source, bundled_sources
 from llm_decpomdp.envs.coding.mbpp import MBPP, mbpp_task
@@ -26,6 +27,11 @@ from llm_decpomdp.envs.datasets.loading import Row
 from llm_decpomdp.envs.programs.functions import tokens
 from llm_decpomdp.envs.programs.mutation.faults import KINDS, Mutant, mutants
 from llm_decpomdp.envs.sandbox import Sandbox
+
+EQUIVALENT: dict[str, dict[str, str]] = json.loads(
+    Path(__file__).with_name("equivalent_mutants.json").read_text(encoding="utf-8")
+)
+"""Reason why a mutant behaves as its reference, by the problem's name and the mutation's key."""
 
 GOAL = 0.9
 """The least mutation score of a problem."""
