@@ -184,8 +184,8 @@ class RemoteExpert:
             if texts is not None:
                 return {agent: texts[key] for agent, key in keys.items()}
         raise ExpertError(
-            f"{failure} in {self.max_retries + 1} request(s): no reply has a JSON object with a string for each of "
-            f"{list(keys.values())}; the last one begins: {reply[:SHOWN_CHARACTERS]!r}"
+            f"{failure} in {self.max_retries + 1} request(s): no reply has a JSON object with a string for each "
+            f"of {list(keys.values())}; the last one begins: {reply[:SHOWN_CHARACTERS]!r}"
         )
 
     def _ask(self, prompt: str) -> str:
