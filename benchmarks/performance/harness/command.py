@@ -23,8 +23,8 @@ JsonFile = Annotated[
 
 
 def run(main: Callable[..., None]) -> None:
-    """Run a command; a trial that fails ends it with one line."""
+    """Run a command; a trial that fails, or a package that is missing, ends it with one line."""
     try:
         typer.run(main)
-    except BenchmarkError as error:
+    except (BenchmarkError, ImportError) as error:
         raise SystemExit(f"error: {error}") from None

@@ -26,8 +26,8 @@ VARIANTS = Path(__file__).parents[1]
 SHOWN_CHARACTERS = 1500
 """Characters of a failed process's errors that are shown, from the end."""
 
-SHORTEST = 1e-9
-"""Least processor time that a ratio is taken of, in seconds: the clock ticks a hundred times a second."""
+TICK = 0.01
+"""Least processor time that a ratio is taken of, in seconds: the resolution of the clock."""
 
 
 class BenchmarkError(RuntimeError):
@@ -103,7 +103,7 @@ class Measured:
 
     def times_cpu(self, other: Measured) -> Spread:
         """Return the ratio of processor time a unit to that of another variant, within each round."""
-        return self._ratio(other, lambda trial: max(trial.cpu_seconds, SHORTEST) / trial.units)
+        return self._ratio(other, lambda trial: max(trial.cpu_seconds, TICK) / trial.units)
 
     def times_memory(self, other: Measured) -> Spread:
         """Return the ratio of peak memory to that of another variant, within each round."""

@@ -1,9 +1,9 @@
 """Floor of the sandbox's speed: a fork for each program, with the tests inside and no protection.
 
 Started as a script. Reads requests from descriptor 0, a socket that keeps messages apart and that several of these
-processes share, and answers on it. The modules that programs import are there, the collector leaves what is there alone, and
-nothing else is loaded. With the argument `warmed` it has compiled something before the first fork: otherwise
-every child sets up the classes of syntax trees for itself, which takes longer than most of the programs.
+processes share, and answers on it. The modules that programs import are there, the collector leaves what is there
+alone, and nothing else is loaded. With the argument `warmed` it has compiled something before the first fork:
+otherwise every child sets up the classes of syntax trees for itself, which takes longer than most of the programs.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from itertools import islice
@@ -155,3 +156,15 @@ def test_peers_get_the_prompts_that_our_models_see(tiny_model: str) -> None:
         assert there[name].arguments["prompts"] == [
             [*workload.prompts(env, task).values()] for task in tasks
         ]
+
+
+def test_the_command_measures_an_update_from_end_to_end(
+    tiny_model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = {"group_size": 2, "new_tokens": 4, "rounds": 1, "threads": 1}
+    update.main(tiny_model, **sizes, only=["shared"], json_file=tmp_path / "update.json")
+    (section,) = json.loads((tmp_path / "update.json").read_text())["sections"]
+    (trial,) = section[update.SHARED]
+    assert 4 <= trial["units"] <= 16 and trial["megabytes"] > 100
+    assert set(trial["parts"]) == {"sampling", "reward", "learning"}
+    assert "not run: " in capsys.readouterr().out
