@@ -82,7 +82,7 @@ class Dataset:
     """Function that gives the split of a row of a file with several, None for all; needed for several splits."""
 
     def splits_of(self, source: str | os.PathLike[str]) -> tuple[str, ...]:
-        """Return the splits of a source: the data set's, `all` where there are several, and those of every file."""
+        """Return a source's splits: the data set's, `all` where there are several, and those of every file."""
         names = (*self.splits, "all") if len(self.splits) > 1 else self.splits
         return tuple(dict.fromkeys([*names, *OF_A_FILE])) if is_path(source) else names
 
