@@ -6,8 +6,8 @@ FOLDERS = {
     "llm_decpomdp": "llm_decpomdp",
     **{f"llm_decpomdp.{name}": name for name in ("envs", "agents", "algorithms", "benchmarks")},
 }
-DEVELOPMENT = ("performance*",)
-"""What is of use in a checkout only."""
+DEVELOPMENT = ("performance*", "quality*")
+"""Packages of use in a checkout only: how fast the parts are, and how good the data."""
 
 setup(
     package_dir=FOLDERS,

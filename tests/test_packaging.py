@@ -23,6 +23,8 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("llm_decpomdp", "envs", "agents", "algorithms", "benchmarks")
 BESIDE = ("docs", "examples", "tests")
 """Folders that are in the source archive and not in the wheel."""
+DEVELOPMENT = ("benchmarks/performance", "benchmarks/quality")
+"""Packages that the wheel leaves out."""
 
 QUICK_LOOP = """
 import os, sys
@@ -58,6 +60,7 @@ def test_every_data_file_is_packaged() -> None:
         for path in (ROOT / folder).rglob("*")
         if path.is_file()
         and path.suffix not in (".py", ".pyc", ".md")  # a folder's README is no data
+        and not path.relative_to(ROOT).as_posix().startswith(DEVELOPMENT)
     }
     assert data == packaged
 
@@ -98,8 +101,9 @@ def test_the_wheel_holds_the_folders_as_sub_packages_and_nothing_else(wheel: Pat
     assert packages == {
         place if place.startswith("llm_decpomdp") else f"llm_decpomdp/{place}"
         for place in places
-        if not place.startswith("benchmarks/performance")
+        if not place.startswith(DEVELOPMENT)
     }
+    assert not [name for name in names if "/performance/" in name or "/quality/" in name]
 
 
 def test_the_source_archive_holds_every_file_of_the_checkout(wheel: Path) -> None:
@@ -152,6 +156,43 @@ def test_the_installed_wheel_has_its_command(installed: Path, tmp_path: Path) ->
     result = subprocess.run([str(command), "list"], cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert "coophumaneval-v0" in result.stdout
+
+
+EVERY_HELP = """
+import typer.main
+from typer.testing import CliRunner
+from llm_decpomdp.benchmarks.cli.main import app
+
+def helps(command, words):
+    result = CliRunner().invoke(app, [*words, "--help"])
+    assert result.exit_code == 0 and "Usage" in result.output, (words, result.output)
+    print("help of", *words)
+    for name, below in getattr(command, "commands", {}).items():
+        helps(below, [*words, name])
+
+helps(typer.main.get_command(app), [])
+"""
+
+
+def test_every_command_of_the_installed_wheel_has_its_help(installed: Path, tmp_path: Path) -> None:
+    shown = run_elsewhere(installed, EVERY_HELP, tmp_path).splitlines()
+    assert {"help of", "help of train", "help of audit", "help of bench"} <= set(shown)
+
+
+def test_the_installed_wheel_has_every_module_that_its_modules_import(
+    installed: Path, tmp_path: Path
+) -> None:
+    code = """
+import ast, importlib.util, pathlib, llm_decpomdp
+root = pathlib.Path(llm_decpomdp.__file__).parent
+for path in root.rglob("*.py"):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("llm_decpomdp"):
+            target = root.parent.joinpath(*node.module.split("."))
+            assert target.is_dir() or target.with_suffix(".py").is_file(), (path, node.module)
+print("all there")
+"""
+    assert "all there" in run_elsewhere(installed, code, tmp_path)
 
 
 def test_the_installed_wheel_runs_a_suite_in_processes_of_its_own(

@@ -1,1 +1,1 @@
-"""What can be wrong with a data set; docs/data.md."""
+"""Audit of data sets: their texts, references, tests and rewards; docs/data.md."""

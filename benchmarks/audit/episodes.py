@@ -15,21 +15,21 @@ from llm_decpomdp.utils.storage import read_json_lines
 
 
 def programs_of(path: Path, env_id: str, data: TaskSet) -> Iterator[Subject]:
-    """The joint completions of a run, each different one once.
+    """Yield the joint completions of a run, each different one once.
 
     Raises:
         ConfigError: If there is no such file, or it holds something else.
     """
     if not path.is_file():
         raise ConfigError(f"no file {path}: name the episodes.jsonl of a run folder")
-    seen = set()
+    keys = set()
     try:
         for line, row in enumerate(read_json_lines(path), 1):
             task = data.find(task_name(row))
             for place, completions in _samples(row, env_id):
                 key = (task.task_id, *sorted(completions.items()))
-                if key not in seen:
-                    seen.add(key)
+                if key not in keys:
+                    keys.add(key)
                     yield Subject(task, completions, f"{path.name} line {line}, {place}")
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{path} holds no episodes of these agents: {error}") from None

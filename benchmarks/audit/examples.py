@@ -1,4 +1,4 @@
-"""The examples in a problem's text, and whether they agree with its tests.
+"""Examples in a problem's text, compared with its tests and its reference.
 
 Read are doctests (`>>> f(2)` and the value under it), and calls of the function with an arrow or a sign of
 equality and a value behind it on the same line: `f(2) == 4`, `f(2) -> 4`, `f(2) => 4`, `f(2) ==> 4`, `f(2) ➞ 4`,
@@ -32,7 +32,7 @@ from llm_decpomdp.tasks import Task
 ARROW = re.compile(r"\s*(?:(?:#\s*)?(?:==>|=>|==|->|➞|→|➔)|#|(?:should return|returns)\b)\s*")
 
 TAIL = re.compile(r"\s+#|\s+\(|\s+-+\s+[A-Za-z]|[.;,](?:\s|$)|\s+(?:because|since|as)\s")
-"""Where what follows a value may begin."""
+"""Beginnings of texts that may follow a value."""
 
 SAME = """
 def __same__(found, expected):
@@ -44,12 +44,12 @@ def __same__(found, expected):
         return found.keys() == expected.keys() and all(__same__(found[k], v) for k, v in expected.items())
     return found == expected
 """
-"""How a value is compared with an example's, beside the tests."""
+"""Comparison of a value with an example's, beside the tests."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """An expression and its value, as the problem's text has them."""
+    """Expression and its value, as the problem's text has them."""
 
     expression: str
     value: str
@@ -60,21 +60,21 @@ class Example:
 
 
 def examples(text: str, function: str) -> list[Example]:
-    """The examples of a function in a text, each once."""
-    found = [
+    """Return the examples of a function in a text, each once."""
+    matches = [
         example
-        for one in _doctests(text)
-        if (example := _of_doctest(one)) is not None
+        for entry in _doctests(text)
+        if (example := _of_doctest(entry)) is not None
         and function in (names := _names(example.expression))
         and names <= {function, *vars(builtins)}
     ]
     for line in text.splitlines():
-        found += _inline(line, function)
-    return list(dict.fromkeys(found))
+        matches += _inline(line, function)
+    return list(dict.fromkeys(matches))
 
 
 def _doctests(text: str) -> list[doctest.Example]:
-    """The doctests of a text, whatever its indentation and with or without a space behind `>>>`."""
+    """Return the doctests of a text, whatever its indentation and with or without a space behind `>>>`."""
     lines = (re.sub(r"^(>>>|\.\.\.)(?=\S)", r"\1 ", line.strip()) for line in text.splitlines())
     return doctest.DocTestParser().get_examples("\n".join(lines))
 
@@ -83,17 +83,17 @@ def _names(expression: str) -> set[str]:
     return {node.id for node in ast.walk(ast.parse(expression)) if isinstance(node, ast.Name)}
 
 
-def _of_doctest(one: doctest.Example) -> Example | None:
-    expression = _expression(one.source)
-    if expression is None or one.exc_msg is not None:
+def _of_doctest(entry: doctest.Example) -> Example | None:
+    expression = _expression(entry.source)
+    if expression is None or entry.exc_msg is not None:
         return None
-    if "\b" in one.source + one.want or " at 0x" in one.want:
+    if "\b" in entry.source + entry.want or " at 0x" in entry.want:
         return None  # a pattern that the docstring does not escape; an object's address
     if isinstance(expression, ast.Call) and ast.unparse(expression.func) == "print":
-        shown = one.want.strip()
-        plain = len(expression.args) == 1 and not expression.keywords and "\n" not in shown
-        return Example(f"str({ast.unparse(expression.args[0])})", repr(shown)) if plain else None
-    lines = one.want.splitlines()
+        output = entry.want.strip()
+        plain = len(expression.args) == 1 and not expression.keywords and "\n" not in output
+        return Example(f"str({ast.unparse(expression.args[0])})", repr(output)) if plain else None
+    lines = entry.want.splitlines()
     for end in range(1, len(lines) + 1):
         value = _literal("\n".join(lines[:end]))
         if value is not None:
@@ -102,7 +102,7 @@ def _of_doctest(one: doctest.Example) -> Example | None:
 
 
 def _inline(line: str, function: str) -> Iterator[Example]:
-    """The examples of a line of prose."""
+    """Yield the examples of a line of prose."""
     for start in (match.start() for match in re.finditer(rf"(?<![\w.]){function}\(", line)):
         for end in (match.end() for match in re.finditer(r"\)", line[start:])):
             call = _expression(line[start : start + end])
@@ -116,7 +116,7 @@ def _inline(line: str, function: str) -> Iterator[Example]:
 
 
 def _first_literal(text: str) -> str | None:
-    """The literal that a text begins with, where it ends there or goes on as `TAIL` says."""
+    """Return the literal that a text begins with, where it ends there or goes on as `TAIL` says."""
     ends = [len(text), *sorted((m.start() for m in TAIL.finditer(text)), reverse=True)]
     return next((value for end in ends if (value := _literal(text[:end])) is not None), None)
 
@@ -139,40 +139,43 @@ def _literal(text: str) -> str | None:
 
 
 def contradictions(task: Task) -> Iterator[Remark]:
-    """The examples of a task of one function that say another thing than an assert about the same call."""
+    """Yield the examples of a task of one function that say another thing than an assert about the same call."""
     if not isinstance(task, CodeTask | BugTask):
         return
-    said = {_arguments(_expression(one.expression), {task.entry_point}): one for one in _told(task)}
+    values = {
+        _arguments(_expression(example.expression), {task.entry_point}): example
+        for example in _stated(task)
+    }
     for key, value, case in _asserted(task):
-        example = said.get(key)
+        example = values.get(key)
         if key is not None and example is not None and not _agree(value, example.value):
             text = f"the text says {example}, and a test: {case}"
             yield Remark("example", task.task_id, "", text, fault=True)
 
 
-def _agree(one: str, other: str) -> bool:
+def _agree(value: str, expected: str) -> bool:
     names: dict[str, object] = {}
     exec(SAME, names)  # our own text, on literals
     same = names["__same__"]
     assert callable(same)
-    return bool(same(ast.literal_eval(one), ast.literal_eval(other)))
+    return bool(same(ast.literal_eval(value), ast.literal_eval(expected)))
 
 
-def _told(task: CodeTask | BugTask) -> list[Example]:
+def _stated(task: CodeTask | BugTask) -> list[Example]:
     return examples(_docstring(task), task.entry_point)
 
 
 def _docstring(task: CodeTask | BugTask) -> str:
-    """The docstrings of the entry point, or the whole text where it has none."""
+    """Return the docstrings of the entry point, or the whole text where it has none."""
     text = task.stub if isinstance(task, CodeTask) else f"{task.prompt}\n    pass\n"
     module = parsed(text)
     functions = [node for node in module.body if isinstance(node, FUNCTIONS)] if module else []
-    found = [ast.get_docstring(f) or "" for f in functions if f.name == task.entry_point]
-    return "\n".join(found) or task.prompt
+    texts = [ast.get_docstring(f) or "" for f in functions if f.name == task.entry_point]
+    return "\n".join(texts) or task.prompt
 
 
 def _arguments(node: ast.expr | None, functions: set[str]) -> str | None:
-    """The arguments of a call of one of these functions, where all of them are literals."""
+    """Return the arguments of a call of one of these functions, where all of them are literals."""
     if not isinstance(node, ast.Call) or ast.unparse(node.func) not in functions:
         return None
     values = [*map(ast.unparse, node.args)]
@@ -182,7 +185,7 @@ def _arguments(node: ast.expr | None, functions: set[str]) -> str | None:
 
 
 def _asserted(task: CodeTask | BugTask) -> Iterator[tuple[str | None, str, str]]:
-    """Arguments, wanted value and text of the asserts that compare a call with a literal."""
+    """Yield arguments, wanted value and text of the asserts that compare a call with a literal."""
     module = parsed(task.test)
     names = {task.entry_point}
     for node in ast.walk(module) if module is not None else ():
@@ -196,12 +199,12 @@ def _asserted(task: CodeTask | BugTask) -> Iterator[tuple[str | None, str, str]]
 
 
 def replace_message(node: ast.Assert) -> ast.Assert:
-    """An assert without its message."""
+    """Return an assert without its message."""
     return ast.Assert(node.test, None)
 
 
 def _compared(test: ast.expr) -> tuple[ast.expr, str | None]:
-    """What an assert is about, and the value that it wants."""
+    """Return the expression that an assert is about, and the value that it wants."""
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         if isinstance(test.ops[0], ast.Eq | ast.Is):
             return test.left, _literal(ast.unparse(test.comparators[0]))
@@ -215,16 +218,18 @@ def _compared(test: ast.expr) -> tuple[ast.expr, str | None]:
 
 
 def as_test(task: Task) -> Task | None:
-    """The task with its examples for tests; None where it has none."""
+    """Return the task with its examples for tests; None where it has none."""
     if isinstance(task, ClassTask):
         sessions = "".join(_sessions(task))
         head = f"import unittest\n{SAME}\n\nclass Examples(unittest.TestCase):\n"
         return replace(task, test=head + sessions) if sessions else None
     assert isinstance(task, CodeTask | BugTask)
-    told = _told(task)
+    stated = _stated(task)
     name = re.compile(rf"\b{task.entry_point}\(")
-    lines = [f"    assert {_condition(one, name)}\n" for one in told]
-    return replace(task, test=f"{SAME}\ndef check(candidate):\n{''.join(lines)}") if told else None
+    lines = [f"    assert {_condition(example, name)}\n" for example in stated]
+    return (
+        replace(task, test=f"{SAME}\ndef check(candidate):\n{''.join(lines)}") if stated else None
+    )
 
 
 def _condition(example: Example, name: re.Pattern[str]) -> str:
@@ -243,11 +248,11 @@ SESSION = """
         except Exception:
             pass
 """
-"""A test that only an example with another value fails."""
+"""Test that only an example with another value fails."""
 
 
 def _sessions(task: ClassTask) -> Iterator[str]:
-    """A test method for each docstring of the class that has examples."""
+    """Yield a test method for each docstring of the class that has examples."""
     module = parsed(task.prompt)
     for node in ast.walk(module) if module is not None else ():
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
@@ -256,11 +261,11 @@ def _sessions(task: ClassTask) -> Iterator[str]:
                 yield SESSION.format(name=node.name, body=textwrap.indent(body, " " * 12))
 
 
-def _step(one: doctest.Example) -> str:
-    """A line of a session, compared with its value where that is a literal."""
-    example = _of_doctest(one)
+def _step(entry: doctest.Example) -> str:
+    """Return a line of a session, compared with its value where that is a literal."""
+    example = _of_doctest(entry)
     if example is None:
-        return one.source.strip()
+        return entry.source.strip()
     text = f"{example.expression} is not {example.value} but "
     return (
         f"__found__ = {example.expression}\n"

@@ -1,4 +1,4 @@
-"""Grades joint completions with the rewards of their environments, in sandboxes of one's own choice."""
+"""Grading of joint completions by the rewards of their environments, in sandboxes of one's own choice."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from llm_decpomdp.tasks import Task
 
 @dataclass(frozen=True)
 class Subject:
-    """A joint completion to grade."""
+    """Joint completion to grade."""
 
     task: Task
     completions: Mapping[str, str]
     """By agent, for a team of so many."""
     name: str
-    """What it is, such as `reference`, or where it stands in a file."""
+    """Description such as `reference`, or a place in a file."""
 
 
 @dataclass(frozen=True)
 class Grading:
-    """One verdict on a subject."""
+    """Verdict on a subject."""
 
     seed: int
     verdict: Verdict
     by_clock: bool
-    """Whether a time-out came from the clock on the wall."""
+    """True if a time-out came from the clock on the wall."""
 
 
 class _Recorder(Sandbox):
-    """A sandbox that knows whether the clock has decided a verdict."""
+    """Sandbox that records whether the clock has decided a verdict."""
 
     def __init__(self, limits: Limits, seed: int) -> None:
         super().__init__(limits, seed=seed)
@@ -52,10 +52,10 @@ class _Recorder(Sandbox):
         return execution
 
     def offering(self, packages: Collection[str]) -> Sandbox:
-        """A sandbox with these packages that notes the clock in the same place."""
-        other = copy.copy(self)
-        other.packages = super().offering(packages).packages
-        return other
+        """Return a sandbox with these packages that notes the clock in the same place."""
+        sandbox = copy.copy(self)
+        sandbox.packages = super().offering(packages).packages
+        return sandbox
 
 
 def grade(env_id: str, subject: Subject, seed: int, limits: Limits) -> Grading:
@@ -63,9 +63,9 @@ def grade(env_id: str, subject: Subject, seed: int, limits: Limits) -> Grading:
 
     Args:
         env_id: The environment.
-        subject: What to grade.
-        seed: Of the hashes of strings and of `random` in the programs.
-        limits: What each program may use, where the environment has no limits of its own.
+        subject: The joint completion.
+        seed: Seed of the hashes of strings and of `random` in the programs.
+        limits: Resources of each program, where the environment has no limits of its own.
     """
     sandbox = _Recorder(limits, seed)
     env = make(env_id, num_agents=len(subject.completions))
@@ -86,10 +86,10 @@ def _in_sandbox(reward: Reward, sandbox: Sandbox) -> Reward:
 
 
 def reference(task: Task, teams: Sequence[Sequence[Role]]) -> dict[str, str]:
-    """The data's completions for the first team whose agents all have one; empty where there is none."""
+    """Return the data's completions for the first team whose agents all have one; empty where there is none."""
     for roles in teams:
-        found = {role.agent: role.reference(task) for role in roles}
-        given = {agent: text for agent, text in found.items() if text is not None}
-        if len(given) == len(found):
-            return given
+        texts = {role.agent: role.reference(task) for role in roles}
+        answers = {agent: text for agent, text in texts.items() if text is not None}
+        if len(answers) == len(texts):
+            return answers
     return {}

@@ -1,4 +1,4 @@
-"""What can be wrong with a data set, told by what programs earn when they are graded again and again."""
+"""Remarks on a data set, from the rewards of programs that are graded again and again."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from llm_decpomdp.episode import Outcome, Verdict
 REFERENCE = "reference"
 
 SHOWN = 3
-"""Tests that a remark names."""
+"""Number of tests that a remark names."""
 
 
 @dataclass(frozen=True)
 class Remark:
-    """Something to know about a task or a program."""
+    """Observation about a task or a program."""
 
     kind: str
     task_id: str
@@ -25,13 +25,13 @@ class Remark:
     """Name of the program that showed it; empty if the row's text did."""
     text: str
     fault: bool = False
-    """Whether rewards are wrong, can be forged, or are a matter of chance while this stays as it is."""
+    """True if rewards are wrong, can be forged, or are a matter of chance while this stays as it is."""
     explained: str = ""
-    """What is known to be wrong with the row, where it is recorded as such."""
+    """Known issue of the row, where it is recorded as such."""
 
 
 def about_gradings(subject: Subject, gradings: Sequence[Grading]) -> Iterator[Remark]:
-    """What several verdicts on one subject tell."""
+    """Yield remarks on several verdicts on one subject."""
     task_id, name = subject.task.task_id, subject.name
     differences = list(_differences(gradings))
     if differences:
@@ -47,26 +47,24 @@ def about_gradings(subject: Subject, gradings: Sequence[Grading]) -> Iterator[Re
 
 
 def _differences(gradings: Sequence[Grading]) -> Iterator[str]:
-    """The tests on which verdicts differ, with the seeds; or the points, if only these do."""
+    """Yield the tests on which verdicts differ, with the seeds; or the points, if only these do."""
     columns = list(zip(*(grading.verdict.tests for grading in gradings), strict=True))
-    found = False
+    differs = False
     for outcomes in columns:
         seeds: dict[str, list[str]] = {}
         for grading, outcome in zip(gradings, outcomes, strict=True):
             seeds.setdefault(outcome.status, []).append(str(grading.seed))
         if len(seeds) > 1:
-            found = True
-            told = "; ".join(
-                f"{status} with seed {', '.join(who)}" for status, who in seeds.items()
-            )
-            yield f"{title(outcomes[0])}: {told}"
+            differs = True
+            parts = [f"{status} with seed {', '.join(s)}" for status, s in seeds.items()]
+            yield f"{title(outcomes[0])}: {'; '.join(parts)}"
     rewards = [grading.verdict.reward for grading in gradings]
-    if not found and len(set(rewards)) > 1:
+    if not differs and len(set(rewards)) > 1:
         yield "rewards differ: " + ", ".join(f"{reward:g}" for reward in rewards)
 
 
 def about_idler(subject: Subject, verdict: Verdict) -> Iterator[Remark]:
-    """The tests that pass for a program that does no work; of a program to repair, some must."""
+    """Yield the tests that pass for a program that does no work; of a program to repair, some must."""
     passed = [title(outcome) for outcome in verdict.tests if outcome.passed]
     fault = len(passed) == len(verdict.tests)
     if fault or (passed and not isinstance(subject.task, BugTask)):
@@ -75,16 +73,16 @@ def about_idler(subject: Subject, verdict: Verdict) -> Iterator[Remark]:
 
 
 def some(texts: Sequence[str]) -> str:
-    """The first few of some texts, and how many more there are."""
+    """Return the first few of some texts, and how many more there are."""
     more = f"; and {len(texts) - SHOWN} more" if len(texts) > SHOWN else ""
     return "; ".join(texts[:SHOWN]) + more
 
 
 def why(outcome: Outcome) -> str:
-    """A test and why it did not pass."""
+    """Return a test and why it did not pass."""
     return f"{title(outcome)}: {outcome.message or outcome.status}"
 
 
 def title(outcome: Outcome) -> str:
-    """The first line of a test: the name of one of several lines."""
+    """Return the first line of a test: the name of one of several lines."""
     return outcome.case.partition("\n")[0]

@@ -1,4 +1,4 @@
-"""What the audit must know of each kind of task in which agents write code."""
+"""Checks of each kind of task in which agents write code."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ IDLE = {
     "raises": "    raise Exception('nothing here')\n    return None\n",
     "returns None": "    return None\n",
 }
-"""Bodies of functions that do no work, by what they do."""
+"""Bodies of functions that do no work, by their behaviour."""
 
 APART = (
     "passes only where the tests share its process: apart from it they have values of builtin classes, and the "
     "attributes and methods of its objects, but no comparison of these; see docs/security.md"
 )
-"""Why a reference fails that does what the test asks for."""
+"""Reason why a reference fails that does what the test asks for."""
 
 
 def about_text(task: Task) -> Iterator[Remark]:
-    """What the text of a row tells."""
+    """Yield remarks on the text of a row."""
     if isinstance(task, CodeTask):
         yield from _about_function(task)
 
@@ -52,7 +52,7 @@ def _about_function(task: CodeTask) -> Iterator[Remark]:
 
 @dataclass(frozen=True)
 class _Inside(CodeTask):
-    """A task whose tests run in the program's process."""
+    """Task whose tests run in the program's process."""
 
     @property
     def tests(self) -> Tests:
@@ -60,12 +60,12 @@ class _Inside(CodeTask):
 
 
 def inside(task: Task) -> CodeTask | None:
-    """The same task with tests that run in the program's process, where it is one about functions."""
+    """Return the same task with tests that run in the program's process, where it is one about functions."""
     return _Inside(**vars(task)) if isinstance(task, CodeTask) else None
 
 
 def idlers(task: Task, roles: Sequence[Role]) -> Iterator[Subject]:
-    """Joint completions that do no work, which must not pass all tests.
+    """Yield joint completions that do no work, which must not pass all tests.
 
     Functions without work; for a program to repair, itself as it is.
 
@@ -76,15 +76,15 @@ def idlers(task: Task, roles: Sequence[Role]) -> Iterator[Subject]:
     if isinstance(task, BugTask):
         yield Subject(task, _unrepaired(task, roles), "the program with its bugs")
         return
-    for what, body in IDLE.items():
+    for behaviour, body in IDLE.items():
         completions = {}
         if isinstance(task, CodeTask):
             completions = {"main_0": _function(task.entry_point, body)}
         for role in roles:
             if isinstance(task, ClassTask) and isinstance(role, ClassRole):
-                written = [_function(name, body) for name in role.methods(task)]
-                completions[role.agent] = "\n".join(written)
-        yield Subject(task, completions, f"code that {what}")
+                methods = [_function(name, body) for name in role.methods(task)]
+                completions[role.agent] = "\n".join(methods)
+        yield Subject(task, completions, f"code that {behaviour}")
 
 
 def _unrepaired(task: BugTask, roles: Sequence[Role]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""`llm-decpomdp audit`: whether the rewards of a data set can be trusted."""
+"""Audit of the rewards of a data set: `llm-decpomdp audit`."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ from llm_decpomdp.tasks import Task, TaskSet
 from llm_decpomdp.utils.terminal import plain
 
 Item = TypeVar("Item")
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class Audit:
-    """All that was found."""
+    """Remarks on a data set, and what they rest on."""
 
     env_id: str
     data: Mapping[str, Any]
@@ -60,32 +60,32 @@ class Audit:
 
     @property
     def faults(self) -> int:
-        """How many faults no known issue explains."""
+        """Number of faults that no known issue explains."""
         return sum(remark.fault and not remark.explained for remark in self.remarks)
 
     @property
     def healthy(self) -> bool:
-        """Whether known issues explain every fault."""
+        """True if known issues explain every fault."""
         return not self.faults
 
     @property
     def summary(self) -> str:
-        """One line."""
+        """Line that sums up the audit."""
         explained = [remark for remark in self.remarks if remark.explained]
         notes = sum(not remark.fault for remark in self.remarks)
-        known = len(self.data["known_issues"])
+        issues = len(self.data["known_issues"])
         left_out = len(self.data["excluded"])
         return (
             f"{self.env_id}, {self.data['split']} of {self.data['source']}: {self.data['rows'] + left_out} rows, "
             f"{self.data['rows']} checked, {left_out} left out with a reason; {self.references} references, "
-            f"{self.programs} programs graded {self.repeats} times each; {known} rows with known issues, "
+            f"{self.programs} programs graded {self.repeats} times each; {issues} rows with known issues, "
             f"which explain {len(explained)} faults; {self.faults} faults unexplained, {notes} notes"
         )
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be audited, and how."""
+    """Arguments of an audit."""
 
     env_id: str
     env: DecPOMDPEnv
@@ -96,12 +96,12 @@ class Plan:
 
     @property
     def data(self) -> TaskSet:
-        """What is audited."""
+        """Tasks that are audited."""
         return self.env.tasks
 
 
 Auditor = Callable[[Plan], Audit]
-"""Finds all that is to be said about data of one kind."""
+"""Function that audits data of one kind."""
 
 
 def audit(
@@ -119,10 +119,10 @@ def audit(
     Args:
         env_id: A registered environment.
         source: Where the problems come from.
-        split: Which of them; by default those that the environment takes.
+        split: Split of them; by default the environment's.
         episodes: `episodes.jsonl` of a run folder, whose joint completions are graded too.
-        repeats: How often each program is graded.
-        limits: What each program may use; by default what it may when it is trained on.
+        repeats: Number of gradings of each program.
+        limits: Resources of each program; by default those of training.
 
     Raises:
         ConfigError: If an argument is wrong, or a row is none that the environment takes.
@@ -137,21 +137,21 @@ def audit(
     if auditor is None:
         raise ConfigError(f"{env_id} has tasks without tests: there is nothing to audit")
     try:
-        found = auditor(Plan(env_id, env, repeats, limits or Limits(), episodes))
+        result = auditor(Plan(env_id, env, repeats, limits or Limits(), episodes))
     except SandboxError as error:
         raise RunError(str(error)) from error
-    left_out = (Remark("left out", name, "", why) for name, why in data.excluded.items())
+    left_out = (Remark("left out", name, "", reason) for name, reason in data.excluded.items())
     issues = data.known_issues
     remarks = [
         replace(remark, explained=issues.get(remark.task_id, "") if remark.fault else "")
-        for remark in (*found.remarks, *left_out)
+        for remark in (*result.remarks, *left_out)
     ]
     remarks.sort(key=lambda remark: (not remark.fault, bool(remark.explained)))
-    return replace(found, remarks=tuple(remarks))
+    return replace(result, remarks=tuple(remarks))
 
 
 def audit_programs(plan: Plan) -> Audit:
-    """Of tasks in which agents write code: texts, examples, and what programs earn.
+    """Audit tasks in which agents write code: texts, examples, and the rewards of programs.
 
     References, and the programs of a run, are graded several times: each time strings hash otherwise and
     `random` starts otherwise.
@@ -166,65 +166,67 @@ def audit_programs(plan: Plan) -> Audit:
     remarks = [
         remark for task in tasks for remark in (*rows.about_text(task), *contradictions(task))
     ]
-    told = {remark.task_id for remark in remarks if remark.kind == "example"}
+    contradicted = {remark.task_id for remark in remarks if remark.kind == "example"}
     gradings: list[list[Grading]] = [[] for _ in subjects]
     for seed in range(plan.repeats):
         work = partial(grade, env_id, seed=seed, limits=limits)
-        for found, one in zip(gradings, _all(work, subjects, f"seed {seed}"), strict=True):
-            found.append(one)
+        for row, grading in zip(gradings, _all(work, subjects, f"seed {seed}"), strict=True):
+            row.append(grading)
         Sandbox(seed=seed).close()
-    for subject, found in zip(subjects, gradings, strict=True):
-        remarks += about_gradings(subject, found)
-    failed = [one for one, found in zip(answers, gradings, strict=False) if _fails_clearly(found)]
+    for subject, row in zip(subjects, gradings, strict=True):
+        remarks += about_gradings(subject, row)
+    failed = [answer for answer, row in zip(answers, gradings, strict=False) if _fails_clearly(row)]
     remarks += _about_sharing(plan, failed)
     team = teams[0]
     idle = [subject for task in tasks for subject in rows.idlers(task, team)]
     work = partial(grade, env_id, seed=0, limits=limits)
-    for subject, one in zip(idle, _all(work, idle, "programs that do no work"), strict=True):
-        remarks += about_idler(subject, one.verdict)
-    remarks += _about_examples(plan, [one for one in answers if one.task.task_id not in told])
+    for subject, grading in zip(idle, _all(work, idle, "programs that do no work"), strict=True):
+        remarks += about_idler(subject, grading.verdict)
+    remarks += _about_examples(
+        plan, [answer for answer in answers if answer.task.task_id not in contradicted]
+    )
     count = len(answers), len(subjects)
     return Audit(env_id, plan.data.describe(), plan.repeats, *count, tuple(remarks))
 
 
 def _fails_clearly(gradings: Iterable[Grading]) -> bool:
-    """Whether a program never passes, and not because time ran out."""
+    """Return True if a program never passes, and not because time ran out."""
     verdicts = [grading.verdict for grading in gradings]
     outcomes = [outcome.status for verdict in verdicts for outcome in verdict.tests]
     return not any(verdict.solved for verdict in verdicts) and "timeout" not in outcomes
 
 
 def _about_sharing(plan: Plan, failed: Iterable[Subject]) -> list[Remark]:
-    """The references that would pass if the tests ran in their process, where programs can forge results."""
+    """Return remarks on references that would pass if tests ran in their process, where results can be forged."""
     inside = [
         replace(subject, task=task)
         for subject in failed
         if (task := rows.inside(subject.task)) is not None
     ]
     work = partial(grade, plan.env_id, seed=0, limits=plan.limits)
-    found = zip(inside, _all(work, inside, "tests that share a process"), strict=True)
+    pairs = zip(inside, _all(work, inside, "tests that share a process"), strict=True)
     return [
         Remark("apart", subject.task.task_id, REFERENCE, rows.APART, fault=True)
-        for subject, grading in found
+        for subject, grading in pairs
         if grading.verdict.solved
     ]
 
 
 def _about_examples(plan: Plan, answers: Iterable[Subject]) -> list[Remark]:
-    """The examples of the texts that the references do not fulfil, although no test asks about them."""
+    """Return the examples of the texts that the references do not fulfil, although no test asks about them."""
     posed = [(subject, as_test(subject.task)) for subject in answers]
-    asked = [replace(subject, task=task) for subject, task in posed if task is not None]
+    subjects = [replace(subject, task=task) for subject, task in posed if task is not None]
     work = partial(grade, plan.env_id, seed=0, limits=plan.limits)
     remarks = []
-    for subject, one in zip(asked, _all(work, asked, "examples"), strict=True):
-        failed = [why(outcome) for outcome in one.verdict.tests if not outcome.passed]
+    for subject, grading in zip(subjects, _all(work, subjects, "examples"), strict=True):
+        failed = [why(outcome) for outcome in grading.verdict.tests if not outcome.passed]
         if failed:
             remarks.append(Remark("example", subject.task.task_id, REFERENCE, some(failed)))
     return remarks
 
 
 def audit_writing(plan: Plan) -> Audit:
-    """Of tasks in which agents write texts: doubles, references, and what else earns as much as they do."""
+    """Audit tasks in which agents write texts: doubles, references, and texts that earn as much as they do."""
     if plan.episodes is not None:
         raise ConfigError(f"{plan.env_id} has no programs to grade again: leave out the episodes")
     complete = sum(
@@ -238,10 +240,10 @@ AUDITORS: dict[type[Task], Auditor] = {
     **dict.fromkeys((CodeTask, ClassTask, BugTask), audit_programs),
     WritingTask: audit_writing,
 }
-"""Who audits which kind of tasks."""
+"""Auditor of each kind of task."""
 
 
-def _all(work: Callable[[Item], Found], items: Iterable[Item], what: str) -> list[Found]:
+def _all(work: Callable[[Item], Result], items: Iterable[Item], what: str) -> list[Result]:
     """Do some work on each item, as many at a time as there are cores; results in order."""
     items = list(items)
     with ThreadPoolExecutor(available_cores()) as threads:
@@ -254,11 +256,11 @@ def _all(work: Callable[[Item], Found], items: Iterable[Item], what: str) -> lis
 
 
 def _load(env_id: str, source: str, split: str | None) -> DecPOMDPEnv:
-    """The environment, with its data loaded."""
+    """Return the environment, with its data loaded."""
     try:
-        chosen = {} if source == "auto" else {"source": source}
-        chosen |= {} if split is None else {"split": split}
-        env = make(env_id, **chosen)
+        arguments = {} if source == "auto" else {"source": source}
+        arguments |= {} if split is None else {"split": split}
+        env = make(env_id, **arguments)
         len(env.tasks)
         return env
     except (ValueError, TypeError, KeyError, ImportError) as error:
@@ -268,7 +270,7 @@ def _load(env_id: str, source: str, split: str | None) -> DecPOMDPEnv:
 
 
 def as_json(result: Audit) -> str:
-    """The result as a JSON object, with `healthy` and `summary`."""
+    """Return the result as a JSON object, with `healthy` and `summary`."""
     derived = {"healthy": result.healthy, "summary": result.summary}
     return json.dumps({**asdict(result), **derived}, indent=2)
 

@@ -1,4 +1,4 @@
-"""What can be wrong with the rows of a writing family: doubles, and references that degenerate texts beat."""
+"""Checks of the rows of a writing family: doubles, and references that degenerate texts beat."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from llm_decpomdp.benchmarks.audit.writing_texts import REFERENCE, degenerate
 from llm_decpomdp.env import DecPOMDPEnv
 
 FULL_LENGTH = 0.5 - 1e-9
-"""What the first level gives to texts of the right length."""
+"""Points that the first level gives to texts of the right length."""
 
 
 def about_writing(env: DecPOMDPEnv, seed: int = 0) -> Iterator[Remark]:
@@ -29,9 +29,9 @@ def about_writing(env: DecPOMDPEnv, seed: int = 0) -> Iterator[Remark]:
         seed: Seed of the degenerate texts.
     """
     tasks = env.tasks
-    seen: dict[str, str] = {}
+    sources: dict[str, str] = {}
     for task in tasks.tasks:
-        first = seen.setdefault(" ".join(task.prompt.split()), task.task_id)
+        first = sources.setdefault(" ".join(task.prompt.split()), task.task_id)
         if first != task.task_id:
             yield Remark("duplicate", task.task_id, "", f"has the source of {first}")
         missing = [agent for agent in env.possible_agents if agent not in task.references]
@@ -41,7 +41,7 @@ def about_writing(env: DecPOMDPEnv, seed: int = 0) -> Iterator[Remark]:
 
 
 def _ranks(env: DecPOMDPEnv, seed: int) -> Iterator[Remark]:
-    """What the references of each row earn, beside degenerate texts."""
+    """Compare the rewards of each row's references and degenerate texts."""
     grounded = "grounding" in env.reward.components
     for task, kinds in degenerate(env, seed):
         verdicts = {kind: env.reward(task, texts) for kind, texts in kinds.items()}

@@ -1,4 +1,4 @@
-"""Texts that a reward for writing must not confuse with a good one, made of a data set's own references."""
+"""Degenerate texts, which a reward for writing must not confuse with good ones, made of references."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Texts = Mapping[str, str]
 
 
 def degenerate(env: DecPOMDPEnv, seed: int = 0) -> Iterator[tuple[Task, dict[str, Texts]]]:
-    """For each task with a reference of every agent: the reference and the degenerate texts, by name.
+    """Yield, for each task with a reference of every agent, that and the degenerate texts, by name.
 
     These have the reference's length, but for copies of the source.
 
@@ -35,18 +35,18 @@ def degenerate(env: DecPOMDPEnv, seed: int = 0) -> Iterator[tuple[Task, dict[str
     vocabulary = sorted({word for task in env.tasks.tasks for word in words(task.prompt)})
     for place, task in enumerate(tasks):
         rng = stream(seed, "degenerate", task.task_id)
-        own = {agent: task.references[agent] for agent in agents}
-        other = tasks[(place + len(tasks) // 2) % len(tasks)]
-        made: dict[str, Texts] = {
-            "shuffled words": {a: _shuffled(text, rng) for a, text in own.items()},
-            "random words": {a: _random(text, vocabulary, rng) for a, text in own.items()},
+        references = {agent: task.references[agent] for agent in agents}
+        distant = tasks[(place + len(tasks) // 2) % len(tasks)]
+        kinds: dict[str, Texts] = {
+            "shuffled words": {a: _shuffled(text, rng) for a, text in references.items()},
+            "random words": {a: _random(text, vocabulary, rng) for a, text in references.items()},
             "source copied": dict.fromkeys(agents, task.prompt),
-            "another row's": {agent: other.references[agent] for agent in agents},
-            "one sentence": {a: _one_sentence(text) for a, text in own.items()},
+            "another row's": {agent: distant.references[agent] for agent in agents},
+            "one sentence": {a: _one_sentence(text) for a, text in references.items()},
         }
         if len(tasks) == 1:
-            del made["another row's"]
-        yield task, {REFERENCE: own, **made}
+            del kinds["another row's"]
+        yield task, {REFERENCE: references, **kinds}
 
 
 def _shuffled(text: str, rng: np.random.Generator) -> str:
@@ -58,7 +58,7 @@ def _random(text: str, vocabulary: Sequence[str], rng: np.random.Generator) -> s
 
 
 def _one_sentence(text: str) -> str:
-    """The first sentence of a text, again and again."""
-    found = SENTENCE.search(text)
-    sentence = found[0].strip() if found else text
+    """Return the first sentence of a text, again and again."""
+    match = SENTENCE.search(text)
+    sentence = match[0].strip() if match else text
     return " ".join([sentence] * max(2, round(len(text) / max(len(sentence), 1))))

@@ -1,1 +1,1 @@
-"""How fast the parts are, beside floors and peers measured in the same run."""
+"""Speed and memory of the parts, beside floors and peers measured in the same run."""

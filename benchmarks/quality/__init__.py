@@ -1,1 +1,1 @@
-"""How good the problems that come with the package are; docs/data.md and docs/writing.md."""
+"""Quality of the problems that come with the package, for its developers; docs/data.md and docs/writing.md."""

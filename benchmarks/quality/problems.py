@@ -1,8 +1,8 @@
-"""`python -m llm_decpomdp.benchmarks.quality.problems`: how good the problems that we wrote are, in Markdown.
+"""Quality of the problems that we wrote, in Markdown: `python -m llm_decpomdp.benchmarks.quality.problems`.
 
 The mutation score of a problem's tests is the share of the mutants of its reference that fail at least one test,
-do not load or do not end in time. Mutants that behave as the reference does were told by hand and do not count;
-`equivalent_mutants` lists them with the reasons. `--survivors` prints the other mutants that no test finds.
+do not load or do not end in time. Mutants that behave as the reference does were judged by hand and do not count;
+`equivalent_mutants.json` lists them with the reasons. `--survivors` prints the other mutants that no test finds.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from __future__ import annotations
 import argparse
 import ast
 import doctest
+import json
 import keyword
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher, unified_diff
 from itertools import combinations, starmap
+from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.benchmarks.quality.equivalent_mutants import EQUIVALENT
 from llm_decpomdp.envs.bugfix.pieces import instrumented
 from llm_decpomdp.envs.bugfix.programs import Source, bundled_sources
 from llm_decpomdp.envs.coding.mbpp import MBPP, mbpp_task
@@ -26,6 +27,11 @@ from llm_decpomdp.envs.datasets.loading import Row
 from llm_decpomdp.envs.programs.functions import tokens
 from llm_decpomdp.envs.programs.mutation.faults import KINDS, Mutant, mutants
 from llm_decpomdp.envs.sandbox import Sandbox
+
+EQUIVALENT: dict[str, dict[str, str]] = json.loads(
+    Path(__file__).with_name("equivalent_mutants.json").read_text(encoding="utf-8")
+)
+"""Reason why a mutant behaves as its reference, by the problem's name and the mutation's key."""
 
 GOAL = 0.9
 """The least mutation score of a problem."""
@@ -39,14 +45,14 @@ SAME_CODE = 0.9
 
 @dataclass(frozen=True)
 class Quality:
-    """What was found about one problem."""
+    """Measures of one problem."""
 
     source: Source
     tests: int
     examples: int
-    """Examples in the problem's text."""
+    """Number of examples in the problem's text."""
     agreeing: int
-    """Those that the reference fulfils, which passes all tests."""
+    """Number of those that the reference fulfils, which passes all tests."""
     survivors: tuple[Mutant, ...]
     """Mutants that pass all tests and are not known to be equivalent."""
     killed: tuple[Mutant, ...]
@@ -54,13 +60,13 @@ class Quality:
 
     @property
     def score(self) -> float:
-        """The share of mutants that the tests find."""
-        counted = len(self.killed) + len(self.survivors)
-        return len(self.killed) / counted if counted else 1.0
+        """Share of mutants that the tests find."""
+        total = len(self.killed) + len(self.survivors)
+        return len(self.killed) / total if total else 1.0
 
 
 def ours() -> list[Source]:
-    """The problems that we wrote, not those of HumanEval that we only divided."""
+    """Return the problems that we wrote, not those of HumanEval that we only divided."""
     bundled = [source for source in bundled_sources() if not source.name.startswith("HumanEval/")]
     return [*bundled, *starmap(_of_mbpp, enumerate(MBPP.bundled()))]
 
@@ -81,11 +87,11 @@ def quality(source: Source, sandbox: Sandbox) -> Quality:
     tests = len(instrumented(source.code, source.test, source.entry_point).cases)
     if not _passes(source, sandbox, [source.code])[0]:
         raise ValueError(f"the reference of {source.name} fails its tests")
-    made = mutants(source.code)
-    passes = _passes(source, sandbox, [mutant.source for mutant in made])
-    alive = {mutant for mutant, passed in zip(made, passes, strict=True) if passed}
-    known = EQUIVALENT.get(source.name, {})
-    if wrong := set(known) - {mutant.key for mutant in alive}:
+    variants = mutants(source.code)
+    passes = _passes(source, sandbox, [mutant.source for mutant in variants])
+    alive = {mutant for mutant, passed in zip(variants, passes, strict=True) if passed}
+    equivalent = EQUIVALENT.get(source.name, {})
+    if wrong := set(equivalent) - {mutant.key for mutant in alive}:
         raise ValueError(f"{source.name}: no such mutants, or a test finds them: {sorted(wrong)}")
     examples, agreeing = _examples(source)
     return Quality(
@@ -93,9 +99,9 @@ def quality(source: Source, sandbox: Sandbox) -> Quality:
         tests,
         examples,
         agreeing,
-        tuple(m for m in made if m in alive and m.key not in known),
-        tuple(m for m in made if m not in alive),
-        tuple(m for m in made if m in alive and m.key in known),
+        tuple(m for m in variants if m in alive and m.key not in equivalent),
+        tuple(m for m in variants if m not in alive),
+        tuple(m for m in variants if m in alive and m.key in equivalent),
     )
 
 
@@ -107,7 +113,7 @@ def _passes(source: Source, sandbox: Sandbox, codes: Sequence[str]) -> list[bool
 
 
 def _examples(source: Source) -> tuple[int, int]:
-    """How many examples the texts of a problem hold, and how many of them its reference fulfils."""
+    """Return the numbers of examples in a problem's texts, and of those that its reference fulfils."""
     names: dict[str, Any] = {}
     exec(source.code, names)
     texts = [
@@ -126,16 +132,16 @@ def _examples(source: Source) -> tuple[int, int]:
 
 
 def near_duplicates(sources: Sequence[Source]) -> Iterator[tuple[Source, Source, float, float]]:
-    """Pairs of problems with much the same words or code, and how much of both they share."""
+    """Yield pairs of problems with much the same words or code, and the shares of both in common."""
     words = [_words(source.statement) for source in sources]
     codes = [_anonymous(source.code) for source in sources]
-    for one, other in combinations(range(len(sources)), 2):
-        text = len(words[one] & words[other]) / len(words[one] | words[other])
-        matcher = SequenceMatcher(None, codes[one], codes[other], autojunk=False)
+    for i, j in combinations(range(len(sources)), 2):
+        text = len(words[i] & words[j]) / len(words[i] | words[j])
+        matcher = SequenceMatcher(None, codes[i], codes[j], autojunk=False)
         likely = matcher.real_quick_ratio() >= SAME_CODE and matcher.quick_ratio() >= SAME_CODE
         code = matcher.ratio() if likely else 0.0
         if text >= SAME_WORDS or code >= SAME_CODE:
-            yield sources[one], sources[other], text, code
+            yield sources[i], sources[j], text, code
 
 
 def _words(statement: str) -> set[str]:
@@ -143,7 +149,7 @@ def _words(statement: str) -> set[str]:
 
 
 def _anonymous(code: str) -> list[str]:
-    """The tokens of a reference with every name that it may choose replaced by one and the same."""
+    """Return the tokens of a reference with every name that it may choose replaced by one and the same."""
     return [
         "name" if token.isidentifier() and not keyword.iskeyword(token) else token
         for token in tokens(code)
@@ -153,41 +159,41 @@ def _anonymous(code: str) -> list[str]:
 # Tables
 
 
-def report(found: Sequence[Quality], survivors: bool) -> Iterator[str]:
-    """The lines of the report."""
+def report(qualities: Sequence[Quality], survivors: bool) -> Iterator[str]:
+    """Yield the lines of the report."""
     yield "| problem | function | tests | examples that agree | mutants | equivalent | found | score |"
     yield "|---|---|---|---|---|---|---|---|"
-    for one in found:
-        made = len(one.killed) + len(one.survivors) + len(one.equivalent)
+    for row in qualities:
+        total = len(row.killed) + len(row.survivors) + len(row.equivalent)
         yield (
-            f"| {one.source.name} | `{one.source.entry_point}` | {one.tests} | {one.agreeing}/{one.examples} "
-            f"| {made} | {len(one.equivalent)} | {len(one.killed)} | {one.score:.0%} |"
+            f"| {row.source.name} | `{row.source.entry_point}` | {row.tests} | {row.agreeing}/{row.examples} "
+            f"| {total} | {len(row.equivalent)} | {len(row.killed)} | {row.score:.0%} |"
         )
     yield from ("", "| kind | mutants | equivalent | found | score |", "|---|---|---|---|---|")
     for kind in (*KINDS, "all"):
-        groups = [(q.killed, q.survivors, q.equivalent) for q in found]
+        groups = [(q.killed, q.survivors, q.equivalent) for q in qualities]
         killed, alive, same = (
             sum(mutant.kind == kind or kind == "all" for group in groups for mutant in group[place])
             for place in range(3)
         )
         score = killed / max(killed + alive, 1)
         yield f"| {kind} | {killed + alive + same} | {same} | {killed} | {score:.0%} |"
-    weak = [one.source.name for one in found if one.score < GOAL]
+    weak = [row.source.name for row in qualities if row.score < GOAL]
     yield f"\nBelow {GOAL:.0%}: {', '.join(weak) or 'none'}."
-    pairs = list(near_duplicates([one.source for one in found]))
+    pairs = list(near_duplicates([row.source for row in qualities]))
     yield f"Near-duplicates: {len(pairs) or 'none'}."
-    for one_, other, text, code in pairs:
-        yield f"- {one_.name} and {other.name}: words {text:.0%}, code {code:.0%}"
+    for first, second, text, code in pairs:
+        yield f"- {first.name} and {second.name}: words {text:.0%}, code {code:.0%}"
     if survivors:
-        yield from _survivors(found)
+        yield from _survivors(qualities)
 
 
-def _survivors(found: Sequence[Quality]) -> Iterator[str]:
-    for one in found:
-        for mutant in one.survivors:
-            before, after = one.source.code.splitlines(), mutant.source.splitlines()
+def _survivors(qualities: Sequence[Quality]) -> Iterator[str]:
+    for row in qualities:
+        for mutant in row.survivors:
+            before, after = row.source.code.splitlines(), mutant.source.splitlines()
             changes = list(unified_diff(before, after, n=0, lineterm=""))[3:]
-            yield "\n".join([f"\n{one.source.name} {mutant.key}", *changes])
+            yield "\n".join([f"\n{row.source.name} {mutant.key}", *changes])
 
 
 def main() -> None:
@@ -199,9 +205,9 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="problems, such as Bundled/17; default all")
     arguments = parser.parse_args()
     sandbox = Sandbox()
-    chosen = [s for s in ours() if not arguments.names or s.name in arguments.names]
-    found = [quality(source, sandbox) for source in chosen]
-    print("\n".join(report(found, arguments.survivors)))
+    sources = [s for s in ours() if not arguments.names or s.name in arguments.names]
+    qualities = [quality(source, sandbox) for source in sources]
+    print("\n".join(report(qualities, arguments.survivors)))
 
 
 if __name__ == "__main__":

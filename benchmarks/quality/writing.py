@@ -1,4 +1,4 @@
-"""`python -m llm_decpomdp.benchmarks.quality.writing`: what the rewards for writing give to which texts.
+"""Rewards for writing, by kind of text: `python -m llm_decpomdp.benchmarks.quality.writing`.
 
 For each family and version a table in Markdown: for every kind of text the mean, deviation, least and greatest
 reward, and in which share of the rows the reference earns more. `--model` adds the first samples of a model.
@@ -29,7 +29,7 @@ GOAL = 0.95
 
 @dataclass(frozen=True)
 class Line:
-    """What one kind of text earns."""
+    """Rewards of one kind of text."""
 
     env: str
     texts: str
@@ -53,8 +53,8 @@ def compare(env: DecPOMDPEnv, seed: int = 0) -> Iterator[Line]:
 
 
 def summarise(env: str, kind: str, rewards: Sequence[float], references: Sequence[float]) -> Line:
-    """The line of a kind of texts, row by row beside the references."""
-    first = [one > other for one, other in zip(references, rewards, strict=True)]
+    """Return the line of a kind of texts, row by row beside the references."""
+    first = [best > reward for best, reward in zip(references, rewards, strict=True)]
     return Line(
         env, kind, fmean(rewards), pstdev(rewards), min(rewards), max(rewards), fmean(first), len(first)
     )  # fmt: skip
@@ -63,7 +63,7 @@ def summarise(env: str, kind: str, rewards: Sequence[float], references: Sequenc
 def sample(
     genre: str, source: str, model: str, rows: int, temperature: float, max_new_tokens: int
 ) -> list[dict[str, str]]:
-    """What a model writes as each agent, for the first rows of the data."""
+    """Return the texts of a model as each agent, for the first rows of the data."""
     from llm_decpomdp.agents.inference.sampling import Sampling
     from llm_decpomdp.agents.loading import load_policy
 
@@ -76,20 +76,20 @@ def sample(
     ]
     answers = policy.generate([prompt for _, prompt in prompts])
     team = len(env.roles)
-    texts = [(agent, one[0].text) for (agent, _), one in zip(prompts, answers, strict=True)]
+    texts = [(agent, group[0].text) for (agent, _), group in zip(prompts, answers, strict=True)]
     return [dict(texts[start : start + team]) for start in range(0, len(texts), team)]
 
 
 def judge(env: DecPOMDPEnv, kind: str, samples: Sequence[dict[str, str]]) -> Line:
-    """The line of a model's samples."""
+    """Return the line of a model's samples."""
     tasks = env.tasks.tasks[: len(samples)]
-    rewards = [env.reward(task, one).reward for task, one in zip(tasks, samples, strict=True)]
+    rewards = [env.reward(task, texts).reward for task, texts in zip(tasks, samples, strict=True)]
     references = [env.reward(task, task.references).reward for task in tasks]
     return summarise(env.spec_id, kind, rewards, references)
 
 
 def table(lines: Sequence[Line]) -> Iterator[str]:
-    """The lines of a table in Markdown."""
+    """Yield the lines of a table in Markdown."""
     yield "| texts | mean | sd | min | max | reference first | rows |"
     yield "|---|---|---|---|---|---|---|"
     for line in lines:
@@ -117,24 +117,24 @@ def main(
 ) -> None:
     """Print what every kind of text earns."""
     logging.basicConfig(format="%(message)s")
-    found: list[Line] = []
-    kept: dict[str, list[dict[str, str]]] = {}
+    rewards: list[Line] = []
+    texts: dict[str, list[dict[str, str]]] = {}
     for genre in GENRES:
         if model is not None:
             for kind, temperature in ((f"{model}, greedy", 0.0), (f"{model}, T=0.8", 0.8)):
-                kept[f"{genre}: {kind}"] = sample(
+                texts[f"{genre}: {kind}"] = sample(
                     genre, source, model, rows, temperature, max_new_tokens
                 )
         for version in VERSIONS:
             env = make(f"{genre}-{version}", source=source, split="all")
             lines = [*compare(env, seed)]
-            for name, samples in kept.items():
-                of, _, kind = name.partition(": ")
-                lines += [judge(env, kind, samples)] if of == genre else []
-            found += lines
+            for name, samples in texts.items():
+                data, _, kind = name.partition(": ")
+                lines += [judge(env, kind, samples)] if data == genre else []
+            rewards += lines
             print(f"\n{env.spec_id}, at most {_maximum(version)}:\n", *table(lines), sep="\n")
     file.parent.mkdir(parents=True, exist_ok=True)
-    numbers = {"lines": [asdict(line) for line in found], "samples": kept}
+    numbers = {"lines": [asdict(line) for line in rewards], "samples": texts}
     file.write_text(json.dumps(numbers, indent=1, ensure_ascii=False), encoding="utf-8")
 
 

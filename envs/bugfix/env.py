@@ -18,7 +18,7 @@ from llm_decpomdp.envs.bugfix.tasks import BugTask, bug_task
 from llm_decpomdp.envs.datasets.loading import (
     PACKAGE,
     Dataset,
-    Found,
+    SplitRows,
     existing,
     is_path,
     load,
@@ -238,7 +238,10 @@ def _load_own(
     name, _, _ = parse_split(split, SPLITS)
     rows = rows_of(dataset, name, dataset.bundled())
     return select(
-        dataset, Found(rows, path or PACKAGE, own=path is not None), split, exclude_known_issues
+        dataset,
+        SplitRows(rows, path or PACKAGE, user_file=path is not None),
+        split,
+        exclude_known_issues,
     )
 
 

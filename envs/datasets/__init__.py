@@ -1,1 +1,1 @@
-"""Data sets: where problems come from, how their rows are read, and which rows are known to be wrong."""
+"""Data sets: sources of problems, reading of their rows, and rows that are known to be wrong."""

@@ -1,4 +1,4 @@
-"""Data sets on the Hugging Face hub: whether it has them now, and their rows, with the commit that they are of."""
+"""Data sets on the Hugging Face hub: a probe, and their rows, with the commit that they are of."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from llm_decpomdp.utils.hub import hub_reachable
 
 
 def hub_has(repository: str) -> bool:
-    """Whether the hub answers for this data set now, or it is a local folder."""
+    """Return True if the hub answers for this data set now, or it is a local folder."""
     return Path(repository).is_dir() or hub_reachable(f"/api/datasets/{repository}")
 
 
 def hub_rows(
     repository: str, config: str | None, split: str, revision: str
 ) -> tuple[list[Mapping[str, Any]], str]:
-    """The rows of a data set, and the commit that they are of.
+    """Return the rows of a data set, and the commit that they are of.
 
     Args:
         repository: Its name on the hub, or a local folder in the hub's format, which has no commits.
-        config: Which of its configurations.
+        config: One of its configurations.
         split: A split, or several joined by `+`.
         revision: A commit, tag or branch; what a branch is now is looked up once, so that rows and commit agree.
 

@@ -1,4 +1,4 @@
-"""Where problems come from: a file, a folder of local copies, the Hugging Face hub, or this package.
+"""Sources of problems: a file, a folder of local copies, the Hugging Face hub, or this package.
 
 `source="auto"` looks in this order: the folder that `LLM_DECPOMDP_DATA` names, the installed package that
 carries the real data (HumanEval), the hub, and last the bundled stand-ins, with a warning. Nothing here waits
@@ -43,10 +43,10 @@ __all__ = [
 DATA_FOLDER = "LLM_DECPOMDP_DATA"
 SOURCES = ("auto", "hub", "bundled")
 PACKAGE = "package"
-"""What bundled rows are called where they are the real ones."""
+"""Source of bundled rows that are the real ones."""
 
 AT_A_COMMIT = "hub@"
-"""Before a commit or tag: the hub's data as of then."""
+"""Prefix of a commit or tag: the hub's data as of then."""
 
 A_FILE = "the path of an existing JSONL, JSON or Parquet file"
 
@@ -61,7 +61,7 @@ Numbered = list[tuple[int, Row]]
 
 @dataclass(frozen=True)
 class Dataset:
-    """One data set and all the places where it may be found."""
+    """Data set and all of its sources."""
 
     name: str
     hub: str
@@ -69,40 +69,40 @@ class Dataset:
     filename: str
     """Name of its local copy in the folder that `LLM_DECPOMDP_DATA` names."""
     bundled: Callable[[], list[Row]]
-    """The rows that come with this library or with a package that it requires."""
+    """Function that reads the rows that come with this library or with a package that it requires."""
     to_task: Callable[[int, Row], Task]
-    """Makes a task of a row; raises `BadRow`."""
+    """Function that makes a task of a row; raises `BadRow`."""
     stand_in: bool
-    """Whether the bundled rows are ours, in place of the real ones."""
+    """True if the bundled rows are ours, in place of the real ones."""
     splits: tuple[str, ...] = ("test",)
     revision: str = "main"
     config: str | None = None
-    """Which of the repository's configurations."""
+    """One of the repository's configurations."""
     split_of: Callable[[Row], str | None] | None = None
-    """The split that a row of a file with all of them belongs to, None for all; needed for several splits."""
+    """Function that gives the split of a row of a file with several, None for all; needed for several splits."""
 
     def splits_of(self, source: str | os.PathLike[str]) -> tuple[str, ...]:
-        """The splits that a source has: the data set's, `all` where there are several, and those of every file."""
-        own = (*self.splits, "all") if len(self.splits) > 1 else self.splits
-        return tuple(dict.fromkeys([*own, *OF_A_FILE])) if is_path(source) else own
+        """Return a source's splits: the data set's, `all` where there are several, and those of every file."""
+        names = (*self.splits, "all") if len(self.splits) > 1 else self.splits
+        return tuple(dict.fromkeys([*names, *OF_A_FILE])) if is_path(source) else names
 
 
 @dataclass(frozen=True)
-class Found:
-    """The rows of a split, and where they are from."""
+class SplitRows:
+    """Rows of a split, and their source."""
 
     rows: Numbered
     source: str
-    """As `TaskSet.source`."""
+    """Name as of `TaskSet.source`."""
     stand_in: bool = False
     revision: str = ""
-    """The hub's commit."""
-    own: bool = False
-    """Whether it is a file that the user has named."""
+    """Commit of the hub."""
+    user_file: bool = False
+    """True if the user has named the file."""
 
 
 def is_path(source: str | os.PathLike[str]) -> bool:
-    """Whether a source is the path of a file, and none of the names of sources."""
+    """Return True if a source is the path of a file, and none of the names of sources."""
     return str(source) not in (*SOURCES, PACKAGE) and not str(source).startswith(AT_A_COMMIT)
 
 
@@ -115,7 +115,7 @@ def load(
     """Load one split, sliced.
 
     Args:
-        dataset: What to load.
+        dataset: The data set.
         split: A split's name, with a slice if wanted: `test`, `test[16:]`, `test[:50%]`.
         source: `auto`, `hub`, `bundled`, the path of a JSONL, JSON or Parquet file, or `hub@COMMIT`.
         exclude_known_issues: Whether to leave out tasks that are known to be wrong, after slicing.
@@ -129,28 +129,28 @@ def load(
     return select(dataset, _find(dataset, name, source), split, exclude_known_issues)
 
 
-def select(dataset: Dataset, found: Found, split: str, exclude_known_issues: bool) -> TaskSet:
-    """The tasks of a split's rows, sliced; arguments and errors as of `load`."""
+def select(dataset: Dataset, found: SplitRows, split: str, exclude_known_issues: bool) -> TaskSet:
+    """Return the tasks of a split's rows, sliced; arguments and errors as of `load`."""
     _, begin, end = parse_split(split, dataset.splits_of(found.source))
     tasks = _tasks(dataset, found)
-    chosen = tasks[slice(_position(begin, len(tasks)), _position(end, len(tasks)))]
-    if not chosen:
+    sliced = tasks[slice(_position(begin, len(tasks)), _position(end, len(tasks)))]
+    if not sliced:
         raise ValueError(_empty(dataset, split, found, len(tasks)))
-    excluded = {t.task_id: t.known_issue for t in chosen if t.known_issue and exclude_known_issues}
-    left = tuple(task for task in chosen if task.task_id not in excluded)
-    if not left:
+    excluded = {t.task_id: t.known_issue for t in sliced if t.known_issue and exclude_known_issues}
+    tasks = tuple(task for task in sliced if task.task_id not in excluded)
+    if not tasks:
         raise ValueError(
             f"split {split!r} of {found.source} holds nothing but tasks with known issues"
         )
     return TaskSet(
-        left, dataset.name, found.source, split, found.revision, found.stand_in, excluded
+        tasks, dataset.name, found.source, split, found.revision, found.stand_in, excluded
     )
 
 
-def _empty(dataset: Dataset, split: str, found: Found, rows: int) -> str:
-    """That nothing is in a slice, and what to take instead."""
+def _empty(dataset: Dataset, split: str, found: SplitRows, rows: int) -> str:
+    """Return the error that nothing is in a slice, with the remedy."""
     name = split.partition("[")[0]
-    whole = "train, test or all" if found.own else name
+    whole = "train, test or all" if found.user_file else name
     remedy = f"{whole} takes all of them, {name}[:50%] the first half"
     if not rows:
         remedy = "all takes those of every split" if dataset.split_of else "the file holds none"
@@ -158,7 +158,7 @@ def _empty(dataset: Dataset, split: str, found: Found, rows: int) -> str:
 
 
 def parse_split(split: str, valid: Iterable[str]) -> tuple[str, str | None, str | None]:
-    """The name and the two bounds of a split such as `test[16:]`.
+    """Return the name and the two bounds of a split such as `test[16:]`.
 
     Raises:
         ValueError: If the text has another form or the split does not exist.
@@ -177,10 +177,10 @@ def _position(bound: str | None, length: int) -> int | None:
     return round(int(bound[:-1]) / 100 * length) if bound.endswith("%") else int(bound)
 
 
-def _find(dataset: Dataset, split: str, source: str | os.PathLike[str]) -> Found:
-    """The rows of a split, where the source has them."""
+def _find(dataset: Dataset, split: str, source: str | os.PathLike[str]) -> SplitRows:
+    """Return the rows of a split, where the source has them."""
     if is_path(source):
-        return replace(_of_file(dataset, split, existing(source)), own=True)
+        return replace(_of_file(dataset, split, existing(source)), user_file=True)
     if source in ("bundled", PACKAGE):
         return _of_package(dataset, split)
     if source != "auto":
@@ -203,7 +203,7 @@ def _find(dataset: Dataset, split: str, source: str | os.PathLike[str]) -> Found
 
 
 def existing(source: str | os.PathLike[str]) -> Path:
-    """The absolute path of a file of problems.
+    """Return the absolute path of a file of problems.
 
     Raises:
         ValueError: If there is none; the text names where it was looked for, and the nearest file there.
@@ -215,29 +215,29 @@ def existing(source: str | os.PathLike[str]) -> Path:
         raise ValueError(
             f"{unknown('source', str(source), SOURCES)}, or {A_FILE}; there is no {path}"
         )
-    files = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
+    files = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
     files = [name for name in files if name.endswith(ENDINGS)]
     near = get_close_matches(path.name, files, n=1, cutoff=0.75)
     hint = f"; did you mean {str(path.with_name(near[0]))!r}?" if near else "."
-    what = f"{path} is a folder" if path.is_dir() else f"there is no file {path}"
-    raise ValueError(f"{what}{hint} A source is {', '.join(SOURCES)}, or {A_FILE}")
+    problem = f"{path} is a folder" if path.is_dir() else f"there is no file {path}"
+    raise ValueError(f"{problem}{hint} A source is {', '.join(SOURCES)}, or {A_FILE}")
 
 
 def bundled_rows(name: str) -> list[Row]:
-    """The rows of a file of this package, such as `mbpp.jsonl`."""
+    """Return the rows of a file of this package, such as `mbpp.jsonl`."""
     return read_rows(Path(__file__).parents[1] / "data" / name)
 
 
-def _of_file(dataset: Dataset, split: str, path: Path) -> Found:
-    return Found(rows_of(dataset, split, read_rows(path)), str(path))
+def _of_file(dataset: Dataset, split: str, path: Path) -> SplitRows:
+    return SplitRows(rows_of(dataset, split, read_rows(path)), str(path))
 
 
-def _of_package(dataset: Dataset, split: str) -> Found:
+def _of_package(dataset: Dataset, split: str) -> SplitRows:
     source = "bundled" if dataset.stand_in else PACKAGE
-    return Found(rows_of(dataset, split, dataset.bundled()), source, dataset.stand_in)
+    return SplitRows(rows_of(dataset, split, dataset.bundled()), source, dataset.stand_in)
 
 
-def _of_hub(dataset: Dataset, split: str, source: str, reached: bool = False) -> Found:
+def _of_hub(dataset: Dataset, split: str, source: str, reached: bool = False) -> SplitRows:
     if not reached and not hub_has(dataset.hub):
         raise ConnectionError(
             f"source={source!r}: the Hugging Face hub cannot be reached, so {dataset.hub!r} cannot be loaded; "
@@ -246,11 +246,11 @@ def _of_hub(dataset: Dataset, split: str, source: str, reached: bool = False) ->
     parts = "+".join(dataset.splits) if split == "all" else split
     revision = source.removeprefix(AT_A_COMMIT) if source != "hub" else dataset.revision
     rows, commit = hub_rows(dataset.hub, dataset.config, parts, revision)
-    return Found(list(enumerate(rows, 1)), "hub", revision=commit)
+    return SplitRows(list(enumerate(rows, 1)), "hub", revision=commit)
 
 
 def rows_of(dataset: Dataset, split: str, rows: Iterable[Row]) -> Numbered:
-    """The rows of a split among those of all; what is no row is left for `_tasks` to refuse."""
+    """Return the rows of a split among those of all; what is no row is left for `_tasks` to refuse."""
     numbered = list(enumerate(rows, 1))
     if dataset.split_of is None or split == "all":
         return numbered
@@ -275,19 +275,19 @@ def _warn_of_stand_in(name: str) -> None:
     )
 
 
-def _tasks(dataset: Dataset, found: Found) -> tuple[Task, ...]:
+def _tasks(dataset: Dataset, found: SplitRows) -> tuple[Task, ...]:
     tasks: list[Task] = []
-    seen: set[str] = set()
+    names: set[str] = set()
     bad: dict[int, str] = {}
     for index, (line, row) in enumerate(found.rows):
         try:
             task = dataset.to_task(index, as_row(row))
-            if task.task_id in seen:
+            if task.task_id in names:
                 raise BadRow(f"field 'task_id' repeats {task.task_id!r}")
         except BadRow as error:
             bad[line] = str(error)
             continue
-        seen.add(task.task_id)
+        names.add(task.task_id)
         tasks.append(task)
     refuse(found.source, bad, len(found.rows))
     return tuple(tasks)

@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import Any
 
 SHOWN_ROWS = 10
-"""How many bad rows an error names."""
+"""Number of bad rows that an error names."""
 
 ENDINGS = (".jsonl", ".json", ".parquet")
 
 GZIP = b"\x1f\x8b"
-"""How a compressed file begins."""
+"""First bytes of a compressed file."""
 
 Row = Mapping[str, Any]
 
 
 class BadRow(ValueError):
-    """A row that cannot be a task; the text names the field."""
+    """Row that cannot be a task; the text names the field."""
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of a JSONL, JSON (a list of objects) or Parquet file.
+    """Return the rows of a JSONL, JSON (a list of objects) or Parquet file.
 
     A line that is no JSON is there as the `BadRow` that says so, for whoever makes tasks of the rows to refuse
     together with others.
@@ -60,7 +60,7 @@ def _from_parquet(path: Path) -> list[Row]:
 
 
 def _text(path: Path) -> str:
-    """A file's text: UTF-8, with or without a byte order mark."""
+    """Return a file's text: UTF-8, with or without a byte order mark."""
     data = path.read_bytes()
     if data.startswith(GZIP):
         raise ValueError(f"{path} is compressed with gzip: unpack it first, as with gunzip")
@@ -82,7 +82,7 @@ def _from_json(text: str) -> Any:
 
 
 def as_row(row: object) -> Row:
-    """A row as `read_rows` gives it, if it is one.
+    """Return a row as `read_rows` gives it, if it is one.
 
     Raises:
         BadRow: If it is none.
@@ -95,7 +95,7 @@ def as_row(row: object) -> Row:
 
 
 def text_field(row: Row, name: str) -> str:
-    """A row's field, which must be a text that is not empty.
+    """Return a row's field, which must be a text that is not empty.
 
     Raises:
         BadRow: If it isn't.
@@ -109,9 +109,9 @@ def text_field(row: Row, name: str) -> str:
 
 
 def missing(row: Row, name: str) -> str:
-    """That a row lacks a field, with those that it has."""
-    there = ", ".join(map(repr, row)) or "none"
-    return f"field {name!r} is missing; the row has {there}: docs/data.md has the columns"
+    """Return the error that a row lacks a field, with those that it has."""
+    fields = ", ".join(map(repr, row)) or "none"
+    return f"field {name!r} is missing; the row has {fields}: docs/data.md has the columns"
 
 
 def refuse(found: str, bad: Mapping[int, str], rows: int) -> None:
@@ -119,19 +119,20 @@ def refuse(found: str, bad: Mapping[int, str], rows: int) -> None:
 
     Args:
         found: The file.
-        bad: What is wrong, by line, from 1.
-        rows: How many rows were looked at.
+        bad: Errors by line, from 1.
+        rows: Number of all rows.
     """
     if not bad:
         return
     if len(bad) == 1:
         ((line, text),) = bad.items()
         raise ValueError(f"{found}, line {line}: {text}")
-    told: dict[str, list[str]] = {}
+    errors: dict[str, list[str]] = {}
     for line in list(bad)[:SHOWN_ROWS]:
-        told.setdefault(bad[line], []).append(str(line))
+        errors.setdefault(bad[line], []).append(str(line))
     parts = [
-        f"  line{'s' * (len(lines) > 1)} {', '.join(lines)}: {text}" for text, lines in told.items()
+        f"  line{'s' * (len(lines) > 1)} {', '.join(lines)}: {text}"
+        for text, lines in errors.items()
     ]
     more = len(bad) - SHOWN_ROWS
     parts += [f"  ... and {more} more"] if more > 0 else []

@@ -1,12 +1,9 @@
-"""Outside models that edit the agents' code: who serves them, and how they are asked reliably."""
+"""Outside models that edit the agents' code: their providers, and the exchange with them."""
 
 from __future__ import annotations
 
-import logging
 import os
-import random
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -25,19 +22,8 @@ TEMPERATURE = 0.3
 MAX_TOKENS = 2048
 """Longest reply, in tokens."""
 
-FIRST_WAIT = 1.0
-"""Longest wait before the first retry, in seconds; every further one may wait twice as long."""
-
-MAX_WAIT = 60.0
-"""Longest wait before any retry, in seconds; a server's `Retry-After` is cut to it."""
-
 SHOWN_CHARACTERS = 200
-"""How much of a server's error or of an unreadable reply is quoted."""
-
-_RETRYABLE_STATUS = frozenset({408, 409, 429})  # and every 5xx
-_JITTER = random.SystemRandom()  # leaves the global generator, which users seed, alone
-
-logger = logging.getLogger(__name__)
+"""Characters of a server's error or of an unreadable reply that are quoted."""
 
 
 class ExpertError(RuntimeError):
@@ -69,12 +55,12 @@ class Expert(Protocol):
 
 @dataclass(frozen=True)
 class Provider:
-    """Where a family of models is served, and by which protocol."""
+    """Server of a family of models, and its protocol."""
 
     family: str
     """A part of the names of the family's models, in lower case."""
     sdk: str
-    """The package that speaks the protocol: `openai` or `anthropic`."""
+    """Package that speaks the protocol: `openai` or `anthropic`."""
     key_variable: str
     """The environment variable that holds the API key."""
     base_url: str | None = None
@@ -103,7 +89,7 @@ def make_expert(
     timeout: float = 60.0,
     max_retries: int = 3,
 ) -> Expert:
-    """The expert for a model's name; arguments and errors as of `RemoteExpert`."""
+    """Return the expert for a model's name; arguments and errors as of `RemoteExpert`."""
     return RemoteExpert(
         model, base_url=base_url, api_key=api_key, timeout=timeout, max_retries=max_retries
     )
@@ -112,18 +98,17 @@ def make_expert(
 class RemoteExpert:
     """A model behind an OpenAI-compatible or Anthropic API.
 
-    Failures that may pass (no connection, time-outs, status 408, 409, 429 and 5xx) and replies that
-    cannot be read are tried again after an exponentially growing, jittered wait, or the server's
-    `Retry-After`. The client is built at the first request and never copied or pickled; nor is a
-    key that came from the environment, so another process needs the variable too.
+    The SDK repeats requests that may succeed later (no connection, time-outs, status 408, 409, 429 and 5xx)
+    after growing, jittered waits, or as long as the server says. A reply that cannot be read is asked for
+    again at once. The client is built at the first request and never copied or pickled; nor is a key that
+    came from the environment, so another process needs the variable too.
 
     Args:
         model: Name of the model; it decides the provider, see `PROVIDERS`.
         base_url: Address of the API, instead of the provider's.
         api_key: Key of the API, instead of the provider's environment variable.
-        timeout: How long one request waits for the server, in seconds.
-        max_retries: How many requests may follow the first one.
-        sleep: Waits for a number of seconds.
+        timeout: Seconds that one request waits for the server.
+        max_retries: Further tries of a request that fails, and further requests after unreadable replies.
 
     Raises:
         MissingKey: If no API key is known.
@@ -139,7 +124,6 @@ class RemoteExpert:
         api_key: str | None = None,
         timeout: float = 60.0,
         max_retries: int = 3,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         if not timeout > 0:
             raise ValueError(f"timeout must be a positive number of seconds, got {timeout!r}")
@@ -154,7 +138,6 @@ class RemoteExpert:
         self.timeout = timeout
         self.max_retries = max_retries
         self._api_key = api_key
-        self._sleep = sleep
         self._client: Any = None
         if find_spec(self.provider.sdk) is None:
             raise ImportError(
@@ -171,45 +154,39 @@ class RemoteExpert:
 
     @property
     def client(self) -> Any:
-        """The SDK's client, built when it is first needed. Its own retries are off."""
+        """The SDK's client, built at the first use."""
         if self._client is None:
             sdk = import_module(self.provider.sdk)
             make = sdk.Anthropic if self.provider.sdk == "anthropic" else sdk.OpenAI
             self._client = make(
-                api_key=self._key(), base_url=self.base_url, timeout=self.timeout, max_retries=0
+                api_key=self._key(),
+                base_url=self.base_url,
+                timeout=self.timeout,
+                max_retries=self.max_retries,
             )
         return self._client
 
     def edits(self, task_prompt: str, completions: Mapping[str, str]) -> dict[str, str]:
-        """One text for each agent, by agent id; see `Expert.edits`."""
+        """Return one text for each agent, by agent id; see `Expert.edits`."""
         keys = short_names(completions)
         prompt = expert_prompt(
             task_prompt, {key: completions[agent] for agent, key in keys.items()}
         )
+        failure = f"expert {self.model!r} gave no edits"
         sdk = import_module(self.provider.sdk)
-        for attempt in range(self.max_retries + 1):
-            cause, server_wait = None, 0.0
+        for _ in range(self.max_retries + 1):
             try:
                 reply = self._ask(prompt)
             except sdk.APIError as error:
-                cause = error
                 problem = f"{type(error).__name__}: {error}"[:SHOWN_CHARACTERS]
-                if not _is_retryable(sdk, error):
-                    break
-                server_wait = _retry_after(sdk, error)
-            else:
-                texts = read_reply(reply, keys.values())
-                if texts is not None:
-                    return {agent: texts[key] for agent, key in keys.items()}
-                problem = (
-                    f"the reply has no JSON object with a string for each of {list(keys.values())}"
-                    f"; it begins: {reply[:SHOWN_CHARACTERS]!r}"
-                )
-            if attempt < self.max_retries:
-                self._wait(attempt, server_wait, problem)
+                raise ExpertError(f"{failure}: {problem}") from error
+            texts = read_reply(reply, keys.values())
+            if texts is not None:
+                return {agent: texts[key] for agent, key in keys.items()}
         raise ExpertError(
-            f"expert {self.model!r} gave no edits in {attempt + 1} request(s): {problem}"
-        ) from cause
+            f"{failure} in {self.max_retries + 1} request(s): no reply has a JSON object with a string for each "
+            f"of {list(keys.values())}; the last one begins: {reply[:SHOWN_CHARACTERS]!r}"
+        )
 
     def _ask(self, prompt: str) -> str:
         """Send one request and return the text of the reply."""
@@ -226,12 +203,6 @@ class RemoteExpert:
             )
         return message_text(response.http_response.text)
 
-    def _wait(self, attempt: int, server_wait: float, problem: str) -> None:
-        own_wait = FIRST_WAIT * 2**attempt * _JITTER.uniform(0.5, 1.0)
-        seconds = min(MAX_WAIT, max(own_wait, server_wait))
-        logger.warning("expert %r, next try in %.1f s: %s", self.model, seconds, problem)
-        self._sleep(seconds)
-
     def _key(self) -> str:
         key = self._api_key or os.environ.get(self.provider.key_variable)
         if not key:
@@ -240,18 +211,3 @@ class RemoteExpert:
                 f"{self.provider.key_variable}"
             )
         return key
-
-
-def _is_retryable(sdk: Any, error: Any) -> bool:
-    """Whether the same request may succeed later; a time-out counts as a failed connection."""
-    if isinstance(error, sdk.APIStatusError):
-        return error.status_code in _RETRYABLE_STATUS or error.status_code >= 500
-    return isinstance(error, sdk.APIConnectionError)
-
-
-def _retry_after(sdk: Any, error: Any) -> float:
-    """The wait that the server asks for, in seconds; 0 where it names none, or names a date."""
-    if not isinstance(error, sdk.APIStatusError):
-        return 0.0
-    value = error.response.headers.get("retry-after", "")
-    return float(value) if value.isdecimal() else 0.0

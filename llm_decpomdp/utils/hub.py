@@ -1,4 +1,4 @@
-"""Whether the Hugging Face hub can be reached: nothing waits for a network that isn't there."""
+"""Probe of the Hugging Face hub, bounded in time: nothing waits for a network that isn't there."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ import urllib.error
 import urllib.request
 
 PROBE_SECONDS = 2.5
+"""Longest wait for an answer, in seconds."""
 
 logger = logging.getLogger(__name__)
 
 
 def hub_address() -> str:
-    """Where the hub is: `HF_ENDPOINT`, or else its own address."""
+    """Return the hub's address: `HF_ENDPOINT`, or else its own."""
     return os.environ.get("HF_ENDPOINT", "https://huggingface.co")
 
 
 def hub_reachable(path: str = "") -> bool:
-    """Whether the hub gives `path` within `PROBE_SECONDS`; no when an environment variable says offline."""
+    """Return True if the hub gives `path` in time; False when an environment variable says offline."""
     if _offline("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
         return False
     status = _status(hub_address() + path)
@@ -29,7 +30,7 @@ def hub_reachable(path: str = "") -> bool:
 
 
 def hub_answers() -> bool:
-    """Whether the hub answers at all, asked once in a process; no when an environment variable says offline."""
+    """Return True if the hub answers at all, asked once in a process; False as of `hub_reachable`."""
     return not _offline("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE") and _answers(f"{hub_address()}/")
 
 
@@ -44,22 +45,22 @@ def _answers(address: str) -> bool:
 
 
 def _status(address: str) -> int | None:
-    """The HTTP status that comes within `PROBE_SECONDS`, after redirections; none if nothing comes."""
-    found: list[int] = []
+    """Return the HTTP status that comes within `PROBE_SECONDS`, after redirections; None if nothing comes."""
+    statuses: list[int] = []
     finished = threading.Event()
 
     def probe() -> None:
         try:
             request = urllib.request.Request(address)
             with urllib.request.urlopen(request, timeout=PROBE_SECONDS) as answer:
-                found.append(answer.status)
+                statuses.append(answer.status)
         except urllib.error.HTTPError as error:
-            found.append(error.code)
+            statuses.append(error.code)
         except (OSError, ValueError, http.client.HTTPException):
             logger.debug("no answer from %s", address)
         finished.set()
 
-    # A thread, because looking up a name may outlast any time limit that a request is given.
+    # A thread, because looking up a name outlasts any time limit of a request; `HfApi` looks it up twice.
     threading.Thread(target=probe, daemon=True).start()
     finished.wait(PROBE_SECONDS)
-    return next(iter(found), None)
+    return next(iter(statuses), None)

@@ -1,1 +1,1 @@
-"""Variants run in turn, compared and shown."""
+"""Variants run in turn, each in processes of its own, compared and printed."""

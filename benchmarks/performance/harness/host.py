@@ -1,11 +1,18 @@
-"""A process that runs one variant and holds nothing else; started as a script, standard library only.
+"""Process that runs one trial and ends; a script of the standard library, so that any interpreter can run it.
 
-Some variants fork the process that calls them, and a fork costs what that process holds. So each variant gets a
-process of its own: a small one, or one that holds torch and a large heap, as a trainer does. The module of the
-variant is loaded from its file, because importing its package would make every small process a larger one.
+Standard input holds the request: a file, the name of a generator function in it, and the function's arguments.
+The generator yields twice: when it has prepared and done the work once, and when it has done it again, which is
+measured. Each time it yields a mapping with
 
-The first line of standard input holds the options, the second the programs, and each further line the indices of
-programs to run. Every answer is a line of JSON.
+- `units`: tokens or programs that were worked on;
+- `wrong`: names of programs with a wrong verdict, which end the trial;
+- `parts`: seconds by part, where its own clock replaces this one;
+- `cpu_seconds`: processor time, likewise;
+- `figures`: further numbers for the table.
+
+The answer is a line of JSON; whatever else is printed goes to standard error. The file is loaded by its path:
+importing its package would make every small process a larger one, and variants that fork the process that calls
+them pay for what it holds. With `gigabytes` it holds torch and a large heap, as a trainer does.
 """
 
 from __future__ import annotations
@@ -16,51 +23,47 @@ import os
 import sys
 import time
 
-TYPE_CHECKING = False  # importing typing is not for free either
+TYPE_CHECKING = (
+    False  # importing typing is not for free, and a peer's interpreter has its own packages
+)
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any, Protocol
-
-    class Variant(Protocol):
-        """A way to run programs against their tests."""
-
-        def __init__(
-            self, programs: Sequence[Mapping[str, str]], workers: int, **options: Any
-        ) -> None: ...
-
-        def run(self, indices: Sequence[int]) -> list[bool]:
-            """Run some of the programs; whether each passes its tests."""
-            ...
-
-        def close(self) -> None:
-            """End all processes."""
-            ...
-
+    from typing import Any
 
 BLOCK_BYTES = 456
-"""What an object of 400 bytes takes: 448 in its arena and a pointer to it."""
+"""Memory of an object of 400 bytes: 448 in its arena and a pointer to it."""
 
 
 def main() -> None:
-    """Serve until the standard input ends."""
-    sys.path.pop(0)  # the folder of this script
+    """Run the trial that the standard input describes."""
+    folder = sys.path.pop(0)  # of this script
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what programs print is nobody's answer
-    options = json.loads(sys.stdin.readline())
-    ballast = load(options["gigabytes"]) if options["gigabytes"] else []
-    programs = json.loads(sys.stdin.readline())
-    variant = build(options, programs)
-    print(json.dumps({"ready": len(ballast)}), file=answers, flush=True)
-    for line in sys.stdin:
-        indices = json.loads(line)
-        begin = time.perf_counter()
-        passed = variant.run(indices)
-        seconds = time.perf_counter() - begin
-        print(json.dumps({"seconds": seconds, "passed": passed}), file=answers, flush=True)
-    variant.close()
+    os.dup2(2, 1)
+    request = json.loads(sys.stdin.read())
+    processes = load(os.path.join(folder, "processes.py"))
+    _ballast = heap(request["gigabytes"]) if request["gigabytes"] else []
+    trial = vars(load(request["file"]))[request["function"]](**request["arguments"])
+    checked(next(trial))
+    cpu, begin = processes.cpu_seconds(os.getpid()), time.perf_counter()
+    answer = checked(next(trial))
+    seconds = time.perf_counter() - begin
+    costs = {"cpu_seconds": processes.cpu_seconds(os.getpid()) - cpu, "parts": {}, "figures": {}}
+    costs["seconds"] = sum(answer["parts"].values()) if "parts" in answer else seconds
+    costs["megabytes"] = processes.peak_megabytes()
+    trial.close()
+    print(json.dumps({**costs, **answer}), file=answers, flush=True)
 
 
-def load(gigabytes: float) -> list[bytes]:
+def load(file: str) -> Any:
+    """Return the module in a file."""
+    spec = importlib.util.spec_from_file_location("trial", file)
+    assert spec is not None and spec.loader is not None, file
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["trial"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def heap(gigabytes: float) -> list[bytes]:
     """Import torch and touch a heap of small objects."""
     import torch
 
@@ -68,15 +71,12 @@ def load(gigabytes: float) -> list[bytes]:
     return [bytes(400) for _ in range(int(gigabytes * 2**30 / BLOCK_BYTES))]
 
 
-def build(options: dict[str, Any], programs: list[dict[str, str]]) -> Variant:
-    """The variant that a file defines."""
-    spec = importlib.util.spec_from_file_location("variant", options["file"])
-    assert spec is not None and spec.loader is not None, options
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["variant"] = module
-    spec.loader.exec_module(module)
-    variant: Variant = vars(module)[options["name"]](programs, **options["options"])
-    return variant
+def checked(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer without `wrong`, or end the process if that names a program."""
+    wrong = answer.pop("wrong", ())
+    if wrong:
+        sys.exit(f"a right program does not pass: {', '.join(wrong)}")
+    return answer
 
 
 if __name__ == "__main__":

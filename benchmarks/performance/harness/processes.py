@@ -1,4 +1,7 @@
-"""What a process and its descendants use, read from Linux's /proc."""
+"""Processor time and memory of a process and its descendants, read from Linux's /proc.
+
+Standard library only: `host.py` loads this file.
+"""
 
 from __future__ import annotations
 
@@ -12,47 +15,56 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def descendants(process: int) -> set[int]:
-    """The process itself and all that live below it."""
+    """Return the process itself and all that live below it."""
     every = [int(path.name) for path in PROC.glob("[0-9]*")]
-    parents = {each: int(stat[1]) for each in every if (stat := _stat(each))}
-    found: set[int] = set()
+    parents = {number: int(stat[1]) for number in every if (stat := _stat(number))}
+    family: set[int] = set()
     pending = [process]
     while pending:
         current = pending.pop()
-        found.add(current)
+        family.add(current)
         pending += [child for child, parent in parents.items() if parent == current]
-    return found
+    return family
 
 
 def cpu_seconds(process: int) -> float:
-    """CPU time of a process and all below it, with those that have ended and been waited for."""
-    stats = (_stat(each) for each in descendants(process))
+    """Return the CPU time of a process and all below it, with those that have ended and been waited for."""
+    stats = (_stat(number) for number in descendants(process))
     return sum(sum(map(int, stat[11:15])) for stat in stats if stat) / TICKS_PER_SECOND
 
 
 def memory_megabytes(processes: Iterable[int]) -> float:
-    """The processes' memory; pages that n of all processes share count as 1/n.
+    """Return the processes' memory; pages that n of all processes share count as 1/n.
 
     Raises:
         PermissionError: If one of them is closed to this user.
     """
-    lines = [line for each in processes for line in _read(each, "smaps_rollup").splitlines()]
+    lines = [line for process in processes for line in _read(process, "smaps_rollup").splitlines()]
     return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
 
 
 def resident_megabytes(processes: Iterable[int]) -> float:
-    """The processes' resident memory: shared pages count for each, so it is an upper bound."""
-    fields = [_read(each, "statm").split() for each in processes]
-    return sum(int(each[1]) for each in fields if each) * PAGE_BYTES / 2**20
+    """Return the processes' resident memory: shared pages count for each, so it is an upper bound."""
+    fields = [_read(process, "statm").split() for process in processes]
+    return sum(int(pages[1]) for pages in fields if pages) * PAGE_BYTES / 2**20
+
+
+def peak_megabytes() -> float:
+    """Return the most resident memory that this process has had since it was started.
+
+    Not `getrusage`, which counts what the parent held when it forked.
+    """
+    lines = _read(os.getpid(), "status").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
 
 
 def _stat(process: int) -> list[str]:
-    """The fields of `stat` after the name, from the state on; none if the process has gone."""
+    """Return the fields of `stat` after the name, from the state on; none if the process has gone."""
     return _read(process, "stat").rpartition(")")[2].split()
 
 
 def _read(process: int, name: str) -> str:
-    """One of the process's files; empty if the process has gone."""
+    """Return one of the process's files; empty if the process has gone."""
     try:
         return (PROC / str(process) / name).read_text()
     except (FileNotFoundError, ProcessLookupError):

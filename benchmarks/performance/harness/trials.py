@@ -1,14 +1,14 @@
-"""Trials of models: each in a process of its own, one at a time, round by round.
+"""Trials: variants run turn by turn, so that whatever else the machine does slows all of them alike.
 
-A process has its own peak of memory, and none waits for another's threads. It loads its model, does the
-work once uncounted and then once counted, and ends; a second model in memory would leave too little for
-the largest contenders.
+Each trial has a process of its own, one at a time (see `host.py`): it has its own peak of memory, and waits for
+nobody's threads.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -18,14 +18,38 @@ from pathlib import Path
 from typing import Any
 
 import llm_decpomdp
-from llm_decpomdp.benchmarks.performance.harness.comparison import BenchmarkError, Spread
 from llm_decpomdp.benchmarks.runs.environment import SETTINGS
 
-HOST = Path(__file__).with_name("trial_host.py")
-VARIANTS = Path(__file__).parents[1] / "models"
+HOST = Path(__file__).with_name("host.py")
+VARIANTS = Path(__file__).parents[1]
 
-LAST_WORDS = 1500
-"""Characters of a failed process's errors that are shown."""
+SHOWN_CHARACTERS = 1500
+"""Characters of a failed process's errors that are shown, from the end."""
+
+TICK = 0.01
+"""Least processor time that a ratio is taken of, in seconds: the resolution of the clock."""
+
+
+class BenchmarkError(RuntimeError):
+    """A variant did not do its work: its speed would mean nothing."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Several measurements of one quantity."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        """Return the spread of some values."""
+        return cls(statistics.median(values), min(values), max(values))
+
+    def times(self, factor: float) -> Spread:
+        """Return the same in another unit."""
+        return Spread(self.median * factor, self.low * factor, self.high * factor)
 
 
 @dataclass(frozen=True)
@@ -34,32 +58,32 @@ class Variant:
 
     name: str
     file: str
-    """The module of this folder that defines it."""
+    """Module below the folder `performance` that defines it, such as `sandbox/ours.py`."""
     function: str
-    """Its function there: gives `tokens`, `seconds` by part, `cpu_seconds`, and `figures` that say more."""
+    """Generator function in that module; `host.py` says what it yields."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     python: str = sys.executable
-    """The interpreter, which may have packages of its own."""
+    """Interpreter, which may have packages of its own."""
     tuned: bool = True
-    """Whether it gets the settings that the command line gives its own process, where the others do."""
+    """True if it gets the settings that the command line gives its own process, where the others do."""
+    gigabytes: float = 0.0
+    """Heap of its process, beside torch; 0 for a small process without torch."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What one process did and took."""
+    """Work and costs of one process."""
 
-    tokens: int
-    """Completion tokens that were sampled or learned from."""
-    seconds: Mapping[str, float]
-    """By part."""
+    units: int
+    """Completion tokens that were sampled or learned from, or programs that ran."""
+    seconds: float
     cpu_seconds: float
-    """Processor time of all of that: waiting for other programs is not in it."""
-    peak_megabytes: float
+    """Processor time of the process and all below it: waiting for other programs is not in it."""
+    megabytes: float
+    """Peak memory of the process alone."""
+    parts: Mapping[str, float]
+    """Seconds by part, where the work has several."""
     figures: Mapping[str, float]
-
-    @property
-    def total(self) -> float:
-        return sum(self.seconds.values())
 
 
 @dataclass(frozen=True)
@@ -70,39 +94,28 @@ class Measured:
     trials: tuple[Trial, ...]
 
     def spread(self, quantity: Callable[[Trial], float]) -> Spread:
-        """A quantity over the rounds."""
+        """Return a quantity over the rounds."""
         return Spread.of([quantity(trial) for trial in self.trials])
 
-    @property
-    def tokens_per_second(self) -> Spread:
-        return self.spread(lambda trial: trial.tokens / trial.total)
-
-    @property
-    def megabytes(self) -> Spread:
-        return self.spread(lambda trial: trial.peak_megabytes)
-
     def times_faster(self, other: Measured) -> Spread:
-        """How many times as many tokens a second as another, compared within each round."""
-        pairs = zip(self.trials, other.trials, strict=True)
-        return Spread.of([a.tokens / a.total / (b.tokens / b.total) for a, b in pairs])
+        """Return the ratio of units a second to those of another variant, within each round."""
+        return self._ratio(other, lambda trial: trial.units / trial.seconds)
 
     def times_cpu(self, other: Measured) -> Spread:
-        """How many times the processor time a token of another, compared within each round."""
-        pairs = zip(self.trials, other.trials, strict=True)
-        return Spread.of([a.cpu_seconds / a.tokens / (b.cpu_seconds / b.tokens) for a, b in pairs])
-
-    def beside(self, other: Measured) -> str:
-        """A remark on a comparison of speed, which says whether other programs had a part in it."""
-        return f"{self.times_cpu(other).median:.2g} times the CPU time"
+        """Return the ratio of processor time a unit to that of another variant, within each round."""
+        return self._ratio(other, lambda trial: max(trial.cpu_seconds, TICK) / trial.units)
 
     def times_memory(self, other: Measured) -> Spread:
-        """How many times the peak memory of another, compared within each round."""
+        """Return the ratio of peak memory to that of another variant, within each round."""
+        return self._ratio(other, lambda trial: trial.megabytes)
+
+    def _ratio(self, other: Measured, quantity: Callable[[Trial], float]) -> Spread:
         pairs = zip(self.trials, other.trials, strict=True)
-        return Spread.of([a.peak_megabytes / b.peak_megabytes for a, b in pairs])
+        return Spread.of([quantity(mine) / quantity(rival) for mine, rival in pairs])
 
 
 def environment(tuned: bool, threads: int | None) -> dict[str, str]:
-    """The variables of every contender's process, beside those that are set already.
+    """Return the variables of every variant's process, beside those that are set already.
 
     Args:
         tuned: Whether with the settings that the command line gives its own process.
@@ -124,20 +137,21 @@ def run(variant: Variant, variables: Mapping[str, str]) -> Trial:
         "file": str(VARIANTS / variant.file),
         "function": variant.function,
         "arguments": dict(variant.arguments),
+        "gigabytes": variant.gigabytes,
     }
     if not variant.tuned:
         variables = {name: value for name, value in variables.items() if name not in SETTINGS}
-    done = subprocess.run(
+    process = subprocess.run(
         [variant.python, str(HOST)],
         input=json.dumps(request),
         capture_output=True,
         text=True,
         env={**os.environ, **variables},
     )
-    if done.returncode:
-        words = done.stderr[-LAST_WORDS:]
-        raise BenchmarkError(f"{variant.name} ended with code {done.returncode}: {words}")
-    return Trial(**json.loads(done.stdout))
+    if process.returncode:
+        message = process.stderr[-SHOWN_CHARACTERS:].rstrip()
+        raise BenchmarkError(f"{variant.name} ended with code {process.returncode}: {message}")
+    return Trial(**json.loads(process.stdout))
 
 
 def compare(
@@ -148,17 +162,17 @@ def compare(
     Raises:
         BenchmarkError: If a trial fails.
     """
-    found: dict[str, list[Trial]] = {variant.name: [] for variant in variants}
+    trials: dict[str, list[Trial]] = {variant.name: [] for variant in variants}
     for number in range(rounds):
         for offset in range(len(variants)):
             variant = variants[(number + offset) % len(variants)]
             begin = time.perf_counter()
-            found[variant.name].append(run(variant, variables))
+            trials[variant.name].append(run(variant, variables))
             seconds = time.perf_counter() - begin
-            tell(f"round {number + 1} of {rounds}: {variant.name} ({seconds:.0f} s)")
-    return {variant.name: Measured(variant, tuple(found[variant.name])) for variant in variants}
+            progress(f"round {number + 1} of {rounds}: {variant.name} ({seconds:.0f} s)")
+    return {variant.name: Measured(variant, tuple(trials[variant.name])) for variant in variants}
 
 
-def tell(text: str) -> None:
-    """Say on standard error what goes on."""
+def progress(text: str) -> None:
+    """Print a line on standard error."""
     print(text, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""One update of comlrl's MAGRPO, in an interpreter that has `comlrl`; see `trials.py`."""
+"""One update of comlrl's MAGRPO, in an interpreter that has `comlrl`; see `host.py`."""
 
 from __future__ import annotations
 
@@ -24,27 +24,28 @@ class Timed(MAGRPOTrainer):  # type: ignore[misc]
         self.restart()
 
     def restart(self) -> None:
+        """Set the clock and the number of tokens to 0."""
         self.seconds = {"sampling": 0.0, "reward": 0.0, "learning": 0.0}
         self.tokens = 0
-        self.cpu = time.process_time()
 
     @contextmanager
     def clock(self, part: str) -> Iterator[None]:
+        """Add the time of a block to a part."""
         begin = time.perf_counter()
         yield
         self.seconds[part] += time.perf_counter() - begin
 
     def _generate_completions(self, *arguments: Any, **named: Any) -> dict[str, Any]:
         with self.clock("sampling"):
-            found: dict[str, Any] = super()._generate_completions(*arguments, **named)
-        rows = found["completion_input_ids"][0]
+            completions: dict[str, Any] = super()._generate_completions(*arguments, **named)
+        rows = completions["completion_input_ids"][0]
         self.tokens += sum(int((row != self.tokenizer.pad_token_id).sum()) for row in rows)
-        return found
+        return completions
 
     def _compute_rewards(self, *arguments: Any, **named: Any) -> list[float]:
         with self.clock("reward"):
-            found: list[float] = super()._compute_rewards(*arguments, **named)
-        return found
+            rewards: list[float] = super()._compute_rewards(*arguments, **named)
+        return rewards
 
     def _update_from_samples(self, *arguments: Any, **named: Any) -> None:
         with self.clock("learning"):
@@ -53,8 +54,8 @@ class Timed(MAGRPOTrainer):  # type: ignore[misc]
 
 def magrpo(
     model: str, prompts: Sequence[Sequence[str]], group_size: int, new_tokens: int
-) -> dict[str, Any]:
-    """An update for each row of prompts (one for each agent) in float32; the last one is counted."""
+) -> Iterator[dict[str, Any]]:
+    """Make an update for each row of prompts (one for each agent) in float32."""
     torch.manual_seed(0)
     number = len(prompts[0])
     calls = iter(range(10**9))
@@ -87,10 +88,4 @@ def magrpo(
         trainer.restart()
         trainer.train_dataset = Dataset.from_list([{"prompt": "\0".join(row)}])
         trainer.train()
-    cpu = time.process_time() - trainer.cpu
-    return {
-        "tokens": trainer.tokens,
-        "seconds": trainer.seconds,
-        "cpu_seconds": cpu,
-        "figures": {},
-    }
+        yield {"units": trainer.tokens, "parts": trainer.seconds}

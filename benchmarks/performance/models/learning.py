@@ -7,133 +7,78 @@ all do the same work. The floor is the matrix products alone, with each prompt c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 
 from llm_decpomdp.agents.models.offline import OFFLINE_MODEL
-from llm_decpomdp.benchmarks.performance.harness.command_options import (
+from llm_decpomdp.benchmarks.performance.harness.command import (
     Device,
+    Dtypes,
     JsonFile,
     Model,
     Rounds,
     Threads,
     Tuned,
-    show,
+    run,
 )
-from llm_decpomdp.benchmarks.performance.harness.goals import Goal, Judgement
-from llm_decpomdp.benchmarks.performance.harness.trial_tables import Report
+from llm_decpomdp.benchmarks.performance.harness.report import Goal, Judgement, Report, speed
 from llm_decpomdp.benchmarks.performance.harness.trials import (
     Measured,
     Variant,
     compare,
     environment,
-    tell,
+    progress,
 )
 from llm_decpomdp.benchmarks.performance.models import workload
 
-FILE = "learning_variants.py"
+FILE = "models/learning_variants.py"
 
 SECONDS = 30
-"""About what a trial takes with the defaults."""
+"""Rough duration of a trial with the defaults."""
 
-SPEED = Goal("speed against one padded batch, float32", "x", at_least=2.5)
-MEMORY = Goal("peak memory against one padded batch, float32", "x", at_most=0.5)
-
-
-def measure(
-    model: str,
-    group_size: int,
-    dtypes: Sequence[str],
-    new_tokens: int,
-    rounds: int,
-    *,
-    device: str = "cpu",
-    tuned: bool = True,
-    threads: int | None = None,
-) -> Report:
-    """Run everything.
-
-    Raises:
-        BenchmarkError: If a trial fails.
-    """
-    variables = environment(tuned, threads)
-    env = workload.environment()
-    prompts = [*workload.prompts(env, workload.task_ids(env, 1)[0]).values()]
-    sections: list[list[Measured]] = []
-    judgements: list[Judgement] = []
-    with workload.endless_copy(model) as folder:
-        for dtype in dtypes:
-            arguments = {
-                "model": folder,
-                "prompts": prompts,
-                "group_size": group_size,
-                "new_tokens": new_tokens,
-                "dtype": dtype,
-                "device": device,
-            }
-            found = [*compare(variants(arguments, dtype), rounds, variables).values()]
-            sections.append(found)
-            judgements += judge(found, dtype)
-    settings = {
-        "model": model,
-        "prompts": len(prompts),
-        "G": group_size,
-        "longest completion": new_tokens,
-        "rounds": rounds,
-        "device": device,
-    }
-    title = "Forward and backward of groups of siblings"
-    return Report(title, settings, variables, sections, judgements)
+SPEED = Goal("speed against one padded batch, float32", at_least=2.5)
+MEMORY = Goal("peak memory against one padded batch, float32", at_most=0.5)
 
 
-def variants(arguments: dict[str, object], dtype: str) -> list[Variant]:
-    """Ours first, then what it is compared with, then the others."""
+def variants(case: Mapping[str, Any], dtype: str) -> list[Variant]:
+    """Return ours, then the batch that it is judged by, then the others, with the floor at the end."""
+    case = {**case, "dtype": dtype}
+    together, apart = ({**case, "together": together} for together in (True, False))
     return [
-        Variant(f"ours, {dtype}", FILE, "ours", arguments),
-        Variant(f"one padded batch, {dtype}", FILE, "padded", {**arguments, "together": True}),
-        Variant(
-            f"a padded batch a group, {dtype}", FILE, "padded", {**arguments, "together": False}
-        ),
-        Variant(f"row by row, all logits, {dtype}", FILE, "one_by_one", arguments),
-        Variant(f"floor, {dtype}", "product_floors.py", "learning", arguments),
+        Variant(f"ours, {dtype}", FILE, "ours", case),
+        Variant(f"one padded batch, {dtype}", FILE, "padded", together),
+        Variant(f"a padded batch a group, {dtype}", FILE, "padded", apart),
+        Variant(f"row by row, all logits, {dtype}", FILE, "one_by_one", case),
+        Variant(f"floor, {dtype}", "models/product_floors.py", "learning", case),
     ]
 
 
-def judge(found: Sequence[Measured], dtype: str) -> list[Judgement]:
-    """Ours against each other variant; the bounds are for float32 against one padded batch."""
-    ours, batch, *others, floor = found
-    if dtype == "float32":
-        speed, memory = SPEED, MEMORY
-    else:
-        speed = Goal(f"speed against one padded batch, {dtype}", "x")
-        memory = Goal(f"peak memory against one padded batch, {dtype}", "x")
+def judge(measured: Sequence[Measured], dtype: str) -> list[Judgement]:
+    """Judge ours against each other variant; the bounds are for float32 against one padded batch."""
+    learner, batch, *rivals, floor = measured
+    bounds = (SPEED, MEMORY)
+    if dtype != "float32":
+        quantities = ("speed", "peak memory")
+        bounds = tuple(Goal(f"{name} against one padded batch, {dtype}") for name in quantities)  # type: ignore[assignment]
     judgements = [
-        Judgement(speed, ours.times_faster(batch), ours.beside(batch)),
-        Judgement(memory, ours.times_memory(batch)),
+        speed(bounds[0], learner, batch),
+        Judgement(bounds[1], learner.times_memory(batch)),
     ]
-    for other in others:
+    for rival in rivals:
+        name = rival.variant.name
         judgements += [
-            Judgement(
-                Goal(f"speed against {other.variant.name}", "x"),
-                ours.times_faster(other),
-                ours.beside(other),
-            ),
-            Judgement(Goal(f"memory against {other.variant.name}", "x"), ours.times_memory(other)),
+            speed(Goal(f"speed against {name}"), learner, rival),
+            Judgement(Goal(f"memory against {name}"), learner.times_memory(rival)),
         ]
-    beside = Goal(f"speed against the floor, {dtype}", "x")
-    return [*judgements, Judgement(beside, ours.times_faster(floor), ours.beside(floor))]
+    return [*judgements, speed(Goal(f"speed against the floor, {dtype}"), learner, floor)]
 
 
 def main(
     model: Model = OFFLINE_MODEL,
     group_size: Annotated[int, typer.Option(min=2, help="Siblings of a group (G).")] = 4,
-    dtype: Annotated[list[str], typer.Option(help="float32 or bfloat16; give it again.")] = [  # noqa: B006
-        "float32",
-        "bfloat16",
-    ],
+    dtype: Dtypes = ["float32", "bfloat16"],  # noqa: B006
     new_tokens: Annotated[int, typer.Option(min=4, help="Tokens of the longest completion.")] = 128,
     rounds: Rounds = 3,
     device: Device = "cpu",
@@ -143,22 +88,29 @@ def main(
 ) -> None:
     """Measure learning, and judge it by its goals."""
     minutes = rounds * 5 * len(dtype) * SECONDS / 60
-    tell(f"takes about {minutes:.0f} minutes with the offline model on two cores")
-    show(
-        partial(
-            measure,
-            model,
-            group_size,
-            dtype,
-            new_tokens,
-            rounds,
-            device=device,
-            tuned=tuned,
-            threads=threads,
-        ),
-        json_file,
-    )
+    progress(f"takes about {minutes:.0f} minutes with the offline model on two cores")
+    variables = environment(tuned, threads)
+    env = workload.environment()
+    prompts = [*workload.prompts(env, workload.task_ids(env, 1)[0]).values()]
+    size = {"group_size": group_size, "new_tokens": new_tokens}
+    sections, judgements = [], []
+    with workload.endless_copy(model) as folder:
+        case = {"model": folder, "prompts": prompts, "device": device, **size}
+        for precision in dtype:
+            section = [*compare(variants(case, precision), rounds, variables).values()]
+            sections.append(section)
+            judgements += judge(section, precision)
+    settings = {
+        "model": model,
+        "prompts": len(prompts),
+        "G": group_size,
+        "longest completion": new_tokens,
+        "rounds": rounds,
+        "device": device,
+    }
+    title = "Forward and backward of groups of siblings"
+    Report(title, settings, variables, sections, judgements).finish(json_file)
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run(main)

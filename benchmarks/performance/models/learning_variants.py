@@ -1,4 +1,4 @@
-"""Ways to learn from G siblings: forward and backward; each runs in a process of its own (see `trials.py`).
+"""Ways to learn from G siblings: forward and backward; each runs in a process of its own (see `host.py`).
 
 All do the same work: the gradient of the same loss of the same tokens, which their norms show.
 Letters: R rows (all prompts' siblings), P prompt tokens, T completion tokens, V vocabulary.
@@ -6,8 +6,7 @@ Letters: R rows (all prompts' siblings), P prompt tokens, T completion tokens, V
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -17,13 +16,13 @@ from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.policy import Completion
 
 Group = tuple[str, list[list[int]]]
-"""A prompt, and the tokens of its completions."""
+"""Prompt, and the tokens of its completions."""
 
 
 def ours(
     model: str, prompts: Sequence[str], group_size: int, new_tokens: int, dtype: str, device: str
-) -> dict[str, Any]:
-    """`CausalLM.log_probs`, a group at a time, as the learner calls it."""
+) -> Iterator[dict[str, Any]]:
+    """Learn by `CausalLM.log_probs`, a group at a time, as the learner calls it."""
     policy = CausalLM.from_pretrained(model, compute_dtype=dtype, device=device)
 
     def learn(groups: Sequence[Group]) -> None:
@@ -32,7 +31,7 @@ def ours(
             log_probs, mask = policy.log_probs(prompt, completions)
             _backward((log_probs * mask).sum(1))
 
-    return _timed(policy, learn, synthetic(policy, prompts, group_size, new_tokens))
+    yield from _twice(policy, learn, synthetic(policy, prompts, group_size, new_tokens))
 
 
 def padded(
@@ -43,11 +42,10 @@ def padded(
     dtype: str,
     device: str,
     together: bool,
-) -> dict[str, Any]:
-    """Rows of prompt and completion in one padded batch, with logits of completions only.
+) -> Iterator[dict[str, Any]]:
+    """Learn from rows of prompt and completion in one padded batch, with logits of completions only.
 
-    Args:
-        together: Whether all groups make one batch, or each one of its own.
+    All groups make one batch if `together`; else each makes one of its own.
     """
     policy = CausalLM.from_pretrained(model, compute_dtype=dtype, device=device)
 
@@ -60,13 +58,13 @@ def padded(
                 sums = padded_sums(policy.model, rows)
             _backward(*torch.split(sums, group_size))
 
-    return _timed(policy, learn, synthetic(policy, prompts, group_size, new_tokens))
+    yield from _twice(policy, learn, synthetic(policy, prompts, group_size, new_tokens))
 
 
 def one_by_one(
     model: str, prompts: Sequence[str], group_size: int, new_tokens: int, dtype: str, device: str
-) -> dict[str, Any]:
-    """A forward pass for each row, with all of its logits, and one backward pass for a group."""
+) -> Iterator[dict[str, Any]]:
+    """Learn by a forward pass for each row, with all of its logits, and one backward pass for a group."""
     policy = CausalLM.from_pretrained(model, compute_dtype=dtype, device=device)
 
     def learn(groups: Sequence[Group]) -> None:
@@ -77,15 +75,15 @@ def one_by_one(
                 ids = torch.tensor([[*start, *row[:-1]]], device=device)
                 with torch.autocast(device, torch.bfloat16, enabled=dtype == "bfloat16"):
                     logits = policy.model(input_ids=ids, use_cache=False).logits[0]
-                chosen = logits[len(start) - 1 :].float().log_softmax(-1)  # (T, V)
-                sums.append(chosen.gather(1, torch.tensor(row, device=device)[:, None]).sum())
+                log_probs = logits[len(start) - 1 :].float().log_softmax(-1)  # (T, V)
+                sums.append(log_probs.gather(1, torch.tensor(row, device=device)[:, None]).sum())
             _backward(torch.stack(sums))
 
-    return _timed(policy, learn, synthetic(policy, prompts, group_size, new_tokens))
+    yield from _twice(policy, learn, synthetic(policy, prompts, group_size, new_tokens))
 
 
 def padded_sums(model: Any, rows: Sequence[tuple[list[int], list[int]]]) -> Tensor:
-    """The log-probability of each row's completion, (R,), by one padded batch."""
+    """Return the log-probability of each row's completion, (R,), by one padded batch."""
     width = max(len(prompt) + len(row) for prompt, row in rows)
     ids = torch.zeros(len(rows), width, dtype=torch.long)
     mask, targets = torch.zeros_like(ids), torch.zeros_like(ids).bool()
@@ -94,7 +92,7 @@ def padded_sums(model: Any, rows: Sequence[tuple[list[int], list[int]]]) -> Tens
         ids[index, :end] = torch.tensor([*prompt, *row])
         mask[index, :end] = 1
         targets[index, len(prompt) : end] = True
-    ids, mask, targets = (each.to(model.device) for each in (ids, mask, targets))
+    ids, mask, targets = (tensor.to(model.device) for tensor in (ids, mask, targets))
     hidden = model.base_model(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
     logits = model.get_output_embeddings()(hidden[:, :-1][targets[:, 1:]]).float()
     log_probs = logits.log_softmax(-1).gather(1, ids[targets][:, None])[:, 0]
@@ -105,7 +103,7 @@ def padded_sums(model: Any, rows: Sequence[tuple[list[int], list[int]]]) -> Tens
 def synthetic(
     policy: CausalLM, prompts: Sequence[str], group_size: int, new_tokens: int
 ) -> list[Group]:
-    """Completions of random tokens, whose lengths go evenly from a quarter of the longest up to it."""
+    """Return completions of random tokens, with lengths evenly from a quarter of the longest up to it."""
     generator = torch.Generator().manual_seed(0)
     vocabulary = policy.model.config.get_text_config().vocab_size
     shortest = max(1, new_tokens // 4)
@@ -120,26 +118,21 @@ def synthetic(
 
 
 def _backward(*groups: Tensor) -> None:
-    """The gradient of the groups' losses, with advantages that alternate."""
+    """Compute the gradient of the groups' losses, with advantages that alternate."""
     signs = torch.tensor([1.0, -1.0], device=groups[0].device)
     losses = [-(signs.repeat(len(sums))[: len(sums)] * sums).mean() for sums in groups]
     torch.stack(losses).sum().backward()  # type: ignore[no-untyped-call]
 
 
-def _timed(
+def _twice(
     policy: CausalLM, learn: Callable[[Sequence[Group]], None], groups: Sequence[Group]
-) -> dict[str, Any]:
-    learn([(prompt, [row[:2] for row in rows]) for prompt, rows in groups])  # warms up
+) -> Iterator[dict[str, Any]]:
+    """Learn from the first tokens of each row, then from all."""
+    learn([(prompt, [row[:2] for row in rows]) for prompt, rows in groups])
     policy.model.zero_grad(set_to_none=False)
-    begin, cpu = time.perf_counter(), time.process_time()
+    yield {"units": sum(len(rows) for _, rows in groups)}
     learn(groups)
     gradients = [p.grad for p in policy.parameters() if p.grad is not None]
     norm = float(torch.nn.utils.get_total_norm(gradients))
-    seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
     tokens = sum(len(row) for _, rows in groups for row in rows)
-    return {
-        "tokens": tokens,
-        "seconds": {"learning": seconds},
-        "cpu_seconds": cpu,
-        "figures": {"gradient norm": norm},
-    }
+    yield {"units": tokens, "figures": {"gradient norm": norm}}

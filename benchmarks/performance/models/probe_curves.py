@@ -40,7 +40,7 @@ from llm_decpomdp.policy import Team
 from llm_decpomdp.seeding import stream
 
 LEARNING_RATE = 4e-3
-"""At first, of most trials; it falls linearly, as a late large step can unlearn a task for good."""
+"""Learning rate at first, of most trials; it falls linearly, as a late large step can unlearn a task for good."""
 
 MAX_GRAD_NORM = 0.3
 
@@ -60,17 +60,17 @@ TEAMS = ("magrpo", "marloo", "maremax", "mareinforce")
 
 @dataclass(frozen=True)
 class Trial:
-    """What is trained, and on what."""
+    """Algorithm, plan and probe of some runs."""
 
     probe: str
     algorithm: str
     plan: str = "chain"
     offset: float = 0.0
-    """What each turn earns besides in training; evaluations are without it."""
+    """Reward of each turn besides, in training; evaluations are without it."""
 
     @property
     def pace(self) -> int:
-        """In how many steps to go where others take one; each is as much shorter, or more for `maremax`.
+        """Number of steps to take where others take one; each is as much shorter, or more for `maremax`.
 
         No advantage of `maremax` is above 0: what is sampled is only ever made less likely, and long steps
         end the search before it has found anything. Trees compare few samples.
@@ -79,7 +79,7 @@ class Trial:
 
     @property
     def learning_rate(self) -> float:
-        """At first."""
+        """Learning rate at first."""
         return LEARNING_RATE / (
             4 if (self.algorithm, self.plan) == ("maremax", "chain") else self.pace
         )
@@ -89,7 +89,7 @@ class Trial:
         return f"{self.algorithm} over {self.plan}s{offset}"
 
     def env(self, offset: float) -> DecPOMDPEnv:
-        """The environment; single-agent algorithms play it alone."""
+        """Return the environment; single-agent algorithms play it alone."""
         alone = not ALGORITHMS[self.algorithm].multi_agent
         kwargs: dict[str, Any] = {"num_agents": 1} if alone else {}
         return make(self.probe, offset=offset, **kwargs)
@@ -97,7 +97,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Curve:
-    """The value of a team, measured again and again while it learns."""
+    """Value of a team, measured again and again while it learns."""
 
     trial: Trial
     seed: int
@@ -108,14 +108,14 @@ class Curve:
 
     @property
     def reached(self) -> float:
-        """The first update after which the team had 90 % of the optimum; infinite if it never had."""
+        """First update after which the team had 90 % of the optimum; infinite if it never had."""
         goal = ENOUGH * PROBES[self.trial.probe].optimum
-        found = (u for u, v in zip(self.updates, self.values, strict=True) if v >= goal)
-        return next(found, math.inf)
+        points = zip(self.updates, self.values, strict=True)
+        return next((update for update, value in points if value >= goal), math.inf)
 
 
 def trials() -> list[Trial]:
-    """Every algorithm on every probe that it can play, and the two comparisons that explain a failure."""
+    """Return every algorithm on every probe that it can play, and the two comparisons that explain a failure."""
     short = [probe for probe in PROBES if probe != "probe-delayed-v0"]
     return [
         *(Trial(probe, algorithm) for probe in short for algorithm in TEAMS),
@@ -172,7 +172,7 @@ def _starts(env: DecPOMDPEnv) -> list[Start]:
 
 
 def value(env: DecPOMDPEnv, team: Team, rng: np.random.Generator) -> float:
-    """The mean sum of rewards over episodes that the team samples, as many of each task."""
+    """Return the mean sum of rewards over episodes that the team samples, as many of each task."""
     starts = _starts(env)
     episodes = starts * (EVALUATION_EPISODES // len(starts))
     chains = rollout_chains(env, team, episodes, group_size=1, rng=rng)
@@ -193,18 +193,18 @@ HEADER = (
 
 
 def summarise(curves: Sequence[Curve]) -> list[str]:
-    """One line of the table: the seeds of one trial."""
+    """Return a line of the table: the seeds of a trial."""
     trial, probe = curves[0].trial, PROBES[curves[0].trial.probe]
     finals = [curve.values[-1] for curve in curves]
-    reached = sorted(curve.reached for curve in curves)
-    median = reached[len(reached) // 2]
+    goals = sorted(curve.reached for curve in curves)
+    median = goals[len(goals) // 2]
     return [
         trial.probe,
         str(trial),
         f"{np.mean(finals):.2f}",
         f"{min(finals):.2f} .. {max(finals):.2f}",
         f"{median:.0f}" if median < math.inf else "-",
-        f"{sum(update < math.inf for update in reached)}/{len(reached)}",
+        f"{sum(update < math.inf for update in goals)}/{len(goals)}",
         f"{probe.random_value:.3f}",
         f"{probe.optimum:.0f}",
         f"{np.mean([curve.seconds for curve in curves]):.1f}",
@@ -212,7 +212,7 @@ def summarise(curves: Sequence[Curve]) -> list[str]:
 
 
 def write_csv(curves: Sequence[Curve], path: Path) -> None:
-    """All points of all curves."""
+    """Write all points of all curves."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(("probe", "algorithm", "plan", "offset", "seed", "update", "value"))
@@ -224,16 +224,16 @@ def write_csv(curves: Sequence[Curve], path: Path) -> None:
 
 
 def draw(curves: Sequence[Curve], path: Path) -> None:
-    """A panel for each probe: the mean over the seeds and their range, between chance and optimum."""
+    """Draw a panel for each probe: the mean over the seeds and their range, between chance and optimum."""
     names = list(dict.fromkeys(curve.trial.probe for curve in curves))
     figure = Figure(figsize=(4 * len(names), 4), layout="constrained")
     panels = figure.subplots(1, len(names), squeeze=False)[0]
     for axes, name in zip(panels, names, strict=True):
         for level in (PROBES[name].random_value, PROBES[name].optimum):
             axes.axhline(level, color="grey", linestyle=":", linewidth=1)
-        found = [curve for curve in curves if curve.trial.probe == name]
-        for trial in dict.fromkeys(curve.trial for curve in found):
-            seeds = [curve for curve in found if curve.trial == trial]
+        trials = [curve.trial for curve in curves if curve.trial.probe == name]
+        for trial in dict.fromkeys(trials):
+            seeds = [curve for curve in curves if curve.trial == trial]
             values = np.array([curve.values for curve in seeds])  # (seeds, points)
             axes.plot(seeds[0].updates, values.mean(0), label=str(trial))
             axes.fill_between(seeds[0].updates, values.min(0), values.max(0), alpha=0.15)
@@ -255,13 +255,13 @@ def main(
 ) -> None:
     """Train every algorithm on every probe, and print what it has learned."""
     torch.set_num_threads(1)  # the models are too small to share
-    chosen = [trial for trial in trials() if probe is None or probe in trial.probe]
-    if not chosen:
+    selection = [trial for trial in trials() if probe is None or probe in trial.probe]
+    if not selection:
         raise SystemExit(f"error: no probe has {probe!r} in its id; ids: {', '.join(PROBES)}")
     folder.mkdir(parents=True, exist_ok=True)
     table = Table(*HEADER)
     curves: list[Curve] = []
-    for trial in chosen:
+    for trial in selection:
         runs = [train(trial, updates=updates * trial.pace, seed=seed) for seed in range(seeds)]
         curves += runs
         line = summarise(runs)

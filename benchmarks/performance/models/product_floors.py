@@ -6,8 +6,7 @@ the hidden states. Prompts count once, as nothing forces anybody to compute them
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -21,7 +20,7 @@ from llm_decpomdp.benchmarks.performance.models.learning_variants import synthet
 
 
 class Products:
-    """The weights of a model's linear layers, and the head's."""
+    """Weights of a model's linear layers, and of its head."""
 
     def __init__(self, policy: CausalLM, dtype: str) -> None:
         model = policy.model.to(getattr(torch, dtype))
@@ -32,20 +31,20 @@ class Products:
         ]
 
     def forward(self, rows: int, head_rows: int) -> None:
-        """One pass of that many tokens, of which some need logits."""
+        """Multiply as for a pass of that many tokens, of which some need logits."""
         for weight in self.body:
             with threads_for(rows * weight.numel(), weight.device):
                 weight.new_ones(rows, weight.shape[1]) @ weight.T
         self.head.new_ones(head_rows, self.head.shape[1]) @ self.head.T
 
     def generate(self, prompts: Sequence[int], rows: int, new_tokens: int) -> None:
-        """A pass of all prompts, of those lengths, and one of every row for each further token."""
+        """Multiply as for a pass of all prompts, of those lengths, and one of every row for each further token."""
         self.forward(sum(prompts), len(prompts))
         for _ in range(new_tokens - 1):
             self.forward(rows, rows)
 
     def backward(self, rows: int, head_rows: int, frozen: bool = False) -> None:
-        """The products of a backward pass: two for each of the forward pass, one where weights are frozen."""
+        """Multiply as for a backward pass: twice for each product of the forward pass, once for frozen weights."""
         for weight, number in [*((w, rows) for w in self.body), (self.head, head_rows)]:
             gradient = weight.new_ones(number, weight.shape[0])
             gradient @ weight
@@ -55,43 +54,34 @@ class Products:
 
 def sampling(
     model: str, prompt: str, group_size: int, new_tokens: int, dtype: str, device: str
-) -> dict[str, Any]:
-    """A pass of the prompt, and one of G tokens for each further token."""
+) -> Iterator[dict[str, Any]]:
+    """Multiply as for a pass of the prompt, and one of G tokens for each further token."""
     policy = CausalLM.from_pretrained(model, compute_dtype="float32", device=device)
     length = len(policy.encode(prompt))
     products = Products(policy, dtype)
-    products.forward(length, 1)
-    begin, cpu = time.perf_counter(), time.process_time()
-    products.generate([length], group_size, new_tokens)
-    _wait(device)
-    seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
-    return {
-        "tokens": group_size * new_tokens,
-        "seconds": {"sampling": seconds},
-        "cpu_seconds": cpu,
-        "figures": {},
-    }
+    for limit in (1, new_tokens):
+        products.generate([length], group_size, limit)
+        _wait(device)
+        yield {"units": group_size * limit}
 
 
 def learning(
     model: str, prompts: Sequence[str], group_size: int, new_tokens: int, dtype: str, device: str
-) -> dict[str, Any]:
-    """Forward and backward of each prompt and its siblings, in one row."""
+) -> Iterator[dict[str, Any]]:
+    """Multiply as for forward and backward of each prompt and its siblings, in one row."""
     policy = CausalLM.from_pretrained(model, compute_dtype="float32", device=device)
     groups = synthetic(policy, prompts, group_size, new_tokens)
     sizes = [(len(policy.encode(prompt)), sum(map(len, rows))) for prompt, rows in groups]
     products = Products(policy, dtype)
     products.forward(8, 8)
-    begin, cpu = time.perf_counter(), time.process_time()
+    yield {"units": 8}
     for length, tokens in sizes:
         # A completion's last token predicts nothing, and the prompt's last one predicts for all.
         rows = length + tokens - group_size
         products.forward(rows, tokens)
         products.backward(rows, tokens)
     _wait(device)
-    seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
-    tokens = sum(number for _, number in sizes)
-    return {"tokens": tokens, "seconds": {"learning": seconds}, "cpu_seconds": cpu, "figures": {}}
+    yield {"units": sum(tokens for _, tokens in sizes)}
 
 
 def update(
@@ -102,11 +92,16 @@ def update(
     dtype: str,
     device: str,
     weights: str,
-) -> dict[str, Any]:
-    """Sampling and learning for one turn of a team, without reward and optimizer.
+) -> Iterator[dict[str, Any]]:
+    """Multiply as for one turn of a team, sampling and learning, without reward and optimizer.
 
     Args:
+        model: Folder of the model.
         tasks: The last one counts, as in `update_variants.py`.
+        group_size: Joint samples (G).
+        new_tokens: Tokens of a completion.
+        dtype: Type of the weights.
+        device: Place of the weights.
         weights: `own`, a model for each agent; or `adapters`, one for all whose rows pass together and
             whose weights need no gradients. The adapters themselves cost nothing here.
     """
@@ -117,10 +112,11 @@ def update(
     passes = [lengths] if shared else [[length] for length in lengths]
     products = Products(policy, dtype)
     products.forward(8, 8)
-    clock, cpu = Stopwatch(), time.process_time()
+    yield {"units": 8}
+    clock = Stopwatch()
     with clock("sampling"):
-        for together in passes:
-            products.generate(together, group_size * len(together), new_tokens)
+        for batch in passes:
+            products.generate(batch, group_size * len(batch), new_tokens)
         _wait(device)
     with clock("learning"):
         for length in lengths:
@@ -128,12 +124,7 @@ def update(
             products.forward(rows, tokens)
             products.backward(rows, tokens, frozen=shared)
         _wait(device)
-    return {
-        "tokens": group_size * new_tokens * len(lengths),
-        "seconds": clock.seconds,
-        "cpu_seconds": time.process_time() - cpu,
-        "figures": {},
-    }
+    yield {"units": group_size * new_tokens * len(lengths), "parts": clock.seconds}
 
 
 def _wait(device: str) -> None:

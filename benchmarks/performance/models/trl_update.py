@@ -1,4 +1,4 @@
-"""Updates of TRL's GRPO, in an interpreter that has `trl`; see `trials.py`."""
+"""Updates of TRL's GRPO, in an interpreter that has `trl`; see `host.py`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 TYPE_CHECKING = False  # this file runs without the package
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
 
@@ -25,19 +25,19 @@ class Timed(GRPOTrainer):  # type: ignore[misc]
 
     def _generate(self, *arguments: Any, **named: Any) -> Any:
         begin = time.perf_counter()
-        found = super()._generate(*arguments, **named)
+        completions = super()._generate(*arguments, **named)
         self.spent["sampling"] += time.perf_counter() - begin
-        return found
+        return completions
 
     def _calculate_rewards(self, *arguments: Any, **named: Any) -> Any:
         begin = time.perf_counter()
-        found = super()._calculate_rewards(*arguments, **named)
+        rewards = super()._calculate_rewards(*arguments, **named)
         self.spent["reward"] += time.perf_counter() - begin
-        return found
+        return rewards
 
 
 class Steps(TrainerCallback):
-    """What each step took, by part."""
+    """Duration of each step, by part."""
 
     def __init__(self, trainer: Timed) -> None:
         self.trainer = trainer
@@ -45,13 +45,15 @@ class Steps(TrainerCallback):
         self.cpu: list[float] = []
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
+        """Start the clocks."""
         self.trainer.spent = {"sampling": 0.0, "reward": 0.0}
         self.begin, self.cpu_begin = time.perf_counter(), time.process_time()
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
-        total, spent = time.perf_counter() - self.begin, self.trainer.spent
+        """Note the times of the step."""
+        total, parts = time.perf_counter() - self.begin, self.trainer.spent
         self.cpu.append(time.process_time() - self.cpu_begin)
-        self.seconds.append({**spent, "learning": total - sum(spent.values())})
+        self.seconds.append({**parts, "learning": total - sum(parts.values())})
 
 
 def grpo(
@@ -61,15 +63,22 @@ def grpo(
     new_tokens: int,
     bf16: bool,
     gradient_checkpointing: bool,
-) -> dict[str, Any]:
-    """An update for each prompt; those of the last row of prompts are counted, as one round.
+) -> Iterator[dict[str, Any]]:
+    """Make an update for each prompt; those of the last row of prompts are counted, as one round.
+
+    All are made at once, so both answers are the same, with the trainer's clock.
 
     Args:
+        model: Folder of the model.
+        prompts: A row for each round, with a prompt for each agent.
+        group_size: Completions of a prompt (G).
+        new_tokens: Tokens of a completion.
         bf16: Whether under autocast; weights are float32 in any case.
+        gradient_checkpointing: Whether activations are computed again instead of kept.
     """
     torch.manual_seed(0)
     texts = [text for row in prompts for text in row]
-    counted = len(prompts[-1])
+    agents = len(prompts[-1])
     tokens: list[int] = []
 
     def reward(completion_ids: list[list[int]], **_: Any) -> list[float]:
@@ -105,11 +114,11 @@ def grpo(
         steps = Steps(trainer)
         trainer.add_callback(steps)
         trainer.train()
-    last = steps.seconds[-counted:]
+    last = steps.seconds[-agents:]
     seconds = {part: sum(step[part] for step in last) for part in last[0]}
-    return {
-        "tokens": sum(tokens[-counted:]),
-        "seconds": seconds,
-        "cpu_seconds": sum(steps.cpu[-counted:]),
-        "figures": {},
-    }
+    while True:
+        yield {
+            "units": sum(tokens[-agents:]),
+            "parts": seconds,
+            "cpu_seconds": sum(steps.cpu[-agents:]),
+        }

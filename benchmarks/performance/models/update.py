@@ -15,36 +15,34 @@ and cost nothing. Ours are computed all the same, in the sandbox; peers are give
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from llm_decpomdp.agents.models.offline import OFFLINE_MODEL
-from llm_decpomdp.benchmarks.performance.harness.command_options import (
+from llm_decpomdp.benchmarks.performance.harness.command import (
     Device,
     JsonFile,
     Model,
     NewTokens,
     Rounds,
     Threads,
-    show,
+    run,
 )
-from llm_decpomdp.benchmarks.performance.harness.goals import Goal, Judgement
-from llm_decpomdp.benchmarks.performance.harness.trial_tables import Report
+from llm_decpomdp.benchmarks.performance.harness.report import Goal, Judgement, Report, speed
 from llm_decpomdp.benchmarks.performance.harness.trials import (
     Measured,
     Variant,
     compare,
     environment,
-    tell,
+    progress,
 )
 from llm_decpomdp.benchmarks.performance.models import workload
 
-OURS = "update_variants.py"
-FLOORS = "product_floors.py"
+OURS = "models/update_variants.py"
+FLOORS = "models/product_floors.py"
 
 OWN = "ours, two own models, float32"
 OWN_BF16 = "ours, two own models, bfloat16"
@@ -64,14 +62,14 @@ TEAMS = {
 }
 
 PRODUCTS = {FLOOR_OWN: TEAMS[OWN], FLOOR_ADAPTERS: TEAMS[ADAPTERS]}
-"""What no program can undercut on this machine; goals above it are out of reach."""
+"""Floors that no program can undercut on this machine; goals above them are out of reach."""
 
 SECONDS = {
     **{COMLRL: 220, TRL: 110, TRL_DEFAULTS: 110},
     **dict.fromkeys(TEAMS, 45),
     **dict.fromkeys(PRODUCTS, 20),
 }
-"""About what a trial takes with the defaults."""
+"""Rough duration of a trial with the defaults."""
 
 BOUNDS = (
     # ours, theirs, times as fast, times the memory
@@ -86,47 +84,6 @@ BOUNDS = (
 )
 
 
-def measure(
-    model: str,
-    group_size: int,
-    new_tokens: int,
-    rounds: int,
-    contenders: Sequence[str],
-    *,
-    peers: Path | None = None,
-    device: str = "cpu",
-    tuned_peers: bool = False,
-    threads: int | None = None,
-) -> Report:
-    """Run everything.
-
-    Args:
-        contenders: Names of those to run; peers without an interpreter are left out.
-        peers: The interpreter that has the peers' packages.
-        tuned_peers: Whether peers get our settings of threads and memory.
-
-    Raises:
-        BenchmarkError: If a trial fails.
-    """
-    variables = environment(True, threads)
-    versions = installed(peers)
-    with workload.endless_copy(model) as folder:
-        common = {"model": folder, "group_size": group_size, "new_tokens": new_tokens}
-        there = variants(common, device, peers, versions, tuned_peers)
-        found = compare([there[name] for name in contenders if name in there], rounds, variables)
-    settings = {
-        "model": model,
-        "G": group_size,
-        "new tokens": new_tokens,
-        "rounds": rounds,
-        "device": device,
-        "peers": "with our settings, too" if tuned_peers else "as they come, without our settings",
-        **{name: version or "not installed" for name, version in versions.items()},
-    }
-    title = "One update from end to end"
-    return Report(title, settings, variables, [[*found.values()]], judge(found))
-
-
 def variants(
     common: Mapping[str, Any],
     device: str,
@@ -134,38 +91,36 @@ def variants(
     versions: Mapping[str, str],
     tuned_peers: bool,
 ) -> dict[str, Variant]:
-    """All contenders that can run, by name."""
+    """Return all variants that can run, by name."""
     env = workload.environment()
     tasks = workload.task_ids(env, 2)
-    messages = [
-        [*workload.as_messages(common["model"], workload.prompts(env, task)).values()]
-        for task in tasks
-    ]
-    given = {**common, "tasks": tasks, "device": device}
-    ours = [
-        Variant(name, file, function, {**given, "dtype": dtype, "weights": weights})
+    case = {**common, "tasks": tasks, "device": device}
+    available = [
+        Variant(name, file, function, {**case, "dtype": dtype, "weights": weights})
         for file, function, teams in ((OURS, "ours", TEAMS), (FLOORS, "update", PRODUCTS))
         for name, (weights, dtype) in teams.items()
     ]
-    given = {**common, "prompts": messages}
-    plain = {"bf16": False, "gradient_checkpointing": False}
-    defaults = {"bf16": True, "gradient_checkpointing": True}
-    python = str(peers)
-    theirs = {
-        "comlrl": [Variant(COMLRL, "comlrl_update.py", "magrpo", given, python, tuned_peers)],
-        "trl": [
-            Variant(TRL, "trl_update.py", "grpo", {**given, **plain}, python, tuned_peers),
-            Variant(
-                TRL_DEFAULTS, "trl_update.py", "grpo", {**given, **defaults}, python, tuned_peers
-            ),
-        ],
-    }
-    able = [variant for name, each in theirs.items() if versions[name] for variant in each]
-    return {variant.name: variant for variant in (*able, *ours)}
+    prompts = [
+        [*workload.as_messages(common["model"], workload.prompts(env, task)).values()]
+        for task in tasks
+    ]
+    case = {**common, "prompts": prompts}
+    plain, defaults = ({**case, "bf16": on, "gradient_checkpointing": on} for on in (False, True))
+    rivals = (
+        ("comlrl", COMLRL, "comlrl_update.py", "magrpo", case),
+        ("trl", TRL, "trl_update.py", "grpo", plain),
+        ("trl", TRL_DEFAULTS, "trl_update.py", "grpo", defaults),
+    )
+    available += [
+        Variant(name, f"models/{file}", function, arguments, str(peers), tuned_peers)
+        for package, name, file, function, arguments in rivals
+        if versions[package]
+    ]
+    return {variant.name: variant for variant in available}
 
 
 def installed(peers: Path | None) -> dict[str, str]:
-    """The peers' versions in an interpreter; empty where there are none."""
+    """Return the peers' versions in an interpreter; empty where there are none."""
     names = ("comlrl", "trl")
     if peers is None:
         return dict.fromkeys(names, "")
@@ -174,35 +129,34 @@ def installed(peers: Path | None) -> dict[str, str]:
         "there = {d.metadata['Name'].lower(): d.version for d in m.distributions()}\n"
         "print(*(there.get(name, '-') for name in sys.argv[1:]))"
     )
-    done = subprocess.run([peers, "-c", code, *names], capture_output=True, text=True, check=True)
-    found = zip(names, done.stdout.split(), strict=True)
-    return {name: "" if version == "-" else version for name, version in found}
+    process = subprocess.run(
+        [peers, "-c", code, *names], capture_output=True, text=True, check=True
+    )
+    versions = zip(names, process.stdout.split(), strict=True)
+    return {name: "" if version == "-" else version for name, version in versions}
 
 
-def judge(found: Mapping[str, Measured]) -> list[Judgement]:
-    """Every bound, with what was measured or why nothing was."""
+def judge(results: Mapping[str, Measured]) -> list[Judgement]:
+    """Judge every bound, with the reason where nothing was measured."""
     judgements = []
-    for ours, theirs, speed, memory in BOUNDS:
-        missing = [name for name in (ours, theirs) if name not in found]
-        note = f"not run: {', '.join(missing)}" if missing else ""
-        pair = f"{_short(ours)} : {_short(theirs)}"
-        fast, small = None, None
-        if not missing:
-            mine, rival = found[ours], found[theirs]
-            fast, small, note = (
-                mine.times_faster(rival),
-                mine.times_memory(rival),
-                mine.beside(rival),
-            )
-        judgements.append(Judgement(Goal(f"speed: {pair}", "x", at_least=speed), fast, note))
-        if ours in TEAMS:  # a floor of memory isn't measured
-            aim = Goal(f"memory: {pair}", "x", at_most=memory)
-            judgements.append(Judgement(aim, small, note if missing else ""))
+    for name, rival, faster, smaller in BOUNDS:
+        pair = f"{_short(name)} : {_short(rival)}"
+        aims = [Goal(f"speed: {pair}", at_least=faster)]
+        if name in TEAMS:  # a floor of memory isn't measured
+            aims.append(Goal(f"memory: {pair}", at_most=smaller))
+        missing = ", ".join(contender for contender in (name, rival) if contender not in results)
+        if missing:
+            judgements += [Judgement(aim, None, f"not run: {missing}") for aim in aims]
+            continue
+        pairing = results[name], results[rival]
+        judgements.append(speed(aims[0], *pairing))
+        ratio = pairing[0].times_memory(pairing[1])
+        judgements += [Judgement(aim, ratio) for aim in aims[1:]]
     return judgements
 
 
 def _short(name: str) -> str:
-    """Without what all of a goal's rows share, so that it fits a line."""
+    """Shorten a name to the part that differs, so that it fits a line."""
     return name.removeprefix("ours, ").partition(", ")[0]
 
 
@@ -228,21 +182,29 @@ def main(
 ) -> None:
     """Measure one update from end to end, and judge it by its goals."""
     names = [name for name in SECONDS if only is None or any(part in name for part in only)]
-    run = [name for name in names if peers is not None or name in {**TEAMS, **PRODUCTS}]
-    minutes = rounds * sum(SECONDS[name] for name in run) / 60
-    tell(f"takes about {minutes:.0f} minutes with the offline model on two cores")
-    show(
-        partial(
-            measure,
-            *(model, group_size, new_tokens, rounds, run),
-            peers=peers,
-            device=device,
-            tuned_peers=tuned_peers,
-            threads=threads,
-        ),
-        json_file,
-    )
+    if peers is None:
+        names = [name for name in names if name in {**TEAMS, **PRODUCTS}]
+    minutes = rounds * sum(SECONDS[name] for name in names) / 60
+    progress(f"takes about {minutes:.0f} minutes with the offline model on two cores")
+    variables = environment(True, threads)
+    versions = installed(peers)
+    with workload.endless_copy(model) as folder:
+        common = {"model": folder, "group_size": group_size, "new_tokens": new_tokens}
+        available = variants(common, device, peers, versions, tuned_peers)
+        contenders = [available[name] for name in names if name in available]
+        results = compare(contenders, rounds, variables)
+    settings = {
+        "model": model,
+        "G": group_size,
+        "new tokens": new_tokens,
+        "rounds": rounds,
+        "device": device,
+        "peers": "with our settings, too" if tuned_peers else "as they come, without our settings",
+        **{name: version or "not installed" for name, version in versions.items()},
+    }
+    title, sections = "One update from end to end", [[*results.values()]]
+    Report(title, settings, variables, sections, judge(results)).finish(json_file)
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run(main)

@@ -1,9 +1,8 @@
-"""One update of a team from end to end; it runs in a process of its own (see `trials.py`)."""
+"""Update of a team from end to end; it runs in a process of its own (see `host.py`)."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,11 +35,16 @@ def ours(
     dtype: str,
     device: str,
     weights: str,
-) -> dict[str, Any]:
-    """An update of MAGRPO on CoopHumanEval, after one that is not counted.
+) -> Iterator[dict[str, Any]]:
+    """Update by MAGRPO on CoopHumanEval, once for each task.
 
     Args:
+        model: Folder of the model.
         tasks: Task of the update that isn't counted, then of the one that is.
+        group_size: Joint samples (G).
+        new_tokens: Tokens of a completion.
+        dtype: Type that the model computes in.
+        device: Place of the weights.
         weights: `own` (a model for each agent), `shared` (one for all), or `adapters` (one, with an
             adapter for each).
     """
@@ -49,7 +53,7 @@ def ours(
         model, env.possible_agents, Sampling(max_new_tokens=new_tokens), dtype, device, weights
     )
     try:
-        return timed_update(env, team, [Start(task_id=task) for task in tasks], group_size)
+        yield from updates(env, team, [Start(task_id=task) for task in tasks], group_size)
     finally:
         env.close()
 
@@ -57,7 +61,7 @@ def ours(
 def build_team(
     model: str, agents: Sequence[str], sampling: Sampling, dtype: str, device: str, weights: str
 ) -> dict[str, Policy]:
-    """A policy for each agent."""
+    """Return a policy for each agent."""
     if weights == "adapters":
         from llm_decpomdp.agents.models.adapters import adapter_policies
 
@@ -78,25 +82,24 @@ def build_team(
     return {agent: models[index % number] for index, agent in enumerate(agents)}
 
 
-def timed_update(
+def updates(
     env: TextEnv, team: dict[str, Policy], starts: Sequence[Start], group_size: int
-) -> dict[str, Any]:
-    """An update for each start; the last one is counted."""
+) -> Iterator[dict[str, Any]]:
+    """Make an update for each start, and yield its tokens and times."""
     learner = Learner(team, ALGORITHMS["magrpo"], OPTIONS)
     for start in starts:
-        clock, cpu = Stopwatch(), time.process_time()
+        clock = Stopwatch()
         rollouts = rollout_chains(
             env, team, [start], group_size=group_size, rng=np.random.default_rng(0), stopwatch=clock
         )
         with clock("learning"):
             learner.update([with_signal(rollout) for rollout in rollouts])
-        cpu = time.process_time() - cpu
-    seconds = {PARTS[name]: spent for name, spent in clock.seconds.items()}
-    return {"tokens": count_tokens(rollouts), "seconds": seconds, "cpu_seconds": cpu, "figures": {}}
+        parts = {PARTS[name]: seconds for name, seconds in clock.seconds.items()}
+        yield {"units": count_tokens(rollouts), "parts": parts}
 
 
 def with_signal(rollout: Rollout) -> Rollout:
-    """The rollout with rewards that alternate: groups of equal rewards would be skipped, and cost nothing."""
+    """Return the rollout with rewards that alternate: groups of equal rewards are skipped, and cost nothing."""
     groups = [
         replace(group, rewards=tuple(float(index % 2) for index in range(len(group.rewards))))
         for group in rollout.groups

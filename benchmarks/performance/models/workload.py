@@ -1,4 +1,4 @@
-"""What the trials of models work on: a model that never ends a text, and prompts of CoopHumanEval."""
+"""Workload of the trials of models: a model that never ends a text, and prompts of CoopHumanEval."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ ENVIRONMENT = "coophumaneval-v0"
 
 
 def environment() -> Any:
-    """The environment of the trials: two agents, one turn, tasks that come with the package."""
+    """Return the environment of the trials: two agents, one turn, tasks that come with the package."""
     return llm_decpomdp.make(ENVIRONMENT, source="bundled", num_turns=1)
 
 
 @contextmanager
 def endless_copy(model: str) -> Iterator[str]:
-    """A copy of a model in a folder that goes with the block, in which every text reaches its limit.
+    """Copy a model to a folder that goes with the block; in the copy every text reaches its limit.
 
     Contenders count, mask and stop at ends in different ways. So the token that ends a text is made one
     that the model has and doesn't write; where it has none, texts end as they do.
@@ -40,8 +40,8 @@ def endless_copy(model: str) -> Iterator[str]:
             elif file.is_file():
                 shutil.copy(file, folder)
         tokenizer = AutoTokenizer.from_pretrained(source)
-        used = {tokenizer.eos_token, tokenizer.bos_token, tokenizer.pad_token}
-        spare = [token for token in tokenizer.get_added_vocab() if token not in used]
+        special = {tokenizer.eos_token, tokenizer.bos_token, tokenizer.pad_token}
+        spare = [token for token in tokenizer.get_added_vocab() if token not in special]
         spare = [token for token in spare if token not in (tokenizer.chat_template or "")]
         if len(spare) > 1:
             tokenizer.eos_token, tokenizer.pad_token = spare[-1], spare[-2]
@@ -53,18 +53,18 @@ def endless_copy(model: str) -> Iterator[str]:
 
 
 def task_ids(env: Any, number: int) -> list[str]:
-    """The first tasks of the environment."""
+    """Return the first tasks of the environment."""
     return [task.task_id for task in env.tasks.tasks[:number]]
 
 
 def prompts(env: Any, task_id: str) -> dict[str, str]:
-    """What each agent sees of a task."""
+    """Return what each agent sees of a task."""
     observations, _ = env.reset(options={"task_id": task_id})
     return dict(observations)
 
 
 def as_messages(model: str, texts: Mapping[str, str]) -> dict[str, str]:
-    """Prompts as the model sees them, for contenders that don't use its chat template themselves."""
+    """Return prompts as the model sees them, for contenders that don't use its chat template themselves."""
     from transformers import AutoTokenizer
 
     tokenizer: Any = AutoTokenizer.from_pretrained(model)

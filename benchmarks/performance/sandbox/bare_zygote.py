@@ -1,9 +1,9 @@
-"""The floor: forks a child for each program, with the tests inside and no protection. Started as a script.
+"""Floor of the sandbox's speed: a fork for each program, with the tests inside and no protection.
 
-Reads requests from descriptor 0, a socket that keeps messages apart and that several of these processes share,
-and answers on it. The modules that programs import are there, the collector leaves what is there alone, and
-nothing else is loaded. With the argument `warmed` it has compiled something before the first fork: otherwise
-every child sets up the classes of syntax trees for itself, which takes longer than most of the programs.
+Started as a script. Reads requests from descriptor 0, a socket that keeps messages apart and that several of these
+processes share, and answers on it. The modules that programs import are there, the collector leaves what is there
+alone, and nothing else is loaded. With the argument `warmed` it has compiled something before the first fork:
+otherwise every child sets up the classes of syntax trees for itself, which takes longer than most of the programs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import sys
 
 PRELOADED = ("collections", "copy", "math", "re", "string", "typing")
-"""What the programs and their tests import; hashlib, for one program, would make every fork dearer."""
+"""Modules that the programs and their tests import; hashlib, for one program, would make every fork dearer."""
 
 MAX_REQUEST_BYTES = 2**20
 
@@ -38,14 +38,14 @@ def main() -> None:
 
 
 def import_random() -> None:
-    """Without its hook, which draws 2.5 kB of entropy in each child."""
+    """Import `random` without its hook, which draws 2.5 kB of entropy in each child."""
     register, os.register_at_fork = os.register_at_fork, lambda **_: None
     __import__("random")
     os.register_at_fork = register
 
 
 def run(index: int, source: str) -> None:
-    """The life of a child."""
+    """Run a program in a child, and end it."""
     try:
         exec(compile(source, "<program>", "exec"), {"__name__": "__program__"})
         os.write(0, json.dumps([index, True]).encode())

@@ -1,4 +1,4 @@
-"""What the sandbox takes besides time per program: start, memory, deadlines, waiting for single answers."""
+"""Costs of the sandbox besides time per program: start, memory, deadlines, waiting for single answers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from llm_decpomdp.benchmarks.performance.harness.comparison import BenchmarkError, Spread
 from llm_decpomdp.benchmarks.performance.harness.processes import (
     descendants,
     memory_megabytes,
     resident_megabytes,
 )
+from llm_decpomdp.benchmarks.performance.harness.trials import BenchmarkError, Spread
 from llm_decpomdp.benchmarks.performance.sandbox.ours import jobs, passes
 from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, instrument
 
@@ -35,29 +35,29 @@ SETTLE_SECONDS = 0.3
 
 @dataclass(frozen=True)
 class Start:
-    """What one worker costs before it runs anything."""
+    """Costs of one worker before it runs anything."""
 
     seconds: Spread
-    """From the constructor to the first verdict, less the time of a verdict."""
+    """Time from the constructor to the first verdict, less the time of a verdict."""
     megabytes: Spread
     """Memory of all of its processes."""
     proportional: bool
-    """Whether shared pages count in part (PSS); if this user may not see that, they count in full."""
+    """True if shared pages count in part (PSS); if this user may not see that, they count in full."""
 
 
 @dataclass(frozen=True)
 class Deadline:
-    """What a program costs that never ends."""
+    """Costs of a program that never ends."""
 
     overshoot_seconds: Spread
-    """How long after the deadline its verdict comes."""
+    """Time from the deadline to its verdict."""
     next_seconds: Spread
-    """From that verdict to the verdict of the next program."""
+    """Time from that verdict to the verdict of the next program."""
 
 
 @contextmanager
 def opened(workers: int, limits: Limits | None = None) -> Iterator[Sandbox]:
-    """A sandbox that remembers no verdict; its workers end with the block."""
+    """Open a sandbox that remembers no verdict; its workers end with the block."""
     sandbox = Sandbox(limits, workers=workers, cache_size=0)
     try:
         yield sandbox
@@ -66,9 +66,9 @@ def opened(workers: int, limits: Limits | None = None) -> Iterator[Sandbox]:
 
 
 def protections() -> str:
-    """The layers of protection that are off, with the reasons."""
+    """Return the layers of protection that are off, with the reasons."""
     with opened(1) as sandbox:
-        missing = [f"{name} ({why})" for name, why in sandbox.layers().items() if why]
+        missing = [f"{name} ({reason})" for name, reason in sandbox.layers().items() if reason]
     return f"without {', '.join(missing)}" if missing else "all on"
 
 
@@ -105,18 +105,18 @@ def deadline(rounds: int) -> Deadline:
 
 
 def timed(sandbox: Sandbox, program: Program, status: str = "passed") -> float:
-    """Seconds until the verdict, which must be the one that is expected."""
+    """Return the seconds until the verdict, which must be the one that is expected."""
     begin = time.perf_counter()
     execution = sandbox.run(program, TESTS)
     seconds = time.perf_counter() - begin
-    found = [test.status for test in execution.tests]
-    if found != [status]:
-        raise BenchmarkError(f"expected {status}, got {found}, {execution.error}")
+    statuses = [test.status for test in execution.tests]
+    if statuses != [status]:
+        raise BenchmarkError(f"expected {status}, got {statuses}, {execution.error}")
     return seconds
 
 
 def vector_step(programs: Sequence[Mapping[str, str]], workers: int, rounds: int) -> Spread:
-    """Programs a second when each is asked for alone, all at once, relative to one batch of them.
+    """Return programs a second when each is asked for alone, all at once, relative to one batch of them.
 
     Args:
         programs: Rows of HumanEval, one for each episode.

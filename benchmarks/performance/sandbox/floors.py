@@ -1,4 +1,4 @@
-"""What the same programs cost without any protection."""
+"""The benchmark's programs without any protection."""
 
 from __future__ import annotations
 
@@ -10,73 +10,60 @@ from pathlib import Path
 
 TYPE_CHECKING = False  # see host.py
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+ZYGOTE = Path(__file__).with_name("bare_zygote.py")
 
 
 def source(program: Mapping[str, str]) -> str:
-    """Program and tests as one module."""
+    """Return program and tests as one module."""
     return (
         f"{program['prompt']}{program['canonical_solution']}\n"
         f"{program['test']}\ncheck({program['entry_point']})\n"
     )
 
 
-class InProcess:
-    """`exec` in the calling process: no isolation of any kind."""
-
-    def __init__(self, programs: Sequence[Mapping[str, str]], workers: int) -> None:
-        if workers != 1:
-            raise ValueError(f"one process runs one program at a time, got workers={workers}")
-        self.sources = [source(program) for program in programs]
-
-    def run(self, indices: Sequence[int]) -> list[bool]:
-        return [self._passes(self.sources[index]) for index in indices]
-
-    def _passes(self, text: str) -> bool:
-        try:
-            exec(compile(text, "<program>", "exec"), {"__name__": "__program__"})
-        except Exception:
-            return False
-        return True
-
-    def close(self) -> None:
-        """Nothing is open."""
+def in_process(programs: Sequence[Mapping[str, str]], workers: int) -> Iterator[dict[str, Any]]:
+    """Run all by `exec` in the calling process: no isolation of any kind."""
+    if workers != 1:
+        raise ValueError(f"one process runs one program at a time, got workers={workers}")
+    while True:
+        names = [program["task_id"] for program in programs if not _passes(source(program))]
+        yield {"units": len(programs), "wrong": names}
 
 
-class BareZygotes:
-    """Minimal processes that fork for each program; the next free one takes the next program.
+def _passes(text: str) -> bool:
+    try:
+        exec(compile(text, "<program>", "exec"), {"__name__": "__program__"})
+    except Exception:
+        return False
+    return True
+
+
+def bare_zygotes(
+    programs: Sequence[Mapping[str, str]], workers: int, warmed: bool = False
+) -> Iterator[dict[str, Any]]:
+    """Run each in a fork of a minimal process; the next free one takes the next program.
 
     Args:
         programs: Rows of HumanEval.
-        workers: Number of processes.
+        workers: Number of processes that fork.
         warmed: Whether they compile something before they fork: see `bare_zygote.py`.
     """
-
-    def __init__(
-        self, programs: Sequence[Mapping[str, str]], workers: int, warmed: bool = False
-    ) -> None:
-        self.sources = [source(program) for program in programs]
-        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [
-            sys.executable,
-            "-I",
-            "-S",
-            "-B",
-            str(Path(__file__).with_name("bare_zygote.py")),
-        ]
-        command += ["warmed"] if warmed else []
-        self.processes = [
-            subprocess.Popen(command, stdin=theirs.fileno(), env={}) for _ in range(workers)
-        ]
-        theirs.close()
-
-    def run(self, indices: Sequence[int]) -> list[bool]:
-        for index in indices:
-            self.socket.send(json.dumps([index, self.sources[index]]).encode())
-        passed = dict(json.loads(self.socket.recv(4096)) for _ in indices)
-        return [passed[index] for index in indices]
-
-    def close(self) -> None:
-        self.socket.close()
-        for process in self.processes:
+    requests = [json.dumps([row, source(p)]).encode() for row, p in enumerate(programs)]
+    end, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    command = [sys.executable, "-I", "-S", "-B", str(ZYGOTE), *(["warmed"] if warmed else [])]
+    processes = [subprocess.Popen(command, stdin=far_end.fileno(), env={}) for _ in range(workers)]
+    far_end.close()
+    try:
+        while True:
+            for request in requests:
+                end.send(request)
+            passed = dict(json.loads(end.recv(4096)) for _ in requests)
+            names = [p["task_id"] for row, p in enumerate(programs) if not passed[row]]
+            yield {"units": len(programs), "wrong": names}
+    finally:
+        end.close()
+        for process in processes:
             process.wait()

@@ -1,4 +1,4 @@
-"""What many programs leave behind: `python -m llm_decpomdp.benchmarks.performance.sandbox.leaks --programs 20000`.
+"""Leak check: `python -m llm_decpomdp.benchmarks.performance.sandbox.leaks --programs 20000`.
 
 Right programs take turns with such that hang, crash, flood, fill their memory or leave files and threads. Before
 and after them this counts processes, descriptors, memory and temporary files, of the trainer and of its workers.
@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from llm_decpomdp.benchmarks.performance.harness.processes import (
     PROC,
@@ -26,7 +24,7 @@ from llm_decpomdp.benchmarks.performance.harness.processes import (
     memory_megabytes,
     resident_megabytes,
 )
-from llm_decpomdp.benchmarks.performance.harness.table import WIDTH, about
+from llm_decpomdp.benchmarks.performance.harness.report import about, columned, show
 from llm_decpomdp.benchmarks.performance.sandbox.costs import protections
 from llm_decpomdp.benchmarks.performance.sandbox.ours import jobs
 from llm_decpomdp.benchmarks.performance.sandbox.programs import canonical_programs
@@ -57,34 +55,34 @@ UNUSUAL = {
     "returns an iterator": ("failed", "def sq(x):\n    return iter(range(x))\n"),
     "is a large answer": ("failed", "def sq(x):\n    return 'x' * 10**6\n"),
 }
-"""What such a program does, with the status of its test and its code."""
+"""Behaviour of a program, with the status of its test and its code."""
 
 EVERY = 8
-"""Every so many programs one is unusual."""
+"""Distance from one unusual program to the next."""
 
 BATCH = 64
 WARM_UP = 1000
 """Programs after which memory is first looked at: caches are filled by then."""
 
 SETTLE_SECONDS = 5.0
-"""How long processes that are on their way out may take."""
+"""Time limit of processes that are on their way out."""
 
 GROWTH_MEGABYTES = 10.0
-"""How much more memory the trainer, and each worker, may have at the end than after the warm-up."""
+"""Growth of memory since the warm-up that the trainer, and each worker, may have at the end."""
 
 Job = tuple[Program, Tests]
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What a trainer and its workers use at one moment."""
+    """Resources of a trainer and its workers at one moment."""
 
     moment: str
     processes: int
-    """Below the trainer."""
+    """Processes below the trainer."""
     trainer_descriptors: int
     worker_descriptors: int | None
-    """Of all processes below the trainer; None if this user may not see them."""
+    """Descriptors of all processes below the trainer; None if this user may not see them."""
     trainer_megabytes: float
     worker_megabytes: float
     """PSS, or RSS if this user may not see that."""
@@ -93,7 +91,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class Findings:
-    """What one run showed."""
+    """Results of a run."""
 
     usages: list[Usage]
     """Before everything, after the warm-up, at the end, and after closing."""
@@ -104,23 +102,23 @@ class Findings:
     workers: int
 
     def leaks(self) -> list[str]:
-        """What there is more of than there was."""
+        """Return a line for all that there is more of than there was."""
         before, warm, end, closed = self.usages
-        found = [f"wrong verdict: {name}" for name in self.wrong[:10]]
-        found += _more("processes after closing", before.processes, closed.processes)
-        found += _more("processes", warm.processes, end.processes)
+        lines = [f"wrong verdict: {name}" for name in self.wrong[:10]]
+        lines += _more("processes after closing", before.processes, closed.processes)
+        lines += _more("processes", warm.processes, end.processes)
         for name, first, last in (
             ("descriptors of the trainer", warm.trainer_descriptors, end.trainer_descriptors),
             ("descriptors of workers", warm.worker_descriptors, end.worker_descriptors),
             ("temporary files", before.temporary_files, closed.temporary_files),
         ):
             if first is not None and last is not None:
-                found += _more(name, first, last)
+                lines += _more(name, first, last)
         room = GROWTH_MEGABYTES
-        found += _more("MB of the trainer", warm.trainer_megabytes + room, end.trainer_megabytes)
+        lines += _more("MB of the trainer", warm.trainer_megabytes + room, end.trainer_megabytes)
         room *= self.workers
-        found += _more("MB of workers", warm.worker_megabytes + room, end.worker_megabytes)
-        return found
+        lines += _more("MB of workers", warm.worker_megabytes + room, end.worker_megabytes)
+        return lines
 
 
 def _more(name: str, first: float, last: float) -> list[str]:
@@ -131,7 +129,7 @@ def measure(programs: int, workers: int, warm_up: int = WARM_UP) -> Findings:
     """Run programs and look at what is used, before and after.
 
     Args:
-        programs: How many, besides those of the warm-up.
+        programs: Number of programs, besides those of the warm-up.
         workers: Number of workers.
         warm_up: Programs that run before memory is first looked at.
     """
@@ -162,15 +160,15 @@ def _run(
     for start in range(numbers.start, numbers.stop, BATCH):
         batch = [_job(n, usual) for n in range(start, min(start + BATCH, numbers.stop))]
         executions = sandbox.run_batch([job for _, _, job in batch])
-        for (name, expected, _), execution in zip(batch, executions, strict=True):
-            found = _status(execution)
-            statuses[found] += 1
-            if found != expected:
-                wrong.append(f"one that {name}: {found}, not {expected}")
+        for (name, status, _), execution in zip(batch, executions, strict=True):
+            verdict = _status(execution)
+            statuses[verdict] += 1
+            if verdict != status:
+                wrong.append(f"one that {name}: {verdict}, not {status}")
 
 
 def _job(number: int, usual: list[Job]) -> tuple[str, str, Job]:
-    """What the program with this number does, the status it should have, and its job."""
+    """Return the behaviour of the program with this number, the status it should have, and its job."""
     if number % EVERY:
         return "is right", "passed", usual[number % len(usual)]
     name = [*UNUSUAL][number // EVERY % len(UNUSUAL)]
@@ -183,7 +181,7 @@ def _status(execution: Execution) -> str:
 
 
 def usage(moment: str, folder: Path) -> Usage:
-    """What this process and those below it use, once that no longer changes.
+    """Return the resources of this process and those below it, once they no longer change.
 
     Args:
         moment: Its name.
@@ -191,22 +189,22 @@ def usage(moment: str, folder: Path) -> Usage:
     """
     below = _settled()
     try:
-        own, theirs = memory_megabytes([os.getpid()]), memory_megabytes(below)
+        memory = [memory_megabytes(processes) for processes in ([os.getpid()], below)]
     except PermissionError:
-        own, theirs = resident_megabytes([os.getpid()]), resident_megabytes(below)
+        memory = [resident_megabytes(processes) for processes in ([os.getpid()], below)]
     return Usage(
         moment=moment,
         processes=len(below),
         trainer_descriptors=_descriptors([os.getpid()]) or 0,
         worker_descriptors=_descriptors(below),
-        trainer_megabytes=own,
-        worker_megabytes=theirs,
+        trainer_megabytes=memory[0],
+        worker_megabytes=memory[1],
         temporary_files=sum(1 for _ in folder.rglob("*")),
     )
 
 
 def _settled() -> list[int]:
-    """The processes below this one, when they have stayed the same for a while."""
+    """Return the processes below this one, when they have stayed the same for a while."""
     deadline = time.monotonic() + SETTLE_SECONDS
     below: list[int] = []
     while True:
@@ -223,42 +221,37 @@ def _descriptors(processes: Sequence[int]) -> int | None:
         return None
 
 
-def show(findings: Findings) -> None:
+def report(findings: Findings) -> None:
     """Print everything."""
-    console = Console(highlight=False)
-    console.width = max(console.width, WIDTH)
-    for name, value in {**about(), "protections": protections()}.items():
-        console.print(f"{name}: {value}", markup=False)
-    number = findings.statuses.total()
-    console.print(f"{number} programs in {findings.seconds:.1f} s, {findings.workers} workers")
-    console.print(", ".join(f"{n} {status}" for status, n in sorted(findings.statuses.items())))
-    table = Table(title="Of the trainer and of its workers", title_justify="left")
-    table.add_column("moment")
-    for name in ("processes", "descriptors", "theirs", "MB", "theirs", "temporary files"):
-        table.add_column(name, justify="right")
-    for each in findings.usages:
-        theirs = "unknown" if each.worker_descriptors is None else str(each.worker_descriptors)
+    headings = ("processes", "descriptors", "theirs", "MB", "theirs", "temporary files")
+    table = columned("Of the trainer and of its workers", "moment", headings)
+    for row in findings.usages:
         table.add_row(
-            each.moment,
-            str(each.processes),
-            str(each.trainer_descriptors),
-            theirs,
-            f"{each.trainer_megabytes:.1f}",
-            f"{each.worker_megabytes:.1f}",
-            str(each.temporary_files),
+            row.moment,
+            str(row.processes),
+            str(row.trainer_descriptors),
+            "unknown" if row.worker_descriptors is None else str(row.worker_descriptors),
+            f"{row.trainer_megabytes:.1f}",
+            f"{row.worker_megabytes:.1f}",
+            str(row.temporary_files),
         )
-    console.print(table)
-    for leak in findings.leaks():
-        console.print(f"LEAK: {leak}", markup=False)
+    statuses = findings.statuses
+    header = {
+        **about(),
+        "protections": protections(),
+        "programs": f"{statuses.total()} in {findings.seconds:.1f} s, {findings.workers} workers",
+        "verdicts": ", ".join(f"{number} {status}" for status, number in sorted(statuses.items())),
+    }
+    show(header, [table, *(f"LEAK: {leak}" for leak in findings.leaks())])
 
 
 def main(
-    programs: Annotated[int, typer.Option(min=1, help="How many programs run.")] = 20_000,
-    workers: Annotated[int, typer.Option(min=1, help="How many at the same time.")] = 2,
+    programs: Annotated[int, typer.Option(min=1, help="Number of programs.")] = 20_000,
+    workers: Annotated[int, typer.Option(min=1, help="Number that run at the same time.")] = 2,
 ) -> None:
     """Count what many programs leave behind."""
     findings = measure(programs, workers)
-    show(findings)
+    report(findings)
     if findings.leaks():
         raise SystemExit(1)
 

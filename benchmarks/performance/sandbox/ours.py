@@ -1,15 +1,16 @@
-"""This package's sandbox on the same programs."""
+"""This package's sandbox on the benchmark's programs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from llm_decpomdp.envs.coding.humaneval import code_task
 from llm_decpomdp.envs.sandbox import Execution, Program, Sandbox, Tests, instrument
 
 
 def jobs(programs: Sequence[Mapping[str, str]], split: bool = True) -> list[tuple[Program, Tests]]:
-    """Each program as an environment would run it.
+    """Return each program as an environment would run it.
 
     Args:
         programs: Rows of HumanEval.
@@ -30,23 +31,21 @@ def jobs(programs: Sequence[Mapping[str, str]], split: bool = True) -> list[tupl
 
 
 def passes(execution: Execution) -> bool:
-    """Whether the program was loaded, there are tests, and all of them pass."""
+    """Return True if the program was loaded, there are tests, and all of them pass."""
     tests = execution.tests
     return execution.error is None and bool(tests) and all(test.passed for test in tests)
 
 
-class Ours:
-    """`Sandbox.run_batch` with every protection that the machine offers; no verdict is remembered."""
-
-    def __init__(
-        self, programs: Sequence[Mapping[str, str]], workers: int, split: bool = True
-    ) -> None:
-        self.jobs = jobs(programs, split)
-        self.sandbox = Sandbox(workers=workers, cache_size=0)
-
-    def run(self, indices: Sequence[int]) -> list[bool]:
-        executions = self.sandbox.run_batch([self.jobs[index] for index in indices])
-        return [passes(execution) for execution in executions]
-
-    def close(self) -> None:
-        self.sandbox.close()
+def run_batch(
+    programs: Sequence[Mapping[str, str]], workers: int, split: bool = True
+) -> Iterator[dict[str, Any]]:
+    """Run all in one batch, with every protection that the machine offers; no verdict is remembered."""
+    batch = jobs(programs, split)
+    sandbox = Sandbox(workers=workers, cache_size=0)
+    try:
+        while True:
+            passed = [passes(execution) for execution in sandbox.run_batch(batch)]
+            names = [p["task_id"] for p, ok in zip(programs, passed, strict=True) if not ok]
+            yield {"units": len(programs), "wrong": names}
+    finally:
+        sandbox.close()

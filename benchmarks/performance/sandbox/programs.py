@@ -1,4 +1,4 @@
-"""The programs of the benchmark: HumanEval's canonical solutions with their tests."""
+"""Programs of the benchmark: HumanEval's canonical solutions with their tests."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ SLOW = frozenset({"HumanEval/75", "HumanEval/147"})
 
 
 def canonical_programs(count: int | None = None) -> list[dict[str, str]]:
-    """Rows with `task_id`, `prompt`, `canonical_solution`, `test` and `entry_point`.
+    """Return rows with `task_id`, `prompt`, `canonical_solution`, `test` and `entry_point`.
 
     Args:
-        count: How many, spread evenly over the data set; by default all but the slow ones.
+        count: Number of rows, spread evenly over the data set; by default all but the slow ones.
 
     Raises:
         ValueError: If `count` is less than one.
@@ -23,5 +23,5 @@ def canonical_programs(count: int | None = None) -> list[dict[str, str]]:
         raise ValueError(f"count must be at least 1, got {count}")
     problems: Mapping[str, dict[str, str]] = read_problems()
     rows = [row for task_id, row in problems.items() if task_id not in SLOW]
-    wanted = min(count or len(rows), len(rows))
-    return [rows[index * len(rows) // wanted] for index in range(wanted)]
+    size = min(count or len(rows), len(rows))
+    return [rows[index * len(rows) // size] for index in range(size)]

@@ -6,8 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from llm_decpomdp.benchmarks.quality.equivalent_mutants import EQUIVALENT
-from llm_decpomdp.benchmarks.quality.problems import GOAL, near_duplicates, ours, quality, report
+from llm_decpomdp.benchmarks.quality.problems import (
+    EQUIVALENT,
+    GOAL,
+    near_duplicates,
+    ours,
+    quality,
+    report,
+)
 from llm_decpomdp.envs.bugfix.programs import Source
 from llm_decpomdp.envs.sandbox import Sandbox
 

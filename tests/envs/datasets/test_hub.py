@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -89,6 +90,18 @@ def test_an_endpoint_that_is_not_there_is_a_hub_out_of_reach(monkeypatch, endpoi
     monkeypatch.delenv("HF_HUB_OFFLINE")
     monkeypatch.setenv("HF_ENDPOINT", endpoint)
     assert not hub.hub_reachable()
+
+
+def test_a_name_that_is_looked_up_for_long_is_a_hub_out_of_reach(monkeypatch):
+    done = threading.Event()
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    monkeypatch.setattr(hub, "PROBE_SECONDS", 0.1)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: done.wait(60) and [])
+    begin = time.monotonic()
+    reachable = hub.hub_reachable()
+    seconds = time.monotonic() - begin
+    done.set()
+    assert not reachable and seconds < 30
 
 
 @pytest.mark.parametrize("variable", ["HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"])

@@ -47,7 +47,7 @@ class TestPresets:
         assert isinstance(expert, RemoteExpert)
         assert str(expert.client.base_url).rstrip("/") == host
         assert expert.client.api_key == f"value of {variable}"
-        assert (expert.client.timeout, expert.client.max_retries) == (7, 0)
+        assert (expert.client.timeout, expert.client.max_retries) == (7, 3)
 
     def test_arguments_win(
         self, monkeypatch: pytest.MonkeyPatch, model: str, variable: str, host: str

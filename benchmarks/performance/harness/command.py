@@ -1,4 +1,4 @@
-"""Options that the commands of models share, and how they end."""
+"""Options that the commands share, and the way in which each of them runs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from llm_decpomdp.benchmarks.performance.harness.comparison import BenchmarkError
-from llm_decpomdp.benchmarks.performance.harness.trial_tables import Report
+from llm_decpomdp.benchmarks.performance.harness.trials import BenchmarkError
 
 Model = Annotated[str, typer.Option(help="The offline model, or a folder.")]
 NewTokens = Annotated[int, typer.Option(min=1, help="Tokens of a completion.")]
-Rounds = Annotated[int, typer.Option(min=1, help="How often everything is measured.")]
+Rounds = Annotated[int, typer.Option(min=1, help="Number of times that everything is measured.")]
+Dtypes = Annotated[list[str], typer.Option(help="float32 or bfloat16; give it again.")]
 Device = Annotated[str, typer.Option(help="cpu or cuda.")]
 Tuned = Annotated[bool, typer.Option(help="Whether with our memory and thread settings.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads of torch.")]
@@ -22,12 +22,9 @@ JsonFile = Annotated[
 ]
 
 
-def show(measure: Callable[[], Report], json_file: Path | None) -> None:
-    """Measure, print the tables, and write them where that is wanted; a trial that fails ends the command."""
+def run(main: Callable[..., None]) -> None:
+    """Run a command; a trial that fails, or a package that is missing, ends it with one line."""
     try:
-        report = measure()
-    except BenchmarkError as error:
+        typer.run(main)
+    except (BenchmarkError, ImportError) as error:
         raise SystemExit(f"error: {error}") from None
-    report.show()
-    if json_file is not None:
-        report.write(json_file)
