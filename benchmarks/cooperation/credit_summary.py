@@ -15,9 +15,8 @@ from rich.table import Table
 from llm_decpomdp.benchmarks.cooperation.credit import Credit
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, share
 from llm_decpomdp.benchmarks.evaluation.summary import told
-from llm_decpomdp.benchmarks.runs.csv_files import write_csv
 from llm_decpomdp.benchmarks.runs.results import stored_rows
-from llm_decpomdp.utils.storage import write_atomically
+from llm_decpomdp.utils.storage import write_atomically, write_csv
 
 NAMES = {"eval": "credit", "train": "credit-train"}
 """The files of each phase, without their endings."""

@@ -24,8 +24,7 @@ from llm_decpomdp.benchmarks.evaluation.statistics import (
     share,
 )
 from llm_decpomdp.benchmarks.evaluation.summary import number, told
-from llm_decpomdp.benchmarks.runs.csv_files import write_csv
-from llm_decpomdp.utils.storage import write_atomically
+from llm_decpomdp.utils.storage import write_atomically, write_csv
 from llm_decpomdp.utils.terminal import plain
 
 SHOWN = 30

@@ -25,12 +25,13 @@ from typing import Any
 
 from llm_decpomdp.agents.scripted import Gold, RandomText
 from llm_decpomdp.agents.specs import PolicySpec
+from llm_decpomdp.algorithms.rollouts.act import Act, Move, Prompts
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.rollout import Stopwatch
+from llm_decpomdp.algorithms.rollouts.rollout import Completions, Stopwatch
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.evaluation.play import Act, Move, Prompts, at_once
+from llm_decpomdp.benchmarks.evaluation.play import at_once
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Policy, Team
 from llm_decpomdp.registry import make
@@ -225,17 +226,17 @@ def _require_several(name: str, agents: Sequence[str]) -> None:
 def in_turn(
     team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], stopwatch: Stopwatch
 ) -> list[Move]:
-    """The agents answer in the order of the team; each sees what those before it have answered."""
+    """Let the agents answer in the order of the team; each sees the answers of those before it."""
     moves = [Move({}, {}) for _ in prompts]
     for agent in team:
-        asked = [
+        part = [
             {agent: _with(texts[agent], AFTER, move.completions)}
             for texts, move in zip(prompts, moves, strict=True)
         ]
-        answers = at_once({agent: team[agent]}, envs, asked, stopwatch)
+        answers = at_once({agent: team[agent]}, envs, part, stopwatch)
         moves = [
-            Move({**move.prompts, **own.prompts}, {**move.completions, **own.completions})
-            for move, own in zip(moves, answers, strict=True)
+            Move({**move.prompts, **answer.prompts}, {**move.completions, **answer.completions})
+            for move, answer in zip(moves, answers, strict=True)
         ]
     return moves
 
@@ -243,30 +244,31 @@ def in_turn(
 def discussing(
     team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], stopwatch: Stopwatch
 ) -> list[Move]:
-    """All answer at once, then again, with all first answers before them."""
+    """Let all agents answer at once, then again, with all first answers before them."""
     drafts = [move.completions for move in at_once(team, envs, prompts, stopwatch)]
-    asked = [
+    again = [
         {agent: _discussed(text, agent, draft) for agent, text in texts.items()}
         for texts, draft in zip(prompts, drafts, strict=True)
     ]
-    moves = at_once(team, envs, asked, stopwatch)
+    moves = at_once(team, envs, again, stopwatch)
     return [replace(move, drafts=(draft,)) for move, draft in zip(moves, drafts, strict=True)]
 
 
 AFTER = "Your team-mates have answered already, and what they wrote stays as it is. Fit your answer to it."
 OTHERS = "These are first answers of your team-mates, who are reading yours now."
+FIRST = "\n\nYour first answer:\n"
 AGAIN = "Now give your final answer. It replaces your first one, and follows the rules above."
 
 
-def _discussed(prompt: str, agent: str, drafts: Mapping[str, Any]) -> str:
-    others = {other: text for other, text in drafts.items() if other != agent}
-    own = f"{prompt}\n\nYour first answer:\n{drafts[agent].text}"
-    return f"{_with(own, OTHERS, others)}\n\n{AGAIN}"
+def _discussed(prompt: str, agent: str, drafts: Completions) -> str:
+    (draft,) = drafts[agent]
+    mates = {mate: group for mate, group in drafts.items() if mate != agent}
+    return f"{_with(f'{prompt}{FIRST}{draft.text}', OTHERS, mates)}\n\n{AGAIN}"
 
 
-def _with(prompt: str, opening: str, answers: Mapping[str, Any]) -> str:
-    """The prompt, and below it answers of other agents, if there are any."""
+def _with(prompt: str, opening: str, answers: Completions) -> str:
+    """Return the prompt, and below it answers of other agents, if there are any."""
     if not answers:
         return prompt
-    told = [f"{agent}:\n{completion.text}" for agent, completion in answers.items()]
-    return "\n\n".join([prompt, opening, *told])
+    texts = [f"{agent}:\n{completion.text}" for agent, (completion,) in answers.items()]
+    return "\n\n".join([prompt, opening, *texts])

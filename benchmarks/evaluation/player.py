@@ -16,9 +16,11 @@ from threading import Event
 from typing import Any
 
 from llm_decpomdp.agents.remote.endpoint import Endpoint, EndpointError
+from llm_decpomdp.algorithms.rollouts.act import Act
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
+from llm_decpomdp.algorithms.rollouts.play import play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Start, Stopwatch, distinct_policies
-from llm_decpomdp.benchmarks.evaluation.play import Act, play_episodes
+from llm_decpomdp.benchmarks.evaluation.play import sample_row
 from llm_decpomdp.branching import branch, branches_in_threads
 from llm_decpomdp.policy import Seedable, Team
 from llm_decpomdp.seeding import stream
@@ -116,13 +118,19 @@ class Player:
         clock = Stopwatch()
         number, starts = batch
         try:
-            rows = play_episodes(env, self.team, self.act, starts, number, clock)
+            rollouts = play_episodes(env, self.team, starts, act=self.act, stopwatch=clock)
         except EndpointError as error:
-            return Played(batch, [], clock.seconds, error)
-        return Played(batch, rows, clock.seconds)
+            return Played(batch, [], _by_agent(clock), error)
+        rows = [sample_row(rollout, number) for rollout in rollouts]
+        return Played(batch, rows, _by_agent(clock))
 
     def _restart(self, *what: int | str) -> None:
         """Give every policy that samples random numbers of its own for a part of the evaluation."""
         for name, policy in distinct_policies(self.team).items():
             if isinstance(policy, Seedable):
                 policy.seed(int(stream(self.seed, "evaluation", *what, name).integers(2**32)))
+
+
+def _by_agent(clock: Stopwatch) -> dict[str, float]:
+    """Return the seconds of the agents, and those of steps as the `environment`'s."""
+    return {"environment" if k == "stepping" else k: spent for k, spent in clock.seconds.items()}

@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.progress import track
 
 import llm_decpomdp
+from llm_decpomdp.algorithms.rollouts.act import Act
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.config.differences import differences, in_short
 from llm_decpomdp.benchmarks.config.errors import ConfigError
@@ -38,7 +39,7 @@ from llm_decpomdp.benchmarks.evaluation.folder import (
     place_of,
     read_evaluation,
 )
-from llm_decpomdp.benchmarks.evaluation.play import Act, at_once
+from llm_decpomdp.benchmarks.evaluation.play import at_once
 from llm_decpomdp.benchmarks.evaluation.player import ON_ERROR, Played, Player
 from llm_decpomdp.benchmarks.evaluation.summary import write_summary
 from llm_decpomdp.benchmarks.runs.manifest import commit, described, versions

@@ -17,8 +17,7 @@ from llm_decpomdp.benchmarks.evaluation.statistics import (
     interquartile_mean,
     share,
 )
-from llm_decpomdp.benchmarks.runs.csv_files import write_csv
-from llm_decpomdp.utils.storage import write_atomically
+from llm_decpomdp.utils.storage import write_atomically, write_csv
 
 IQM = "last/reward_iqm"
 

@@ -9,8 +9,9 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.schema import Config, ModelConfig
 from llm_decpomdp.benchmarks.config.teams import agents_of, check_lora, load, policies_of
+from llm_decpomdp.benchmarks.runs.data import load_envs
 from llm_decpomdp.benchmarks.runs.manifest import models
-from llm_decpomdp.benchmarks.runs.train import load_envs, train
+from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.policy import Policy, TrainablePolicy
 
 AGENTS = ["aux_0", "main_0"]
