@@ -26,7 +26,7 @@ from llm_decpomdp.algorithms.training.metrics import (
 )
 from llm_decpomdp.algorithms.training.options import TrainerOptions
 from llm_decpomdp.algorithms.training.plan import Bounded, announce, roll_out, run_cost
-from llm_decpomdp.algorithms.training.run_log import Journal, Listener
+from llm_decpomdp.algorithms.training.run_log import Listener, RunLog
 from llm_decpomdp.algorithms.training.saver import Saver
 from llm_decpomdp.policy import Seedable, Team
 from llm_decpomdp.seeding import stream
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class Trainer:
-    """Trains a team on an environment, and writes the run down.
+    """Trains a team in an environment, and keeps the run in a folder.
 
     Everything random is drawn from streams that are named by the update, so a run that is resumed
     equals one that never stopped, bit for bit on a CPU with as many threads, if every start names a
@@ -55,7 +55,7 @@ class Trainer:
         trainer_options: How to sample, evaluate and save.
         batches: Starts of the rollouts of each update, one batch for each update, in order.
         eval_starts: Starts of the episodes of an evaluation; empty for no evaluations.
-        folder: Where the run is written down.
+        folder: The run folder.
         progress: Whether to show a progress bar on stderr; `None` shows it on a terminal.
         eval_env: Where evaluations are played; by default in `env`.
 
@@ -102,9 +102,9 @@ class Trainer:
             processes.copy_first(policy.parameters())
         self.learner = Learner(team, algorithm, learner_options)
         self._policies = distinct_policies(team)
-        self._journal = Journal(folder, len(batches), progress, trainer_options.record_tokens)
+        self._log = RunLog(folder, len(batches), progress, trainer_options.record_tokens)
         self._saver = Saver(folder.checkpoints, self.learner, trainer_options, self._policies)
-        self._torn = False  # whether weights or rows are those of no complete update
+        self._torn = False  # True while weights or rows are those of no complete update
 
     def resume(self) -> int:
         """Continue from the folder's newest checkpoint, and drop the rows written after it.
@@ -117,12 +117,12 @@ class Trainer:
             ValueError: If it is of a run with another algorithm, team or options.
         """
         update = self._saver.resume()
-        self._journal.rewind(update)
+        self._log.rewind(update)
         return update
 
     @property
     def saved(self) -> int | None:
-        """The newest update that is saved in a checkpoint, if any is."""
+        """The newest update with a checkpoint, if any."""
         return self._saver.newest
 
     def train(self, listeners: Sequence[Listener] = ()) -> dict[str, Any]:
@@ -133,7 +133,7 @@ class Trainer:
 
         Returns:
             `updates`, and the first and last rows of `metrics.jsonl` by kind: `first_train`,
-            `last_train`, `first_eval`, `last_eval` (`None` where there is none). And what speaks against
+            `last_train`, `first_eval`, `last_eval` (`None` where there is none). And reasons to doubt the
             learning, over all updates: `groups`, `groups_without_signal`, `silent_updates` (without any
             other) and `cut_off`, the share of completions at the token limit.
 
@@ -146,18 +146,18 @@ class Trainer:
             OutOfMemory: If memory runs out; says what to change.
         """
         if self.saved is None:
-            if self._journal.begun:
+            if self._log.begun:
                 raise FileExistsError(
                     f"{self.folder.path} already holds a run: resume it or choose another folder"
                 )
             self._saver.require_room()
-        self._journal.listeners = listeners
+        self._log.listeners = listeners
         announce(self.cost, self.options, len(self.batches))
         failure: BaseException | None = None
         with terminable():
             try:
                 try:
-                    with self._journal.bar:
+                    with self._log.bar:
                         self._run()
                 except Exception as error:  # such as another process that was interrupted first
                     failure = error
@@ -165,7 +165,7 @@ class Trainer:
                 failure = interrupt
             if failure is not None:
                 self._leave(failure)
-        return {"updates": self.learner.updates, **self._journal.summary()}
+        return {"updates": self.learner.updates, **self._log.summary()}
 
     def _leave(self, failure: BaseException) -> NoReturn:
         """Save what is complete, and raise what ended the run."""
@@ -230,7 +230,7 @@ class Trainer:
                 **{f"{activity}_seconds": seconds for activity, seconds in clock.seconds.items()},
                 **learned,
             }
-            self._journal.write(update, "train", row, rollouts)
+            self._log.write(update, "train", row, rollouts)
             self._saver.mark()
             self._torn = False
 
@@ -260,7 +260,7 @@ class Trainer:
             **{f"{activity}_seconds": seconds for activity, seconds in clock.seconds.items()},
         }
         with uninterrupted():
-            self._journal.write(self.learner.updates, "eval", row, episodes)
+            self._log.write(self.learner.updates, "eval", row, episodes)
             if self.options.keep_best:
                 self._saver.keep_if_best(row["reward_mean"])
         return row

@@ -21,7 +21,7 @@ from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.cooperation.crossplay import CrossPlay, cross_play
 from llm_decpomdp.benchmarks.evaluation import teams as eval_teams
 from llm_decpomdp.benchmarks.evaluation.baselines import Setting
-from llm_decpomdp.benchmarks.evaluation.summary import told
+from llm_decpomdp.benchmarks.evaluation.summary import as_text
 from llm_decpomdp.benchmarks.runs import kept_teams
 from llm_decpomdp.benchmarks.runs.failures import as_run_errors
 from llm_decpomdp.policy import Team
@@ -147,9 +147,9 @@ def table(found: CrossPlay, measure: str) -> Table:
         title=f"{measure}: {found.agent} from the column's run",
     )
     for row, columns in of.cells.items():
-        shown.add_row(row, *map(told, columns.values()))
+        shown.add_row(row, *map(as_text, columns.values()))
     shown.caption = (
-        f"self-play {told(of.self_play)}; cross-play {told(of.cross_play)}; cross-play minus self-play "
-        f"{told(of.difference)}"
+        f"self-play {as_text(of.self_play)}; cross-play {as_text(of.cross_play)}; cross-play minus self-play "
+        f"{as_text(of.difference)}"
     )
     return shown

@@ -40,7 +40,7 @@ from llm_decpomdp.validation import unknown
 
 @dataclass(frozen=True)
 class Setting:
-    """The environment that is played, and the configuration that its policies come from."""
+    """The environment of an evaluation, and the configuration that its policies come from."""
 
     config: Config
     env_id: str
@@ -49,7 +49,7 @@ class Setting:
 
     @classmethod
     def of(cls, config: Config) -> Setting:
-        """A configuration's own environment, on its evaluation split."""
+        """Take a configuration's own environment, on its evaluation split."""
         try:
             env = config.make_eval_env()
         except (ValueError, TypeError, KeyError, ImportError) as error:
@@ -57,7 +57,7 @@ class Setting:
         return cls(config, env.spec_id, env.spec_kwargs)
 
     def make_env(self, **changes: Any) -> DecPOMDPEnv:
-        """The environment, with some arguments changed.
+        """Build the environment, with some arguments changed.
 
         Raises:
             ConfigError: If it does not take an argument or its value.
@@ -70,31 +70,31 @@ class Setting:
 
 @dataclass(frozen=True)
 class Contestant:
-    """What is evaluated."""
+    """An entry of an evaluation: an environment, a team and its way to act."""
 
     env: DecPOMDPEnv
     team: Team
     act: Act = at_once
     about: Mapping[str, Any] = field(default_factory=dict)
-    """What it is, for manifests; two that differ must differ here."""
+    """Its identity, for manifests; two that differ must differ here."""
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """Who plays what, and how, before any model is loaded."""
+    """A baseline before any model is loaded."""
 
     env: DecPOMDPEnv
     config: Config | None = None
-    """Whose `model` all agents play; `None` where none is played."""
+    """The configuration whose `model` all agents play; `None` where none is played."""
     team: Team = field(default_factory=dict)
     """The agents that need no model."""
     act: Act = at_once
     answers: int = 1
-    """How often an agent answers in a turn."""
+    """Answers of an agent in a turn."""
 
     @property
     def limits(self) -> dict[str, int]:
-        """How many tokens the model of each agent may write in a turn."""
+        """Most tokens that the model of each agent may write in a turn."""
         if self.config is None:
             return {}
         most = self.answers * self.config.model.max_new_tokens
@@ -102,15 +102,14 @@ class Baseline:
 
     @property
     def specs(self) -> list[PolicySpec]:
-        """What the policies are that play a model; agents that share weights have one."""
+        """Declarations of the policies that play a model; agents that share weights have one."""
         if self.config is None:
             return []
         config = replace(self.config, team={}, policies={})
-        names = teams.agents_of(config, self.env.possible_agents)
-        return list(teams.policies_of(config, names).values())
+        return list(teams.team_spec(config, self.env.possible_agents).policies.values())
 
     def load(self) -> Contestant:
-        """The baseline with its team.
+        """Load the team of the baseline.
 
         Raises:
             RunError: If the model cannot be loaded.
@@ -123,7 +122,7 @@ class Baseline:
 
 
 def contestant(name: str, setting: Setting) -> Contestant:
-    """A baseline by name.
+    """Load a baseline by name.
 
     Raises:
         ConfigError: If the name is unknown, or the baseline makes no sense with the environment.
@@ -131,28 +130,27 @@ def contestant(name: str, setting: Setting) -> Contestant:
     """
     if name not in BASELINES:
         raise ConfigError(unknown("baseline", name, BASELINES))
-    found = BASELINES[name](setting).load()
-    return replace(found, about={"baseline": name, **found.about})
+    entry = BASELINES[name](setting).load()
+    return replace(entry, about={"baseline": name, **entry.about})
 
 
 def baseline_of(about: Mapping[str, Any]) -> str | None:
-    """The baseline that a manifest says was evaluated, by itself or as the method of a suite's cell."""
+    """Read the baseline of a manifest, evaluated by itself or as the method of a suite's cell."""
     name = about.get("baseline", about.get("method"))
     return name if name in BASELINES else None
 
 
 def single_agent(setting: Setting) -> Baseline:
-    """One agent alone."""
+    """Build the baseline of one agent alone."""
     return _alone(setting, setting.config.model.max_new_tokens)
 
 
 def single_agent_matched(setting: Setting) -> Baseline:
-    """One agent alone, whose limit is the sum of those of the team's agents."""
-    team = setting.make_env().possible_agents
-    _require_several("single_agent_matched", team)
-    names = teams.agents_of(setting.config, team)
-    specs = teams.policies_of(setting.config, names)
-    return _alone(setting, sum(specs[names[agent]].max_new_tokens for agent in team))
+    """Build that of one agent alone, whose limit is the sum of those of the team's agents."""
+    agents = setting.make_env().possible_agents
+    _require_several("single_agent_matched", agents)
+    team = teams.team_spec(setting.config, agents)
+    return _alone(setting, sum(team.policies[n].max_new_tokens for n in team.agents.values()))
 
 
 def _alone(setting: Setting, max_new_tokens: int) -> Baseline:
@@ -161,29 +159,29 @@ def _alone(setting: Setting, max_new_tokens: int) -> Baseline:
 
 
 def naive_concatenation(setting: Setting) -> Baseline:
-    """The team before training."""
+    """Build that of the team before training."""
     return _several("naive_concatenation", setting, at_once)
 
 
 def sequential_pipeline(setting: Setting) -> Baseline:
-    """The agents act one after the other."""
+    """Build that of agents who act one after the other."""
     return _several("sequential_pipeline", setting, in_turn)
 
 
 def one_round_discussion(setting: Setting) -> Baseline:
-    """The agents read one another's first answers."""
+    """Build that of agents who read one another's first answers."""
     return replace(_several("one_round_discussion", setting, discussing), answers=2)
 
 
 def expert_edits(setting: Setting) -> Baseline:
-    """An outside model edits what the agents write; there is a second turn at least."""
+    """Build that of an outside model which edits the agents' answers; there is a second turn at least."""
     turns = max(2, setting.make_env().num_turns)
     env = setting.make_env(external_mode="expert_edits", num_turns=turns)
     return Baseline(env, setting.config)
 
 
 def gold(setting: Setting) -> Baseline:
-    """The data's own answers."""
+    """Build that of the data's own answers."""
     env = setting.make_env()
     team: dict[str, Policy] = dict.fromkeys(env.possible_agents, Gold())
     teams.check_references(dict.fromkeys(team, PolicySpec("gold")), [env])
@@ -191,7 +189,7 @@ def gold(setting: Setting) -> Baseline:
 
 
 def random(setting: Setting) -> Baseline:
-    """Random characters."""
+    """Build that of random characters."""
     env = setting.make_env()
     return Baseline(env, team={agent: RandomText() for agent in env.possible_agents})
 
@@ -209,7 +207,7 @@ BASELINES: Mapping[str, Callable[[Setting], Baseline]] = {
         random,
     )
 }
-"""What builds each baseline."""
+"""The builder of each baseline."""
 
 
 def _several(name: str, setting: Setting, act: Act) -> Baseline:
