@@ -26,7 +26,7 @@ def require_room(folder: Path, needed: int, purpose: str) -> None:
 
 
 def checkpoint_bytes(parameters: Iterable[torch.nn.Parameter]) -> int:
-    """Estimate the size of a checkpoint: the weights, and for each float32 moments and, if 16-bit, a float32 copy."""
+    """Estimate the size of a checkpoint: the weights, with float32 moments and, of 16-bit ones, a float32 copy."""
     return sum(
         parameter.numel() * (parameter.element_size() + (8 if parameter.element_size() > 2 else 12))
         for parameter in parameters

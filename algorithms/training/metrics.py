@@ -40,7 +40,9 @@ def reward_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
         truncated = [completion.truncated for completion in completions]
         metrics[f"truncated/{agent}"] = float(np.mean(truncated))
         answers = (group.completions.get(agent) for group in _groups(rollouts))
-        metrics[f"long_prompts/{agent}"] = sum(answer[0].long_prompt for answer in answers if answer)
+        metrics[f"long_prompts/{agent}"] = sum(
+            answer[0].long_prompt for answer in answers if answer
+        )
     return metrics
 
 

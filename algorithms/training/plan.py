@@ -78,6 +78,7 @@ class RunCost:
 
 def run_cost(
     env: TextEnv,
+    eval_env: TextEnv,
     options: TrainerOptions,
     batches: Sequence[Sequence[Start]],
     episodes: int,
@@ -85,15 +86,16 @@ def run_cost(
     """Compute upper bounds of the cost of a run; `None` where the environment does not tell its horizon.
 
     Args:
-        env: The environment.
-        options: Of the run.
+        env: The environment of training.
+        eval_env: That of evaluations.
+        options: Those of the run.
         batches: The starts of each update.
-        episodes: Those of an evaluation.
+        episodes: Number of those of an evaluation.
 
     Raises:
         ValueError: If a rollout is absurdly large; names the number.
     """
-    if not isinstance(env, Bounded):
+    if not (isinstance(env, Bounded) and isinstance(eval_env, Bounded)):
         return None
     agents = len(env.possible_agents)
     start = cost(options.plan, options.joint_mode, options.group_size, agents, env.num_turns)
@@ -101,7 +103,7 @@ def run_cost(
         start=start,
         update=start.times(max(map(len, batches))),
         training=start.times(sum(map(len, batches))),
-        evaluations=cost("chain", "aligned", 1, agents, env.num_turns).times(
+        evaluations=cost("chain", "aligned", 1, agents, eval_env.num_turns).times(
             options.evaluations(len(batches)) * episodes
         ),
     )

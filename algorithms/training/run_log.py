@@ -10,8 +10,8 @@ from typing import Any
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.training.metrics import episode_row
-from llm_decpomdp.algorithms.training.progress import ProgressBar
 from llm_decpomdp.algorithms.training.no_signal import SignalMonitor, cut_off, lacks_signal
+from llm_decpomdp.algorithms.training.progress import ProgressBar
 from llm_decpomdp.utils.storage import RunFolder, append_json_line, keep_json_lines, read_json_lines
 from llm_decpomdp.utils.wording import duration
 

@@ -78,8 +78,10 @@ class Saver:
         disk.require_room(self.folder.parent, size, "the run with its checkpoints")
 
     def mark(self) -> None:
-        """Take note of a complete update: partners are saved as they are now, whatever they sample before a save."""
-        self._partner_states = {name: policy.state_dict() for name, policy in self._partners.items()}
+        """Note that an update is complete: partners are saved as they are now, whatever they sample later."""
+        self._partner_states = {
+            name: policy.state_dict() for name, policy in self._partners.items()
+        }
 
     def save(self) -> None:
         """Write a checkpoint of the last complete update, unless there is one.
@@ -150,7 +152,7 @@ class Saver:
             checkpoint.save_best(self.folder, self._counters() | {"reward_mean": reward}, state)
 
     def load_best(self) -> dict[str, Any]:
-        """Load the policies that `keep_if_best` kept, and return the `update` and `reward_mean` of their evaluation.
+        """Load the policies of `keep_if_best`, and return the `update` and `reward_mean` of their evaluation.
 
         Raises:
             FileNotFoundError: If there are none.

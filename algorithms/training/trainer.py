@@ -91,7 +91,7 @@ class Trainer:
         self.eval_env = env if eval_env is None else eval_env
         require_short(self.eval_env, team, eval_starts)
         processes.warn_of_idle(max(map(len, batches)))
-        self.cost = run_cost(env, trainer_options, batches, len(eval_starts))
+        self.cost = run_cost(env, self.eval_env, trainer_options, batches, len(eval_starts))
         """Upper bound of the run's cost; `None` where the environment does not tell its horizon."""
         self.team = team
         self.options = trainer_options

@@ -74,7 +74,7 @@ def compared(first: Experiment, second: Experiment) -> Comparison | None:
 def rewards(
     experiment: Experiment, position: int, value: Callable[[Score], float] = reward_of
 ) -> Table | None:
-    """Tabulate mean rewards, or other values, (runs, tasks) of an evaluation; `None` unless all runs played the same tasks."""
+    """Tabulate mean rewards, or others, (runs, tasks) of evaluations; `None` unless all played the same tasks."""
     updates = [run.evaluations[position]["update"] for run in experiment.runs]
     runs = zip(experiment.runs, updates, strict=True)
     return _table([run.scores_at("eval", update) for run, update in runs], value)

@@ -94,7 +94,7 @@ def _refusals(row: Row) -> dict[str, float]:
 
 
 def _tokens(row: Row) -> dict[str, float]:
-    """Count the tokens of the whole episode, sampled and of prompts, by agent and in all, as far as they are known."""
+    """Count the tokens of an episode, sampled and of prompts, by agent and in all, as far as they are known."""
     totals: dict[str, float] = {}
     for name in ("tokens", "prompt_tokens"):
         turns: list[dict[str, int | None]] = row.get(name, [{}])  # older rows count no prompts

@@ -35,17 +35,17 @@ def at_once(
 
     Agents that are sampled in one batch have their seconds in common, under a name such as `aux_0+main_0`.
     """
-    moves: list[Completions] = [{} for _ in prompts]
+    answers: list[Completions] = [{} for _ in prompts]
     for agents in sampled_together(team):
         alone = nullcontext() if isinstance(team[agents[0]], Endpoint) else _ONE_AT_A_TIME
         part = [{agent: texts[agent] for agent in agents} for texts in prompts]
         with alone, stopwatch("+".join(agents)):
             samples = sample({agent: team[agent] for agent in agents}, envs, part, 1)
-        for completions, groups in zip(moves, samples, strict=True):
+        for completions, groups in zip(answers, samples, strict=True):
             completions |= groups
     return [
         Move(dict(texts), {agent: completions[agent] for agent in texts})
-        for texts, completions in zip(prompts, moves, strict=True)
+        for texts, completions in zip(prompts, answers, strict=True)
     ]
 
 

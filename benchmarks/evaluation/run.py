@@ -208,7 +208,7 @@ def _open(place: RunFolder, manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _made_with(before: Mapping[str, Any], now: Mapping[str, Any], plays: bool) -> dict[str, Any]:
-    """Return the versions that the rows are made with: the old ones where nothing is played, else with `earlier` ones."""
+    """Return the versions behind the rows: as they were where nothing is played, else with the `earlier` ones."""
     if not before:
         return {}
     old = {key: before[key] for key in MADE_WITH}

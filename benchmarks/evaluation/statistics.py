@@ -259,9 +259,7 @@ def _table(scores: ArrayLike) -> Array:
 def _pair(first: ArrayLike, second: ArrayLike) -> list[Array]:
     x, y = _table(first), _table(second)
     if x.shape[1] != y.shape[1]:
-        raise ValueError(
-            f"both must have the same tasks: there are {x.shape[1]} and {y.shape[1]}"
-        )
+        raise ValueError(f"both must have the same tasks: there are {x.shape[1]} and {y.shape[1]}")
     return [x, y]
 
 

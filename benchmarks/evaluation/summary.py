@@ -71,7 +71,9 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
             for task in evaluation.tasks
         },
         "seconds": dict(evaluation.seconds),
-        "seconds_per_episode": {name: s / evaluation.episodes for name, s in evaluation.seconds.items()},
+        "seconds_per_episode": {
+            name: s / evaluation.episodes for name, s in evaluation.seconds.items()
+        },
     }
 
 
@@ -97,22 +99,22 @@ def table(evaluation: Evaluation) -> Table:
     many = f"{len(evaluation.tasks)} tasks, {evaluation.samples} samples of each"
     if evaluation.failures:
         many += f", {len(evaluation.failures)} episodes failed"
-    columns = Table(title=f"{evaluation.manifest['environment']}: {many}", title_justify="left")
+    grid = Table(title=f"{evaluation.manifest['environment']}: {many}", title_justify="left")
     for column in ("measure", "mean", "95 % interval", "tasks"):
-        columns.add_column(column, justify="left" if column == "measure" else "right")
+        grid.add_column(column, justify="left" if column == "measure" else "right")
     several_turns = max(evaluation.means("turns").values()) > 1
     for name in sorted((n for n in estimates if _is_shown(n, several_turns)), key=_order):
         row = estimates[name]
         if name.startswith("refused/") and row.value == 0:
             continue
-        columns.add_row(name, number(row.value), interval(row), str(row.units))
+        grid.add_row(name, number(row.value), interval(row), str(row.units))
     for name, seconds in evaluation.seconds.items():
-        columns.add_row(f"seconds/{name}", number(seconds / evaluation.episodes), "", "")
-    return columns
+        grid.add_row(f"seconds/{name}", number(seconds / evaluation.episodes), "", "")
+    return grid
 
 
 def _is_shown(measure: str, several_turns: bool) -> bool:
-    """Check whether the table has room for a measure: components at the end only, and turns where there are several."""
+    """Check whether the table shows a measure: components at the end only, and turns where there are several."""
     if "reward/" in measure:
         return measure.startswith("last/")
     return several_turns or not measure.startswith(("turn", "reward_mean", "solved"))

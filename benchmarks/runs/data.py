@@ -106,7 +106,7 @@ def source_of(data: Mapping[str, Any]) -> str:
 
 
 def commit_of(data: Manifest | None, part: str) -> str | None:
-    """Return the `source` that loads a part of the hub's data again as it was; `None` where it is not the hub's."""
+    """Return the `source` that loads a part of the hub's data as it was; `None` where it is not the hub's."""
     about = (data or {}).get(part, {})
     pinned = about.get("source") == "hub" and about.get("revision")
     return f"{AT_A_COMMIT}{about['revision']}" if pinned else None

@@ -34,7 +34,7 @@ class ResolvedRun:
     trainer: TrainerOptions
     batches: Batches
     eval_starts: list[Start]
-    """Of the held-out problems that evaluations play."""
+    """Starts of the held-out problems that evaluations play."""
     skipped: Sequence[str] = ()
     """Training problems that no batch has, as a first prompt is too long."""
 

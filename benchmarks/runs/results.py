@@ -188,7 +188,7 @@ def evaluation_rows(scores: Sequence[Score]) -> tuple[Row, ...]:
         row |= {"reward_mean": fmean(means), "reward_standard_error": error}
         if all(score.solved is not None for score in evaluated):
             row["solved"] = fmean(score.solved or 0.0 for score in evaluated)
-        row |= {f"reward/{k}": fmean(s.points[k] for s in evaluated) for k in played[0].points}
+        row |= {f"reward/{k}": fmean(s.points[k] for s in evaluated) for k in evaluated[0].points}
         rows.append(row)
     return tuple(rows)
 

@@ -99,10 +99,10 @@ def _check_budget(before: Config, run: ResolvedRun, left_out: Sequence[str], upd
     """
     old, new, algorithm = run.batches_of(before, left_out), run.batches, run.config.algorithm
     _require_same_past(old, new, updates)
-    wanted = algorithm.max_updates
-    if wanted != before.algorithm.max_updates and len(new) < (wanted or 0):
+    budget = algorithm.max_updates
+    if budget != before.algorithm.max_updates and len(new) < (budget or 0):
         raise ConfigError(
-            f"algorithm.max_updates={wanted}, but the data have {len(new)} updates with "
+            f"algorithm.max_updates={budget}, but the data have {len(new)} updates with "
             f"algorithm.num_train_epochs={algorithm.num_train_epochs}: raise that too"
         )
     if algorithm.lr_schedule != "constant" and len(new) != len(old):
@@ -160,15 +160,15 @@ def _lasting(policy: Any) -> dict[str, Any]:
     return {key: value for key, value in (policy or {}).items() if key not in OF_POLICIES}
 
 
-def _require_same_past(before: Sequence[Any], now: Sequence[Any], done: int) -> None:
+def _require_same_past(before: Sequence[Any], now: Sequence[Any], updates: int) -> None:
     """Raise a `ConfigError` unless the updates so far would have been the same."""
-    if len(now) < done:
+    if len(now) < updates:
         raise ConfigError(
-            f"{done} updates are done, and the new budget is {len(now)}: raise algorithm.max_updates or "
+            f"{updates} updates are done, and the new budget is {len(now)}: raise algorithm.max_updates or "
             "algorithm.num_train_epochs"
         )
-    if before[:done] != now[:done]:
+    if before[:updates] != now[:updates]:
         raise ConfigError(
-            f"other problems would be left out from the beginning, while {done} updates are done: keep the "
+            f"other problems would be left out from the beginning, while {updates} updates are done: keep the "
             "limit of prompts and what happens to long ones, or begin a new run with the team: --from FOLDER"
         )
