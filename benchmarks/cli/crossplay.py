@@ -43,7 +43,7 @@ def run(runs: Sequence[Path], request: Request, agent: str | None = None) -> Cro
     setting = setting_of(replace(request, team=runs[0]))
     names = names_of(runs)
     with as_run_errors():
-        env = setting.make_env()
+        env = setting.env
         starts = [Start(task_id=task.task_id) for task in env.tasks.tasks]
         paths = {name: _locate(runs[i], request.checkpoint) for i, name in enumerate(names)}
         for one in runs:
@@ -101,7 +101,7 @@ def load_teams(paths: Mapping[str, Path], setting: Setting) -> dict[str, Team]:
             if not (path / MANIFEST).is_file():
                 config = load_config(path.parents[1] / "config.yaml")
                 config = replace(config, output=replace(config.output, report=False))
-                found[name] = teams.load(config, [setting.make_env()])
+                found[name] = teams.load(config, [setting.env])
                 kept_teams.restore(found[name], path)
                 continue
             names[name], specs = declaration(path, device=setting.config.model.device)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from llm_decpomdp.agents.scripted import Gold, RandomText
@@ -55,6 +56,11 @@ class Setting:
         except (ValueError, TypeError, KeyError, ImportError) as error:
             raise ConfigError(str(error.args[0])) from None
         return cls(config, env.spec_id, env.spec_kwargs)
+
+    @cached_property
+    def env(self) -> DecPOMDPEnv:
+        """The environment, built and its data loaded once; errors as of `make_env`."""
+        return self.make_env()
 
     def make_env(self, **changes: Any) -> DecPOMDPEnv:
         """Build the environment, with some arguments changed.
@@ -147,7 +153,7 @@ def single_agent(setting: Setting) -> Baseline:
 
 def single_agent_matched(setting: Setting) -> Baseline:
     """Build that of one agent alone, whose limit is the sum of those of the team's agents."""
-    agents = setting.make_env().possible_agents
+    agents = setting.env.possible_agents
     _require_several("single_agent_matched", agents)
     team = teams.team_spec(setting.config, agents)
     return _alone(setting, sum(team.policies[n].max_new_tokens for n in team.agents.values()))
@@ -175,14 +181,14 @@ def one_round_discussion(setting: Setting) -> Baseline:
 
 def expert_edits(setting: Setting) -> Baseline:
     """Build that of an outside model which edits the agents' answers; there is a second turn at least."""
-    turns = max(2, setting.make_env().num_turns)
+    turns = max(2, setting.env.num_turns)
     env = setting.make_env(external_mode="expert_edits", num_turns=turns)
     return Baseline(env, setting.config)
 
 
 def gold(setting: Setting) -> Baseline:
     """Build that of the data's own answers."""
-    env = setting.make_env()
+    env = setting.env
     team: dict[str, Policy] = dict.fromkeys(env.possible_agents, Gold())
     teams.check_references(dict.fromkeys(team, PolicySpec("gold")), [env])
     return Baseline(env, team=team)
@@ -190,7 +196,7 @@ def gold(setting: Setting) -> Baseline:
 
 def random(setting: Setting) -> Baseline:
     """Build that of random characters."""
-    env = setting.make_env()
+    env = setting.env
     return Baseline(env, team={agent: RandomText() for agent in env.possible_agents})
 
 
@@ -211,7 +217,7 @@ BASELINES: Mapping[str, Callable[[Setting], Baseline]] = {
 
 
 def _several(name: str, setting: Setting, act: Act) -> Baseline:
-    env = setting.make_env()
+    env = setting.env
     _require_several(name, env.possible_agents)
     return Baseline(env, setting.config, act=act)
 

@@ -31,7 +31,7 @@ def of_config(setting: Setting) -> Contestant:
         ConfigError: If the team does not fit the environment.
         RunError: If a model cannot be loaded.
     """
-    env, config = setting.make_env(), setting.config
+    env, config = setting.env, setting.config
     return Contestant(env, teams.load(config, [env]), about=_declared(config))
 
 
@@ -62,7 +62,7 @@ def of_folder(folder: Path, checkpoint: str | None, setting: Setting) -> Contest
 
 
 def _saved(folder: Path, setting: Setting) -> Contestant:
-    env, model = setting.make_env(), setting.config.model
+    env, model = setting.env, setting.config.model
     try:
         agents = read_manifest(folder)["agents"]
         if set(agents) != set(env.possible_agents):
@@ -78,7 +78,7 @@ def _saved(folder: Path, setting: Setting) -> Contestant:
 
 def _restored(path: Path, setting: Setting) -> Contestant:
     """Load the team of a configuration with the weights of a checkpoint."""
-    env = setting.make_env()
+    env = setting.env
     team = teams.load(setting.config, [env])
     kept_teams.restore(team, path)
     return Contestant(

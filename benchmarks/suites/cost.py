@@ -137,7 +137,7 @@ def _played(setting: Setting, method: str) -> tuple[DecPOMDPEnv, Limits, Sequenc
         found = BASELINES[method](setting)
         _check_packages(found.config is not None)
         return found.env, found.limits, found.specs
-    env = setting.make_env()
+    env = setting.env
     names = teams.agents_of(setting.config, env.possible_agents)
     specs = teams.policies_of(setting.config, names)
     _check_packages(any(spec.kind == "model" for spec in specs.values()))
