@@ -23,7 +23,7 @@ Counts = Counter[str]
 
 @pytest.fixture
 def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
-    """How often environments are built and teams are read."""
+    """Counts of environments built and teams read."""
     counts: Counts = Counter()
 
     def count(owner: Any, name: str, key: str) -> None:
