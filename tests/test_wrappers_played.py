@@ -7,9 +7,10 @@ import pytest
 
 from llm_decpomdp.agents.scripted import Constant, Gold, Replay
 from llm_decpomdp.algorithms.rollouts.chain import rollout_chains
-from llm_decpomdp.algorithms.rollouts.rollout import Start, Stopwatch
+from llm_decpomdp.algorithms.rollouts.play import play_episodes
+from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.tree import rollout_trees
-from llm_decpomdp.benchmarks.evaluation.play import at_once, play_episodes
+from llm_decpomdp.benchmarks.evaluation.play import at_once, sample_row
 from tests.conftest import WORDS
 from tests.wrappers import Counting, Greeting, Paying, Quoting, words
 
@@ -29,7 +30,7 @@ def trees(env, policy=None, size=2):
 
 def episodes(env, policy=None):
     team = dict.fromkeys(env.possible_agents, policy or Constant("no idea"))
-    return play_episodes(env, team, at_once, STARTS, 0, Stopwatch())
+    return [sample_row(rollout, 0) for rollout in play_episodes(env, team, STARTS, act=at_once)]
 
 
 PLANS = pytest.mark.parametrize("plan", [chains, trees])

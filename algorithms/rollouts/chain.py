@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from llm_decpomdp.algorithms.rollouts.act import Act, Move, sampling
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.joint import aligned
 from llm_decpomdp.algorithms.rollouts.long_prompts import naming
@@ -23,11 +24,10 @@ from llm_decpomdp.algorithms.rollouts.rollout import (
     Stopwatch,
     begin,
     check_team,
-    sample,
     step,
 )
 from llm_decpomdp.branching import record
-from llm_decpomdp.policy import Completion, Team
+from llm_decpomdp.policy import Team
 from llm_decpomdp.validation import unknown
 
 HANDOFFS = ("random", "best")
@@ -41,6 +41,7 @@ def rollout_chains(
     group_size: int,
     handoff: str = "random",
     early_termination_threshold: float | None = None,
+    act: Act | None = None,
     rng: np.random.Generator,
     stopwatch: Stopwatch | None = None,
 ) -> list[Rollout]:
@@ -55,6 +56,7 @@ def rollout_chains(
             first of the highest reward, `random` draws one. All agents go on with the same one.
         early_termination_threshold: A chain stops where its group's mean reward reaches this value;
             `None` never stops one.
+        act: The way to the agents' groups of completions; by default every policy samples them.
         rng: Draws the random handoffs.
         stopwatch: Where to add the seconds spent `sampling` (policies) and `stepping`
             (environment).
@@ -68,18 +70,19 @@ def rollout_chains(
     if handoff not in HANDOFFS:
         raise KeyError(unknown("handoff", handoff, HANDOFFS))
     clock = stopwatch if stopwatch is not None else Stopwatch()
+    act = act or sampling(group_size)
     with clock("stepping"):
         chains = [_Chain(start, *begin(env, start)) for start in starts]
     joint = aligned(group_size, len(team))
     while live := [chain for chain in chains if chain.prompts]:
         envs, prompts = [chain.env for chain in live], [chain.prompts for chain in live]
-        with clock("sampling"), naming(team, [chain.start for chain in live], prompts):
-            samples = sample(team, envs, prompts, group_size)
+        with naming(team, [chain.start for chain in live], prompts):
+            moves = act(team, envs, prompts, clock)
         with clock("stepping"):
-            played = step(envs, samples, [joint] * len(live))
-        for chain, completions, outcomes in zip(live, samples, played, strict=True):
+            played = step(envs, [move.completions for move in moves], [joint] * len(live))
+        for chain, move, outcomes in zip(live, moves, played, strict=True):
             chosen = _choose(outcomes, handoff, rng)
-            chain.advance(completions, outcomes, chosen, early_termination_threshold)
+            chain.advance(move, outcomes, chosen, early_termination_threshold)
     return [chain.record() for chain in chains]
 
 
@@ -92,7 +95,7 @@ class _Chain:
 
     def advance(
         self,
-        completions: dict[str, tuple[Completion, ...]],
+        move: Move,
         outcomes: Sequence[Outcome],
         chosen: int,
         threshold: float | None,
@@ -105,12 +108,13 @@ class _Chain:
         group = Group(
             turn=turn,
             parent=None if previous is None else Parent(turn - 1, previous),
-            prompts=self.prompts,
-            completions=completions,
-            joint=aligned(len(outcomes), len(completions)),
+            prompts=move.prompts,
+            completions=move.completions,
+            joint=aligned(len(outcomes), len(move.completions)),
             rewards=rewards,
             infos=tuple(outcome.info for outcome in outcomes),
             chosen=chosen,
+            drafts=move.drafts,
             stopped_early=goes_on and enough,
         )
         self.groups.append(group)

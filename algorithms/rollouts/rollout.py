@@ -29,6 +29,9 @@ MAX_ROWS = 256
 MAX_STEP_THREADS = 16
 """More than there are workers in the sandbox: while some of them run programs, others are read and judged."""
 
+Completions = dict[str, tuple[Completion, ...]]
+"""The group of each agent."""
+
 Joint = tuple[tuple[int, ...], ...]
 """For each joint sample the index of each agent's completion, in the order of the agents."""
 
@@ -62,7 +65,7 @@ class Group:
     """`None` at the start of an episode."""
     prompts: dict[str, str]
     """What each agent saw."""
-    completions: dict[str, tuple[Completion, ...]]
+    completions: Completions
     """G completions of each agent."""
     joint: Joint
     """The J joint samples."""
@@ -72,6 +75,8 @@ class Group:
     """The numbers in the first agent's infos of each joint sample."""
     chosen: int | None = None
     """The joint sample that alone goes on or, after the last turn, stands for the group; `None` in a tree."""
+    drafts: tuple[Completions, ...] = ()
+    """Earlier answers to the prompts, which were not played."""
     stopped_early: bool = False
     """Whether the mean reward reached the threshold while the episode could go on."""
 

@@ -1,4 +1,4 @@
-"""Checkpoints: what a run continues from, and its best policies, written so that there is always a whole one.
+"""Checkpoints: the state that a run continues from, and its best policies, so that one of them is always whole.
 
 A checkpoint is a folder with `counters.json` and `state.pt`. It gets its name once both are on the disk, so
 that whatever has the name of a checkpoint is one.
@@ -51,14 +51,14 @@ def save_best(folder: Path, counters: Mapping[str, Any], state: Mapping[str, Any
     if target.exists():
         _remove(target)
     _write(target, counters, state)
-    for other in _all(folder, "best"):
-        if other != target:
-            _remove(other)
+    for path in _all(folder, "best"):
+        if path != target:
+            _remove(path)
     return target
 
 
 def load(checkpoint: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The counters and the state of a checkpoint; tensors are on the CPU."""
+    """Load the counters and the state of a checkpoint; tensors are on the CPU."""
     import torch
 
     state = torch.load(checkpoint / "state.pt", map_location="cpu", weights_only=True)
@@ -66,21 +66,21 @@ def load(checkpoint: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def read_counters(checkpoint: Path) -> dict[str, Any]:
-    """The counters alone."""
+    """Read the counters alone."""
     counters: dict[str, Any] = json.loads((checkpoint / "counters.json").read_text("utf-8"))
     return counters
 
 
 def latest(folder: Path) -> Path | None:
-    """The newest checkpoint of `save` in `folder`, or `None`."""
-    found = _all(folder, "update")
-    return found[-1] if found else None
+    """Find the newest checkpoint of `save` in `folder`, if there is one."""
+    paths = _all(folder, "update")
+    return paths[-1] if paths else None
 
 
 def best(folder: Path) -> Path | None:
-    """The checkpoint of `save_best` in `folder`, or `None`."""
-    found = _all(folder, "best")  # more than one where a process was killed between two lines above
-    return max(found, key=lambda path: read_counters(path)["reward_mean"], default=None)
+    """Find the checkpoint of `save_best` in `folder`, if there is one."""
+    paths = _all(folder, "best")  # several where a process was killed between two lines above
+    return max(paths, key=lambda path: read_counters(path)["reward_mean"], default=None)
 
 
 def _path(folder: Path, kind: str, counters: Mapping[str, Any]) -> Path:
@@ -88,7 +88,7 @@ def _path(folder: Path, kind: str, counters: Mapping[str, Any]) -> Path:
 
 
 def _all(folder: Path, kind: str) -> list[Path]:
-    """The checkpoints of a kind, oldest first."""
+    """List the checkpoints of a kind, oldest first."""
     names = ((NAME.fullmatch(path.name), path) for path in folder.glob("*"))
     return [
         path

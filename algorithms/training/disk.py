@@ -1,4 +1,4 @@
-"""The disk: whether it has room for what a run is about to write."""
+"""The disk: room for the checkpoints of a run, checked before they are written."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def require_room(folder: Path, needed: int, purpose: str) -> None:
 
 
 def checkpoint_bytes(parameters: Iterable[torch.nn.Parameter]) -> int:
-    """About the size of a checkpoint: the weights, and for each float32 moments and, if 16-bit, a float32 copy."""
+    """Estimate the size of a checkpoint: the weights, with float32 moments and, of 16-bit ones, a float32 copy."""
     return sum(
         parameter.numel() * (parameter.element_size() + (8 if parameter.element_size() > 2 else 12))
         for parameter in parameters
@@ -35,7 +35,7 @@ def checkpoint_bytes(parameters: Iterable[torch.nn.Parameter]) -> int:
 
 
 def state_bytes(state: Any) -> int:
-    """The size of the tensors within a container of containers."""
+    """Add up the bytes of the tensors within a container of containers."""
     if isinstance(state, torch.Tensor):
         return state.nbytes
     if isinstance(state, Mapping):
@@ -44,7 +44,7 @@ def state_bytes(state: Any) -> int:
 
 
 def readable(size: int) -> str:
-    """A number of bytes in words, such as `1.5 GB`."""
+    """Write a number of bytes in words, such as `1.5 GB`."""
     for unit, bytes_of_unit in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if size >= bytes_of_unit:
             return f"{size / bytes_of_unit:.1f} {unit}"

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: where they may strike, and what they leave behind."""
+"""Ctrl-C and SIGTERM: deferred where they would tear an update, and raised with the remedy."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ def uninterrupted() -> Iterator[None]:
     if not _receives_signals():
         yield
         return
-    held: list[int] = []
+    pending: list[int] = []
     previous: dict[signal.Signals, Any] = {}
     try:
         for number in SIGNALS:
-            previous[number] = signal.signal(number, lambda number, frame: held.append(number))
+            previous[number] = signal.signal(number, lambda number, frame: pending.append(number))
         yield
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-        if held:
-            signal.raise_signal(held[0])
+        if pending:
+            signal.raise_signal(pending[0])
 
 
 def _receives_signals() -> bool:

@@ -1,11 +1,11 @@
-"""Memory that ran out, and what to do about it."""
+"""Memory that ran out, and the remedies."""
 
 from __future__ import annotations
 
 import torch
 
 SIGNS = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
-"""What torch says of memory that ran out, where it raises nothing better than a RuntimeError."""
+"""Words of torch's errors about memory, where it raises nothing better than a RuntimeError."""
 
 ADVICE = (
     "To need less, best first: lower group_size (num_generations) or prompts_per_update; lower "
@@ -19,18 +19,18 @@ class OutOfMemory(MemoryError):
 
 
 def ran_out(error: BaseException) -> bool:
-    """Whether an error means that there was not enough memory, of the machine or of a GPU."""
+    """Check whether an error means that there was not enough memory, of the machine or of a GPU."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
     return isinstance(error, RuntimeError) and any(sign in str(error) for sign in SIGNS)
 
 
 def explain(error: BaseException, activity: str, group_size: int, prompts: int) -> OutOfMemory:
-    """An error that says what to change.
+    """Return an error that names the remedies.
 
     Args:
-        error: What was raised.
-        activity: What was being done, such as `update 3`.
+        error: The error that was raised.
+        activity: The work at that time, such as `update 3`.
         group_size: Completions of each prompt.
         prompts: Starts of an update.
     """

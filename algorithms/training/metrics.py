@@ -13,7 +13,7 @@ from llm_decpomdp.policy import Completion
 
 
 def reward_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Means over the joint samples of some rollouts.
+    """Compute means over the joint samples of some rollouts.
 
     With <x> = `reward_mean`, `solved` and each `reward/<component>` of the infos:
 
@@ -32,20 +32,22 @@ def reward_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     metrics["reward_std"] = float(np.std(samples))
     metrics["stopped_early"] = float(np.mean([rollout.stopped_early for rollout in rollouts]))
     for k in range(max(map(len, turns))):
-        reached = [[of_one[k]] for of_one in turns if len(of_one) > k]
-        metrics |= _means(f"turn_{k + 1}/", reached)
-        metrics[f"turn_{k + 1}/groups"] = sum(len(groups) for (groups,) in reached)
+        kth = [[rollout[k]] for rollout in turns if len(rollout) > k]
+        metrics |= _means(f"turn_{k + 1}/", kth)
+        metrics[f"turn_{k + 1}/groups"] = sum(len(groups) for (groups,) in kth)
     metrics |= _means("last/", [[rollout.last] for rollout in rollouts])
     for agent, completions in _completions(rollouts).items():
         truncated = [completion.truncated for completion in completions]
         metrics[f"truncated/{agent}"] = float(np.mean(truncated))
-        asked = (group.completions.get(agent) for group in _groups(rollouts))
-        metrics[f"long_prompts/{agent}"] = sum(found[0].long_prompt for found in asked if found)
+        answers = (group.completions.get(agent) for group in _groups(rollouts))
+        metrics[f"long_prompts/{agent}"] = sum(
+            answer[0].long_prompt for answer in answers if answer
+        )
     return metrics
 
 
 def evaluation_metrics(rollouts: Sequence[Rollout]) -> dict[str, Any]:
-    """`reward_metrics` of an evaluation, with standard errors and `n`, the number of rollouts.
+    """Compute the `reward_metrics` of an evaluation, with standard errors and `n`, the number of rollouts.
 
     `reward_standard_error` belongs to `reward_mean`, `last/reward_standard_error` to
     `last/reward_mean`; both are `None` for a single rollout.
@@ -61,7 +63,7 @@ def evaluation_metrics(rollouts: Sequence[Rollout]) -> dict[str, Any]:
 
 
 def count_tokens(rollouts: Sequence[Rollout]) -> int:
-    """All sampled tokens, of every agent that has a tokenizer."""
+    """Count all sampled tokens, of every agent that has a tokenizer."""
     return sum(
         len(completion.tokens)
         for completions in _completions(rollouts).values()
@@ -72,7 +74,7 @@ def count_tokens(rollouts: Sequence[Rollout]) -> int:
 def episode_row(
     rollout: Rollout, update: int, phase: str, with_tokens: bool = False
 ) -> dict[str, Any]:
-    """A rollout as a row of `episodes.jsonl`; `phase` is `train` or `eval`.
+    """Return a rollout as a row of `episodes.jsonl`; `phase` is `train` or `eval`.
 
     `with_tokens` adds the `token_ids` and `log_probs` of every agent's completions to each group.
     """
@@ -122,12 +124,12 @@ def _groups(rollouts: Sequence[Rollout]) -> list[Group]:
 
 
 def _completions(rollouts: Sequence[Rollout]) -> dict[str, list[Completion]]:
-    """All completions of each agent."""
-    found: dict[str, list[Completion]] = {}
+    """Collect all completions of each agent."""
+    by_agent: dict[str, list[Completion]] = {}
     for group in _groups(rollouts):
         for agent, completions in group.completions.items():
-            found.setdefault(agent, []).extend(completions)
-    return found
+            by_agent.setdefault(agent, []).extend(completions)
+    return by_agent
 
 
 def _rewards(group: Group) -> Sequence[float]:
@@ -135,7 +137,7 @@ def _rewards(group: Group) -> Sequence[float]:
 
 
 def _means(prefix: str, rollouts: Sequence[Turns]) -> dict[str, float]:
-    """Means over samples, groups, turns, then rollouts, of the reward and the infos they all have."""
+    """Compute means over samples, groups, turns, then rollouts, of the reward and the infos they all have."""
     groups = [group for turns in rollouts for turn in turns for group in turn]
     infos = [info for group in groups for info in group.infos]
     shared = set(infos[0]).intersection(*infos)

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 @runtime_checkable
 class Bounded(Protocol):
-    """An environment that tells how long an episode can last."""
+    """An environment that tells its horizon."""
 
     @property
     def num_turns(self) -> int:
@@ -39,7 +39,7 @@ def roll_out(
     rng: np.random.Generator,
     stopwatch: Stopwatch,
 ) -> list[Rollout]:
-    """A rollout from each start, by the plan of the options."""
+    """Grow a rollout from each start, by the plan of the options."""
     if options.plan == "tree":
         return rollout_trees(
             env,
@@ -62,25 +62,9 @@ def roll_out(
     )
 
 
-def play(
-    env: TextEnv,
-    team: Team,
-    starts: Sequence[Start],
-    at_a_time: int,
-    rng: np.random.Generator,
-    stopwatch: Stopwatch,
-) -> list[Rollout]:
-    """One episode from each start, `at_a_time` of them in step."""
-    played: list[Rollout] = []
-    for first in range(0, len(starts), at_a_time):
-        some = starts[first : first + at_a_time]
-        played += rollout_chains(env, team, some, group_size=1, rng=rng, stopwatch=stopwatch)
-    return played
-
-
 @dataclass(frozen=True)
 class RunCost:
-    """What a run costs at most."""
+    """Upper bounds of the cost of a run."""
 
     start: Cost
     """A single rollout."""
@@ -94,40 +78,42 @@ class RunCost:
 
 def run_cost(
     env: TextEnv,
+    eval_env: TextEnv,
     options: TrainerOptions,
     batches: Sequence[Sequence[Start]],
     episodes: int,
 ) -> RunCost | None:
-    """What a run will cost at most; `None` where the environment does not tell its horizon.
+    """Compute upper bounds of the cost of a run; `None` where the environment does not tell its horizon.
 
     Args:
-        env: The environment.
-        options: Of the run.
+        env: The environment of training.
+        eval_env: That of evaluations.
+        options: Those of the run.
         batches: The starts of each update.
-        episodes: Those of an evaluation.
+        episodes: Number of those of an evaluation.
 
     Raises:
         ValueError: If a rollout is absurdly large; names the number.
     """
-    if not isinstance(env, Bounded):
+    if not (isinstance(env, Bounded) and isinstance(eval_env, Bounded)):
         return None
     agents = len(env.possible_agents)
-    one = cost(options.plan, options.joint_mode, options.group_size, agents, env.num_turns)
+    start = cost(options.plan, options.joint_mode, options.group_size, agents, env.num_turns)
     return RunCost(
-        start=one,
-        update=one.times(max(map(len, batches))),
-        training=one.times(sum(map(len, batches))),
-        evaluations=cost("chain", "aligned", 1, agents, env.num_turns).times(
+        start=start,
+        update=start.times(max(map(len, batches))),
+        training=start.times(sum(map(len, batches))),
+        evaluations=cost("chain", "aligned", 1, agents, eval_env.num_turns).times(
             options.evaluations(len(batches)) * episodes
         ),
     )
 
 
-def announce(found: RunCost | None, options: TrainerOptions, updates: int) -> None:
-    """Log what a run is going to cost, in the first of several processes."""
+def announce(costs: RunCost | None, options: TrainerOptions, updates: int) -> None:
+    """Log the cost of a run before it begins, in the first of several processes."""
     if processes.rank() > 0:
         return
-    if found is None:
+    if costs is None:
         logger.warning(
             "the environment does not tell its horizon (num_turns), so the cost of a %s isn't known",
             options.plan,
@@ -135,12 +121,12 @@ def announce(found: RunCost | None, options: TrainerOptions, updates: int) -> No
         return
     logger.info(
         "%s, G = %d: each start takes at most %s; the largest update %s; all %d updates %s; evaluations %s",
-        *(f"{options.plan} ({options.joint_mode})", options.group_size, _words(found.start)),
-        *(_words(found.update), updates, _words(found.training), _words(found.evaluations)),
+        *(f"{options.plan} ({options.joint_mode})", options.group_size, _words(costs.start)),
+        *(_words(costs.update), updates, _words(costs.training), _words(costs.evaluations)),
     )
 
 
-def _words(found: Cost) -> str:
+def _words(bound: Cost) -> str:
     return (
-        f"{found.completions:,} completions of each agent and {found.joint_samples:,} joint samples"
+        f"{bound.completions:,} completions of each agent and {bound.joint_samples:,} joint samples"
     )

@@ -1,4 +1,4 @@
-"""What a run saves of itself: the state that it continues from, and its best policies."""
+"""The saving of a run: the state that it continues from, and its best policies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FREE = (
     "record_tokens",
     "total_updates",
 )
-"""Options that a run may change when it goes on: what it writes down, and how long it lasts."""
+"""Options that a run may change when it goes on: its records and its length."""
 
 
 class Saver:
@@ -33,8 +33,8 @@ class Saver:
 
     Args:
         folder: The run's `checkpoints/`.
-        learner: What to save.
-        options: How many checkpoints to keep, and what a run is known by.
+        learner: The learner to save.
+        options: The number of checkpoints to keep, and the identity of the run.
         policies: All policies of the team, by name.
     """
 
@@ -49,7 +49,7 @@ class Saver:
         self.learner = learner
         self.options = options
         self.newest: int | None = None
-        """The newest update that is saved, if any is."""
+        """The newest update with a checkpoint, if any."""
         self._partners = {
             name: policy
             for name, policy in policies.items()
@@ -70,17 +70,18 @@ class Saver:
             OSError: If it won't.
         """
         parameters = [p for policy in self.learner.policies.values() for p in policy.parameters()]
-        kept = self.options.keep_checkpoints if self.options.checkpoint_every else 0
-        needed = (kept + 1) * disk.checkpoint_bytes(
-            parameters
-        )  # a new one comes before an old one goes
+        number = self.options.keep_checkpoints if self.options.checkpoint_every else 0
+        # A new one comes before an old one goes.
+        size = (number + 1) * disk.checkpoint_bytes(parameters)
         if self.options.keep_best:
-            needed += 2 * disk.state_bytes(parameters)
-        disk.require_room(self.folder.parent, needed, "the run with its checkpoints")
+            size += 2 * disk.state_bytes(parameters)
+        disk.require_room(self.folder.parent, size, "the run with its checkpoints")
 
     def mark(self) -> None:
-        """An update is complete: partners are saved as they are now, whatever they are asked before a save."""
-        self._partner_states = {name: one.state_dict() for name, one in self._partners.items()}
+        """Note that an update is complete: partners are saved as they are now, whatever they sample later."""
+        self._partner_states = {
+            name: policy.state_dict() for name, policy in self._partners.items()
+        }
 
     def save(self) -> None:
         """Write a checkpoint of the last complete update, unless there is one.
@@ -101,25 +102,25 @@ class Saver:
         self.newest = update
 
     def resume(self) -> int:
-        """Load the newest checkpoint; the number of complete updates.
+        """Load the newest checkpoint, and return the number of complete updates.
 
         Raises:
             FileNotFoundError: If there is none.
             ValueError: If it is of a run with another algorithm, team or options, but for `FREE` ones.
         """
-        found = checkpoint.latest(self.folder)
-        if found is None:
+        newest = checkpoint.latest(self.folder)
+        if newest is None:
             raise FileNotFoundError(
                 f"no checkpoint to resume from in {self.folder}; start the run again in another folder"
             )
-        counters, state = checkpoint.load(found)
-        here = json.loads(json.dumps(self._identity))  # as it is read again
-        differing = [name for name in here if counters.get(name) != here[name]]
+        counters, state = checkpoint.load(newest)
+        identity = json.loads(json.dumps(self._identity))  # as it is read again
+        differing = [name for name in identity if counters.get(name) != identity[name]]
         if differing:
-            told = "; ".join(
-                f"{name} was {counters.get(name)}, not {here[name]}" for name in differing
+            changes = "; ".join(
+                f"{name} was {counters.get(name)}, not {identity[name]}" for name in differing
             )
-            raise ValueError(f"{found} is of another run: {told}")
+            raise ValueError(f"{newest} is of another run: {changes}")
         if counters["processes"] != processes.count():
             logger.warning(
                 "the run goes on in %d processes and began in %d, so it will not equal one that never "
@@ -151,15 +152,15 @@ class Saver:
             checkpoint.save_best(self.folder, self._counters() | {"reward_mean": reward}, state)
 
     def load_best(self) -> dict[str, Any]:
-        """Load the policies that `keep_if_best` kept; the `update` and `reward_mean` of their evaluation.
+        """Load the policies of `keep_if_best`, and return the `update` and `reward_mean` of their evaluation.
 
         Raises:
             FileNotFoundError: If there are none.
         """
-        found = checkpoint.best(self.folder)
-        if found is None:
+        best = checkpoint.best(self.folder)
+        if best is None:
             raise FileNotFoundError(f"no best policies in {self.folder}: keep_best was not set")
-        counters, state = checkpoint.load(found)
+        counters, state = checkpoint.load(best)
         self._load(state)
         return {key: counters[key] for key in ("update", "reward_mean")}
 
@@ -171,5 +172,5 @@ class Saver:
         return {name: policy.state_dict() for name, policy in self.learner.policies.items()}
 
     def _counters(self) -> dict[str, Any]:
-        counted = {"update": self.learner.updates, "processes": processes.count()}
-        return counted | self._identity
+        counters = {"update": self.learner.updates, "processes": processes.count()}
+        return counters | self._identity

@@ -15,6 +15,7 @@ from llm_decpomdp.algorithms.learning.learner import Learner, trainable_policies
 from llm_decpomdp.algorithms.learning.options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
+from llm_decpomdp.algorithms.rollouts.play import play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, Stopwatch, distinct_policies
 from llm_decpomdp.algorithms.training import memory
 from llm_decpomdp.algorithms.training.interruption import Interrupted, terminable, uninterrupted
@@ -24,8 +25,8 @@ from llm_decpomdp.algorithms.training.metrics import (
     reward_metrics,
 )
 from llm_decpomdp.algorithms.training.options import TrainerOptions
-from llm_decpomdp.algorithms.training.plan import Bounded, announce, play, roll_out, run_cost
-from llm_decpomdp.algorithms.training.run_log import Journal, Listener
+from llm_decpomdp.algorithms.training.plan import Bounded, announce, roll_out, run_cost
+from llm_decpomdp.algorithms.training.run_log import Listener, RunLog
 from llm_decpomdp.algorithms.training.saver import Saver
 from llm_decpomdp.policy import Seedable, Team
 from llm_decpomdp.seeding import stream
@@ -37,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class Trainer:
-    """Trains a team on an environment, and writes the run down.
+    """Trains a team in an environment, and keeps the run in a folder.
 
     Everything random is drawn from streams that are named by the update, so a run that is resumed
     equals one that never stopped, bit for bit on a CPU with as many threads, if every start names a
@@ -47,15 +48,16 @@ class Trainer:
     the first of them writes.
 
     Args:
-        env: Any text environment with one team reward.
+        env: Any text environment with one team reward, to train in.
         team: A policy for each agent.
         algorithm: Which algorithm learns.
         learner_options: How the policies step.
         trainer_options: How to sample, evaluate and save.
-        batches: How the rollouts of each update begin, one batch for each update, in order.
-        eval_starts: How the episodes of an evaluation begin; empty for no evaluations.
-        folder: Where the run is written down.
+        batches: Starts of the rollouts of each update, one batch for each update, in order.
+        eval_starts: Starts of the episodes of an evaluation; empty for no evaluations.
+        folder: The run folder.
         progress: Whether to show a progress bar on stderr; `None` shows it on a terminal.
+        eval_env: Where evaluations are played; by default in `env`.
 
     Raises:
         ValueError: If there is no batch or an empty one, the options do not fit the environment or
@@ -73,6 +75,7 @@ class Trainer:
         eval_starts: Sequence[Start],
         folder: RunFolder,
         progress: bool | None = None,
+        eval_env: TextEnv | None = None,
     ) -> None:
         if not batches or not all(batches):
             raise ValueError(
@@ -84,11 +87,12 @@ class Trainer:
         if isinstance(env, Bounded):
             learner_options.check_horizon(env.num_turns)
         require_short(env, team, chain.from_iterable(batches))
-        require_short(env, team, eval_starts)
-        processes.warn_of_idle(max(map(len, batches)))
-        self.cost = run_cost(env, trainer_options, batches, len(eval_starts))
-        """What the run costs at most; `None` where the environment does not tell its horizon."""
         self.env = env
+        self.eval_env = env if eval_env is None else eval_env
+        require_short(self.eval_env, team, eval_starts)
+        processes.warn_of_idle(max(map(len, batches)))
+        self.cost = run_cost(env, self.eval_env, trainer_options, batches, len(eval_starts))
+        """Upper bound of the run's cost; `None` where the environment does not tell its horizon."""
         self.team = team
         self.options = trainer_options
         self.batches = batches
@@ -98,9 +102,9 @@ class Trainer:
             processes.copy_first(policy.parameters())
         self.learner = Learner(team, algorithm, learner_options)
         self._policies = distinct_policies(team)
-        self._journal = Journal(folder, len(batches), progress, trainer_options.record_tokens)
+        self._log = RunLog(folder, len(batches), progress, trainer_options.record_tokens)
         self._saver = Saver(folder.checkpoints, self.learner, trainer_options, self._policies)
-        self._torn = False  # whether weights or rows are those of no complete update
+        self._torn = False  # True while weights or rows are those of no complete update
 
     def resume(self) -> int:
         """Continue from the folder's newest checkpoint, and drop the rows written after it.
@@ -113,12 +117,12 @@ class Trainer:
             ValueError: If it is of a run with another algorithm, team or options.
         """
         update = self._saver.resume()
-        self._journal.rewind(update)
+        self._log.rewind(update)
         return update
 
     @property
     def saved(self) -> int | None:
-        """The newest update that is saved in a checkpoint, if any is."""
+        """The newest update with a checkpoint, if any."""
         return self._saver.newest
 
     def train(self, listeners: Sequence[Listener] = ()) -> dict[str, Any]:
@@ -129,7 +133,7 @@ class Trainer:
 
         Returns:
             `updates`, and the first and last rows of `metrics.jsonl` by kind: `first_train`,
-            `last_train`, `first_eval`, `last_eval` (`None` where there is none). And what speaks against
+            `last_train`, `first_eval`, `last_eval` (`None` where there is none). And reasons to doubt the
             learning, over all updates: `groups`, `groups_without_signal`, `silent_updates` (without any
             other) and `cut_off`, the share of completions at the token limit.
 
@@ -142,18 +146,18 @@ class Trainer:
             OutOfMemory: If memory runs out; says what to change.
         """
         if self.saved is None:
-            if self._journal.begun:
+            if self._log.begun:
                 raise FileExistsError(
                     f"{self.folder.path} already holds a run: resume it or choose another folder"
                 )
             self._saver.require_room()
-        self._journal.listeners = listeners
+        self._log.listeners = listeners
         announce(self.cost, self.options, len(self.batches))
         failure: BaseException | None = None
         with terminable():
             try:
                 try:
-                    with self._journal.bar:
+                    with self._log.bar:
                         self._run()
                 except Exception as error:  # such as another process that was interrupted first
                     failure = error
@@ -161,7 +165,7 @@ class Trainer:
                 failure = interrupt
             if failure is not None:
                 self._leave(failure)
-        return {"updates": self.learner.updates, **self._journal.summary()}
+        return {"updates": self.learner.updates, **self._log.summary()}
 
     def _leave(self, failure: BaseException) -> NoReturn:
         """Save what is complete, and raise what ended the run."""
@@ -193,14 +197,14 @@ class Trainer:
             if update >= total:
                 return
             self._train_update()
-            every, done = options.checkpoint_every, self.learner.updates
-            if every and (done % every == 0 or done == total):
+            every, update = options.checkpoint_every, self.learner.updates
+            if every and (update % every == 0 or update == total):
                 self.save()
 
     def _train_update(self) -> None:
         update, clock, begin = self.learner.updates + 1, Stopwatch(), time.perf_counter()
         self._seed_policies("update", update)
-        own = roll_out(
+        part = roll_out(
             self.env,
             self.team,
             processes.share(self.batches[update - 1]),
@@ -208,14 +212,14 @@ class Trainer:
             rng=stream(self.options.seed, "handoff", update, processes.rank()),
             stopwatch=clock,
         )
-        rollouts = processes.gather(own)
+        rollouts = processes.gather(part)
         row, tokens = reward_metrics(rollouts), count_tokens(rollouts)
         with ExitStack() as stack:
             if self.learner.options.updates_per_batch > 1:
                 stack.enter_context(uninterrupted())  # the first steps are taken while accumulating
                 self._torn = True
             with clock("learning"):
-                learned = self.learner.accumulate(own)
+                learned = self.learner.accumulate(part)
             stack.enter_context(uninterrupted())
             self._torn = True
             with clock("learning"):
@@ -223,10 +227,10 @@ class Trainer:
             row |= {
                 "tokens": tokens,
                 "tokens_per_second": tokens / (time.perf_counter() - begin),
-                **{f"{activity}_seconds": spent for activity, spent in clock.seconds.items()},
+                **{f"{activity}_seconds": seconds for activity, seconds in clock.seconds.items()},
                 **learned,
             }
-            self._journal.write(update, "train", row, rollouts)
+            self._log.write(update, "train", row, rollouts)
             self._saver.mark()
             self._torn = False
 
@@ -242,22 +246,21 @@ class Trainer:
         self._seed_policies("evaluation")
         # As many episodes at a time as an update samples, so that they fit the same memory.
         largest = -(-max(map(len, self.batches)) // processes.count())
-        own = play(
-            self.env,
+        part = play_episodes(
+            self.eval_env,
             self.team,
             processes.share(self.eval_starts),
             at_a_time=self.options.group_size * largest,
-            rng=stream(self.options.seed, "evaluation"),
             stopwatch=clock,
         )
-        episodes: list[Rollout] = processes.gather(own)
+        episodes: list[Rollout] = processes.gather(part)
         row = {
             **evaluation_metrics(episodes),
             "tokens": count_tokens(episodes),
-            **{f"{activity}_seconds": spent for activity, spent in clock.seconds.items()},
+            **{f"{activity}_seconds": seconds for activity, seconds in clock.seconds.items()},
         }
         with uninterrupted():
-            self._journal.write(self.learner.updates, "eval", row, episodes)
+            self._log.write(self.learner.updates, "eval", row, episodes)
             if self.options.keep_best:
                 self._saver.keep_if_best(row["reward_mean"])
         return row

@@ -48,7 +48,7 @@ def work(job: Job) -> None:
     found = team_of(job, setting)
     if cell.greedy:
         eval_teams.make_greedy(found.team)
-    starts = [Start(task_id=task.task_id) for task in setting.make_env().tasks.tasks]
+    starts = [Start(task_id=task.task_id) for task in setting.env.tasks.tasks]
     evaluate(
         found.env,
         found.team,

@@ -21,7 +21,7 @@ from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.cooperation.crossplay import CrossPlay, cross_play
 from llm_decpomdp.benchmarks.evaluation import teams as eval_teams
 from llm_decpomdp.benchmarks.evaluation.baselines import Setting
-from llm_decpomdp.benchmarks.evaluation.summary import told
+from llm_decpomdp.benchmarks.evaluation.summary import as_text
 from llm_decpomdp.benchmarks.runs import kept_teams
 from llm_decpomdp.benchmarks.runs.failures import as_run_errors
 from llm_decpomdp.policy import Team
@@ -43,7 +43,7 @@ def run(runs: Sequence[Path], request: Request, agent: str | None = None) -> Cro
     setting = setting_of(replace(request, team=runs[0]))
     names = names_of(runs)
     with as_run_errors():
-        env = setting.make_env()
+        env = setting.env
         starts = [Start(task_id=task.task_id) for task in env.tasks.tasks]
         paths = {name: _locate(runs[i], request.checkpoint) for i, name in enumerate(names)}
         for one in runs:
@@ -101,7 +101,7 @@ def load_teams(paths: Mapping[str, Path], setting: Setting) -> dict[str, Team]:
             if not (path / MANIFEST).is_file():
                 config = load_config(path.parents[1] / "config.yaml")
                 config = replace(config, output=replace(config.output, report=False))
-                found[name] = teams.load(config, [setting.make_env()])
+                found[name] = teams.load(config, [setting.env])
                 kept_teams.restore(found[name], path)
                 continue
             names[name], specs = declaration(path, device=setting.config.model.device)
@@ -147,9 +147,9 @@ def table(found: CrossPlay, measure: str) -> Table:
         title=f"{measure}: {found.agent} from the column's run",
     )
     for row, columns in of.cells.items():
-        shown.add_row(row, *map(told, columns.values()))
+        shown.add_row(row, *map(as_text, columns.values()))
     shown.caption = (
-        f"self-play {told(of.self_play)}; cross-play {told(of.cross_play)}; cross-play minus self-play "
-        f"{told(of.difference)}"
+        f"self-play {as_text(of.self_play)}; cross-play {as_text(of.cross_play)}; cross-play minus self-play "
+        f"{as_text(of.difference)}"
     )
     return shown

@@ -110,7 +110,7 @@ def evaluated(request: Request) -> Evaluation:
     setting = setting_of(request)
     folder = request.output or _folder(request, setting)
     with as_run_errors():
-        env = setting.make_env()
+        env = setting.env
         starts = [Start(task_id=task.task_id) for task in env.tasks.tasks][: request.tasks]
         found = _contestant(request, setting)
         if request.team is not None:

@@ -83,7 +83,7 @@ def train(
     from llm_decpomdp.benchmarks.cli.console import exit_codes, prepare_process, tell
     from llm_decpomdp.benchmarks.config.catalogue import find_config, shipped
     from llm_decpomdp.benchmarks.config.errors import ALONE, ConfigError
-    from llm_decpomdp.benchmarks.config.load import load_config
+    from llm_decpomdp.benchmarks.config.load import read_config
     from llm_decpomdp.benchmarks.runs import dry_run as trial
     from llm_decpomdp.benchmarks.runs import resume as resuming
     from llm_decpomdp.benchmarks.runs import train as run
@@ -105,7 +105,7 @@ def train(
             settings, name = warm_start.settings(from_, config, override or (), flags)
         else:
             path = find_config(str(config))
-            settings, name = load_config(path, override or (), flags), path.stem
+            settings, name = read_config(path, override or (), flags), path.stem
         if dry_run:
             for line in trial.dry_run(settings, name):
                 print(line)
@@ -122,7 +122,7 @@ def demo(override: Overrides = None) -> None:
     It takes 8.5 GiB of memory, and leaves the trained pair (1.1 GB) to be played with.
     """
     from llm_decpomdp.benchmarks.cli.console import exit_codes
-    from llm_decpomdp.benchmarks.runs.memory import require_for_demo
+    from llm_decpomdp.benchmarks.doctor.memory import require_for_demo
 
     if not override:  # else it may need less
         with exit_codes():

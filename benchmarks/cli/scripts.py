@@ -10,7 +10,7 @@ from typing import Any
 from llm_decpomdp.benchmarks.cli.console import exit_codes, prepare_process, tell
 from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ALONE, ConfigError
-from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.config.load import read_config
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs.environment import restart_with_settings
 from llm_decpomdp.benchmarks.runs.resume import resume
@@ -82,7 +82,7 @@ def read(algorithm: str, config: str, given: argparse.Namespace) -> tuple[Config
         ConfigError: If it is wrong, or trains with another algorithm.
     """
     path = find_config(given.config or config)
-    found = load_config(path, given.override, _flags(given), DEFAULTS[algorithm])
+    found = read_config(path, given.override, _flags(given), DEFAULTS[algorithm])
     if found.algorithm.name != algorithm:
         raise ConfigError(
             f"this script trains with {algorithm}, and {path.stem} with {found.algorithm.name}: "

@@ -7,16 +7,18 @@ the training scripts. `legacy` translates older spellings before layers are merg
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException, ValidationError
 
+from llm_decpomdp.agents.specs import PolicySpec
+from llm_decpomdp.algorithms.learning.options import LearnerOptions
 from llm_decpomdp.benchmarks.config.defaults import above_defaults
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.legacy import canonical, older_defaults, renamed
@@ -25,7 +27,7 @@ from llm_decpomdp.benchmarks.config.overrides import Whole, parse_overrides, par
 from llm_decpomdp.benchmarks.config.places import placed
 from llm_decpomdp.benchmarks.config.ranges import LIMITED, TYPES, check_value, holds_text, type_of
 from llm_decpomdp.benchmarks.config.schema import KEYS, SECTIONS, SIZES, AlgorithmConfig, Config
-from llm_decpomdp.benchmarks.config.teams import agents_of, policies_of
+from llm_decpomdp.benchmarks.config.teams import TeamSpec, team_spec
 from llm_decpomdp.benchmarks.config.trackers import check_trackers
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.registry import takes
@@ -56,7 +58,22 @@ def load_config(
     defaults: Mapping[str, Any] | None = None,
     folder: Path | None = None,
 ) -> Config:
-    """The effective configuration of a run.
+    """Read a configuration and check it, without loading data or models; arguments as of `read_config`.
+
+    Raises:
+        ConfigError: As `read_config` and `validate`.
+    """
+    return validate(read_config(path, overrides, flags, defaults, folder))
+
+
+def read_config(
+    path: Path | None = None,
+    overrides: Sequence[str] = (),
+    flags: Mapping[str, Any] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+    folder: Path | None = None,
+) -> Config:
+    """Merge the layers of a configuration; `validate`, or whoever builds the run, checks what they say.
 
     Args:
         path: A YAML file, in the schema or in an older spelling.
@@ -67,7 +84,7 @@ def load_config(
             the file start at its folder.
 
     Raises:
-        ConfigError: If a key is unknown, or a value has the wrong type or range.
+        ConfigError: If a key is unknown, or a value has the wrong type.
     """
     base, here = {"algorithm.name": AlgorithmConfig.name, **(defaults or {})}, folder or Path.cwd()
     tree = _read(path) if path else {}
@@ -79,7 +96,7 @@ def load_config(
         config: Config = OmegaConf.to_object(_merge(above_defaults(layers)))  # type: ignore[assignment]
     except OmegaConfBaseException as error:  # an interpolation that leads nowhere
         raise ConfigError(str(error).splitlines()[0]) from None
-    return validate(config)
+    return config
 
 
 def _start_of_paths(path: Path) -> Path:
@@ -135,9 +152,40 @@ def validate(config: Config) -> Config:
     Raises:
         ConfigError: If a value is out of range, or two values don't fit together.
     """
+    check_ranges(config)
+    build_env(config.make_train_env)
+    return fit(config, build_env(config.make_eval_env)).config
+
+
+def check_ranges(config: Config) -> None:
+    """Raise a `ConfigError` for a value that is out of range."""
     for key in sorted(LIMITED):
         check_value(key, attrgetter(key)(config), key)
-    env = _check_env(config)
+
+
+def build_env(make: Callable[[], DecPOMDPEnv]) -> DecPOMDPEnv:
+    """Build an environment of a configuration; raise a `ConfigError` where it refuses its arguments."""
+    try:
+        return make()
+    except (ValueError, TypeError, KeyError, ImportError) as error:
+        raise ConfigError(str(error.args[0])) from None
+
+
+class Fitted(NamedTuple):
+    """A configuration that fits its environment, with its team and learner as declared."""
+
+    config: Config
+    team: TeamSpec
+    learner: LearnerOptions
+    """For a single update, before the schedule is known."""
+
+
+def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
+    """Check a configuration against its environment, and set the sizes that only the environment knows.
+
+    Raises:
+        ConfigError: If two values, or a value and the environment, don't fit together.
+    """
     sizes: dict[str, Any] = {
         key: of(env) for key, of in SIZES.items() if not takes(config.env.id, key)
     }
@@ -146,13 +194,13 @@ def validate(config: Config) -> Config:
     check_trackers(config.output.trackers)
     if config.output.keep_best and config.evaluation.num_tasks == 0:
         raise ConfigError("output.keep_best needs evaluations: set evaluation.num_tasks")
-    _check_team(config, env.possible_agents)
+    team = team_spec(config, env.possible_agents)
+    _check_policies(config, team.policies)
     try:
-        learner_options(config, 1, env.possible_agents)
         start_cost(config)
+        return Fitted(config, team, learner_options(config, 1, team.policies.values()))
     except ValueError as error:
         raise ConfigError(f"algorithm: {error}") from None
-    return config
 
 
 def _check_algorithm(config: Config) -> None:
@@ -186,18 +234,7 @@ def _check_algorithm(config: Config) -> None:
             )
 
 
-def _check_env(config: Config) -> DecPOMDPEnv:
-    """Build the environment on both splits; the second one."""
-    for make in (config.make_train_env, config.make_eval_env):
-        try:
-            env = make()
-        except (ValueError, TypeError, KeyError, ImportError) as error:
-            raise ConfigError(str(error.args[0])) from None
-    return env
-
-
-def _check_team(config: Config, agents: Sequence[str]) -> None:
-    specs = policies_of(config, agents_of(config, agents))
+def _check_policies(config: Config, specs: Mapping[str, PolicySpec]) -> None:
     for name, given in config.policies.items():
         for key in given or {}:
             if given[key] is not None:

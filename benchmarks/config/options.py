@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
+from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.algorithms.learning.options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.cost import Cost, cost
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.training.options import TrainerOptions
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.config.teams import agents_of, policies_of
 from llm_decpomdp.seeding import stream
 
 
-def learner_options(config: Config, total_updates: int, agents: Sequence[str]) -> LearnerOptions:
+def learner_options(
+    config: Config, total_updates: int, policies: Iterable[PolicySpec]
+) -> LearnerOptions:
     """How the policies step.
 
     Args:
         config: The configuration.
         total_updates: All updates of the run.
-        agents: The environment's agents.
+        policies: Those of the team, as declared.
 
     Raises:
         ValueError: If values are out of range, or do not fit together.
     """
     algorithm = config.algorithm
     weights = algorithm.turn_gradient_weights
-    policies = policies_of(config, agents_of(config, agents)).values()
     return LearnerOptions(
         learning_rate=algorithm.learning_rate,
         weight_decay=algorithm.weight_decay,

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -85,13 +85,33 @@ def policies_of(config: Config, agents: Mapping[str, str]) -> dict[str, PolicySp
     return specs
 
 
-def check_trainable(config: Config, possible_agents: Sequence[str]) -> None:
+@dataclass(frozen=True)
+class TeamSpec:
+    """The declared team: who plays which policy, and what each of them is."""
+
+    agents: Mapping[str, str]
+    """The name of each agent's policy, in the order of the agents."""
+    policies: Mapping[str, PolicySpec]
+    """By name."""
+
+    @property
+    def models(self) -> str:
+        """The names of the models, or the kinds of policies that have none."""
+        return ", ".join(dict.fromkeys(spec.name or spec.kind for spec in self.policies.values()))
+
+
+def team_spec(config: Config, possible_agents: Sequence[str]) -> TeamSpec:
+    """Read the team of a configuration; errors as of `agents_of` and `policies_of`."""
+    agents = agents_of(config, possible_agents)
+    return TeamSpec(agents, policies_of(config, agents))
+
+
+def check_trainable(specs: Mapping[str, PolicySpec]) -> None:
     """Refuse to train a team that has nothing to learn with; it may be evaluated.
 
     Raises:
         ConfigError: If no policy can be trained.
     """
-    specs = policies_of(config, agents_of(config, possible_agents))
     if not any(spec.can_be_trained for spec in specs.values()):
         kinds = ", ".join(f"{name}: {spec.kind}" for name, spec in specs.items())
         raise ConfigError(
@@ -129,20 +149,23 @@ def _spec(config: Config, name: str) -> PolicySpec:
     return spec
 
 
-def load(config: Config, envs: Sequence[DecPOMDPEnv]) -> dict[str, Policy]:
-    """A policy for each agent.
+def load(
+    config: Config, envs: Sequence[DecPOMDPEnv], team: TeamSpec | None = None
+) -> dict[str, Policy]:
+    """Load a policy for each agent.
 
     Args:
         config: The configuration.
         envs: The environments that the team will play, all with the same agents.
+        team: Its declaration, where it has been read.
 
     Raises:
         ConfigError: If an adapter's arguments are ones that peft does not know, this machine lacks a device,
             or the data has no answers for a gold policy.
         RunError: If a package is missing, or a model cannot be loaded.
     """
-    names = agents_of(config, envs[0].possible_agents)
-    policies = policies_of(config, names)
+    team = team or team_spec(config, envs[0].possible_agents)
+    names, policies = team.agents, team.policies
     if any(spec.kind == "model" for spec in policies.values()):
         _prepare_models()
     check_devices(config, policies)

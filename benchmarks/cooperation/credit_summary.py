@@ -14,10 +14,9 @@ from rich.table import Table
 
 from llm_decpomdp.benchmarks.cooperation.credit import Credit
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, share
-from llm_decpomdp.benchmarks.evaluation.summary import told
-from llm_decpomdp.benchmarks.runs.csv_files import write_csv
+from llm_decpomdp.benchmarks.evaluation.summary import as_text
 from llm_decpomdp.benchmarks.runs.results import stored_rows
-from llm_decpomdp.utils.storage import write_atomically
+from llm_decpomdp.utils.storage import write_atomically, write_csv
 
 NAMES = {"eval": "credit", "train": "credit-train"}
 """The files of each phase, without their endings."""
@@ -192,9 +191,9 @@ def table(moment: Moment) -> Table:
     for name in names:
         shown.add_column(TITLES[name], justify="right")
     for who, of in lines(moment):
-        shown.add_row(who, *(told(of[name]) if name in of else "none" for name in names))
+        shown.add_row(who, *(as_text(of[name]) if name in of else "none" for name in names))
     team = moment.team
-    shown.caption = f"team {told(team['reward'])}; silent team {told(team['silent'])}"
+    shown.caption = f"team {as_text(team['reward'])}; silent team {as_text(team['silent'])}"
     return shown
 
 

@@ -25,10 +25,9 @@ from llm_decpomdp.benchmarks.evaluation.folder import Evaluation
 from llm_decpomdp.benchmarks.evaluation.measures import REWARD, is_share
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, share
-from llm_decpomdp.benchmarks.runs.csv_files import write_csv
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team
-from llm_decpomdp.utils.storage import write_atomically
+from llm_decpomdp.utils.storage import write_atomically, write_csv
 from llm_decpomdp.validation import unknown
 
 FILE = "matrix.json"

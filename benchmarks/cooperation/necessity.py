@@ -23,9 +23,8 @@ from llm_decpomdp.benchmarks.evaluation.statistics import (
     paired_difference,
     share,
 )
-from llm_decpomdp.benchmarks.evaluation.summary import number, told
-from llm_decpomdp.benchmarks.runs.csv_files import write_csv
-from llm_decpomdp.utils.storage import write_atomically
+from llm_decpomdp.benchmarks.evaluation.summary import as_text, number
+from llm_decpomdp.utils.storage import write_atomically, write_csv
 from llm_decpomdp.utils.terminal import plain
 
 SHOWN = 30
@@ -180,13 +179,13 @@ def shown(found: Necessity) -> Group:
     for measure, gain in found.gains.items():
         difference, better = gain.comparison.difference, gain.comparison.improvement
         cells = [gain.single, gain.team, difference, better]
-        overall.add_row(measure, *map(told, cells))
+        overall.add_row(measure, *map(as_text, cells))
     tasks = Table("task", *found.gains, title="gain of the team, task by task")
     first = found.gains["pass@1"].of_task
     order = sorted(first, key=lambda task: -first[task].value)
     for task in order[:SHOWN]:
         columns = [gain.of_task.get(task) for gain in found.gains.values()]
-        tasks.add_row(plain(task), *("none" if one is None else told(one) for one in columns))
+        tasks.add_row(plain(task), *("none" if one is None else as_text(one) for one in columns))
     more = [f"... and {len(order) - SHOWN} more in necessity.csv"] if len(order) > SHOWN else []
     return Group(*_words(found), overall, tasks, *more)
 
@@ -205,6 +204,6 @@ def _words(found: Necessity) -> list[str]:
     lines.append(f"The single agent had {limit}. Tokens an episode, single and team: {spent}.")
     for agent, one in found.dispensable.items():
         lines.append(
-            f"Of what the team passes, this share passes without {agent} too: {told(one)}."
+            f"Of what the team passes, this share passes without {agent} too: {as_text(one)}."
         )
     return lines

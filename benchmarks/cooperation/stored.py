@@ -14,9 +14,8 @@ from llm_decpomdp.benchmarks.evaluation.baselines import (
     one_round_discussion,
     sequential_pipeline,
 )
+from llm_decpomdp.benchmarks.runs.data import change_of_data, commit_of, load_envs
 from llm_decpomdp.benchmarks.runs.results import Row, stored_rows
-from llm_decpomdp.benchmarks.runs.splits import change_of_data, commit_of
-from llm_decpomdp.benchmarks.runs.train import load_envs
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.registry import make
 from llm_decpomdp.utils.storage import RunFolder

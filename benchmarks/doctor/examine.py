@@ -10,9 +10,9 @@ from pathlib import Path
 
 from llm_decpomdp.agents.models.offline import OFFLINE_MODEL, cache_folder
 from llm_decpomdp.benchmarks.config.extras import EXTRAS, how_to_get, installed
+from llm_decpomdp.benchmarks.doctor import memory
 from llm_decpomdp.benchmarks.doctor.finding import Finding
 from llm_decpomdp.benchmarks.doctor.sandbox import examine_sandbox
-from llm_decpomdp.benchmarks.runs import memory
 from llm_decpomdp.benchmarks.runs.manifest import versions
 from llm_decpomdp.envs.coding.humaneval import COOPHUMANEVAL, HUMANEVAL
 from llm_decpomdp.envs.datasets.loading import DATA_FOLDER, Dataset

@@ -21,16 +21,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from llm_decpomdp.agents.scripted import Gold, RandomText
 from llm_decpomdp.agents.specs import PolicySpec
+from llm_decpomdp.algorithms.rollouts.act import Act, Move, Prompts
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.rollout import Stopwatch
+from llm_decpomdp.algorithms.rollouts.rollout import Completions, Stopwatch
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.evaluation.play import Act, Move, Prompts, at_once
+from llm_decpomdp.benchmarks.evaluation.play import at_once
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Policy, Team
 from llm_decpomdp.registry import make
@@ -39,7 +41,7 @@ from llm_decpomdp.validation import unknown
 
 @dataclass(frozen=True)
 class Setting:
-    """The environment that is played, and the configuration that its policies come from."""
+    """The environment of an evaluation, and the configuration that its policies come from."""
 
     config: Config
     env_id: str
@@ -48,15 +50,20 @@ class Setting:
 
     @classmethod
     def of(cls, config: Config) -> Setting:
-        """A configuration's own environment, on its evaluation split."""
+        """Take a configuration's own environment, on its evaluation split."""
         try:
             env = config.make_eval_env()
         except (ValueError, TypeError, KeyError, ImportError) as error:
             raise ConfigError(str(error.args[0])) from None
         return cls(config, env.spec_id, env.spec_kwargs)
 
+    @cached_property
+    def env(self) -> DecPOMDPEnv:
+        """The environment, built and its data loaded once; errors as of `make_env`."""
+        return self.make_env()
+
     def make_env(self, **changes: Any) -> DecPOMDPEnv:
-        """The environment, with some arguments changed.
+        """Build the environment, with some arguments changed.
 
         Raises:
             ConfigError: If it does not take an argument or its value.
@@ -69,31 +76,31 @@ class Setting:
 
 @dataclass(frozen=True)
 class Contestant:
-    """What is evaluated."""
+    """An entry of an evaluation: an environment, a team and its way to act."""
 
     env: DecPOMDPEnv
     team: Team
     act: Act = at_once
     about: Mapping[str, Any] = field(default_factory=dict)
-    """What it is, for manifests; two that differ must differ here."""
+    """Its identity, for manifests; two that differ must differ here."""
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """Who plays what, and how, before any model is loaded."""
+    """A baseline before any model is loaded."""
 
     env: DecPOMDPEnv
     config: Config | None = None
-    """Whose `model` all agents play; `None` where none is played."""
+    """The configuration whose `model` all agents play; `None` where none is played."""
     team: Team = field(default_factory=dict)
     """The agents that need no model."""
     act: Act = at_once
     answers: int = 1
-    """How often an agent answers in a turn."""
+    """Answers of an agent in a turn."""
 
     @property
     def limits(self) -> dict[str, int]:
-        """How many tokens the model of each agent may write in a turn."""
+        """Most tokens that the model of each agent may write in a turn."""
         if self.config is None:
             return {}
         most = self.answers * self.config.model.max_new_tokens
@@ -101,15 +108,14 @@ class Baseline:
 
     @property
     def specs(self) -> list[PolicySpec]:
-        """What the policies are that play a model; agents that share weights have one."""
+        """Declarations of the policies that play a model; agents that share weights have one."""
         if self.config is None:
             return []
         config = replace(self.config, team={}, policies={})
-        names = teams.agents_of(config, self.env.possible_agents)
-        return list(teams.policies_of(config, names).values())
+        return list(teams.team_spec(config, self.env.possible_agents).policies.values())
 
     def load(self) -> Contestant:
-        """The baseline with its team.
+        """Load the team of the baseline.
 
         Raises:
             RunError: If the model cannot be loaded.
@@ -122,7 +128,7 @@ class Baseline:
 
 
 def contestant(name: str, setting: Setting) -> Contestant:
-    """A baseline by name.
+    """Load a baseline by name.
 
     Raises:
         ConfigError: If the name is unknown, or the baseline makes no sense with the environment.
@@ -130,28 +136,27 @@ def contestant(name: str, setting: Setting) -> Contestant:
     """
     if name not in BASELINES:
         raise ConfigError(unknown("baseline", name, BASELINES))
-    found = BASELINES[name](setting).load()
-    return replace(found, about={"baseline": name, **found.about})
+    entry = BASELINES[name](setting).load()
+    return replace(entry, about={"baseline": name, **entry.about})
 
 
 def baseline_of(about: Mapping[str, Any]) -> str | None:
-    """The baseline that a manifest says was evaluated, by itself or as the method of a suite's cell."""
+    """Read the baseline of a manifest, evaluated by itself or as the method of a suite's cell."""
     name = about.get("baseline", about.get("method"))
     return name if name in BASELINES else None
 
 
 def single_agent(setting: Setting) -> Baseline:
-    """One agent alone."""
+    """Build the baseline of one agent alone."""
     return _alone(setting, setting.config.model.max_new_tokens)
 
 
 def single_agent_matched(setting: Setting) -> Baseline:
-    """One agent alone, whose limit is the sum of those of the team's agents."""
-    team = setting.make_env().possible_agents
-    _require_several("single_agent_matched", team)
-    names = teams.agents_of(setting.config, team)
-    specs = teams.policies_of(setting.config, names)
-    return _alone(setting, sum(specs[names[agent]].max_new_tokens for agent in team))
+    """Build that of one agent alone, whose limit is the sum of those of the team's agents."""
+    agents = setting.env.possible_agents
+    _require_several("single_agent_matched", agents)
+    team = teams.team_spec(setting.config, agents)
+    return _alone(setting, sum(team.policies[n].max_new_tokens for n in team.agents.values()))
 
 
 def _alone(setting: Setting, max_new_tokens: int) -> Baseline:
@@ -160,38 +165,38 @@ def _alone(setting: Setting, max_new_tokens: int) -> Baseline:
 
 
 def naive_concatenation(setting: Setting) -> Baseline:
-    """The team before training."""
+    """Build that of the team before training."""
     return _several("naive_concatenation", setting, at_once)
 
 
 def sequential_pipeline(setting: Setting) -> Baseline:
-    """The agents act one after the other."""
+    """Build that of agents who act one after the other."""
     return _several("sequential_pipeline", setting, in_turn)
 
 
 def one_round_discussion(setting: Setting) -> Baseline:
-    """The agents read one another's first answers."""
+    """Build that of agents who read one another's first answers."""
     return replace(_several("one_round_discussion", setting, discussing), answers=2)
 
 
 def expert_edits(setting: Setting) -> Baseline:
-    """An outside model edits what the agents write; there is a second turn at least."""
-    turns = max(2, setting.make_env().num_turns)
+    """Build that of an outside model which edits the agents' answers; there is a second turn at least."""
+    turns = max(2, setting.env.num_turns)
     env = setting.make_env(external_mode="expert_edits", num_turns=turns)
     return Baseline(env, setting.config)
 
 
 def gold(setting: Setting) -> Baseline:
-    """The data's own answers."""
-    env = setting.make_env()
+    """Build that of the data's own answers."""
+    env = setting.env
     team: dict[str, Policy] = dict.fromkeys(env.possible_agents, Gold())
     teams.check_references(dict.fromkeys(team, PolicySpec("gold")), [env])
     return Baseline(env, team=team)
 
 
 def random(setting: Setting) -> Baseline:
-    """Random characters."""
-    env = setting.make_env()
+    """Build that of random characters."""
+    env = setting.env
     return Baseline(env, team={agent: RandomText() for agent in env.possible_agents})
 
 
@@ -208,11 +213,11 @@ BASELINES: Mapping[str, Callable[[Setting], Baseline]] = {
         random,
     )
 }
-"""What builds each baseline."""
+"""The builder of each baseline."""
 
 
 def _several(name: str, setting: Setting, act: Act) -> Baseline:
-    env = setting.make_env()
+    env = setting.env
     _require_several(name, env.possible_agents)
     return Baseline(env, setting.config, act=act)
 
@@ -225,17 +230,17 @@ def _require_several(name: str, agents: Sequence[str]) -> None:
 def in_turn(
     team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], stopwatch: Stopwatch
 ) -> list[Move]:
-    """The agents answer in the order of the team; each sees what those before it have answered."""
+    """Let the agents answer in the order of the team; each sees the answers of those before it."""
     moves = [Move({}, {}) for _ in prompts]
     for agent in team:
-        asked = [
+        part = [
             {agent: _with(texts[agent], AFTER, move.completions)}
             for texts, move in zip(prompts, moves, strict=True)
         ]
-        answers = at_once({agent: team[agent]}, envs, asked, stopwatch)
+        answers = at_once({agent: team[agent]}, envs, part, stopwatch)
         moves = [
-            Move({**move.prompts, **own.prompts}, {**move.completions, **own.completions})
-            for move, own in zip(moves, answers, strict=True)
+            Move({**move.prompts, **answer.prompts}, {**move.completions, **answer.completions})
+            for move, answer in zip(moves, answers, strict=True)
         ]
     return moves
 
@@ -243,30 +248,31 @@ def in_turn(
 def discussing(
     team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], stopwatch: Stopwatch
 ) -> list[Move]:
-    """All answer at once, then again, with all first answers before them."""
+    """Let all agents answer at once, then again, with all first answers before them."""
     drafts = [move.completions for move in at_once(team, envs, prompts, stopwatch)]
-    asked = [
+    again = [
         {agent: _discussed(text, agent, draft) for agent, text in texts.items()}
         for texts, draft in zip(prompts, drafts, strict=True)
     ]
-    moves = at_once(team, envs, asked, stopwatch)
+    moves = at_once(team, envs, again, stopwatch)
     return [replace(move, drafts=(draft,)) for move, draft in zip(moves, drafts, strict=True)]
 
 
 AFTER = "Your team-mates have answered already, and what they wrote stays as it is. Fit your answer to it."
 OTHERS = "These are first answers of your team-mates, who are reading yours now."
+FIRST = "\n\nYour first answer:\n"
 AGAIN = "Now give your final answer. It replaces your first one, and follows the rules above."
 
 
-def _discussed(prompt: str, agent: str, drafts: Mapping[str, Any]) -> str:
-    others = {other: text for other, text in drafts.items() if other != agent}
-    own = f"{prompt}\n\nYour first answer:\n{drafts[agent].text}"
-    return f"{_with(own, OTHERS, others)}\n\n{AGAIN}"
+def _discussed(prompt: str, agent: str, drafts: Completions) -> str:
+    (draft,) = drafts[agent]
+    mates = {mate: group for mate, group in drafts.items() if mate != agent}
+    return f"{_with(f'{prompt}{FIRST}{draft.text}', OTHERS, mates)}\n\n{AGAIN}"
 
 
-def _with(prompt: str, opening: str, answers: Mapping[str, Any]) -> str:
-    """The prompt, and below it answers of other agents, if there are any."""
+def _with(prompt: str, opening: str, answers: Completions) -> str:
+    """Return the prompt, and below it answers of other agents, if there are any."""
     if not answers:
         return prompt
-    told = [f"{agent}:\n{completion.text}" for agent, completion in answers.items()]
-    return "\n\n".join([prompt, opening, *told])
+    texts = [f"{agent}:\n{completion.text}" for agent, (completion,) in answers.items()]
+    return "\n\n".join([prompt, opening, *texts])

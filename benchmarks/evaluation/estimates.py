@@ -24,7 +24,7 @@ NEEDED = (
 
 
 def evaluated(experiment: Experiment, position: int) -> Estimate:
-    """The mean team reward of the first (0) or last (-1) evaluation of each run; as `evaluated_after`."""
+    """Estimate the mean team reward of the first (0) or last (-1) evaluation of each run, as `evaluated_after`."""
     table = rewards(experiment, position)
     if table is None:
         value = fmean(run.evaluations[position]["reward_mean"] for run in experiment.runs)
@@ -33,7 +33,7 @@ def evaluated(experiment: Experiment, position: int) -> Estimate:
 
 
 def evaluated_after(experiment: Experiment, update: int) -> Estimate:
-    """The mean team reward after an update; without an interval unless all runs played the same tasks."""
+    """Estimate the mean team reward after an update; without an interval unless all runs played the same tasks."""
     table = _table([run.scores_at("eval", update) for run in experiment.runs])
     if table is None:
         series = experiment.series("eval", "reward_mean")
@@ -43,7 +43,7 @@ def evaluated_after(experiment: Experiment, update: int) -> Estimate:
 
 
 def gained(experiment: Experiment) -> Estimate:
-    """What the reward gained from the first to the last evaluation, run by run and task by task."""
+    """Estimate the gain in reward from the first to the last evaluation, run by run and task by task."""
     before, after = rewards(experiment, 0), rewards(experiment, -1)
     if before is None or after is None or _tasks(experiment, 0) != _tasks(experiment, -1):
         value = evaluated(experiment, -1).value - evaluated(experiment, 0).value
@@ -52,7 +52,7 @@ def gained(experiment: Experiment) -> Estimate:
 
 
 def gained_in(experiment: Experiment, components: Sequence[str]) -> Estimate | None:
-    """As `gained`, of the points of some components; `None` unless all runs played the same tasks."""
+    """Estimate the gain in the points of some components; `None` unless all runs played the same tasks."""
 
     def points(score: Score) -> float:
         return sum(score.points.get(name, 0.0) for name in components)
@@ -64,17 +64,17 @@ def gained_in(experiment: Experiment, components: Sequence[str]) -> Estimate | N
 
 
 def compared(first: Experiment, second: Experiment) -> Comparison | None:
-    """The last evaluations of two experiments; `None` unless all their runs played the same tasks."""
-    one, two = rewards(first, -1), rewards(second, -1)
-    if one is None or two is None or _tasks(first, -1) != _tasks(second, -1):
+    """Compare the last evaluations of two experiments; `None` unless all their runs played the same tasks."""
+    before, after = rewards(first, -1), rewards(second, -1)
+    if before is None or after is None or _tasks(first, -1) != _tasks(second, -1):
         return None
-    return compare(one, two)
+    return compare(before, after)
 
 
 def rewards(
     experiment: Experiment, position: int, value: Callable[[Score], float] = reward_of
 ) -> Table | None:
-    """Mean rewards, or others, (runs, tasks) of an evaluation; `None` unless all runs played the same tasks."""
+    """Tabulate mean rewards, or others, (runs, tasks) of evaluations; `None` unless all played the same tasks."""
     updates = [run.evaluations[position]["update"] for run in experiment.runs]
     runs = zip(experiment.runs, updates, strict=True)
     return _table([run.scores_at("eval", update) for run, update in runs], value)
@@ -83,11 +83,11 @@ def rewards(
 def _table(
     runs: Sequence[Sequence[Score]], value: Callable[[Score], float] = reward_of
 ) -> Table | None:
-    found = [by_task(scores, value) for scores in runs]
-    names = sorted(found[0])
-    if not names or any(sorted(of_run) != names for of_run in found):
+    table = [by_task(scores, value) for scores in runs]
+    names = sorted(table[0])
+    if not names or any(sorted(row) != names for row in table):
         return None
-    return np.array([[of_run[name] for name in names] for of_run in found])
+    return np.array([[row[name] for name in names] for row in table])
 
 
 def _tasks(experiment: Experiment, position: int) -> set[str]:
@@ -96,26 +96,26 @@ def _tasks(experiment: Experiment, position: int) -> set[str]:
     return {score.task for score in scores}
 
 
-def seeds_needed(found: Comparison) -> str:
-    """The seeds that a comparison needs, such as "12", or that tasks are what it lacks."""
-    if found.more_tasks:
+def seeds_needed(comparison: Comparison) -> str:
+    """Write the number of seeds that a comparison needs, such as "12", or that it lacks tasks."""
+    if comparison.more_tasks:
         return "more tasks"
-    return "—" if found.seeds_needed is None else str(found.seeds_needed)
+    return "—" if comparison.seeds_needed is None else str(comparison.seeds_needed)
 
 
-def over(found: Sequence[Experiment]) -> str:
-    """What the intervals of experiments are over, in words."""
-    return "over tasks and seeds" if any(len(e.runs) > 1 for e in found) else "over tasks"
+def over(experiments: Sequence[Experiment]) -> str:
+    """Name the units of the intervals of experiments, in words."""
+    return "over tasks and seeds" if any(len(e.runs) > 1 for e in experiments) else "over tasks"
 
 
 def interval(estimate: Estimate, *, sign: bool = False) -> str:
-    """Such as "1.21 to 1.57"; empty where there is none."""
+    """Write an interval, such as "1.21 to 1.57"; empty where there is none."""
     if estimate.low is None or estimate.high is None:
         return ""
     return f"{number(estimate.low, sign=sign)} to {number(estimate.high, sign=sign)}"
 
 
 def shown(estimate: Estimate, *, sign: bool = False) -> str:
-    """Such as "1.39 (1.21 to 1.57)"."""
-    found = interval(estimate, sign=sign)
-    return number(estimate.value, sign=sign) + (f" ({found})" if found else "")
+    """Write an estimate, such as "1.39 (1.21 to 1.57)"."""
+    text = interval(estimate, sign=sign)
+    return number(estimate.value, sign=sign) + (f" ({text})" if text else "")

@@ -20,7 +20,7 @@ OF_A_RUN = ("seed", "output")
 """Keys of a configuration in which runs of one experiment may differ."""
 
 NAMED_KEYS = 3
-"""How many keys of its configuration the name of an experiment shows."""
+"""Most keys of its configuration in the name of an experiment."""
 
 LONGEST = 20
 """Characters of a line in the head of a column; longer ones are cut in their middle."""
@@ -58,18 +58,18 @@ class Experiment:
 
     @property
     def trained(self) -> bool:
-        """Whether updates were made, unlike in the folder of an evaluation."""
+        """True if updates were made, unlike in the folder of an evaluation."""
         return any(run.train for run in self.runs)
 
     def rows(self, kind: str) -> list[Row]:
-        """The metrics of all runs, of a kind: `train` or `eval`."""
+        """Return the metrics of all runs, of a kind: `train` or `eval`."""
         return [row for run in self.runs for row in run.rows(kind)]
 
     def series(self, kind: str, key: str) -> Series:
-        """A key of the metrics over the updates that all runs have, of a kind: `train` or `eval`."""
-        found = [{r["update"]: r[key] for r in run.rows(kind) if key in r} for run in self.runs]
-        updates = sorted(set.intersection(*map(set, found)))
-        return Series(updates, np.array([[of[u] for u in updates] for of in found], dtype=float))
+        """Return a key of the metrics over the updates that all runs have, of a kind: `train` or `eval`."""
+        runs = [{r["update"]: r[key] for r in run.rows(kind) if key in r} for run in self.runs]
+        updates = sorted(set.intersection(*map(set, runs)))
+        return Series(updates, np.array([[run[u] for u in updates] for run in runs], dtype=float))
 
 
 def experiments(runs: Sequence[Results]) -> list[Experiment]:
@@ -82,13 +82,13 @@ def experiments(runs: Sequence[Results]) -> list[Experiment]:
     settings: dict[tuple[str, int], dict[str, Any]] = {}
     times: Counter[tuple[str, Any]] = Counter()
     for run in runs:
-        found = _settings(run)
-        text = json.dumps(found, sort_keys=True, default=str)
+        flat = _settings(run)
+        text = json.dumps(flat, sort_keys=True, default=str)
         seed = run.manifest.get("seed")
         key = text, times[text, seed]
         times[text, seed] += 1
         groups.setdefault(key, []).append(run)
-        settings[key] = found
+        settings[key] = flat
     names = _names([groups[key][0] for key in groups], list(settings.values()))
     return [
         Experiment(name, tuple(of_group))
@@ -96,12 +96,12 @@ def experiments(runs: Sequence[Results]) -> list[Experiment]:
     ]
 
 
-def headings(found: Sequence[Experiment]) -> dict[str, tuple[str, ...]]:
-    """The names of experiments as lines that fit above a column, keys without their section.
+def headings(experiments: Sequence[Experiment]) -> dict[str, tuple[str, ...]]:
+    """Return the names of experiments as lines that fit above a column, keys without their section.
 
-    Where short ones would be the same, they begin with what tells the names apart.
+    Where short ones would be the same, they begin where the names differ.
     """
-    names = [experiment.name for experiment in found]
+    names = [experiment.name for experiment in experiments]
     short = {name: _short(name) for name in names}
     if len(set(short.values())) == len(short):
         return short
@@ -121,7 +121,7 @@ def _shortened(line: str) -> str:
 
 
 def _settings(run: Results) -> dict[str, Any]:
-    """The configuration of a run, or the identity of an evaluation, as flat keys."""
+    """Return the configuration of a run, or the identity of an evaluation, as flat keys."""
     if run.config_text:
         tree: Any = OmegaConf.to_container(OmegaConf.create(run.config_text))
         return _flat({key: value for key, value in tree.items() if key not in OF_A_RUN})
@@ -131,14 +131,14 @@ def _settings(run: Results) -> dict[str, Any]:
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for key, value in tree.items():
-        found |= (
+        flat |= (
             _flat(value, f"{prefix}{key}.")
             if isinstance(value, dict)
             else {prefix + str(key): value}
         )
-    return found
+    return flat
 
 
 def _names(firsts: Sequence[Results], settings: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -18,41 +18,41 @@ TIMES, FAILURES = "times.jsonl", "failures.jsonl"
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a complete evaluation has found; episodes that failed count in no measure."""
+    """The values of a complete evaluation; episodes that failed count in no measure."""
 
     folder: Path
     manifest: Row
     values: Mapping[str, Mapping[str, tuple[float, ...]]]
-    """For each measure and task the values of its samples, where it has any."""
+    """The values of the samples of each task, by measure, where it has any."""
     passes: Mapping[str, tuple[bool, ...]]
-    """For each task which samples pass, in the sense of pass@k."""
+    """True for the samples of each task that pass, in the sense of pass@k."""
     seconds: Mapping[str, float]
     """Spent by agents and `environment`."""
     failures: tuple[str, ...] = ()
-    """Why episodes are missing: an error for each of them."""
+    """The error of each episode that is missing."""
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """The tasks with an episode at least, in the order that they were played in."""
+        """Tasks with an episode at least, in the order that they were played in."""
         return tuple(self.passes)
 
     @property
     def episodes(self) -> int:
-        """How many episodes there are."""
+        """Number of episodes."""
         return sum(map(len, self.passes.values()))
 
     @property
     def samples(self) -> int:
-        """How often each task was to be played."""
+        """Number of episodes of each task."""
         count: int = self.manifest["samples"]
         return count
 
     def means(self, measure: str) -> dict[str, float]:
-        """The mean over the samples of each task that has values: what comparisons are made of."""
+        """Compute the mean over the samples of each task that has values, for comparisons."""
         return {task: sum(v) / len(v) for task, v in self.values[measure].items()}
 
     def pass_at_k(self, k: int) -> dict[str, float]:
-        """The unbiased pass@k of each task that has k samples.
+        """Compute the unbiased pass@k of each task that has k samples.
 
         Raises:
             ValueError: If there are fewer than k samples.
@@ -64,31 +64,31 @@ class Evaluation:
 
 
 def read_evaluation(folder: Path | str) -> Evaluation:
-    """The evaluation in a folder.
+    """Read the evaluation in a folder.
 
     Raises:
         ConfigError: If it holds none, or one that is not complete.
         RunError: If all of its episodes failed.
     """
     path = Path(folder)
-    played = any((path / name).is_file() for name in ("episodes.jsonl", FAILURES))
-    if not (path / "manifest.json").is_file() or not played:
+    has_rows = any((path / name).is_file() for name in ("episodes.jsonl", FAILURES))
+    if not (path / "manifest.json").is_file() or not has_rows:
         raise ConfigError(f"{path} holds no evaluation: make one with llm-decpomdp eval")
     manifest = RunFolder(path).read_manifest()
     if "samples" not in manifest:  # that of a training run
         raise ConfigError(f"{path} holds no evaluation: make one with llm-decpomdp eval")
-    wanted = {
+    episodes = {
         (n, key_of(start)) for n in range(manifest["samples"]) for start in manifest["starts"]
     }
-    rows = [r for r in read_json_lines(path / "episodes.jsonl") if place_of(r) in wanted]
+    rows = [r for r in read_json_lines(path / "episodes.jsonl") if place_of(r) in episodes]
     failures = tuple(
-        row["error"] for row in read_json_lines(path / FAILURES) if place_of(row) in wanted
+        row["error"] for row in read_json_lines(path / FAILURES) if place_of(row) in episodes
     )
-    if len(failures) == len(wanted):
-        raise RunError(f"all {len(wanted)} episodes failed: {failures[0]}")
-    if len(rows) + len(failures) < len(wanted):
+    if len(failures) == len(episodes):
+        raise RunError(f"all {len(episodes)} episodes failed: {failures[0]}")
+    if len(rows) + len(failures) < len(episodes):
         raise ConfigError(
-            f"the evaluation in {path} has {len(rows)} of {len(wanted)} episodes: run it again, and it goes on"
+            f"the evaluation in {path} has {len(rows)} of {len(episodes)} episodes: run it again, and it goes on"
         )
     values: dict[str, dict[str, tuple[float, ...]]] = {}
     passes: dict[str, tuple[bool, ...]] = {}
@@ -103,21 +103,21 @@ def read_evaluation(folder: Path | str) -> Evaluation:
 
 
 def _seconds(folder: Path, samples: int) -> dict[str, float]:
-    """The seconds of the first samples."""
+    """Add up the seconds of the first samples."""
     total: dict[str, float] = {}
     for row in read_json_lines(folder / TIMES):
         if row["sample"] >= samples:
             continue
-        for name, spent in row["seconds"].items():
-            total[name] = total.get(name, 0.0) + spent
+        for name, seconds in row["seconds"].items():
+            total[name] = total.get(name, 0.0) + seconds
     return total
 
 
 def place_of(row: Mapping[str, Any]) -> tuple[int, tuple[Any, Any]]:
-    """Which sample of which start a row is."""
+    """Identify an episode by the number of its sample and by its start."""
     return row["sample"], key_of(row["start"])
 
 
 def key_of(start: Mapping[str, Any]) -> tuple[Any, Any]:
-    """What tells starts apart."""
+    """Identify a start."""
     return start["seed"], start["task_id"]

@@ -1,7 +1,7 @@
-"""What is measured of an episode, from its row in `episodes.jsonl`.
+"""The measures of an episode, from its row in `episodes.jsonl`.
 
 Rewards and their components, per turn and at the end, come from
-`llm_decpomdp.algorithms.training.metrics`, as those of a run do. docs/evaluation.md says what each measure is.
+`llm_decpomdp.algorithms.training.metrics`, as those of a run do. docs/evaluation.md defines each measure.
 """
 
 from __future__ import annotations
@@ -16,44 +16,44 @@ from llm_decpomdp.policy import REFUSAL
 Row = Mapping[str, Any]
 
 REWARD = "last/reward_mean"
-"""The measure that teams are ranked by: what the episode ended with."""
+"""The measure that teams are ranked by: the reward at the end of the episode."""
 
 COOPERATION = {"uses_aux": 0.5, "not_wrapper": 1.0, "aux_ignored": -0.5}
 """The components of the code reward that tell how helpers are used, and their points where all of them are."""
 
 _OF_GROUPS = ("reward_std", "stopped_early")
-"""What `reward_metrics` tells of several samples or of groups that stop early, which there are none of here."""
+"""Metrics of several samples and of groups that stop early: an episode has neither."""
 
 
 def measures(row: Row) -> dict[str, float]:
-    """All measures of an episode; those that it has no value for are missing."""
-    found = {
+    """Compute all measures of an episode; those that it has no value for are missing."""
+    values = {
         key: value
         for key, value in reward_metrics([rollout_of(row)]).items()
         if key not in _OF_GROUPS and not key.endswith("/groups")
     }
     turns = len(row["groups"])
-    found["turns"] = float(turns)
+    values["turns"] = float(turns)
     for k in range(2, turns + 1):
-        before, after = (found[f"turn_{turn}/reward_mean"] for turn in (k - 1, k))
-        found[f"turn_{k}/improvement"] = after - before
-    return {**found, **_tests(row), **_cooperation(row), **_refusals(row), **_tokens(row)}
+        before, after = (values[f"turn_{turn}/reward_mean"] for turn in (k - 1, k))
+        values[f"turn_{k}/improvement"] = after - before
+    return {**values, **_tests(row), **_cooperation(row), **_refusals(row), **_tokens(row)}
 
 
 def passed(row: Row) -> bool:
-    """What pass@k counts: all tests of the task pass in the end, or, where it has none, it is solved."""
+    """Check whether pass@k counts an episode: all tests pass in the end, or, where there is none, it is solved."""
     return passes(_last_info(row))
 
 
 def passes(info: Mapping[str, float]) -> bool:
-    """As `passed`, from the infos of a turn."""
+    """Check the same from the infos of a turn."""
     if info.get("tests_total"):
         return bool(info["tests_passed"] == info["tests_total"])
     return bool(info.get("solved", 0.0))
 
 
 def is_share(measure: str) -> bool:
-    """Whether a measure lies between 0 and 1, so that equal values of all tasks still leave room for chance."""
+    """Check whether a measure lies between 0 and 1, so that equal values still leave room for chance."""
     shares = ("truncated/", "refused/", "cooperation/", "pass@")
     return measure.startswith(shares) or measure.endswith(("solved", "tests_passed"))
 
@@ -85,17 +85,17 @@ def _cooperation(row: Row) -> dict[str, float]:
 
 
 def _refusals(row: Row) -> dict[str, float]:
-    """The share of each agent's completions that a remote model refused."""
-    found: dict[str, list[bool]] = {}
+    """Compute the share of each agent's completions that a remote model refused."""
+    refusals: dict[str, list[bool]] = {}
     for group in row["groups"]:
         for agent, reasons in group["finish_reasons"].items():
-            found.setdefault(agent, []).extend(reason == REFUSAL for reason in reasons)
-    return {f"refused/{agent}": sum(flags) / len(flags) for agent, flags in found.items()}
+            refusals.setdefault(agent, []).extend(reason == REFUSAL for reason in reasons)
+    return {f"refused/{agent}": sum(flags) / len(flags) for agent, flags in refusals.items()}
 
 
 def _tokens(row: Row) -> dict[str, float]:
-    """Tokens of the whole episode, sampled and asked with, by agent and in all; without those nobody knows."""
-    found: dict[str, float] = {}
+    """Count the tokens of an episode, sampled and of prompts, by agent and in all, as far as they are known."""
+    totals: dict[str, float] = {}
     for name in ("tokens", "prompt_tokens"):
         turns: list[dict[str, int | None]] = row.get(name, [{}])  # older rows count no prompts
         of_agents = {}
@@ -105,5 +105,5 @@ def _tokens(row: Row) -> dict[str, float]:
                 of_agents[f"{name}/{agent}"] = float(sum(filter(None, counts)))
         if of_agents and len(of_agents) == len(turns[0]):
             of_agents[name] = sum(of_agents.values())
-        found |= of_agents
-    return found
+        totals |= of_agents
+    return totals

@@ -16,15 +16,17 @@ from threading import Event
 from typing import Any
 
 from llm_decpomdp.agents.remote.endpoint import Endpoint, EndpointError
+from llm_decpomdp.algorithms.rollouts.act import Act
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
+from llm_decpomdp.algorithms.rollouts.play import play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Start, Stopwatch, distinct_policies
-from llm_decpomdp.benchmarks.evaluation.play import Act, play_episodes
+from llm_decpomdp.benchmarks.evaluation.play import sample_row
 from llm_decpomdp.branching import branch, branches_in_threads
 from llm_decpomdp.policy import Seedable, Team
 from llm_decpomdp.seeding import stream
 
 ON_ERROR = ("raise", "skip")
-"""What to do once a request to a server has failed for good: end the evaluation, or go on without its episode."""
+"""Choices once a request to a server has failed for good: end the evaluation, or go on without its episode."""
 
 Batch = tuple[int, Sequence[Start]]
 """The number of a sample, and the episodes of it that are played together."""
@@ -32,7 +34,7 @@ Batch = tuple[int, Sequence[Start]]
 
 @dataclass(frozen=True)
 class Played:
-    """What has become of a batch."""
+    """The outcome of a batch."""
 
     batch: Batch
     rows: Sequence[dict[str, Any]]
@@ -44,7 +46,7 @@ class Played:
 
 @dataclass(frozen=True)
 class Player:
-    """Who plays what, and how."""
+    """A team, its way to act, and the environment that it plays."""
 
     env: TextEnv
     team: Team
@@ -53,7 +55,7 @@ class Player:
 
     @property
     def waiting(self) -> int:
-        """How many episodes may wait for a server at once; 0 of a team that asks none."""
+        """Most episodes that may wait for a server at once; 0 of a team that asks none."""
         return max(
             (p.max_parallel for p in self.team.values() if isinstance(p, Endpoint)), default=0
         )
@@ -82,9 +84,9 @@ class Player:
         Raises:
             EndpointError: If a request has failed, and `skip_failed` is false.
         """
-        for number, some in groupby(batches, key=itemgetter(0)):
+        for number, sample in groupby(batches, key=itemgetter(0)):
             self._restart(number)
-            yield from self._sample(list(some), parallel, skip_failed)
+            yield from self._sample(list(sample), parallel, skip_failed)
 
     def _sample(
         self, batches: Sequence[Batch], parallel: int, skip_failed: bool
@@ -96,19 +98,19 @@ class Player:
         def play(batch: Batch) -> Played | None:
             if stopped.is_set():
                 return None
-            played = self._batch(branch(env) if apart else env, batch)
-            if played.error is not None and not skip_failed:
+            outcome = self._batch(branch(env) if apart else env, batch)
+            if outcome.error is not None and not skip_failed:
                 stopped.set()
-            return played
+            return outcome
 
         # Threads of such a pool are daemons, so that Ctrl-C waits for no server.
         threads = min(parallel, len(batches)) if apart else 1
         with ThreadPool(threads) as pool:
-            for played in pool.imap_unordered(play, batches):
-                if played is not None and (played.error is None or skip_failed):
-                    yield played
-                elif played is not None:
-                    failed = failed or played.error
+            for outcome in pool.imap_unordered(play, batches):
+                if outcome is not None and (outcome.error is None or skip_failed):
+                    yield outcome
+                elif outcome is not None:
+                    failed = failed or outcome.error
         if failed is not None:
             raise failed
 
@@ -116,13 +118,19 @@ class Player:
         clock = Stopwatch()
         number, starts = batch
         try:
-            rows = play_episodes(env, self.team, self.act, starts, number, clock)
+            rollouts = play_episodes(env, self.team, starts, act=self.act, stopwatch=clock)
         except EndpointError as error:
-            return Played(batch, [], clock.seconds, error)
-        return Played(batch, rows, clock.seconds)
+            return Played(batch, [], _by_agent(clock), error)
+        rows = [sample_row(rollout, number) for rollout in rollouts]
+        return Played(batch, rows, _by_agent(clock))
 
-    def _restart(self, *what: int | str) -> None:
+    def _restart(self, *names: int | str) -> None:
         """Give every policy that samples random numbers of its own for a part of the evaluation."""
         for name, policy in distinct_policies(self.team).items():
             if isinstance(policy, Seedable):
-                policy.seed(int(stream(self.seed, "evaluation", *what, name).integers(2**32)))
+                policy.seed(int(stream(self.seed, "evaluation", *names, name).integers(2**32)))
+
+
+def _by_agent(clock: Stopwatch) -> dict[str, float]:
+    """Return the seconds of the agents, and those of steps as the `environment`'s."""
+    return {"environment" if k == "stepping" else k: s for k, s in clock.seconds.items()}

@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.progress import track
 
 import llm_decpomdp
+from llm_decpomdp.algorithms.rollouts.act import Act
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.config.differences import differences, in_short
 from llm_decpomdp.benchmarks.config.errors import ConfigError
@@ -38,7 +39,7 @@ from llm_decpomdp.benchmarks.evaluation.folder import (
     place_of,
     read_evaluation,
 )
-from llm_decpomdp.benchmarks.evaluation.play import Act, at_once
+from llm_decpomdp.benchmarks.evaluation.play import at_once
 from llm_decpomdp.benchmarks.evaluation.player import ON_ERROR, Played, Player
 from llm_decpomdp.benchmarks.evaluation.summary import write_summary
 from llm_decpomdp.benchmarks.runs.manifest import commit, described, versions
@@ -75,7 +76,7 @@ def evaluate(
     on_error: str = "raise",
     progress: bool = True,
 ) -> Evaluation:
-    """Play every start `samples` times, and write down what is measured.
+    """Play every start `samples` times, and write down the measures.
 
     Equal arguments give equal rows on a CPU, wherever an evaluation was stopped in between, if every policy
     that samples has `seed` (remote models answer as they like). A folder takes more tasks and samples later.
@@ -83,12 +84,12 @@ def evaluate(
     Args:
         env: The environment.
         team: A policy for each agent; their random streams are restarted.
-        starts: How the episodes begin, all different and each with a task or a seed.
+        starts: Episode starts, all different and each with a task or a seed.
         samples: Episodes of each start.
-        folder: Where to; a new folder, or one of the same evaluation.
+        folder: A new folder, or one of the same evaluation.
         seed: Decides all that is sampled.
-        act: How the agents come to their completions.
-        about: What is evaluated, JSON-able: an evaluation of something else is refused in its folder.
+        act: The way to the agents' completions.
+        about: The identity of the entry, JSON-able: an evaluation of something else is refused in its folder.
         k: Of pass@k; 1, 5 and 10 as far as there are samples if none is given.
         at_a_time: Episodes in a batch, or the most that wait for a server at once.
         on_error: What to do once a request to a server has failed for good: `raise` the error, after the episodes
@@ -115,11 +116,11 @@ def evaluate(
     )
     console = Console(stderr=True)
     hidden = not progress or not sys.stderr.isatty()
-    for played in track(playing, "evaluating", len(batches), console=console, disable=hidden):
-        _keep(place, played)
-    found = read_evaluation(place.path)
-    write_summary(found)
-    return found
+    for outcome in track(playing, "evaluating", len(batches), console=console, disable=hidden):
+        _keep(place, outcome)
+    evaluation = read_evaluation(place.path)
+    write_summary(evaluation)
+    return evaluation
 
 
 def _check(
@@ -131,7 +132,7 @@ def _check(
     at_a_time: int,
     on_error: str,
 ) -> list[int]:
-    """The k of pass@k, if all is well."""
+    """Check the arguments, and return the k of pass@k."""
     if set(team) != set(env.possible_agents):
         raise ConfigError(
             f"the team plays {', '.join(team)}, and the environment has {', '.join(env.possible_agents)}"
@@ -146,10 +147,10 @@ def _check(
         )
     if on_error not in ON_ERROR:
         raise ConfigError(unknown("on_error", on_error, ON_ERROR))
-    for one in k:
-        if not 1 <= one <= samples:
-            raise ConfigError(f"pass@{one} needs k from 1 to the number of samples, {samples}")
-    return sorted(set(k)) or [one for one in USUAL_K if one <= samples]
+    for size in k:
+        if not 1 <= size <= samples:
+            raise ConfigError(f"pass@{size} needs k from 1 to the number of samples, {samples}")
+    return sorted(set(k)) or [size for size in USUAL_K if size <= samples]
 
 
 def _manifest(
@@ -189,16 +190,16 @@ def _manifest(
 
 
 def _open(place: RunFolder, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest that was there before, if there was one, unless the folder holds something else."""
+    """Read the manifest that was there before, if there was one; refuse a folder that holds something else."""
     if place.manifest.exists():
         before = place.read_manifest()
         if before.get("kind") != "evaluation":
             raise ConfigError(f"{place.path} holds a run: choose another folder with --output")
         old, new = before["identity"], manifest["identity"]
-        told = [one.removeprefix("about.") for one in differences(old, new)]
-        if told:
+        changes = [change.removeprefix("about.") for change in differences(old, new)]
+        if changes:
             raise ConfigError(
-                f"{place.path} holds another evaluation ({in_short(told)}): choose another folder with --output"
+                f"{place.path} holds another evaluation ({in_short(changes)}): choose another folder with --output"
             )
         return before
     if place.episodes.exists():
@@ -207,7 +208,7 @@ def _open(place: RunFolder, manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _made_with(before: Mapping[str, Any], now: Mapping[str, Any], plays: bool) -> dict[str, Any]:
-    """What the rows are made with: as it was where nothing is played, else with what was used earlier."""
+    """Return the versions behind the rows: as they were where nothing is played, else with the `earlier` ones."""
     if not before:
         return {}
     old = {key: before[key] for key in MADE_WITH}
@@ -220,16 +221,16 @@ def _made_with(before: Mapping[str, Any], now: Mapping[str, Any], plays: bool) -
 def _missing(
     place: RunFolder, starts: Sequence[Start], samples: int, at_a_time: int
 ) -> list[tuple[int, Sequence[Start]]]:
-    """The batches that are to be played: those without all of their rows, which are dropped as failures are."""
+    """List the batches that lack rows; the rows that they have are dropped, as failures are."""
     batches = [
         (number, starts[first : first + at_a_time])
         for number in range(samples)
         for first in range(0, len(starts), at_a_time)
     ]
-    done = {place_of(row) for row in read_json_lines(place.episodes)}
-    missing = [(n, some) for n, some in batches if not done.issuperset(_places(n, some))]
+    rows = {place_of(row) for row in read_json_lines(place.episodes)}
+    missing = [(n, batch) for n, batch in batches if not rows.issuperset(_places(n, batch))]
     (place.path / FAILURES).unlink(missing_ok=True)  # they are tried again
-    torn = {place for n, some in missing for place in _places(n, some)}
+    torn = {place for n, batch in missing for place in _places(n, batch)}
     keep_json_lines(place.episodes, lambda row: place_of(row) not in torn)
     keep_json_lines(  # older rows do not tell their start
         place.path / TIMES, lambda row: "start" not in row or place_of(row) not in torn
@@ -241,15 +242,15 @@ def _places(number: int, starts: Iterable[Start]) -> list[tuple[int, tuple[Any, 
     return [(number, key_of(asdict(start))) for start in starts]
 
 
-def _keep(place: RunFolder, played: Played) -> None:
-    """Write down what a batch has brought."""
-    number, starts = played.batch
-    if played.error is not None:
+def _keep(place: RunFolder, outcome: Played) -> None:
+    """Write down the outcome of a batch."""
+    number, starts = outcome.batch
+    if outcome.error is not None:
         for start in starts:
-            row = {"sample": number, "start": asdict(start), "error": str(played.error)}
+            row = {"sample": number, "start": asdict(start), "error": str(outcome.error)}
             append_json_line(place.path / FAILURES, row)
         return
-    for row in played.rows:
+    for row in outcome.rows:
         append_json_line(place.episodes, row)
-    spent = {"sample": number, "start": asdict(starts[0]), "episodes": len(starts)}
-    append_json_line(place.path / TIMES, {**spent, "seconds": played.seconds})
+    times = {"sample": number, "start": asdict(starts[0]), "episodes": len(starts)}
+    append_json_line(place.path / TIMES, {**times, "seconds": outcome.seconds})

@@ -1,4 +1,4 @@
-"""How far a number may be trusted: intervals, comparisons, and how many seeds it takes.
+"""Statistics of evaluations: intervals, comparisons, and the number of seeds that they need.
 
 The units of replication are seeds (whole trainings) and tasks, never single episodes: a thousand samples of ten
 tasks tell nothing about an eleventh one. Scores come as arrays of shape (S, T), one mean score for each of S seeds
@@ -40,32 +40,32 @@ Statistic = Callable[[Array], Array]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number and the interval that its chance would move it in."""
+    """A number and its interval."""
 
     value: float
     low: float | None
     """`None`, as `high`, where there is nothing to resample: a single unit."""
     high: float | None
     units: int
-    """How many seeds the interval rests on; how many tasks, where there is one seed."""
+    """Number of seeds that the interval rests on; of tasks, where there is one seed."""
 
     def excludes(self, value: float) -> bool:
-        """Whether the interval, if there is one, does not hold `value`."""
+        """Check whether there is an interval, and `value` outside of it."""
         return self.low is not None and self.high is not None and not self.low <= value <= self.high
 
 
 def mean(values: Array) -> Array:
-    """The mean of each row."""
+    """Compute the mean of each row."""
     return np.asarray(values.mean(-1))
 
 
 def interquartile_mean(values: Array) -> Array:
-    """The mean of the middle half of each row: floor(N / 4) scores are cut off at either end.
+    """Compute the mean of the middle half of each row: floor(N / 4) scores are cut off at either end.
 
     Less moved by outliers than the mean, and less noisy than the median (Agarwal et al. 2021, arXiv 2108.13264).
     """
-    cut = values.shape[-1] // 4
-    return mean(np.sort(values, -1)[..., cut : values.shape[-1] - cut])
+    quarter = values.shape[-1] // 4
+    return mean(np.sort(values, -1)[..., quarter : values.shape[-1] - quarter])
 
 
 def bootstrap(
@@ -76,15 +76,15 @@ def bootstrap(
     replicates: int = REPLICATES,
     seed: int = 0,
 ) -> Estimate:
-    """A statistic of all scores with its percentile interval (Efron 1979) over seeds and tasks.
+    """Estimate a statistic of all scores, with its percentile interval (Efron 1979) over seeds and tasks.
 
     Scores that are all equal give an interval of no width, for which see `share`.
 
     Args:
         scores: (S, T) or (T,); any number of either.
-        statistic: What is estimated.
+        statistic: The number to estimate.
         level: The probability that the interval should hold the true value with.
-        replicates: How often to resample.
+        replicates: Number of resamples.
         seed: Decides the resampling.
 
     Raises:
@@ -98,7 +98,7 @@ def bootstrap(
 
 
 def share(scores: ArrayLike, *, level: float = LEVEL, seed: int = 0) -> Estimate:
-    """`bootstrap` of the mean of scores in [0, 1], which knows that nothing found is not nothing there.
+    """Estimate the mean of scores in [0, 1] as `bootstrap` does, with room for chance where all are equal.
 
     Where all n scores of the tasks are 0 (or all are 1), a share of up to 1 - (1 - level)^(1/n) could have hidden
     that well: about 3 / n (Hanley and Lippman-Hand 1983, JAMA 249, 1743).
@@ -107,13 +107,13 @@ def share(scores: ArrayLike, *, level: float = LEVEL, seed: int = 0) -> Estimate
     return _with_hidden(bootstrap(table, level=level, seed=seed), table.shape[1], level)
 
 
-def _with_hidden(found: Estimate, tasks: int, level: float) -> Estimate:
-    """The mean of scores in [0, 1] with the interval that `share` tells of where all are 0 or all are 1."""
-    if found.value not in (0.0, 1.0):
-        return found
+def _with_hidden(estimate: Estimate, tasks: int, level: float) -> Estimate:
+    """Give the mean of scores in [0, 1] the interval of `share` where all are 0 or all are 1."""
+    if estimate.value not in (0.0, 1.0):
+        return estimate
     hidden = 1 - (1 - level) ** (1 / tasks)
-    low, high = (0.0, hidden) if found.value == 0.0 else (1 - hidden, 1.0)
-    return Estimate(found.value, low, high, found.units)
+    low, high = (0.0, hidden) if estimate.value == 0.0 else (1 - hidden, 1.0)
+    return Estimate(estimate.value, low, high, estimate.units)
 
 
 def paired_difference(
@@ -125,7 +125,7 @@ def paired_difference(
     replicates: int = REPLICATES,
     seed: int = 0,
 ) -> Estimate:
-    """The statistic of `second` minus that of `first`, over the same tasks.
+    """Estimate the statistic of `second` minus that of `first`, over the same tasks.
 
     Tasks are drawn once for both, which takes the difficulty of the tasks out of the interval; seeds are drawn
     for each alone, for trainings of two methods have nothing in common.
@@ -133,7 +133,7 @@ def paired_difference(
     Args:
         first: (S, T) or (T,).
         second: (S', T) or (T,); the t-th task is that of `first`.
-        statistic: What is compared.
+        statistic: The number to compare.
         level: As in `bootstrap`.
         replicates: As in `bootstrap`.
         seed: As in `bootstrap`.
@@ -142,8 +142,8 @@ def paired_difference(
         ValueError: If the numbers of tasks differ, or as `bootstrap`.
     """
 
-    def differences(one: Array, two: Array) -> Array:
-        flat = [table.reshape(len(table), -1) for table in (one, two)]
+    def differences(x: Array, y: Array) -> Array:
+        flat = [table.reshape(len(table), -1) for table in (x, y)]
         return statistic(flat[1]) - statistic(flat[0])
 
     return _estimate(_pair(first, second), differences, level, replicates, seed)
@@ -157,24 +157,24 @@ def probability_of_improvement(
     replicates: int = REPLICATES,
     seed: int = 0,
 ) -> Estimate:
-    """How likely a run of `second` beats one of `first` on a task that is drawn at random.
+    """Estimate the probability that a run of `second` beats one of `first` on a task drawn at random.
 
     The mean over the tasks of P(Y > X) + P(Y = X) / 2 over all pairs of a seed of each (the statistic of Mann and
     Whitney over S S', as in Agarwal et al. 2021). Where all are won, or none, the interval is that of `share`.
     Arguments and errors as in `paired_difference`.
     """
     tables = _pair(first, second)
-    found = _estimate(tables, _wins, level, replicates, seed)
-    return _with_hidden(found, tables[0].shape[1], level)
+    estimate = _estimate(tables, _wins, level, replicates, seed)
+    return _with_hidden(estimate, tables[0].shape[1], level)
 
 
-def _wins(one: Array, two: Array) -> Array:
-    x, y = one[:, :, None, :], two[:, None, :, :]  # (R, S, 1, T), (R, 1, S', T)
+def _wins(first: Array, second: Array) -> Array:
+    x, y = first[:, :, None, :], second[:, None, :, :]  # (R, S, 1, T), (R, 1, S', T)
     return np.asarray(((y > x) + 0.5 * (y == x)).mean((1, 2, 3)))
 
 
 def seeds_needed(deviation: float, half_width: float, *, level: float = LEVEL) -> int:
-    """The number n of seeds whose mean has an interval of at most +- `half_width`.
+    """Compute the number n of seeds whose mean has an interval of at most +- `half_width`.
 
     n = (z s / h)^2 + z^2 / 2, rounded up, with z the normal quantile of the level: its second part stands for the
     wider tails of Student's distribution (Guenther 1981, The American Statistician 35, 243).
@@ -205,30 +205,30 @@ class Comparison:
     improvement: Estimate
     """See `probability_of_improvement`."""
     seeds_needed: int | None
-    """With how many seeds of each method a difference as large as this one would be told from none in about
+    """Seeds of each method with which a difference as large as this one would be told from none in about
     half of all cases, as far as seeds decide it. `None` where the interval tells already, where no method has
     several seeds, where there is no difference at all, and where `more_tasks` are needed instead."""
     more_tasks: bool
-    """Whether it is the chance of the tasks that leaves the interval too wide to tell: there are enough seeds."""
+    """True if there are enough seeds, and the chance of the tasks leaves the interval too wide to tell."""
 
 
 def compare(
     first: ArrayLike, second: ArrayLike, *, level: float = LEVEL, seed: int = 0
 ) -> Comparison:
-    """Whether `second` is better than `first`; arguments and errors as in `paired_difference`."""
+    """Compare `second` with `first`; arguments and errors as in `paired_difference`."""
     difference = paired_difference(first, second, level=level, seed=seed)
     improvement = probability_of_improvement(first, second, level=level, seed=seed)
     several = [table for table in _pair(first, second) if len(table) > 1]
     if not several or not difference.value or difference.excludes(0.0):
         return Comparison(difference, improvement, None, more_tasks=False)
     deviation = math.hypot(*(float(table.mean(1).std(ddof=1)) for table in several))
-    needed = seeds_needed(deviation, abs(difference.value), level=level)
-    enough = needed <= min(map(len, several))
-    return Comparison(difference, improvement, None if enough else needed, more_tasks=enough)
+    seeds = seeds_needed(deviation, abs(difference.value), level=level)
+    enough = seeds <= min(map(len, several))
+    return Comparison(difference, improvement, None if enough else seeds, more_tasks=enough)
 
 
 def pass_at_k(samples: int, passed: int, k: int) -> float:
-    """The chance that at least one of k samples passes, without bias from n samples of which c passed.
+    """Compute the chance that at least one of k samples passes, without bias from n samples of which c passed.
 
     1 - C(n - c, k) / C(n, k) (Chen et al. 2021, arXiv 2107.03374), as a product that cannot overflow.
 
@@ -247,7 +247,7 @@ def pass_at_k(samples: int, passed: int, k: int) -> float:
 
 
 def _table(scores: ArrayLike) -> Array:
-    """The scores as (S, T)."""
+    """Return the scores as (S, T)."""
     table = np.atleast_2d(np.asarray(scores, dtype=np.float64))
     if table.ndim != 2 or not table.size or not np.isfinite(table).all():
         raise ValueError(
@@ -257,12 +257,10 @@ def _table(scores: ArrayLike) -> Array:
 
 
 def _pair(first: ArrayLike, second: ArrayLike) -> list[Array]:
-    one, two = _table(first), _table(second)
-    if one.shape[1] != two.shape[1]:
-        raise ValueError(
-            f"both must have the same tasks: there are {one.shape[1]} and {two.shape[1]}"
-        )
-    return [one, two]
+    x, y = _table(first), _table(second)
+    if x.shape[1] != y.shape[1]:
+        raise ValueError(f"both must have the same tasks: there are {x.shape[1]} and {y.shape[1]}")
+    return [x, y]
 
 
 def _estimate(
@@ -272,22 +270,22 @@ def _estimate(
     replicates: int,
     seed: int,
 ) -> Estimate:
-    """A statistic of tables (R, S, T), with seeds drawn for each of them and tasks for all together."""
+    """Estimate a statistic of tables (R, S, T), with seeds drawn for each of them and tasks for all together."""
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, got {level}")
     value = float(statistic(*(table[None] for table in tables))[0])
     tasks, seeds = tables[0].shape[1], [len(table) for table in tables]
     if tasks == max(seeds) == 1:
         return Estimate(value, None, None, 1)
-    rng, drawn = stream(seed, "bootstrap"), []
+    rng, samples = stream(seed, "bootstrap"), []
     at_once = max(1, MAX_ELEMENTS // (math.prod(seeds) * tasks))
-    for done in range(0, replicates, at_once):
-        count = min(at_once, replicates - done)
+    for first in range(0, replicates, at_once):
+        count = min(at_once, replicates - first)
         columns = rng.integers(tasks, size=(count, 1, tasks))
         rows = [rng.integers(size, size=(count, size, 1)) for size in seeds]
         cells = [table[row, columns] for table, row in zip(tables, rows, strict=True)]  # (R, S, T)
-        drawn.append(statistic(*cells))
+        samples.append(statistic(*cells))
     tail = (1 - level) / 2
-    low, high = np.quantile(np.concatenate(drawn), [tail, 1 - tail])
+    low, high = np.quantile(np.concatenate(samples), [tail, 1 - tail])
     units = min((size for size in seeds if size > 1), default=tasks)
     return Estimate(value, float(low), float(high), units)

@@ -17,39 +17,38 @@ from llm_decpomdp.benchmarks.evaluation.statistics import (
     interquartile_mean,
     share,
 )
-from llm_decpomdp.benchmarks.runs.csv_files import write_csv
-from llm_decpomdp.utils.storage import write_atomically
+from llm_decpomdp.utils.storage import write_atomically, write_csv
 
 IQM = "last/reward_iqm"
 
 
-def overall(found: Evaluation) -> dict[str, Estimate]:
-    """Every measure over all tasks, which are the units of its interval.
+def overall(evaluation: Evaluation) -> dict[str, Estimate]:
+    """Estimate every measure over all tasks, which are the units of its interval.
 
     A measure counts the tasks that have it: the third turn's those that reached a third turn.
     """
     estimates = {}
-    for measure in found.values:
-        estimates[measure] = _estimate(measure, list(found.means(measure).values()))
+    for measure in evaluation.values:
+        estimates[measure] = _estimate(measure, list(evaluation.means(measure).values()))
         if measure == REWARD:
-            ends = list(found.means(measure).values())
+            ends = list(evaluation.means(measure).values())
             estimates[IQM] = bootstrap(ends, interquartile_mean)
-    for k in found.manifest["k"]:
-        if values := list(found.pass_at_k(k).values()):  # none if too many episodes failed
+    for k in evaluation.manifest["k"]:
+        if values := list(evaluation.pass_at_k(k).values()):  # none if too many episodes failed
             estimates[f"pass@{k}"] = _estimate(f"pass@{k}", values)
     return estimates
 
 
-def of_task(found: Evaluation, task: str) -> dict[str, Estimate]:
-    """Every measure of one task, with its samples as the units; pass@k has no interval."""
+def of_task(evaluation: Evaluation, task: str) -> dict[str, Estimate]:
+    """Estimate every measure of one task, with its samples as the units; pass@k has no interval."""
     estimates = {
         measure: _estimate(measure, of_tasks[task])
-        for measure, of_tasks in found.values.items()
+        for measure, of_tasks in evaluation.values.items()
         if task in of_tasks
     }
-    for k in found.manifest["k"]:
-        if task in (of_tasks := found.pass_at_k(k)):
-            samples = len(found.passes[task])
+    for k in evaluation.manifest["k"]:
+        if task in (of_tasks := evaluation.pass_at_k(k)):
+            samples = len(evaluation.passes[task])
             estimates[f"pass@{k}"] = Estimate(of_tasks[task], None, None, samples)
     return estimates
 
@@ -58,69 +57,71 @@ def _estimate(measure: str, values: Sequence[float]) -> Estimate:
     return share(values) if is_share(measure) else bootstrap(values)
 
 
-def summary(found: Evaluation) -> dict[str, Any]:
-    """The content of `summary.json`."""
+def summary(evaluation: Evaluation) -> dict[str, Any]:
+    """Return the content of `summary.json`."""
     return {
-        "tasks": len(found.tasks),
-        "samples": found.samples,
-        "episodes": found.episodes,
-        "failed": len(found.failures),
-        "about": found.manifest["identity"]["about"],
-        "overall": {name: asdict(one) for name, one in overall(found).items()},
+        "tasks": len(evaluation.tasks),
+        "samples": evaluation.samples,
+        "episodes": evaluation.episodes,
+        "failed": len(evaluation.failures),
+        "about": evaluation.manifest["identity"]["about"],
+        "overall": {name: asdict(estimate) for name, estimate in overall(evaluation).items()},
         "of_task": {
-            task: {name: asdict(one) for name, one in of_task(found, task).items()}
-            for task in found.tasks
+            task: {name: asdict(estimate) for name, estimate in of_task(evaluation, task).items()}
+            for task in evaluation.tasks
         },
-        "seconds": dict(found.seconds),
-        "seconds_per_episode": {name: s / found.episodes for name, s in found.seconds.items()},
+        "seconds": dict(evaluation.seconds),
+        "seconds_per_episode": {
+            name: s / evaluation.episodes for name, s in evaluation.seconds.items()
+        },
     }
 
 
-def write_summary(found: Evaluation) -> None:
+def write_summary(evaluation: Evaluation) -> None:
     """Write `summary.json`, `summary.csv` and `tasks.csv` into the evaluation's folder."""
-    content = summary(found)
-    write_atomically(found.folder / "summary.json", json.dumps(content, indent=2) + "\n")
+    content = summary(evaluation)
+    write_atomically(evaluation.folder / "summary.json", json.dumps(content, indent=2) + "\n")
     columns = ["value", "low", "high", "units"]
-    lines = [[name, *(one[c] for c in columns)] for name, one in content["overall"].items()]
-    write_csv(found.folder / "summary.csv", ["measure", *columns], lines)
+    lines = [[name, *(row[c] for c in columns)] for name, row in content["overall"].items()]
+    write_csv(evaluation.folder / "summary.csv", ["measure", *columns], lines)
     names = list(content["overall"])
     names.remove(IQM)
     tasks = [
         [task, *(of.get(name, {}).get("value") for name in names)]
         for task, of in content["of_task"].items()
     ]
-    write_csv(found.folder / "tasks.csv", ["task", *names], tasks)
+    write_csv(evaluation.folder / "tasks.csv", ["task", *names], tasks)
 
 
-def table(found: Evaluation) -> Table:
-    """The overall measures for a terminal."""
-    estimates = overall(found)
-    many = f"{len(found.tasks)} tasks, {found.samples} samples of each"
-    if found.failures:
-        many += f", {len(found.failures)} episodes failed"
-    shown = Table(title=f"{found.manifest['environment']}: {many}", title_justify="left")
+def table(evaluation: Evaluation) -> Table:
+    """Tabulate the overall measures for a terminal."""
+    estimates = overall(evaluation)
+    many = f"{len(evaluation.tasks)} tasks, {evaluation.samples} samples of each"
+    if evaluation.failures:
+        many += f", {len(evaluation.failures)} episodes failed"
+    grid = Table(title=f"{evaluation.manifest['environment']}: {many}", title_justify="left")
     for column in ("measure", "mean", "95 % interval", "tasks"):
-        shown.add_column(column, justify="left" if column == "measure" else "right")
-    several_turns = max(found.means("turns").values()) > 1
+        grid.add_column(column, justify="left" if column == "measure" else "right")
+    several_turns = max(evaluation.means("turns").values()) > 1
     for name in sorted((n for n in estimates if _is_shown(n, several_turns)), key=_order):
-        one = estimates[name]
-        if name.startswith("refused/") and one.value == 0:
+        row = estimates[name]
+        if name.startswith("refused/") and row.value == 0:
             continue
-        shown.add_row(name, number(one.value), interval(one), str(one.units))
-    for name, spent in found.seconds.items():
-        shown.add_row(f"seconds/{name}", number(spent / found.episodes), "", "")
-    return shown
+        grid.add_row(name, number(row.value), interval(row), str(row.units))
+    for name, seconds in evaluation.seconds.items():
+        grid.add_row(f"seconds/{name}", number(seconds / evaluation.episodes), "", "")
+    return grid
 
 
 def _is_shown(measure: str, several_turns: bool) -> bool:
-    """Whether the table has room for a measure: components at the end only, and turns where there are several."""
+    """Check whether the table shows a measure: components at the end only, and turns where there are several."""
     if "reward/" in measure:
         return measure.startswith("last/")
     return several_turns or not measure.startswith(("turn", "reward_mean", "solved"))
 
 
 def _order(measure: str) -> tuple[int, str]:
-    """What people look at first: the end of episodes, then all turns, then each, then costs."""
+    """Order measures: the end of episodes first, then all turns, then each, then costs."""
     groups: Mapping[str, int] = {"last": 0, "pass@": 1, "tests": 2, "all_tests": 2, "cooper": 3}
     first = next((rank for start, rank in groups.items() if measure.startswith(start)), 4)
     costs = ("tok", "prompt_tok", "trunc", "refused")
@@ -129,19 +130,19 @@ def _order(measure: str) -> tuple[int, str]:
 
 
 def number(value: float) -> str:
-    """Three decimals, or one of large numbers."""
+    """Write a number with three decimals, or one with a single decimal where it is large."""
     return f"{value:.3f}" if abs(value) < 100 else f"{value:.1f}"
 
 
-def interval(one: Estimate) -> str:
-    """Such as "0.200 to 0.400", or why there is none."""
-    if one.low is None or one.high is None:
+def interval(estimate: Estimate) -> str:
+    """Write an interval, such as "0.200 to 0.400", or the reason why there is none."""
+    if estimate.low is None or estimate.high is None:
         return "one task"
-    if one.low == one.high:
+    if estimate.low == estimate.high:
         return "all equal"
-    return f"{number(one.low)} to {number(one.high)}"
+    return f"{number(estimate.low)} to {number(estimate.high)}"
 
 
-def told(one: Estimate) -> str:
-    """Such as "0.300 (0.200 to 0.400)", or the number alone where there is no interval."""
-    return number(one.value) + (f" ({interval(one)})" if one.low is not None else "")
+def as_text(estimate: Estimate) -> str:
+    """Write an estimate, such as "0.300 (0.200 to 0.400)", or the number alone where there is no interval."""
+    return number(estimate.value) + (f" ({interval(estimate)})" if estimate.low is not None else "")

@@ -25,33 +25,33 @@ HOW_ASKED = ("key_variable", "max_parallel", "timeout", "max_retries")
 
 
 def of_config(setting: Setting) -> Contestant:
-    """The team of a configuration, before any training.
+    """Load the team of a configuration, before any training.
 
     Raises:
         ConfigError: If the team does not fit the environment.
         RunError: If a model cannot be loaded.
     """
-    env, config = setting.make_env(), setting.config
+    env, config = setting.env, setting.config
     return Contestant(env, teams.load(config, [env]), about=_declared(config))
 
 
 def _declared(config: Config) -> dict[str, Any]:
-    """What a configuration says of its team."""
+    """Return the part of a configuration that declares its team."""
     policies = {
-        name: {key: value for key, value in (given or {}).items() if key not in HOW_ASKED}
-        for name, given in config.policies.items()
+        name: {key: value for key, value in (policy or {}).items() if key not in HOW_ASKED}
+        for name, policy in config.policies.items()
     }
     return {"model": asdict(config.model), "team": config.team, "policies": policies}
 
 
 def of_folder(folder: Path, checkpoint: str | None, setting: Setting) -> Contestant:
-    """A saved team, or that of a run.
+    """Load a saved team, or that of a run.
 
     Args:
         folder: The folder of a team, or of a run.
-        checkpoint: Which team of a run, one of `kept_teams.CHECKPOINTS`; `None` for the
+        checkpoint: The team of a run, one of `kept_teams.CHECKPOINTS`; `None` for the
             first of them that is there.
-        setting: What it plays; of a run, with the run's own configuration.
+        setting: The environment that it plays; of a run, with the run's own configuration.
 
     Raises:
         ConfigError: If there is no such team, or it does not fit the environment.
@@ -62,7 +62,7 @@ def of_folder(folder: Path, checkpoint: str | None, setting: Setting) -> Contest
 
 
 def _saved(folder: Path, setting: Setting) -> Contestant:
-    env, model = setting.make_env(), setting.config.model
+    env, model = setting.env, setting.config.model
     try:
         agents = read_manifest(folder)["agents"]
         if set(agents) != set(env.possible_agents):
@@ -77,8 +77,8 @@ def _saved(folder: Path, setting: Setting) -> Contestant:
 
 
 def _restored(path: Path, setting: Setting) -> Contestant:
-    """The team of a configuration with the weights of a checkpoint."""
-    env = setting.make_env()
+    """Load the team of a configuration with the weights of a checkpoint."""
+    env = setting.env
     team = teams.load(setting.config, [env])
     kept_teams.restore(team, path)
     return Contestant(

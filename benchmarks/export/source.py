@@ -14,7 +14,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_stored_config
 from llm_decpomdp.benchmarks.config.options import learner_options
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.config.teams import agents_of, policies_of
+from llm_decpomdp.benchmarks.config.teams import team_spec
 from llm_decpomdp.benchmarks.evaluation.play import rollout_of
 from llm_decpomdp.benchmarks.runs.results import Row, stored_rows, task_name
 from llm_decpomdp.utils.storage import RunFolder
@@ -144,10 +144,10 @@ def _credit(config: Config) -> Callable[[Rollout], list[Advantages]]:
 
     def credit(rollout: Rollout) -> list[Advantages]:
         agents = list(rollout.groups[0].completions)
-        names = agents_of(config, agents)
-        policies = policies_of(config, names)
-        learning = [agent for agent in agents if policies[names[agent]].can_be_trained]
-        found = lessons([rollout], learning, baseline, learner_options(config, 1, agents))
+        team = team_spec(config, agents)
+        learning = [a for a in agents if team.policies[team.agents[a]].can_be_trained]
+        options = learner_options(config, 1, team.policies.values())
+        found = lessons([rollout], learning, baseline, options)
         return [
             {agent: values.tolist() for agent, values in lesson.advantages.items()}
             for lesson in found

@@ -16,8 +16,8 @@ from llm_decpomdp.benchmarks.report.elements.charts import (
     task_map,
 )
 from llm_decpomdp.benchmarks.report.panels.tasks import rewards_by_task
-from llm_decpomdp.benchmarks.runs.csv_files import write_csv
 from llm_decpomdp.benchmarks.runs.results import Row, component_names
+from llm_decpomdp.utils.storage import write_csv
 
 logger = logging.getLogger(__name__)
 

@@ -1,15 +1,14 @@
-"""What a training would do and cost, without doing it: `llm-decpomdp train --dry-run`."""
+"""The work and the cost of a training, without doing it: `llm-decpomdp train --dry-run`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from llm_decpomdp.benchmarks.config import teams
-from llm_decpomdp.benchmarks.config.options import schedule, start_cost, trainer_options
+from llm_decpomdp.benchmarks.config.options import start_cost
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.config.trackers import require_packages
-from llm_decpomdp.benchmarks.runs import train as run
-from llm_decpomdp.benchmarks.runs.manifest import models
+from llm_decpomdp.benchmarks.runs.resolved import resolve
+from llm_decpomdp.benchmarks.runs.train import new_folder
 from llm_decpomdp.env import DecPOMDPEnv
 
 
@@ -17,30 +16,28 @@ def dry_run(config: Config, name: str) -> Iterator[str]:
     """Check a configuration, and say in lines what a run of it would cost; its data is read for that.
 
     Args:
-        config: What to do.
-        name: The configuration's name.
+        config: The configuration.
+        name: Its name.
 
     Raises:
-        ConfigError: If the folder holds another run, no policy can be trained, or this machine lacks a device.
+        ConfigError: If the folder holds another run, no policy can be trained, or this machine lacks a device;
+            and as of `resolve`.
         RunError: If the data cannot be loaded.
     """
-    require_packages(config.output.trackers)
-    train_env, eval_env = run.load_envs(config)
-    agents = train_env.possible_agents
-    teams.check_trainable(config, agents)
-    specs = teams.policies_of(config, names := teams.agents_of(config, agents))
+    run = resolve(config)
+    config, specs = run.config, run.team.policies
     teams.check_devices(config, specs)
-    folder = run.new_folder(config, name)
-    batches = schedule(config, [task.task_id for task in train_env.tasks.tasks])
-    training = start_cost(config).times(sum(map(len, batches)))
-    options = trainer_options(config)
-    episodes = len(run.eval_starts(config, eval_env)) * options.evaluations(len(batches))
-    tokens = sum(specs[names[agent]].max_new_tokens for agent in agents if specs[names[agent]].name)
-    yield f"{config.algorithm.name}, {config.algorithm.plan}, on {config.env.id}: {models(config, agents)}"
-    yield f"training: {_data(train_env)}"
-    yield f"evaluations: {_data(eval_env)}"
+    folder = new_folder(config, name)
+    updates = len(run.batches)
+    training = start_cost(config).times(sum(map(len, run.batches)))
+    episodes = len(run.eval_starts) * run.trainer.evaluations(updates)
+    players = [specs[policy] for policy in run.team.agents.values()]
+    tokens = sum(spec.max_new_tokens for spec in players if spec.name)
+    yield f"{config.algorithm.name}, {config.algorithm.plan}, on {config.env.id}: {run.team.models}"
+    yield f"training: {_data(run.train_env)}"
+    yield f"evaluations: {_data(run.eval_env)}"
     yield (
-        f"{len(batches):,} updates: {training.joint_samples:,} joint samples, {training.completions * tokens:,} "
+        f"{updates:,} updates: {training.joint_samples:,} joint samples, {training.completions * tokens:,} "
         f"tokens; {episodes:,} episodes of evaluations, {episodes * config.env.num_turns * tokens:,} tokens"
     )
     yield "Tokens are upper bounds: every completion as long as its limit, every episode to its horizon."

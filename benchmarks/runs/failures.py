@@ -1,12 +1,25 @@
-"""What may fail while models, data and programs are at work, as an error that is told in one line."""
+"""Failures of models, data and programs at work, as errors that take one line."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from llm_decpomdp.agents.remote.endpoint import EndpointError
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.runs.train import FAILURES
+from llm_decpomdp.envs.modes.experts import ExpertError
+from llm_decpomdp.envs.sandbox import SandboxError
+
+FAILURES = (
+    FloatingPointError,
+    MemoryError,
+    ValueError,
+    OSError,
+    EndpointError,
+    ExpertError,
+    SandboxError,
+)
+"""Errors that may end a run which has begun."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Teams that runs have kept: where they are, what tells them apart, and their weights."""
+"""The teams that runs have kept: their folders, their identity and their weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from llm_decpomdp.agents.saved_team import MANIFEST
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.runs.splits import change_of_data, commit_of
+from llm_decpomdp.benchmarks.runs.data import change_of_data, commit_of
 from llm_decpomdp.benchmarks.runs.train import final_folder
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team
@@ -20,7 +20,7 @@ from llm_decpomdp.validation import unknown
 logger = logging.getLogger(__name__)
 
 CHECKPOINTS = ("final", "best", "last")
-"""What of a run can be evaluated: its final team, its best evaluation's, or its newest checkpoint's."""
+"""Teams of a run that can be evaluated: its final one, its best evaluation's, its newest checkpoint's."""
 
 
 def warn_of_other_data(folder: Path, env: DecPOMDPEnv) -> None:
@@ -40,7 +40,7 @@ def warn_of_other_data(folder: Path, env: DecPOMDPEnv) -> None:
 
 
 def locate(folder: Path, checkpoint: str | None, config: Config) -> Path:
-    """The folder of a saved team, or of a checkpoint.
+    """Find the folder of a saved team, or of a checkpoint.
 
     Args:
         folder: The folder of a team, or of a run.
@@ -67,35 +67,37 @@ def _of_run(folder: Path, checkpoint: str | None, config: Config) -> Path:
     from llm_decpomdp.algorithms.training import checkpoint as checkpoints
 
     final = final_folder(config, folder)
-    found = {
+    paths = {
         "final": final if (final / MANIFEST).is_file() else None,
         "best": checkpoints.best(folder / "checkpoints"),
         "last": checkpoints.latest(folder / "checkpoints"),
     }
-    there = [name for name in CHECKPOINTS if found[name] is not None]
-    if not there:
+    names = [name for name in CHECKPOINTS if paths[name] is not None]
+    if not names:
         raise ConfigError(
             f"{folder} has kept no team: train with output.save_final_model=true or output.checkpoint_every"
         )
-    chosen = checkpoint or there[0]
-    path = found[chosen]
+    name = checkpoint or names[0]
+    path = paths[name]
     if path is None:
-        raise ConfigError(f"{folder} has no {chosen} team: it has {', '.join(there)}")
+        raise ConfigError(f"{folder} has no {name} team: it has {', '.join(names)}")
     return path
 
 
 def kept(folder: Path) -> Mapping[str, str]:
-    """What tells the team in a folder from others, also from those that the folder held before.
+    """Identify the team in a folder, among all others and among those that the folder held before.
 
     Weights are known by the names, the sizes and the times of their files, for reading them would take long.
     """
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         status = path.stat()
-        found.update(f"{path.relative_to(folder)}:{status.st_size}:{status.st_mtime_ns}\n".encode())
+        digest.update(
+            f"{path.relative_to(folder)}:{status.st_size}:{status.st_mtime_ns}\n".encode()
+        )
         if path.name == MANIFEST:
-            found.update(path.read_bytes())
-    return {"team": str(folder.resolve()), "files": found.hexdigest()}
+            digest.update(path.read_bytes())
+    return {"team": str(folder.resolve()), "files": digest.hexdigest()}
 
 
 def restore(team: Team, path: Path) -> None:

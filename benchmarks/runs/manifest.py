@@ -1,10 +1,9 @@
-"""What a run was made with: versions, machine, seed, data and commit."""
+"""The manifest of a run: versions, machine, seed, data and commit."""
 
 from __future__ import annotations
 
 import platform
 import subprocess
-from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,7 @@ from typing import Any
 import llm_decpomdp
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.benchmarks.config.extras import installed
-from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.config.teams import agents_of, policies_of
+from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun
 from llm_decpomdp.env import DecPOMDPEnv
 
 PACKAGES = (
@@ -30,33 +28,30 @@ PACKAGES = (
 )
 
 
-def manifest(
-    config: Config, name: str, train: DecPOMDPEnv, held_out: DecPOMDPEnv
-) -> dict[str, Any]:
-    """The JSON-able manifest of a run.
+def manifest(run: ResolvedRun, name: str) -> dict[str, Any]:
+    """Build the JSON-able manifest of a run.
 
     Equal runs on a CPU are equal to the last bit if their `threads`, `packages` and kinds of processor are.
 
     Args:
-        config: The configuration as resolved.
+        run: The run.
         name: The configuration's name.
-        train: The environment on the training split.
-        held_out: The environment on the evaluation split.
     """
     import torch
 
+    config, train_env = run.config, run.train_env
     return {
         "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "config": name,
         "environment": config.env.id,
         "algorithm": config.algorithm.name,
-        "model": models(config, train.possible_agents),
+        "model": run.team.models,
         "description": {
-            **described(train),
+            **described(train_env),
             "algorithm": ALGORITHMS[config.algorithm.name].description,
         },
         "seed": config.seed,
-        "data": {"train": train.metadata["data"], "eval": held_out.metadata["data"]},
+        "data": {"train": train_env.metadata["data"], "eval": run.eval_env.metadata["data"]},
         "packages": versions(),
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -66,19 +61,13 @@ def manifest(
 
 
 def described(env: DecPOMDPEnv) -> dict[str, Any]:
-    """What an environment is about, for readers of a report: what the agents do, and what they are paid for."""
+    """Describe an environment for readers of a report: the work of the agents, and their reward."""
     metadata = env.metadata
     return {"environment": metadata["description"], "reward": metadata["reward"]}
 
 
-def models(config: Config, agents: Sequence[str]) -> str:
-    """The names of the team's models, or the kinds of policies that have none."""
-    specs = policies_of(config, agents_of(config, agents)).values()
-    return ", ".join(dict.fromkeys(spec.name or spec.kind for spec in specs))
-
-
 def versions() -> dict[str, str | None]:
-    """The version of each package that matters; `None` where it isn't installed."""
+    """Look up the version of each package that matters; `None` where it isn't installed."""
     return {
         "llm-decpomdp": llm_decpomdp.__version__,
         **{name: installed(name) for name in PACKAGES},
@@ -86,7 +75,7 @@ def versions() -> dict[str, str | None]:
 
 
 def commit(checkout: Path) -> dict[str, Any] | None:
-    """The git commit of a checkout and whether files differ from it; `None` outside of one."""
+    """Look up the git commit of a checkout, and check whether files differ from it; `None` outside of one."""
     if not (checkout / ".git").exists():
         return None
     try:

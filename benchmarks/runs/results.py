@@ -1,4 +1,4 @@
-"""What a run or evaluation folder says in numbers: its metrics, and every rollout as a score."""
+"""The results in the folder of a run or an evaluation: its metrics, and every rollout as a score."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ class Results:
     """The rows of `episodes.jsonl`."""
 
     def rows(self, kind: str) -> tuple[Row, ...]:
-        """The metrics of a kind: `train` or `eval`."""
+        """Return the metrics of a kind: `train` or `eval`."""
         return self.train if kind == "train" else self.evaluations
 
     def scores_at(self, kind: str, update: int) -> list[Score]:
-        """The scores of one update or evaluation."""
+        """Return the scores of one update or evaluation."""
         return [score for score in self.scores if (score.phase, score.update) == (kind, update)]
 
     def ends(self, kind: str) -> tuple[list[Score], list[Score]]:
-        """The scores of the first and of the last row of a kind; empty where there are not two."""
+        """Return the scores of the first and of the last row of a kind; empty where there are not two."""
         rows = self.rows(kind)
         if len(rows) < 2:
             return [], []
@@ -97,7 +97,7 @@ def read_results(folder: RunFolder) -> Results:
 
 
 def score_of(row: Row) -> Score:
-    """A row of `episodes.jsonl` in numbers."""
+    """Express a row of `episodes.jsonl` in numbers."""
     groups = row["groups"]
     infos = groups[0]["infos"][0] if groups[0]["infos"] else {}
     names = [key.removeprefix("reward/") for key in infos if key.startswith("reward/")]
@@ -127,7 +127,7 @@ def score_of(row: Row) -> Score:
 
 
 def mean_over_turns(groups: Sequence[Row], of: Callable[[Row], Sequence[float]]) -> float:
-    """Mean over the joint samples of a group, then over the groups of a turn, then over the turns."""
+    """Compute the mean over the joint samples of a group, then over the groups of a turn, then over the turns."""
     turns: dict[int, list[float]] = {}
     for group in groups:
         turns.setdefault(group["turn"], []).append(fmean(of(group)))
@@ -135,7 +135,7 @@ def mean_over_turns(groups: Sequence[Row], of: Callable[[Row], Sequence[float]])
 
 
 def stored_rows(path: Path) -> Iterator[tuple[int, Row]]:
-    """The rows of an `episodes.jsonl`, each with its line, counted from 1.
+    """Read the rows of an `episodes.jsonl`, each with its line, counted from 1.
 
     Raises:
         ConfigError: If a row has no groups, as in early versions.
@@ -149,46 +149,46 @@ def stored_rows(path: Path) -> Iterator[tuple[int, Row]]:
 
 
 def task_name(episode: Row) -> str:
-    """The task of an episode: its id, or else the seed that decided it."""
+    """Name the task of an episode: its id, or else the seed that decided it."""
     final, start = episode["final"] or {}, episode["start"]
     return str(final.get("task_id") or start["task_id"] or f"seed {start['seed']}")
 
 
 def episode_reward(episode: Row) -> float:
-    """Mean reward over the turns of an episode, and over the joint samples of each turn."""
+    """Compute the mean reward over the turns of an episode, and over the joint samples of each turn."""
     return mean_over_turns(episode["groups"], lambda group: group["rewards"])
 
 
 def reward_of(score: Score) -> float:
-    """The reward."""
+    """Return the reward."""
     return score.reward
 
 
 def by_task(
     scores: Iterable[Score], value: Callable[[Score], float] = reward_of
 ) -> dict[str, float]:
-    """The mean reward, or another value, of each task, in the order in which they were played."""
-    found: dict[str, list[float]] = {}
+    """Compute the mean reward, or another value, of each task, in the order in which they were played."""
+    tasks: dict[str, list[float]] = {}
     for score in scores:
-        found.setdefault(score.task, []).append(value(score))
-    return {task: fmean(values) for task, values in found.items()}
+        tasks.setdefault(score.task, []).append(value(score))
+    return {task: fmean(values) for task, values in tasks.items()}
 
 
 def evaluation_rows(scores: Sequence[Score]) -> tuple[Row, ...]:
-    """Rows of evaluations, as in `metrics.jsonl`, for a folder that has episodes alone.
+    """Build rows of evaluations, as in `metrics.jsonl`, for a folder that has episodes alone.
 
     Tasks are the units of the standard error, however often each was played.
     """
     rows = []
     for update in sorted({score.update for score in scores if score.phase == "eval"}):
-        found = [score for score in scores if (score.phase, score.update) == ("eval", update)]
-        means = list(by_task(found).values())
+        evaluated = [score for score in scores if (score.phase, score.update) == ("eval", update)]
+        means = list(by_task(evaluated).values())
         error = stdev(means) / math.sqrt(len(means)) if len(means) > 1 else None
-        row: Row = {"update": update, "kind": "eval", "n": len(found)}
+        row: Row = {"update": update, "kind": "eval", "n": len(evaluated)}
         row |= {"reward_mean": fmean(means), "reward_standard_error": error}
-        if all(score.solved is not None for score in found):
-            row["solved"] = fmean(score.solved or 0.0 for score in found)
-        row |= {f"reward/{k}": fmean(s.points[k] for s in found) for k in found[0].points}
+        if all(score.solved is not None for score in evaluated):
+            row["solved"] = fmean(score.solved or 0.0 for score in evaluated)
+        row |= {f"reward/{k}": fmean(s.points[k] for s in evaluated) for k in evaluated[0].points}
         rows.append(row)
     return tuple(rows)
 
@@ -208,16 +208,16 @@ class Pair:
 
 
 def pairs(results: Results) -> list[Pair]:
-    """The tasks of the first and last evaluation, if both played the same ones, by falling gain."""
+    """Pair the tasks of the first and last evaluation, if both played the same ones, by falling gain."""
     before, after = map(by_task, results.ends("eval"))
     if before.keys() != after.keys():
         return []
-    found = [Pair(task, before[task], after[task]) for task in before]
-    return sorted(found, key=lambda pair: -pair.gain)
+    tasks = [Pair(task, before[task], after[task]) for task in before]
+    return sorted(tasks, key=lambda pair: -pair.gain)
 
 
 def data_sets(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Row]]:
-    """The descriptions of data anywhere in a manifest, each with the name that it stands under."""
+    """Find the descriptions of data anywhere in a manifest, each with the name that it stands under."""
     for key, value in manifest.items():
         if isinstance(value, dict) and "fingerprint" in value:
             yield key, value
@@ -226,8 +226,8 @@ def data_sets(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Row]]:
 
 
 def component_names(rows: Sequence[Row]) -> tuple[list[str], list[str]]:
-    """The components of the reward that ever counted and those that never did, in the environment's order."""
+    """Split the components of the reward into those that ever counted and others, in the environment's order."""
     keys = list(dict.fromkeys(key for row in rows for key in row if key.startswith("reward/")))
-    counted = [key for key in keys if any(row.get(key) for row in rows)]
-    silent = [key for key in keys if key not in counted]
-    return [k.removeprefix("reward/") for k in counted], [k.removeprefix("reward/") for k in silent]
+    nonzero = [key for key in keys if any(row.get(key) for row in rows)]
+    zero = [key for key in keys if key not in nonzero]
+    return [k.removeprefix("reward/") for k in nonzero], [k.removeprefix("reward/") for k in zero]

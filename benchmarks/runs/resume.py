@@ -8,14 +8,14 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.load import load_config, load_stored_config
+from llm_decpomdp.benchmarks.config.load import load_stored_config, read_config
 from llm_decpomdp.benchmarks.config.options import schedule
 from llm_decpomdp.benchmarks.config.schema import KEYS, Config
-from llm_decpomdp.benchmarks.config.trackers import require_packages
-from llm_decpomdp.benchmarks.runs import train as run
-from llm_decpomdp.benchmarks.runs.splits import change_of_data
+from llm_decpomdp.benchmarks.runs.data import Manifest, change_of_data
+from llm_decpomdp.benchmarks.runs.long_prompts import without_long_prompts
+from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun, resolve
+from llm_decpomdp.benchmarks.runs.train import Result, finish, load_team, make_trainer
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines, write_atomically
 
 CHANGEABLE = (
@@ -27,15 +27,15 @@ CHANGEABLE = (
     "model.max_prompt_tokens",
     "model.on_long_prompt",
 )
-"""What a run may change when it goes on: how long it lasts, what it saves, and what it does with long prompts."""
+"""Keys that a run may change when it goes on: its length, what it saves, and its way with long prompts."""
 
 OF_POLICIES = ("max_prompt_tokens", "on_long_prompt")
-"""The same of single policies: `policies.<name>.on_long_prompt`."""
+"""Keys of single policies that it may change: `policies.<name>.on_long_prompt`."""
 
 logger = logging.getLogger(__name__)
 
 
-def resume(path: Path, overrides: Sequence[str] = ()) -> run.Result:
+def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
     """Continue a run from its newest checkpoint, as if it had not stopped.
 
     Args:
@@ -45,8 +45,8 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> run.Result:
     Raises:
         ConfigError: If `path` holds no run with a checkpoint, or a finished one that is to last no longer; an
             override is of another key, or would have changed the updates so far; or the data has changed.
-        RunError: As `run.train`.
-        Interrupted: As `run.train`.
+        RunError: As `train`.
+        Interrupted: As `train`.
     """
     from llm_decpomdp.algorithms.learning import distributed as processes
     from llm_decpomdp.algorithms.training import checkpoint
@@ -57,46 +57,64 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> run.Result:
     newest, folder = checkpoint.latest(path / "checkpoints"), RunFolder(path)
     if newest is None:
         raise ConfigError(_why_not(folder))
-    before = load_config(folder.config)
-    config = load_config(folder.config, overrides)
+    before = read_config(folder.config)
+    config = read_config(folder.config, overrides)
     _refuse_others(before, config)
-    require_packages(config.output.trackers)
     manifest = folder.read_manifest()
-    train_env, eval_env = run.load_envs(config, manifest["data"])
-    for part, env in (("train", train_env), ("eval", eval_env)):
-        change = change_of_data(part, manifest["data"][part], env.metadata["data"])
+    run = resolve(config, manifest["data"])
+    _require_same_data(run, manifest["data"], path)
+    team = load_team(run)
+    run = without_long_prompts(run, team)
+    updates = checkpoint.read_counters(newest)["update"]
+    _check_budget(before, run, manifest.get("left_out", ()), updates)
+    trainer = make_trainer(run, team, folder)
+    logger.info("continuing after update %d of %d", trainer.resume(), len(run.batches))
+    if overrides and processes.rank() == 0:
+        entry = {"after": updates, "overrides": list(overrides)}
+        resumed = [*manifest.get("resumed", []), entry]
+        write_atomically(folder.config, run.config.to_yaml())
+        folder.write_manifest({**manifest, "left_out": run.skipped, "resumed": resumed})
+    return finish(run, trainer, folder)
+
+
+def _require_same_data(run: ResolvedRun, before: Manifest, path: Path) -> None:
+    """Raise a `ConfigError` if the data of the run in a folder are not those of its manifest."""
+    for part, env in (("train", run.train_env), ("eval", run.eval_env)):
+        change = change_of_data(part, before[part], env.metadata["data"])
         if change is not None:
             raise ConfigError(f"{path} cannot go on: {change}")
-    team = teams.load(config, (train_env, eval_env))
-    skipped = run.left_out(config, train_env, eval_env, team)
-    done = checkpoint.read_counters(newest)["update"]
-    tasks = [task.task_id for task in train_env.tasks.tasks]
-    old = schedule(before, tasks, manifest.get("left_out", ()))
-    new = schedule(config, tasks, skipped)
-    _require_same_past(old, new, done)
-    asked = config.algorithm.max_updates
-    if asked != before.algorithm.max_updates and len(new) < (asked or 0):
+
+
+def _check_budget(before: Config, run: ResolvedRun, left_out: Sequence[str], updates: int) -> None:
+    """Check the updates of a run that goes on against those of its configuration before.
+
+    Args:
+        before: The configuration that it had.
+        run: The run as it goes on.
+        left_out: Training problems that it skipped.
+        updates: Complete updates.
+
+    Raises:
+        ConfigError: If these would have been others, or the data do not have as many as are asked for.
+    """
+    old, new, algorithm = run.batches_of(before, left_out), run.batches, run.config.algorithm
+    _require_same_past(old, new, updates)
+    budget = algorithm.max_updates
+    if budget != before.algorithm.max_updates and len(new) < (budget or 0):
         raise ConfigError(
-            f"algorithm.max_updates={asked}, but the data have {len(new)} updates with algorithm.num_train_epochs="
-            f"{config.algorithm.num_train_epochs}: raise that too"
+            f"algorithm.max_updates={budget}, but the data have {len(new)} updates with "
+            f"algorithm.num_train_epochs={algorithm.num_train_epochs}: raise that too"
         )
-    if config.algorithm.lr_schedule != "constant" and len(new) != len(old):
+    if algorithm.lr_schedule != "constant" and len(new) != len(old):
         logger.warning(
             "algorithm.lr_schedule=%s now falls to the end of %d updates and fell to that of %d before: the run "
             "will not equal one that was this long from the start",
-            *(config.algorithm.lr_schedule, len(new), len(old)),
+            *(algorithm.lr_schedule, len(new), len(old)),
         )
-    trainer = run.make_trainer(config, train_env, eval_env, team, folder, skipped)
-    logger.info("continuing after update %d of %d", trainer.resume(), len(new))
-    if overrides and processes.rank() == 0:
-        resumed = [*manifest.get("resumed", []), {"after": done, "overrides": list(overrides)}]
-        write_atomically(folder.config, config.to_yaml())
-        folder.write_manifest({**manifest, "left_out": skipped, "resumed": resumed})
-    return run.finish(config, trainer, folder)
 
 
 def _why_not(folder: RunFolder) -> str:
-    """Why a run without checkpoints does not go on."""
+    """Say why a run without checkpoints does not go on."""
     if not _finished(folder):
         return f"{folder.path} holds no checkpoint, so there is nothing to continue from"
     return (
@@ -106,21 +124,21 @@ def _why_not(folder: RunFolder) -> str:
 
 
 def _finished(folder: RunFolder) -> bool:
-    """Whether the rows of a run are those of all its updates."""
-    done = [row["update"] for row in read_json_lines(folder.metrics) if row["kind"] == "train"]
-    if not done or not folder.manifest.is_file():
+    """Check whether the rows of a run are those of all its updates."""
+    updates = [row["update"] for row in read_json_lines(folder.metrics) if row["kind"] == "train"]
+    if not updates or not folder.manifest.is_file():
         return False
     manifest = folder.read_manifest()
     tasks = manifest["data"]["train"]["rows"] - len(manifest.get("left_out", ()))
-    return bool(max(done) >= len(schedule(load_stored_config(folder.config), [""] * tasks)))
+    return bool(max(updates) >= len(schedule(load_stored_config(folder.config), [""] * tasks)))
 
 
 def _refuse_others(before: Config, now: Config) -> None:
     """Raise a `ConfigError` if two configurations differ by more than a resumed run may change."""
-    changed = [key for key in _changed(before, now) if key not in CHANGEABLE]
-    if changed:
+    keys = [key for key in _changed(before, now) if key not in CHANGEABLE]
+    if keys:
         raise ConfigError(
-            f"a resumed run keeps its {', '.join(changed)}; it may change {', '.join(CHANGEABLE)}, and of a "
+            f"a resumed run keeps its {', '.join(keys)}; it may change {', '.join(CHANGEABLE)}, and of a "
             f"policy {', '.join(OF_POLICIES)}. To change more, begin a new run with its team: --from FOLDER"
         )
 
@@ -138,19 +156,19 @@ def _changed(before: Config, now: Config) -> Iterator[str]:
 
 
 def _lasting(policy: Any) -> dict[str, Any]:
-    """What of a policy's declaration stays."""
+    """Return the part of a policy's declaration that stays."""
     return {key: value for key, value in (policy or {}).items() if key not in OF_POLICIES}
 
 
-def _require_same_past(before: Sequence[Any], now: Sequence[Any], done: int) -> None:
+def _require_same_past(before: Sequence[Any], now: Sequence[Any], updates: int) -> None:
     """Raise a `ConfigError` unless the updates so far would have been the same."""
-    if len(now) < done:
+    if len(now) < updates:
         raise ConfigError(
-            f"{done} updates are done, and the new budget is {len(now)}: raise algorithm.max_updates or "
+            f"{updates} updates are done, and the new budget is {len(now)}: raise algorithm.max_updates or "
             "algorithm.num_train_epochs"
         )
-    if before[:done] != now[:done]:
+    if before[:updates] != now[:updates]:
         raise ConfigError(
-            f"other problems would be left out from the beginning, while {done} updates are done: keep the "
+            f"other problems would be left out from the beginning, while {updates} updates are done: keep the "
             "limit of prompts and what happens to long ones, or begin a new run with the team: --from FOLDER"
         )

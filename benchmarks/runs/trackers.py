@@ -1,4 +1,4 @@
-"""Trackers: where the rows of `metrics.jsonl` go besides, while a run goes on.
+"""Trackers: further receivers of the rows of `metrics.jsonl`, while a run goes on.
 
 ```yaml
 output:
@@ -135,7 +135,7 @@ def tracking(
         config: Its configuration, for those who keep it.
 
     Yields:
-        What to give each row of `metrics.jsonl` to.
+        Functions to give each row of `metrics.jsonl` to.
 
     Raises:
         RunError: If one cannot begin.
@@ -185,11 +185,11 @@ class Feed:
 
 
 def values_of(row: Row) -> dict[str, float]:
-    """The values of a row of `metrics.jsonl` by name; those that are null are left out.
+    """Name the values of a row of `metrics.jsonl`; those that are null are left out.
 
     Examples:
         >>> values_of({"update": 3, "kind": "eval", "solved": 0.5, "reward_standard_error": None})
         {'eval/solved': 0.5}
     """
-    kind, known = row["kind"], {key: row[key] for key in row if key not in ("update", "kind")}
-    return {f"{kind}/{key}": value for key, value in known.items() if value is not None}
+    kind, values = row["kind"], {key: row[key] for key in row if key not in ("update", "kind")}
+    return {f"{kind}/{key}": value for key, value in values.items() if value is not None}

@@ -17,14 +17,15 @@ from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
 from llm_decpomdp.benchmarks.config.legacy import renamed
-from llm_decpomdp.benchmarks.config.load import load_config, load_stored_config, validate
+from llm_decpomdp.benchmarks.config.load import load_stored_config, read_config
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs import kept_teams
-from llm_decpomdp.benchmarks.runs import train as run
+from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun, resolve
+from llm_decpomdp.benchmarks.runs.train import Result, new_folder, train_resolved
 from llm_decpomdp.utils.storage import RunFolder
 
 FRESH = ("output.name=null", "output.save_path=null")
-"""What a new run does not take over from another's configuration: where that one has its results."""
+"""Overrides of another run's configuration: a new run keeps its results elsewhere."""
 
 DECIDED = ("name", "lora")
 """Keys of a model that the trained team decides."""
@@ -33,7 +34,7 @@ DECIDED = ("name", "lora")
 def settings(
     source: Path, config: str | None, overrides: Sequence[str], flags: Mapping[str, Any]
 ) -> tuple[Config, str]:
-    """How the team of another run is to be trained, and that configuration's name.
+    """Read the configuration that the team of another run is to be trained with, and its name.
 
     Args:
         source: The folder of the run, or of a saved team.
@@ -42,7 +43,7 @@ def settings(
         flags: Dotted keys and values that win over the overrides.
 
     Raises:
-        ConfigError: If there is no configuration, or a value is wrong or names other models.
+        ConfigError: If there is no configuration, a key or type is wrong, or an override names other models.
     """
     for item in overrides:
         section, *_, last = renamed(item.partition("=")[0]).split(".")
@@ -52,7 +53,7 @@ def settings(
             )
     if config is not None:
         path = find_config(config)
-        return load_config(path, overrides, flags), path.stem
+        return read_config(path, overrides, flags), path.stem
     if not source.is_dir():
         raise ConfigError(
             f"there is no folder {source}: --from takes that of a run or of a saved team"
@@ -60,47 +61,48 @@ def settings(
     path = source / "config.yaml"
     if not path.is_file():
         raise ConfigError(f"{source} holds no config.yaml: say how to train its team with --config")
-    return load_config(path, [*FRESH, *overrides], flags), RunFolder(source).read_manifest()[
+    return read_config(path, [*FRESH, *overrides], flags), RunFolder(source).read_manifest()[
         "config"
     ]
 
 
-def train_from(source: Path, config: Config, name: str) -> run.Result:
+def train_from(source: Path, config: Config, name: str) -> Result:
     """Train the team that another run has left, in a new run folder.
 
     Args:
         source: The folder of the run, or of a saved team.
-        config: What to do, as `settings` gives it.
+        config: The configuration, as `settings` returns it.
         name: The configuration's name.
 
     Raises:
         ConfigError: If there is no team, or it does not fit the configuration.
-        RunError: As `run.train`.
-        Interrupted: As `run.train`.
+        RunError: As `train`.
+        Interrupted: As `train`.
     """
-    theirs = source / "config.yaml"
-    before = load_stored_config(theirs) if theirs.is_file() else config
-    team = kept_teams.locate(source, None, before)
+    file = source / "config.yaml"
+    team = kept_teams.locate(source, None, read_config(file) if file.is_file() else config)
+    run = resolve(config)
     if not (team / MANIFEST).is_file():
-        config, team = _exported(team, before, config, name)
-    return run.train(beginning_with(team, config), name, kept_teams.kept(team))
+        before = load_stored_config(file)
+        run, team = _exported(team, before, run, name)
+    return train_resolved(beginning_with(team, run), name, kept_teams.kept(team))
 
 
-def beginning_with(team: Path, config: Config) -> Config:
-    """The configuration whose models are those of a saved team; whatever else plays in it stays as it is.
+def beginning_with(team: Path, run: ResolvedRun) -> ResolvedRun:
+    """Return the run whose models are those of a saved team; whatever else plays in it stays as it is.
 
     Raises:
         ConfigError: If the agents are others, or some that share a policy have different ones in the saved team.
     """
-    played, saved = declaration(team.resolve())
-    agents = config.make_env(config.dataset.train_split).possible_agents
-    if set(played) != set(agents):
+    names, specs = declaration(team.resolve())
+    agents = run.train_env.possible_agents
+    if set(names) != set(agents):
         raise ConfigError(
-            f"the team in {team} plays {', '.join(played)}, and {config.env.id} has {', '.join(agents)}"
+            f"the team in {team} plays {', '.join(names)}, and {run.config.env.id} has {', '.join(agents)}"
         )
-    names, policies = teams.agents_of(config, agents), dict(config.policies)
-    for name, spec in teams.policies_of(config, names).items():
-        sources = {played[agent] for agent in agents if names[agent] == name}
+    policies = dict(run.config.policies)
+    for name, spec in run.team.policies.items():
+        sources = {names[agent] for agent in agents if run.team.agents[agent] == name}
         if spec.kind != "model":
             continue
         if len(sources) > 1:
@@ -108,27 +110,30 @@ def beginning_with(team: Path, config: Config) -> Config:
                 f"agents that share the policy {name!r} have {', '.join(sorted(sources))} in {team}: give each "
                 "its own, as in `team` there"
             )
-        found = saved[sources.pop()]
-        if found.kind == "model":
-            policies[name] = {**(policies.get(name) or {}), "name": found.name}
-            if saved_adapter(str(found.name)) is not None:
+        trained = specs[sources.pop()]
+        if trained.kind == "model":
+            policies[name] = {**(policies.get(name) or {}), "name": trained.name}
+            if saved_adapter(str(trained.name)) is not None:
                 policies[name]["lora"] = None
-    return validate(replace(config, policies=policies))
+    return run.with_policies(policies)
 
 
-def _exported(checkpoint: Path, before: Config, config: Config, name: str) -> tuple[Config, Path]:
-    """The team of a checkpoint, saved in the new run's folder; that run's configuration, and the team's folder."""
+def _exported(
+    checkpoint: Path, before: Config, run: ResolvedRun, name: str
+) -> tuple[ResolvedRun, Path]:
+    """Save the team of a checkpoint in the new run's folder; return the run there, and the team's folder."""
     from llm_decpomdp.algorithms.learning import distributed as processes
 
     processes.join()
-    place = processes.of_first(run.new_folder(config, name))
-    output = replace(config.output, base_dir=str(place.parent), name=place.name)
+    place = processes.of_first(new_folder(run.config, name))
+    output = replace(run.config.output, base_dir=str(place.parent), name=place.name)
     target = place / "initial_model"
     if processes.rank() == 0:
         env = before.make_env(before.dataset.train_split)
-        team = teams.load(before, [env])
+        spec = teams.team_spec(before, env.possible_agents)
+        team = teams.load(before, [env], spec)
         kept_teams.restore(team, checkpoint)
         with writing(target):
-            save_team(team, target, teams.agents_of(before, env.possible_agents))
+            save_team(team, target, spec.agents)
     processes.of_first(None)  # nobody goes on before it is saved
-    return replace(config, output=output), target
+    return replace(run, config=replace(run.config, output=output)), target

@@ -14,7 +14,7 @@ from llm_decpomdp.benchmarks.config.extras import missing_models
 from llm_decpomdp.benchmarks.config.options import schedule, start_cost, trainer_options
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES, Setting
-from llm_decpomdp.benchmarks.runs.splits import same_source
+from llm_decpomdp.benchmarks.runs.data import same_source
 from llm_decpomdp.benchmarks.suites.job import Job
 from llm_decpomdp.env import DecPOMDPEnv
 
@@ -82,7 +82,7 @@ def job_cost(job: Job) -> JobCost:
     found = JobCost(_about(env, config), 0, 0, 0, episodes, tokens, size)
     if not cell.trained:
         return found
-    teams.check_trainable(config, env.possible_agents)
+    teams.check_trainable(teams.team_spec(config, env.possible_agents).policies)
     batches = schedule(config, [task.task_id for task in _training_env(config, env).tasks.tasks])
     training: Cost = start_cost(config).times(sum(map(len, batches)))
     held_out = len(env.tasks.tasks[: config.evaluation.num_tasks])
@@ -137,7 +137,7 @@ def _played(setting: Setting, method: str) -> tuple[DecPOMDPEnv, Limits, Sequenc
         found = BASELINES[method](setting)
         _check_packages(found.config is not None)
         return found.env, found.limits, found.specs
-    env = setting.make_env()
+    env = setting.env
     names = teams.agents_of(setting.config, env.possible_agents)
     specs = teams.policies_of(setting.config, names)
     _check_packages(any(spec.kind == "model" for spec in specs.values()))

@@ -11,9 +11,8 @@ from rich.table import Table
 from llm_decpomdp.benchmarks.evaluation import estimates
 from llm_decpomdp.benchmarks.evaluation.measures import REWARD
 from llm_decpomdp.benchmarks.evaluation.statistics import Comparison, Estimate
-from llm_decpomdp.benchmarks.runs.csv_files import write_csv
 from llm_decpomdp.benchmarks.suites.league import MEASURES, League, LeagueTable, Line
-from llm_decpomdp.utils.storage import write_atomically
+from llm_decpomdp.utils.storage import write_atomically, write_csv
 from llm_decpomdp.utils.wording import number
 
 CSV_COLUMNS = (

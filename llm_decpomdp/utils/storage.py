@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +97,12 @@ def keep_json_lines(path: Path, keep: Callable[[dict[str, Any]], bool]) -> None:
     if path.exists():
         rows = [row for row in read_json_lines(path) if keep(row)]
         write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def write_csv(path: Path, header: Sequence[str], lines: Iterable[Sequence[Any]]) -> None:
+    """Write a CSV file of a header and lines; `None` is an empty cell."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(lines)
+    write_atomically(path, text.getvalue())

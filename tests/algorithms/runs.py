@@ -26,8 +26,7 @@ from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.chain import rollout_chains
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
-from llm_decpomdp.algorithms.training import checkpoint
-from llm_decpomdp.algorithms.training import run_log as journal
+from llm_decpomdp.algorithms.training import checkpoint, run_log
 from llm_decpomdp.algorithms.training.trainer import Trainer, TrainerOptions
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines
 from tests.algorithms.conftest import EchoEnv, Recurrent, TinyPolicy
@@ -46,7 +45,8 @@ def make_team() -> dict[str, TinyPolicy]:
 
 
 def build(folder: Path, batches: Sequence[Sequence[Start]] = BATCHES, **options: Any) -> Trainer:
-    """A trainer; `options` are those of the trainer, and any of the other arguments."""
+    """Build a trainer; `options` are those of the trainer, and any of the other arguments."""
+    eval_env = options.pop("eval_env", None)
     return Trainer(
         options.pop("env", None) or EchoEnv(2),
         options.pop("team", None) or make_team(),
@@ -56,6 +56,7 @@ def build(folder: Path, batches: Sequence[Sequence[Start]] = BATCHES, **options:
         trainer_options=TrainerOptions(**{"group_size": 3, **options}),
         batches=batches,
         folder=RunFolder(folder),
+        eval_env=eval_env,
     )
 
 
@@ -119,7 +120,7 @@ def run_and_die(folder: Path, moment: str) -> None:
         optimizers["x"].step = on_call(5, optimizers["x"].step)
     elif moment == "writing":
         half = lambda path, row: (path.open("a").write('{"update": 3, "ki'), die())  # noqa: E731
-        journal.append_json_line = on_call(22, journal.append_json_line, half)
+        run_log.append_json_line = on_call(22, run_log.append_json_line, half)
     elif moment == "saving":
         part = lambda state, file: (file.write(b"PK"), file.flush(), die())  # noqa: E731
         torch.save = on_call(4, torch.save, part)
@@ -192,7 +193,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
 
 
 def work_together(folder: Path) -> None:
-    """What each of the two processes does."""
+    """Do the work of one of the two processes."""
     processes.join()
     here = folder / f"process_{processes.rank()}"
     here.mkdir()

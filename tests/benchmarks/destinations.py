@@ -13,10 +13,10 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.precision import resolve_compute_dtype
 from llm_decpomdp.algorithms.training.trainer import Trainer
-from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.runs.train import final_folder, load_envs, make_trainer, new_folder
+from llm_decpomdp.benchmarks.runs.resolved import resolve
+from llm_decpomdp.benchmarks.runs.train import final_folder, load_team, make_trainer, new_folder
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.bugfix.reward import RepairReward
 from llm_decpomdp.envs.modes.code_mode import ExpertMode, parse_slice
@@ -58,10 +58,10 @@ class Built:
 
 def build(overrides: list[str], folder: Path, path: Path | None = None) -> Built:
     config = load_config(path, overrides)
-    train_env, eval_env = load_envs(config)
-    team = teams.load(config, (train_env, eval_env))
-    trainer = make_trainer(config, train_env, eval_env, team, RunFolder(folder))
-    return Built(config, train_env, eval_env, team, trainer)
+    run = resolve(config)
+    team = load_team(run)
+    trainer = make_trainer(run, team, RunFolder(folder))
+    return Built(run.config, run.train_env, run.eval_env, team, trainer)
 
 
 def learner(name: str) -> Callable[[Built], Any]:

@@ -16,7 +16,7 @@ from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.tree import rollout_trees
 from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.benchmarks.config.load import load_config
-from llm_decpomdp.benchmarks.runs.train import load_envs
+from llm_decpomdp.benchmarks.runs.data import load_envs
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.episode import Verdict
 from llm_decpomdp.parts import Reward

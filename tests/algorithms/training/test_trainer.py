@@ -16,6 +16,7 @@ from llm_decpomdp.algorithms.training.memory import OutOfMemory
 from llm_decpomdp.algorithms.training.trainer import Trainer, TrainerOptions
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines
+from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.runs import BATCHES, EVAL_STARTS, build, make_team, on_call, weights
 
 
@@ -52,6 +53,17 @@ def test_evaluations_do_not_disturb_the_training(tmp_path: Path) -> None:
     kinds = [(row["kind"], row["update"]) for row in read_json_lines(often.folder.metrics)]
     assert [update for kind, update in kinds if kind == "eval"] == [0, 1, 2, 3, 4]
     assert {row["kind"] for row in read_json_lines(never.folder.metrics)} == {"train"}
+
+
+def test_evaluations_are_played_in_an_environment_of_their_own(tmp_path: Path) -> None:
+    trainer = build(tmp_path, env=EchoEnv(1), eval_env=EchoEnv(3))
+    trainer.train()
+    turns: dict[str, set[int]] = {"train": set(), "eval": set()}
+    for row in read_json_lines(trainer.folder.episodes):
+        turns[row["phase"]] |= {group["turn"] for group in row["groups"]}
+    assert turns == {"train": {0}, "eval": {0, 1, 2}}
+    assert trainer.cost is not None
+    assert trainer.cost.evaluations.groups == 3 * len(EVAL_STARTS) * 2  # before and after
 
 
 def test_without_learning_all_evaluations_are_equal(tmp_path: Path) -> None:

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
 
 from llm_decpomdp.agents.models.precision import COMPUTE_DTYPES as PRECISIONS
+from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.algorithms import NAMES
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.options import learner_options, start_cost
 from llm_decpomdp.benchmarks.config.ranges import COMPUTE_DTYPES
+from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.config.teams import team_spec
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 
@@ -215,8 +218,11 @@ def test_the_names_of_number_formats_are_those_of_the_policies() -> None:
 
 
 def test_the_fixed_length_is_that_of_the_longest_completion_that_is_trained() -> None:
+    def specs(config: Config) -> Collection[PolicySpec]:
+        return team_spec(config, ["aux_0", "main_0"]).policies.values()
+
     team = ["team={aux_0: a, main_0: b}", "model.max_new_tokens=40", "policies.a.max_new_tokens=60"]
     config = load_config(None, team)
-    assert learner_options(config, 1, ["aux_0", "main_0"]).fixed_length == 60
+    assert learner_options(config, 1, specs(config)).fixed_length == 60
     frozen = load_config(None, [*team, "policies.a.trainable=false"])
-    assert learner_options(frozen, 1, ["aux_0", "main_0"]).fixed_length == 40
+    assert learner_options(frozen, 1, specs(frozen)).fixed_length == 40

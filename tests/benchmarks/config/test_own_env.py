@@ -16,7 +16,8 @@ from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.options import learner_options, start_cost
 from llm_decpomdp.benchmarks.cooperation.rescore import rescore
 from llm_decpomdp.benchmarks.report import write_report
-from llm_decpomdp.benchmarks.runs.train import load_envs, train
+from llm_decpomdp.benchmarks.runs.data import load_envs
+from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.envs.probes.env import PROBES
 
 TURNS = ["env.id=probe-turns-v0", "algorithm.turn_gradient_weights=[1.5, 0.5]"]
@@ -40,7 +41,7 @@ def test_turns_that_nobody_chooses_are_known_all_the_same() -> None:
     config = load_config(None, TURNS)
     assert config.env.num_turns == 2
     assert start_cost(config).groups == 2
-    assert learner_options(config, 1, ["player_0", "player_1"]).turn_gradient_weights == (1.5, 0.5)
+    assert learner_options(config, 1, []).turn_gradient_weights == (1.5, 0.5)
     assert load_config(None, [*TURNS, "env.num_turns=2"]) == config
 
 

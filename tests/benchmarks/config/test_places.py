@@ -17,7 +17,8 @@ from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import load_config
-from llm_decpomdp.benchmarks.runs.train import load_envs, train
+from llm_decpomdp.benchmarks.runs.data import load_envs
+from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.benchmarks.suites.job import jobs_of
 from llm_decpomdp.benchmarks.suites.suite import load_suite
 from llm_decpomdp.utils.storage import RunFolder

@@ -8,9 +8,9 @@ from llm_decpomdp.agents.specs import KINDS, PolicySpec
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.schema import Config, ModelConfig
-from llm_decpomdp.benchmarks.config.teams import agents_of, check_lora, load, policies_of
-from llm_decpomdp.benchmarks.runs.manifest import models
-from llm_decpomdp.benchmarks.runs.train import load_envs, train
+from llm_decpomdp.benchmarks.config.teams import agents_of, check_lora, load, policies_of, team_spec
+from llm_decpomdp.benchmarks.runs.data import load_envs
+from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.policy import Policy, TrainablePolicy
 
 AGENTS = ["aux_0", "main_0"]
@@ -152,8 +152,8 @@ def test_an_unknown_key_of_the_adapter_is_refused_with_the_nearest() -> None:
 
 def test_the_manifest_names_the_models_of_the_team() -> None:
     config = load_config(None, [*TWO, "model.name=a", "policies.partner.kind=gold"])
-    assert models(config, AGENTS) == "a, gold"
-    assert models(load_config(None, ["model.name=a"]), AGENTS) == "a"
+    assert team_spec(config, AGENTS).models == "a, gold"
+    assert team_spec(load_config(None, ["model.name=a"]), AGENTS).models == "a"
 
 
 def test_the_usual_names_of_adapters_arguments_are_told_in_peft_s_words() -> None:

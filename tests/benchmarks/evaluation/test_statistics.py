@@ -107,7 +107,7 @@ def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
 
 
 def test_episodes_counted_as_units_would_miss_the_truth_often() -> None:
-    """Why tasks are the units: many samples of few tasks look certain, and are not."""
+    """Tasks are the units, for many samples of few tasks look certain, and are not."""
     rng, hits, as_episodes, trials = np.random.default_rng(5), 0, 0, 200
     for trial in range(trials):
         scores = rng.normal(size=(20, 1)) + 0.3 * rng.normal(size=(20, 30))

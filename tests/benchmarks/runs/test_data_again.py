@@ -15,8 +15,9 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config, load_stored_config
 from llm_decpomdp.benchmarks.cooperation.rescore import rescore
 from llm_decpomdp.benchmarks.cooperation.stored import stored
+from llm_decpomdp.benchmarks.runs.data import load_envs
 from llm_decpomdp.benchmarks.runs.resume import resume
-from llm_decpomdp.benchmarks.runs.train import load_envs, train
+from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.envs.datasets import loading as sources
 from llm_decpomdp.utils.storage import RunFolder
 

@@ -1,4 +1,4 @@
-"""Where metrics go besides `metrics.jsonl`: TensorBoard as it is, the others as packages that take notes."""
+"""Trackers get the rows of `metrics.jsonl`: TensorBoard as it is, the others as packages that take notes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], li
 
 
 def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
-    """What TensorBoard reads."""
+    """Values that TensorBoard reads."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(folder))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.benchmarks.runs import memory
+from llm_decpomdp.benchmarks.doctor import memory
 from tests.benchmarks.cli.test_commands import call
 
 

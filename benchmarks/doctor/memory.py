@@ -1,4 +1,4 @@
-"""How much memory this machine has, how much of it is free, and what the demo needs."""
+"""The memory of this machine, its free part, and the need of the demo."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ GIB = 2**30
 
 
 def total() -> float:
-    """GiB of the machine."""
+    """Return the GiB of the machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
 
 
 def free() -> float | None:
-    """GiB that a process may still take, within a container's limit; `None` where the system does not tell."""
+    """Return the GiB that a process may still take, also in a container; `None` where the system does not tell."""
     if not MEMINFO.is_file():
         return None
-    found = re.search(r"^MemAvailable: +(\d+) kB", MEMINFO.read_text(), re.MULTILINE)
-    if found is None:
+    match = re.search(r"^MemAvailable: +(\d+) kB", MEMINFO.read_text(), re.MULTILINE)
+    if match is None:
         return None
-    left = int(found[1]) / 2**20
+    available = int(match[1]) / 2**20
     limit = CGROUP / "memory.max"
     if limit.is_file() and (most := limit.read_text().strip()) != "max":
-        used = int((CGROUP / "memory.current").read_text())
+        usage = int((CGROUP / "memory.current").read_text())
         cached = re.search(
             r"^inactive_file (\d+)", (CGROUP / "memory.stat").read_text(), re.MULTILINE
         )
-        left = min(left, (int(most) - used + int(cached[1] if cached else 0)) / GIB)
-    return left
+        available = min(available, (int(most) - usage + int(cached[1] if cached else 0)) / GIB)
+    return available
 
 
 def require_for_demo() -> None:
@@ -52,9 +52,9 @@ def require_for_demo() -> None:
     Raises:
         RunError: If there is not; says what is free, what is needed, and what needs less.
     """
-    left = free()
-    if left is not None and left < DEMO:
+    gib = free()
+    if gib is not None and gib < DEMO:
         raise RunError(
-            f"the demo needs {DEMO} GiB of memory, and {left:.1f} of {total():.1f} GiB are free: end other "
+            f"the demo needs {DEMO} GiB of memory, and {gib:.1f} of {total():.1f} GiB are free: end other "
             f"programs, or {LESS}"
         )

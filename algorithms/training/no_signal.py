@@ -1,4 +1,4 @@
-"""Updates that teach nothing: noticed while a run goes on, and told at its end."""
+"""Updates without signal: a warning while a run goes on, and its reason."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 PATIENCE = 5
-"""Silent updates in a row that are worth a warning."""
+"""Updates without signal in a row that are worth a warning."""
 
 MOSTLY = 0.5
 """Share of completions at the token limit from which on that is likely why."""
@@ -20,38 +20,38 @@ Row = Mapping[str, Any]
 logger = logging.getLogger(__name__)
 
 
-class Silence:
+class SignalMonitor:
     """Warns, once, of several updates in a row in which no group had a signal."""
 
     def __init__(self) -> None:
         self._rows: list[Row] = []
 
-    def heed(self, row: Row) -> None:
-        """Look at the row of the next update."""
-        if len(self._rows) == PATIENCE:  # it was told
+    def observe(self, row: Row) -> None:
+        """Take the row of the next update into account."""
+        if len(self._rows) == PATIENCE:  # the warning was given
             return
-        self._rows = [*self._rows, row] if is_silent(row) else []
+        self._rows = [*self._rows, row] if lacks_signal(row) else []
         if len(self._rows) == PATIENCE:
             logger.warning("%d updates in a row taught nothing: %s", PATIENCE, reason(self._rows))
 
 
-def is_silent(row: Row) -> bool:
-    """Whether no group of an update had a signal."""
+def lacks_signal(row: Row) -> bool:
+    """Check whether no group of an update had a signal: all advantages are zero."""
     return bool(row["groups_without_signal"] == row["groups"])
 
 
 def cut_off(rows: Sequence[Row]) -> float:
-    """The share of completions at the token limit: the mean over agents and updates."""
+    """Compute the share of completions at the token limit: the mean over agents and updates."""
     shares = (value for row in rows for key, value in row.items() if key.startswith("truncated/"))
     return float(np.mean(list(shares)))
 
 
 def reason(rows: Sequence[Row]) -> str:
-    """Why updates taught nothing, and what to change."""
-    cut = cut_off(rows)
+    """Explain updates that taught nothing, and name the remedies."""
+    share = cut_off(rows)
     limit = (
-        f" {cut:.0%} of the completions are cut off at the token limit: raise max_new_tokens."
-        if cut >= MOSTLY
+        f" {share:.0%} of the completions are cut off at the token limit: raise max_new_tokens."
+        if share >= MOSTLY
         else ""
     )
     return (

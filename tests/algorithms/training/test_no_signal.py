@@ -1,4 +1,4 @@
-"""What a run says of itself while it learns nothing."""
+"""A run warns while its updates teach nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.training.silence import PATIENCE, Silence
+from llm_decpomdp.algorithms.training.no_signal import PATIENCE, SignalMonitor
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.runs import build, make_team
 
@@ -30,12 +30,12 @@ def row(silent: int = 1, cut: float = 0.0) -> dict[str, Any]:
 
 
 def test_five_silent_updates_in_a_row_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
-    silence = Silence()
+    monitor = SignalMonitor()
     for silent in (1, 1, 1, 1, 0, 1, 1, 1, 1):
-        silence.heed(row(silent))
+        monitor.observe(row(silent))
     assert not caplog.records
     for _ in range(2 * PATIENCE):
-        silence.heed(row())
+        monitor.observe(row())
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert "5 updates in a row taught nothing" in record.message
@@ -44,9 +44,9 @@ def test_five_silent_updates_in_a_row_are_warned_of_once(caplog: pytest.LogCaptu
 
 
 def test_where_completions_are_cut_off_the_limit_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    silence = Silence()
+    monitor = SignalMonitor()
     for _ in range(PATIENCE):
-        silence.heed(row(cut=0.875))
+        monitor.observe(row(cut=0.875))
     assert "88% of the completions are cut off" in caplog.text
     assert "raise max_new_tokens" in caplog.text
 

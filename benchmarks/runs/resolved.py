@@ -1,0 +1,92 @@
+"""A run as resolved: environments, team, options and schedule are built once, and everything reads them here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from llm_decpomdp.algorithms.learning.options import LearnerOptions
+from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.training.options import TrainerOptions
+from llm_decpomdp.benchmarks.config.errors import RunError
+from llm_decpomdp.benchmarks.config.load import check_ranges, fit
+from llm_decpomdp.benchmarks.config.options import schedule, trainer_options
+from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.config.teams import TeamSpec, check_trainable
+from llm_decpomdp.benchmarks.config.trackers import require_packages
+from llm_decpomdp.benchmarks.runs.data import Manifest, build_train_env, load_eval_env
+from llm_decpomdp.env import DecPOMDPEnv
+
+Batches = list[list[Start]]
+"""The starts of each update."""
+
+
+@dataclass(frozen=True)
+class ResolvedRun:
+    """A checked configuration, with all that it declares but the models."""
+
+    config: Config
+    train_env: DecPOMDPEnv
+    eval_env: DecPOMDPEnv
+    team: TeamSpec
+    learner: LearnerOptions
+    trainer: TrainerOptions
+    batches: Batches
+    eval_starts: list[Start]
+    """Starts of the held-out problems that evaluations play."""
+    skipped: Sequence[str] = ()
+    """Training problems that no batch has, as a first prompt is too long."""
+
+    def batches_of(self, config: Config, skipped: Collection[str] = ()) -> Batches:
+        """Schedule the training problems as a configuration says, without some of them."""
+        return schedule(config, [task.task_id for task in self.train_env.tasks.tasks], skipped)
+
+    def skipping(self, skipped: Sequence[str]) -> ResolvedRun:
+        """Return the run without some of its training problems."""
+        batches = self.batches_of(self.config, skipped)
+        learner = replace(self.learner, total_updates=len(batches))
+        return replace(self, skipped=skipped, batches=batches, learner=learner)
+
+    def with_policies(self, policies: Mapping[str, Any]) -> ResolvedRun:
+        """Return the run with other policies declared; errors as of `fit`."""
+        config = replace(self.config, policies=dict(policies))
+        check_ranges(config)
+        config, team, learner = fit(config, self.train_env)
+        learner = replace(learner, total_updates=self.learner.total_updates)
+        return replace(self, config=config, team=team, learner=learner)
+
+
+def resolve(config: Config, before: Manifest | None = None) -> ResolvedRun:
+    """Check a configuration, build its environments and load their data; no model is loaded.
+
+    Args:
+        config: The configuration, checked or not.
+        before: The data in the run's manifest, if there is a run: the hub's are those of its commit.
+
+    Raises:
+        ConfigError: If a value is out of range or does not fit the others, no policy can be trained, or the
+            package of a tracker is missing.
+        RunError: If the data cannot be loaded, or there is nothing to train on.
+    """
+    check_ranges(config)
+    train_env = build_train_env(config, before)
+    config, team, learner = fit(config, train_env)
+    check_trainable(team.policies)
+    require_packages(config.output.trackers)
+    eval_env = load_eval_env(config, train_env, before)
+    held_out = eval_env.tasks.tasks[: config.evaluation.num_tasks]
+    try:
+        run = ResolvedRun(
+            config=config,
+            train_env=train_env,
+            eval_env=eval_env,
+            team=team,
+            learner=learner,
+            trainer=trainer_options(config),
+            batches=[],
+            eval_starts=[Start(task_id=task.task_id) for task in held_out],
+        )
+        return run.skipping(())
+    except ValueError as error:
+        raise RunError(str(error)) from error

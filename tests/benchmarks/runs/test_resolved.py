@@ -1,0 +1,108 @@
+"""A run is resolved once: environments are built once each, the team is read once, and mistakes end it early."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_decpomdp.benchmarks.cli.main import main
+from llm_decpomdp.benchmarks.config import teams
+from llm_decpomdp.benchmarks.config.catalogue import find_config
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.load import load_config, read_config
+from llm_decpomdp.benchmarks.runs.dry_run import dry_run
+from llm_decpomdp.benchmarks.runs.resolved import resolve
+from llm_decpomdp.benchmarks.runs.train import train
+from llm_decpomdp.env import DecPOMDPEnv
+
+Counts = Counter[str]
+
+
+@pytest.fixture
+def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
+    """Counts of environments built and teams read."""
+    counts: Counts = Counter()
+
+    def count(owner: Any, name: str, key: str) -> None:
+        function = getattr(owner, name)
+
+        def counting(*args: Any, **kwargs: Any) -> Any:
+            counts[key] += 1
+            return function(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, counting)
+
+    count(DecPOMDPEnv, "__init__", "environments")
+    count(teams, "policies_of", "teams")
+    return counts
+
+
+def command(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert isinstance(end.value.code, int)
+    return end.value.code
+
+
+def test_a_run_builds_each_environment_once_and_reads_its_team_once(
+    quick: list[str], tmp_path: Path, counts: Counts
+) -> None:
+    more = ["output.report=false", "output.save_final_model=true", "output.checkpoint_every=1"]
+    overrides = [*quick, *more, "algorithm.max_updates=1"]
+    assert command("train", "--config", "demo", "--override", *overrides) == 0
+    assert counts == {"environments": 2, "teams": 1}
+    counts.clear()
+    assert (
+        command("train", "--resume", f"{tmp_path}/run", "--override", "algorithm.max_updates=2")
+        == 0
+    )
+    assert counts == {"environments": 2, "teams": 1}
+    counts.clear()
+    again = ["--override", f"output.base_dir={tmp_path}", "output.name=again"]
+    assert command("train", "--from", f"{tmp_path}/run", *again) == 0
+    assert counts == {"environments": 2, "teams": 2}  # as declared, and as trained
+
+
+def test_a_dry_run_builds_and_reads_as_much(quick: list[str], counts: Counts) -> None:
+    assert command("train", "--config", "demo", "--dry-run", "--override", *quick) == 0
+    assert counts == {"environments": 2, "teams": 1}
+
+
+WRONG = {
+    "algorithm.learning_rate=-1": "algorithm.learning_rate",
+    "env.options={color: red}": "color",
+    "dataset.train_split=train[": "split must look like",
+    "dataset.eval_split=tset": "tset",
+    "team={nobody: a}": "nobody",
+    "algorithm.handoff=best algorithm.plan=tree": "means nothing in a tree",
+    "output.trackers={nothing: true}": "unknown tracker",
+    "algorithm.truncated=penalise": "truncation_penalty",
+}
+
+
+@pytest.mark.parametrize(("overrides", "words"), WRONG.items())
+def test_a_run_refuses_what_its_configuration_is_refused_for(
+    quick: list[str], tmp_path: Path, overrides: str, words: str
+) -> None:
+    more = [*quick, *overrides.split(" algorithm.plan")[:1]]
+    more += ["algorithm.plan=tree"] * overrides.endswith("plan=tree")
+    demo = find_config("demo")
+    with pytest.raises(ConfigError, match=words) as refusal:
+        load_config(demo, more)
+    for start in (train, lambda config, name: list(dry_run(config, name))):
+        with pytest.raises(ConfigError) as error:
+            start(read_config(demo, more), "demo")  # type: ignore[operator]
+        assert str(error.value) == str(refusal.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_is_skipped_leaves_the_schedule_and_its_length(quick: list[str]) -> None:
+    run = resolve(read_config(find_config("demo"), [*quick, "algorithm.max_updates=null"]))
+    tasks = [task.task_id for task in run.train_env.tasks.tasks]
+    shorter = run.skipping(tasks[:3])
+    assert {start.task_id for batch in shorter.batches for start in batch} == set(tasks[3:])
+    assert len(shorter.batches) == shorter.learner.total_updates < len(run.batches)
+    assert run.learner.total_updates == len(run.batches)
