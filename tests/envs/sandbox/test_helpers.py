@@ -13,7 +13,8 @@ import re
 import pytest
 
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, instrument
-from llm_decpomdp.envs.sandbox.inside.program.changes import KINDS, changed
+from llm_decpomdp.envs.sandbox.inside.program.changes import changed
+from llm_decpomdp.envs.sandbox.inside.protocol.requests import KINDS
 
 AUX = "def aux(x):\n    return x * x"
 CHECK = ("assert candidate(2) == 4", "assert candidate(3) == 9")
