@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 
-from llm_decpomdp.envs.sandbox.inside.protocol.requests import KINDS
+from llm_decpomdp.envs.sandbox.inside.protocol.requests import CHANGES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def used(
     session.needs_fresh_process = seconds > CALL_SECONDS
     slow = any(status == "timeout" for _, status, *_ in tests)  # each run would take as long
     deadline = time.monotonic() + RUNS_SECONDS + (0 if slow else 4 * seconds)
-    for kind in range(KINDS):
+    for kind in range(CHANGES):
         for helper in sorted(pending):
             if time.monotonic() > deadline:
                 session.wall_decided = True

@@ -5,5 +5,5 @@ from __future__ import annotations
 ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
 """Operations on objects, named as in `operator`."""
 
-KINDS = 4
+CHANGES = 4
 """Number of kinds of change to a helper's results, see `changes`."""
