@@ -1,7 +1,8 @@
-"""Copies of environments in which learners play on, wrapped environments included.
+"""Branches of environments, in which learners continue an episode, wrapped environments included.
 
-What an environment can do beyond PettingZoo's API is decided by its class, on every version of Python. A wrapper
-hands on the attributes of what it holds, so it seems to have a `fork`; but that one would be without the wrapper.
+The class of an environment decides which methods beyond PettingZoo's API it has, on every version of Python. A
+wrapper forwards the attributes of its inner environment, so it seems to have a `fork`; but that one would return
+an environment without the wrapper.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing_extensions import Protocol, runtime_checkable
 
 Env = TypeVar("Env")
 
-PLACES = ("env", "aec_env")
-"""The attributes in which PettingZoo's wrappers, and its conversions between its two APIs, hold an environment."""
+ATTRIBUTES = ("env", "aec_env")
+"""Attributes of PettingZoo's wrappers, and of its conversions between its two APIs, with the inner environment."""
 
 
 @runtime_checkable
@@ -24,7 +25,7 @@ class Forkable(Protocol):
     """An environment that makes independent copies of itself, safe to step in different threads."""
 
     def fork(self) -> Any:
-        """An independent environment in the same state."""
+        """Return an independent environment in the same state."""
         ...
 
 
@@ -33,7 +34,7 @@ class Recorded(Protocol):
     """An environment whose state is a JSON-able value."""
 
     def snapshot(self) -> Mapping[str, Any]:
-        """The state; the record of the episode is its item `episode`."""
+        """Return the state; the record of the episode is its item `episode`."""
         ...
 
 
@@ -47,21 +48,21 @@ class Restorable(Recorded, Protocol):
 
 
 def branch(env: Env) -> Env:
-    """An independent environment of the same class in the same state.
+    """Return an independent environment of the same class in the same state.
 
-    It is what the environment's own `fork` makes. Without one, a wrapper that keeps nothing that changes is put
-    around a branch of what it holds, and anything else is deep-copied.
+    It comes from the environment's `fork`. Without one, a wrapper without mutable state is put around a branch of
+    its inner environment, and anything else is deep-copied.
 
     Raises:
-        TypeError: If it cannot be deep-copied; says what to do.
+        TypeError: If it cannot be deep-copied; says the remedy.
     """
     if isinstance(env, Forkable):
         twin: Env = env.fork()
         return twin
-    place = _place(env)
-    if place is not None and _keeps_nothing(env, place):
+    name = _attribute(env)
+    if name is not None and _is_stateless(env, name):
         twin = object.__new__(type(env))
-        vars(twin).update({**vars(env), place: branch(vars(env)[place])})
+        vars(twin).update({**vars(env), name: branch(vars(env)[name])})
         return twin
     try:
         return copy.deepcopy(env)
@@ -74,41 +75,42 @@ def branch(env: Env) -> Env:
 
 
 def branches_in_threads(env: object) -> bool:
-    """Whether branches of an environment may step in different threads: forks, and wrappers around them."""
-    place = _place(env)
+    """Check whether branches of an environment may step in different threads: forks, and wrappers around them."""
+    name = _attribute(env)
     return isinstance(env, Forkable) or (
-        place is not None and _keeps_nothing(env, place) and branches_in_threads(vars(env)[place])
+        name is not None and _is_stateless(env, name) and branches_in_threads(vars(env)[name])
     )
 
 
-def held(env: object) -> Any:
-    """The environment in a wrapper; `None` for what is no wrapper."""
-    place = _place(env)
-    return None if place is None else vars(env)[place]
+def inner_env(env: object) -> Any:
+    """Return the environment in a wrapper; `None` for any other object."""
+    name = _attribute(env)
+    return None if name is None else vars(env)[name]
 
 
 def record(env: object) -> Any:
-    """The record of the episode that an environment keeps, as a JSON-able value; `None` if it keeps none.
+    """Return an environment's record of the episode, as a JSON-able value; `None` if it has none.
 
-    That of a wrapper is the one of the environment in it: its prompts are those before the wrapper changed them,
-    and its completions and verdicts those after that.
+    For a wrapper it is that of the inner environment: its prompts are those before the wrapper changed them, and
+    its completions and verdicts those after that.
     """
     if isinstance(env, Recorded):
         return env.snapshot().get("episode")
-    inner = held(env)
+    inner = inner_env(env)
     return None if inner is None else record(inner)
 
 
-def _place(env: object) -> str | None:
-    """The attribute in which a wrapper holds an environment; `None` for what is no wrapper."""
-    own = getattr(env, "__dict__", {})
-    return next((name for name in PLACES if isinstance(own.get(name), (AECEnv, ParallelEnv))), None)
+def _attribute(env: object) -> str | None:
+    """Return the attribute of a wrapper with its inner environment; `None` for any other object."""
+    state = getattr(env, "__dict__", {})
+    envs = (name for name in ATTRIBUTES if isinstance(state.get(name), (AECEnv, ParallelEnv)))
+    return next(envs, None)
 
 
-def _keeps_nothing(wrapper: object, place: str) -> bool:
-    """Whether nothing else in a wrapper can change: a deep copy of what cannot change is the thing itself."""
-    others = (value for name, value in vars(wrapper).items() if name != place)
+def _is_stateless(wrapper: object, inner: str) -> bool:
+    """Check that all else in a wrapper is immutable: a deep copy of an immutable object is the object itself."""
+    values = (value for name, value in vars(wrapper).items() if name != inner)
     try:
-        return all(copy.deepcopy(value) is value for value in others)
+        return all(copy.deepcopy(value) is value for value in values)
     except Exception:  # what cannot be copied may change
         return False

@@ -1,8 +1,8 @@
-"""What a policy is: text in, completions out.
+"""Protocols of policies: text in, completions out.
 
 Environments and learners know policies by these protocols only; implementations live in
-`llm_decpomdp.agents` and in users' own code. What a policy can do is decided by its class, and by what was set
-on the object itself, on every version of Python: what it only hands on by `__getattr__` does not count.
+`llm_decpomdp.agents` and in users' own code. The protocols of a policy follow from the attributes of its class and
+of the object itself, on every version of Python: attributes that `__getattr__` only forwards do not count.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 REFUSAL = "refusal"
-"""The finish reason of a remote model that refused to answer, or whose answer a filter took away."""
+"""Finish reason of a remote model that refused to answer, or whose answer a filter removed."""
 
 
 class Usage(NamedTuple):
-    """How many tokens a server says that a completion took."""
+    """Number of tokens of a completion, as counted by a server."""
 
     prompt: int
     completion: int
-    """With those that a model thinks in and does not show."""
+    """Includes hidden reasoning tokens."""
 
 
 @dataclass(frozen=True)
@@ -46,43 +46,43 @@ class Completion:
     """`stop` when the policy ended the text itself, `length` when the token limit did, `skip` when the prompt was
     too long to be answered, `REFUSAL` when a remote model did not answer."""
     long_prompt: bool = False
-    """Whether the prompt was too long for the policy, and was cut or skipped."""
+    """True if the prompt was too long for the policy, and was cut or skipped."""
     usage: Usage | None = None
-    """What a server has counted, where it says so; it gives no tokens."""
+    """Counts of a server, which does not return the tokens themselves."""
 
     @property
     def truncated(self) -> bool:
-        """Whether the token limit ended the text."""
+        """True if the token limit ended the text."""
         return self.finish_reason == "length"
 
     @property
     def num_tokens(self) -> int | None:
-        """How many tokens were sampled; `None` where nobody knows."""
+        """Number of sampled tokens; `None` if unknown."""
         if self.tokens or self.skipped:
             return len(self.tokens)
         return None if self.usage is None else self.usage.completion
 
     @property
     def prompt_tokens(self) -> int | None:
-        """How many tokens the prompt had, where a server says it."""
+        """Number of tokens of the prompt, as counted by a server; `None` if unknown."""
         return None if self.usage is None else self.usage.prompt
 
     @property
     def skipped(self) -> bool:
-        """Whether the prompt was too long, so that nothing was said."""
+        """True if the prompt was too long and was not answered."""
         return self.finish_reason == "skip"
 
 
 SKIPPED = Completion("", finish_reason="skip", long_prompt=True)
-"""What a policy says to a prompt that is too long, where such prompts are skipped."""
+"""Completion of a prompt that is too long, where such prompts are skipped."""
 
 
 class PromptTooLong(ValueError):
     """A prompt has more tokens than a policy takes.
 
     Args:
-        message: What to change.
-        prompt: The prompt, by which its agent and episode are found.
+        message: The cause and the remedy.
+        prompt: The prompt, which identifies its agent and episode.
     """
 
     def __init__(self, message: str, prompt: str) -> None:
@@ -103,7 +103,7 @@ class Policy(Protocol):
         ...
 
     def act(self, prompt: str) -> str:
-        """The text of one completion of `prompt`."""
+        """Sample one completion of `prompt`, and return its text."""
         ...
 
 
@@ -118,10 +118,10 @@ class Seedable(Protocol):
 
 @runtime_checkable
 class Stateful(Protocol):
-    """What changes while it is used, and can go on from where it was."""
+    """An object with state that can be saved and restored."""
 
     def state_dict(self) -> dict[str, Any]:
-        """All that `load_state_dict` needs to continue exactly."""
+        """Return the state from which `load_state_dict` continues exactly."""
         ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -136,7 +136,7 @@ class TrainablePolicy(Policy, Seedable, Stateful, Protocol):
     def log_probs(
         self, prompt: str, completions: Sequence[Completion]
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Differentiable log-probabilities of the sampled tokens of one prompt's completions.
+        """Compute differentiable log-probabilities of the sampled tokens of one prompt's completions.
 
         Returns:
             `(log_probs, mask)`, both (G, T) with T the longest completion in tokens: log-probabilities
@@ -146,7 +146,7 @@ class TrainablePolicy(Policy, Seedable, Stateful, Protocol):
         ...
 
     def parameters(self) -> Iterator[torch.nn.Parameter]:
-        """The parameters to train."""
+        """Return the parameters to train."""
         ...
 
     def save(self, folder: Path) -> None:
@@ -156,16 +156,16 @@ class TrainablePolicy(Policy, Seedable, Stateful, Protocol):
 
 @runtime_checkable
 class ReferencedPolicy(TrainablePolicy, Protocol):
-    """A trainable policy that remembers what it was before training."""
+    """A trainable policy that keeps its weights from before training as a reference."""
 
     def keep_reference(self) -> None:
-        """Take the weights as they are now for the reference."""
+        """Make the current weights the reference."""
         ...
 
     def reference_log_probs(
         self, prompt: str, completions: Sequence[Completion]
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """`log_probs` under the reference, without a gradient."""
+        """Compute `log_probs` under the reference, without a gradient."""
         ...
 
 
@@ -175,16 +175,16 @@ class ContextPolicy(Policy, Protocol):
 
     @property
     def on_long_prompt(self) -> str:
-        """What it does with them: `raise` an error, `skip` them, or `truncate_left`."""
+        """Treatment of such prompts: `raise` an error, `skip` them, or `truncate_left`."""
         ...
 
     def overflow(self, prompt: str) -> tuple[int, int] | None:
-        """The tokens of a prompt that is too long, and how many would fit; `None` of any other."""
+        """Count the tokens of a prompt that is too long, and those that would fit; `None` for any other."""
         ...
 
 
 class Engine(Protocol):
-    """What several policies sample with, such as one model with an adapter for each of them."""
+    """A sampler that several policies share, such as one model with an adapter for each of them."""
 
     def generate(
         self, requests: Sequence[tuple[Policy, str]], num_samples: int = 1
@@ -205,12 +205,12 @@ class EnginePolicy(Policy, Protocol):
 
 @runtime_checkable
 class PrivilegedPolicy(Policy, Protocol):
-    """A policy that looks into the environment, such as an upper bound that knows the answers."""
+    """A policy with access to the environment, such as an upper bound that knows the answers."""
 
     def generate_in(
         self, envs: Sequence[Any], agents: Sequence[str], num_samples: int = 1
     ) -> list[list[Completion]]:
-        """`num_samples` completions for each pair of an environment and the agent that acts in it."""
+        """Sample `num_samples` completions for each pair of an environment and the agent that acts in it."""
         ...
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import singledispatch
 
-from llm_decpomdp.branching import held
+from llm_decpomdp.branching import inner_env
 from llm_decpomdp.env import DecPOMDPEnv
 
 
@@ -47,7 +47,7 @@ def answers(env: object) -> Answers:
     Raises:
         ResetNeeded: Before the first `reset` of a `DecPOMDPEnv`.
     """
-    inner = held(env)
+    inner = inner_env(env)
     if inner is not None:
         return answers(inner)
     return Answers(where=f"{type(env).__name__}, which tells none (see llm_decpomdp.answers),")

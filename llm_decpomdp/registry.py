@@ -1,6 +1,6 @@
-"""Environment ids: what can be made, and from what.
+"""Registry of environment ids and their entry points.
 
-Wherever an id is taken, `module:id` imports `module` first, which registers the id: `docs/own_family.md`.
+Wherever an id is accepted, `module:id` imports `module` first, which registers the id: `docs/own_family.md`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def register(id: str, entry_point: str, **kwargs: Any) -> None:
 
 
 def spec(id: str) -> EnvSpec:
-    """The registered environment of this id.
+    """Return the registered environment of this id.
 
     Args:
         id: A registered id, or `module:id` to import first the module that registers it.
@@ -95,15 +95,15 @@ def spec(id: str) -> EnvSpec:
 
 
 def _imported(module: str, id: str) -> ModuleType:
-    """A module that may lie in the current folder as well, as with `python -m`.
+    """Import a module, also from the current folder, as `python -m` does.
 
-    The folder joins `sys.path` and stays there, since environments import more when they are made. It is the last
-    entry, so that no file in it hides an installed module.
+    The folder is added to `sys.path` and stays there, since environments import more when they are made. It is the
+    last entry, so that no file in it hides an installed module.
     """
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)
+    if (folder := str(Path.cwd())) not in sys.path:
+        sys.path.append(folder)
     missing = ModuleNotFoundError(
-        f"{id!r}: there is no module {module!r}, neither installed nor in {here}; name it as `import` does"
+        f"{id!r}: there is no module {module!r}, neither installed nor in {folder}; name it as `import` does"
     )
     if not all(part.isidentifier() for part in module.split(".")):
         raise missing
@@ -119,7 +119,7 @@ def _imported(module: str, id: str) -> ModuleType:
 
 
 def registered() -> list[str]:
-    """All ids, sorted."""
+    """Return all ids, sorted."""
     return sorted(_registry)
 
 
@@ -149,7 +149,7 @@ def make(id: str, **kwargs: Any) -> DecPOMDPEnv:
 
 
 def description(id: str) -> str:
-    """What the agents of an environment do, in plain words.
+    """Describe the task of the agents of an environment.
 
     It is the first paragraph under `## Description` in the docstring of the function that builds it, or else the
     docstring's first paragraph; empty where there is none.
@@ -165,7 +165,7 @@ def description(id: str) -> str:
 
 
 def takes(id: str, argument: str) -> bool:
-    """Whether an environment has an argument of this name.
+    """Check whether an environment has an argument of this name.
 
     Raises:
         ImportError: As `make`.
@@ -176,19 +176,19 @@ def takes(id: str, argument: str) -> bool:
 
 
 def defaults(id: str) -> dict[str, Any]:
-    """The arguments of an environment that have a default, and their defaults: what `make(id)` builds it with.
+    """Return the arguments of an environment that have a default, with the defaults that `make(id)` uses.
 
     Raises:
         ImportError: As `make`.
         KeyError: As `make`.
     """
     parameters = inspect.signature(_builder(id)).parameters.values()
-    own = {p.name: p.default for p in parameters if p.default is not p.empty}
-    return {**own, **spec(id).kwargs}
+    values = {p.name: p.default for p in parameters if p.default is not p.empty}
+    return {**values, **spec(id).kwargs}
 
 
 def _builder(id: str) -> Callable[..., DecPOMDPEnv]:
-    """The function that builds an environment, loaded."""
+    """Load the function that builds an environment."""
     module, _, name = spec(id).entry_point.partition(":")
     build: Callable[..., DecPOMDPEnv] = getattr(importlib.import_module(module), name)
     return build

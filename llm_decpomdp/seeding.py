@@ -1,4 +1,4 @@
-"""Named, independent random streams: nothing in the library draws from a global generator."""
+"""Named, independent random streams; the library never draws from a global generator."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 
 
 def stream(seed: int, *names: str | int) -> np.random.Generator:
-    """A generator that depends on `seed` and `names` alone, independent between different names.
+    """Return a generator that depends on `seed` and `names` alone, independent between different names.
 
     Args:
         seed: The run's seed, at least 0.
-        names: What the stream is for, such as `("evaluation", 3)`.
+        names: Purpose of the stream, such as `("evaluation", 3)`.
 
     Raises:
         ValueError: If `seed` is negative.

@@ -1,4 +1,4 @@
-"""The text space of prompts and completions.
+"""Text space of prompts and completions.
 
 `gymnasium.spaces.Text` takes alphanumeric characters only, unless it is given a character set; the set of
 all of Unicode costs seconds and megabytes to build. This subclass accepts any encodable string by its length.
@@ -34,7 +34,7 @@ class UnicodeText(Text):
         super().__init__(max_length, min_length=min_length, charset=SAMPLE_CHARSET, seed=seed)
 
     def contains(self, x: Any) -> bool:
-        """Whether `x` is a string within the bounds that a file or a tokenizer can take."""
+        """Check whether `x` is an encodable string within the bounds."""
         if not isinstance(x, str) or not self.min_length <= len(x) <= self.max_length:
             return False
         try:
@@ -44,7 +44,7 @@ class UnicodeText(Text):
         return True
 
     def sample(self, mask: Any = None, probability: Any = None) -> str:
-        """A short random string; `mask` and `probability` as in `gymnasium.spaces.Text.sample`."""
+        """Draw a short random string; `mask` and `probability` as in `gymnasium.spaces.Text.sample`."""
         if mask is None and probability is None:
             longest = min(self.max_length, max(self.min_length, SAMPLE_LENGTH))
             mask = (int(self.np_random.integers(self.min_length, longest + 1)), None)

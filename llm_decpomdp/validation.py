@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 MAX_ACTION_LENGTH = 100_000
-"""Longest completion that is read, in code points; what lies beyond is cut off."""
+"""Longest completion that is read, in code points; the rest is cut off."""
 
 
 def unknown(kind: str, name: object, valid: Iterable[str]) -> str:
-    """The text of an error about a name that does not exist.
+    """Return the text of an error about a name that does not exist.
 
     Examples:
         >>> unknown("mode", "pasesd", ["passed", "plain"])
@@ -19,12 +19,12 @@ def unknown(kind: str, name: object, valid: Iterable[str]) -> str:
     names = sorted(valid)
     near = get_close_matches(str(name), names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-    return f"unknown {kind} {name!r}; {hint}Valid: {shown}"
+    listed = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    return f"unknown {kind} {name!r}; {hint}Valid: {listed}"
 
 
 def check_arguments(num_turns: object, stop_when_solved: object, discount: object) -> None:
-    """Refuse what is no number of turns, no flag or no discount.
+    """Check a number of turns, a flag and a discount.
 
     Raises:
         ValueError: If an argument is out of its range.
@@ -40,7 +40,7 @@ def check_flags(**flags: object) -> None:
     """Refuse anything but True and False, so that a text such as "no" never counts as yes.
 
     Raises:
-        ValueError: If one is neither; names it and its value.
+        ValueError: If a flag is neither; names it and its value.
     """
     for name, value in flags.items():
         if not isinstance(value, bool):
@@ -48,7 +48,7 @@ def check_flags(**flags: object) -> None:
 
 
 def read_actions(actions: Mapping[str, str], agents: Sequence[str]) -> dict[str, str]:
-    """The completions of all live agents: cut to `MAX_ACTION_LENGTH`, and without lone surrogates.
+    """Return the completions of all live agents, cut to `MAX_ACTION_LENGTH` and without lone surrogates.
 
     Raises:
         KeyError: If an agent's action is missing, or an unknown agent acts.

@@ -108,11 +108,11 @@ def class_tests(
         num_stages=len(cases),
         uses=((),) * len(cases),
         changes=((),) * len(cases),
-        ahead=False,
+        prefetch=False,
         judges_result=(True,) * len(cases),
         minimum=(1,) * len(cases),
         split=split,
-        own=own,
+        methods=own,
     )
 
 

@@ -11,8 +11,8 @@ in seconds. Agents are `player_0`, `player_1` and so on.
 | `probe-lazy-v0`       | work both, though a beginner's help costs more than silence | a lazy second agent |
 | `probe-delayed-v0`    | ask on the first turn, to be paid on the second             | returns             |
 
-Every game takes an `offset`, a constant that each turn earns besides. It ranks no policy above another; a
-learner without a baseline takes it for praise of whatever was said, and is slow.
+Every game takes an `offset`, a constant that each turn earns besides. It ranks no policy above another, but a
+learner without a baseline credits it to all answers alike, and is slow.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ from llm_decpomdp.envs.probes.parts import Cues, Player, Points, ProbeTask, Word
 from llm_decpomdp.tasks import TaskSet
 
 LETTERS = "abc"
-"""All that prompts and answers are made of."""
+"""Letters of prompts and answers."""
 
 MAX_TOKENS = 2
-"""Tokens that an answer needs at most: a letter and the end."""
+"""Maximum number of tokens that an answer needs: a letter and the end."""
 
 ASK = "c"
-"""What asks for the secret of the delayed probe, and is no secret itself."""
+"""Letter that requests the secret of the delayed probe, and is no secret itself."""
 
 WAGE = 0.6
-"""What the first agent of the lazy probe can earn alone; the second can add the rest to 1."""
+"""Points that the first agent of the lazy probe can earn alone; the second can add the rest to 1."""
 
 DAMAGE = 0.3
-"""What a wrong word of the second agent costs."""
+"""Cost of a wrong word of the second agent."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What is known of a probe, with one or two agents. Values are of whole episodes, not discounted."""
+    """Known values of a probe, with one or two agents, as undiscounted returns of whole episodes."""
 
     catches: str
-    """What is wrong with a learner that fails."""
+    """Mistake of a learner that fails."""
     optimum: float
-    """The value of the best team."""
+    """Return of the best team."""
     random_value: float
-    """The value of a team that draws each token from the letters and the end with equal chances."""
+    """Return of a team that draws each token from the letters and the end with equal probabilities."""
     smallest_team: int = 2
-    """The fewest agents that can play it."""
+    """Smallest number of agents that can play it."""
 
 
-_TOKEN = 1 / (1 + len(LETTERS))  # the chance of each token for a team that knows nothing
+_TOKEN = 1 / (1 + len(LETTERS))  # probability of each token for a random team
 _EXACT = _TOKEN**2  # of a certain letter and then the end
 
 PROBES: Mapping[str, Probe] = {
@@ -65,7 +65,7 @@ PROBES: Mapping[str, Probe] = {
     "probe-lazy-v0": Probe("a lazy agent", 1.0, _TOKEN - DAMAGE * (1 - 2 * _TOKEN)),
     "probe-delayed-v0": Probe("returns", 1.0, 0.0, smallest_team=1),
 }
-"""What is known of each probe, by id."""
+"""Known values of each probe, by id."""
 
 
 def rendezvous(
@@ -123,15 +123,14 @@ def turns(
     drops a turn, or credits it with another one's rewards, loses about half of the value.
     """
     tasks = [
-        _task(f"turns/{one}{two}", i, [one, LETTERS], [one, two], [LETTERS, two])
-        for i, (one, two) in enumerate(product(LETTERS, LETTERS))
+        _task(f"turns/{first}{second}", i, [first, LETTERS], [first, second], [LETTERS, second])
+        for i, (first, second) in enumerate(product(LETTERS, LETTERS))
     ]
     return _env("turns", tasks, Points(_one_speaks, offset), Cues(), 2, discount, render_mode)
 
 
 def _one_speaks(task: ProbeTask, words: Words) -> float:
-    begun = any(word[:1] == letter for word, letter in zip(words, task.letters, strict=True))
-    if not begun:
+    if not any(word[:1] == letter for word, letter in zip(words, task.letters, strict=True)):
         return 0.0
     return 1.0 if "" in words else 0.5
 
@@ -196,7 +195,7 @@ def _answer(task: ProbeTask, words: Words) -> float:
 
 
 def _said(task: ProbeTask, words: Words) -> int:
-    """How many agents said their letter, and nothing more."""
+    """Count the agents whose answer is their letter, and nothing more."""
     return sum(word == letter for word, letter in zip(words, task.letters, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""The four parts of the probes: tasks of single letters, players, points and cues."""
+"""Parts of the probes: tasks of single letters, players, points and cues."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from llm_decpomdp.parts import Component, Info
 from llm_decpomdp.tasks import Task
 
 Words = Sequence[str]
-"""What the agents said, in their order."""
+"""Answers of the agents, in their order."""
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,11 @@ class ProbeTask(Task):
     """A task of single letters; all tuples are in the order of the agents."""
 
     cues: tuple[str, ...] = field(kw_only=True)
-    """What each agent sees first."""
+    """First cue of each agent."""
     later_cues: tuple[str, ...] = field(kw_only=True)
-    """What each agent sees on later turns."""
+    """Cue of each agent on later turns."""
     letters: tuple[str, ...] = field(kw_only=True)
-    """What each agent should say in the end."""
+    """Right answer of each agent on the last turn."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +39,17 @@ class Player:
         return f"player_{self.position}"
 
     def first_prompt(self, task: ProbeTask) -> str:
-        """The first cue."""
+        """Return the first cue."""
         return task.cues[self.position]
 
     def reference(self, task: ProbeTask) -> str | None:
-        """The letter that it should say."""
+        """Return the right answer."""
         return task.letters[self.position]
 
 
 @dataclass(frozen=True)
 class Points:
-    """A reward: what a rule gives for the words, and the offset."""
+    """A reward: the points of a rule for the words, and the offset."""
 
     rule: Callable[[ProbeTask, Words], float]
     offset: float
@@ -60,7 +60,7 @@ class Points:
 
     @property
     def maximum(self) -> float:
-        """Full marks and the offset."""
+        """Full marks plus the offset."""
         return 1.0 + self.offset
 
     def __call__(self, task: ProbeTask, completions: Mapping[str, str]) -> Verdict:
@@ -71,18 +71,18 @@ class Points:
 
 @dataclass(frozen=True)
 class Cues:
-    """A mode: the later cues, or the first ones again where there is a password and it wasn't said."""
+    """A mode: the later cues, or the first ones again where there is a password and it was not given."""
 
     password: str = ""
-    """How the first agent's answer must begin."""
+    """Required beginning of the first agent's answer."""
     info_keys: Sequence[str] = ("opened",)
 
     def __call__(self, task: ProbeTask, turn: Turn) -> tuple[dict[str, str], Info]:
-        """The next prompt of each agent, and whether these are the later cues."""
-        opened = next(iter(turn.completions.values())).startswith(self.password)
-        cues = task.later_cues if opened else task.cues
-        return dict(zip(turn.completions, cues, strict=True)), {"opened": float(opened)}
+        """Return the next prompt of each agent, and whether these are the later cues."""
+        success = next(iter(turn.completions.values())).startswith(self.password)
+        cues = task.later_cues if success else task.cues
+        return dict(zip(turn.completions, cues, strict=True)), {"opened": float(success)}
 
     def secrets(self, task: ProbeTask) -> Sequence[str]:
-        """None."""
+        """Return none."""
         return ()

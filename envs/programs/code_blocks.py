@@ -1,4 +1,4 @@
-"""Where in a completion its code may stand: alone, in Markdown fences or amid prose."""
+"""Find the code in a completion: alone, in Markdown fences or amid prose."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ MAX_READ = 60_000
 """Bound on the tokens parsed to find the code in one completion."""
 
 COMPILED = 3
-"""How often those tokens count that are compiled, too."""
+"""Weight of tokens that are compiled as well."""
 
 ATTEMPT = 30
-"""Tokens that a parse takes as much time as, however short the text is."""
+"""Cost of a parse in tokens, however short the text is."""
 
 CHARACTERS = 30
-"""Characters that take as much time as a token, if most of them are white space."""
+"""Characters that cost as much time as a token, if most of them are white space."""
 
 MAX_FENCES = 64
-"""Most fences of one completion that are looked at."""
+"""Maximum number of fences of one completion that are read."""
 
 SPECIAL_TOKEN = re.compile(
     r"<\|[^|<>\n]{1,40}\|>|</?s>|<end_of_turn>|<eos>|\[/?INST\]|<\uff5c[^\uff5c<>\n]{1,40}\uff5c>"
@@ -37,15 +37,15 @@ _CODE_START = re.compile(
 
 @dataclass
 class Attempts:
-    """Parses texts of one completion, as long as there is room."""
+    """Parser of texts of one completion with a budget of tokens."""
 
     parse: Callable[[str], ast.Module | SyntaxProblem]
-    """`code.syntax_tree`."""
+    """The parser, `completion.syntax_tree`."""
     room: int = MAX_READ
-    """How many tokens may still be parsed."""
+    """Tokens left to parse."""
 
     def __call__(self, text: str) -> ast.Module | SyntaxProblem:
-        """The module that a text is, or why it is none."""
+        """Parse a text; return the module, or the reason why it does not parse."""
         if self.room <= 0:
             return SyntaxProblem("too much that does not parse", 1, 1)
         tree = self.parse(text)
@@ -56,7 +56,7 @@ class Attempts:
 
 
 def candidates(completion: str) -> Iterator[str]:
-    """The texts that may be the code: the whole, without special tokens, and each fenced block up to a bound."""
+    """Yield the texts that may be the code: the whole, without special tokens, and the fenced blocks."""
     yield completion
     clean = SPECIAL_TOKEN.sub("", completion)
     if clean != completion:
@@ -67,7 +67,7 @@ def candidates(completion: str) -> Iterator[str]:
 
 
 def parts_that_parse(text: str, attempts: Attempts) -> Iterator[str]:
-    """The parts that parse of a text that does not, and the largest with those that stand before it.
+    """Yield the parts that parse of a text that does not, and the largest one with those before it.
 
     A part begins like code and ends at a top-level line, so that no block is cut inside. Where no line begins
     like code, the indented ones may be Markdown's code.
@@ -86,7 +86,7 @@ def parts_that_parse(text: str, attempts: Attempts) -> Iterator[str]:
 
 
 def _longest_parts(lines: list[str], attempts: Attempts) -> list[str]:
-    """From each line that begins like code, as many lines as parse."""
+    """Return the longest run of lines that parses from each line that begins like code."""
     parts: list[str] = []
     start = 0
     while start < len(lines) and attempts.room > 0:
@@ -106,7 +106,7 @@ def _longest_parts(lines: list[str], attempts: Attempts) -> list[str]:
 
 
 def _last_boundary(lines: list[str], start: int, end: int) -> int:
-    """The last index before `end` at which a top-level line begins, so that no block is cut inside."""
+    """Return the last index before `end` at which a top-level line begins, so that no block is cut inside."""
     for index in range(end - 1, start, -1):
         line = lines[index]
         if line and not line[0].isspace():

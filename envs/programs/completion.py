@@ -1,7 +1,7 @@
-"""Reading an agent's completion as Python: which code it holds, and what that code defines.
+"""Read an agent's completion as Python: extract its code, and find the definition of a function.
 
 Everything is decided on the AST. Only a completion that does not parse is read as text, by the rules of
-`_defines_in_text` and `_returns_in_text`, so that a broken attempt can be told from no attempt.
+`_read_text` and `_returns_in_text`, to distinguish a broken attempt from no attempt.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 @dataclass(frozen=True)
 class Reading:
-    """What a completion holds."""
+    """The code of a completion, and its definition of the requested function."""
 
     code: str
-    """The code that is run; empty when the completion holds none."""
+    """Code that is run; empty when the completion has none."""
     problem: SyntaxProblem | None
-    """Why `code` does not parse, or None."""
+    """Reason why `code` does not parse, or None."""
     defined: bool
-    """Whether `code` defines the wanted function at its top level."""
+    """True if `code` defines the requested function at its top level."""
     returns: bool
-    """Whether that function returns or yields something itself (nested functions don't count)."""
+    """True if that function itself has a `return` or `yield` (nested functions don't count)."""
 
     @property
     def complete(self) -> bool:
-        """Defined and returns: what the reward's first level asks for."""
+        """True if the function is defined and returns, as the reward's first level requires."""
         return self.defined and self.returns
 
 
@@ -58,14 +58,14 @@ def read(completion: str, function: str) -> Reading:
 
     Code may stand alone, in Markdown fences or amid prose. Of several blocks that parse, those that define
     `function` come first, and among equals the largest wins. If none defines it, a block that does not parse
-    but begins the function is taken as a broken attempt.
+    but begins the function counts as a broken attempt.
 
-    A completion of more than `MAX_CHARACTERS` is read as text that does not parse, and so is what has more than
-    `MAX_TOKENS`, or is left when `MAX_READ` are parsed.
+    A completion of more than `MAX_CHARACTERS` counts as text that does not parse, and so does code of more than
+    `MAX_TOKENS`, or beyond the first `MAX_READ`.
 
     Args:
-        completion: Any text at all.
-        function: Name of the function that the agent was asked for.
+        completion: Any text.
+        function: Name of the function that the agent was asked to write.
     """
     valid: list[tuple[bool, int, Reading]] = []
     codes, texts = _parts(completion)
@@ -73,9 +73,9 @@ def read(completion: str, function: str) -> Reading:
         node = find_function(code, function)
         reading = Reading(code, None, node is not None, node is not None and returns(node))
         valid.append((reading.defined, len(code), reading))
-    broken = [_read_text(text, function) for text in texts]
+    readings = [_read_text(text, function) for text in texts]
     defining = [entry for entry in valid if entry[0]]
-    attempts = [reading for reading in broken if reading.defined]
+    attempts = [reading for reading in readings if reading.defined]
     if defining:
         return max(defining, key=lambda entry: entry[1])[2]
     if attempts:
@@ -83,60 +83,60 @@ def read(completion: str, function: str) -> Reading:
         return _with_problem(best)
     if valid:
         return max(valid, key=lambda entry: entry[1])[2]
-    return _with_problem(broken[0]) if broken else Reading("", None, False, False)
+    return _with_problem(readings[0]) if readings else Reading("", None, False, False)
 
 
 @lru_cache(maxsize=256)
 def _parts(completion: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The parts of a completion that parse, and its texts that do not."""
+    """Return the parts of a completion that parse, and its texts that do not."""
     if len(completion) > MAX_CHARACTERS:
         return (), (completion[: MAX_CHARACTERS + 1],)
     parse = Attempts(syntax_tree)
     texts = [textwrap.dedent(text) for text in candidates(completion)]
     trees = [parse(text) for text in texts]
     room = parse.room // len(texts)
-    found: list[str] = []
-    broken: list[str] = []
+    parts: list[str] = []
+    rest: list[str] = []
     for text, tree in zip(texts, trees, strict=True):
         if not text.strip():
             continue
         if isinstance(tree, ast.Module):
-            found.append(text)
+            parts.append(text)
         else:
-            found += parts_that_parse(text, Attempts(syntax_tree, room))
-            broken.append(text)
-    return tuple(found), tuple(broken)
+            parts += parts_that_parse(text, Attempts(syntax_tree, room))
+            rest.append(text)
+    return tuple(parts), tuple(rest)
 
 
 def parsed(code: str) -> ast.Module | None:
-    """The module that `code` is, shared by all callers; None where it does not parse."""
+    """Return the module of `code`, shared by all callers; None where it does not parse."""
     tree = syntax_tree(code)
     return tree if isinstance(tree, ast.Module) else None
 
 
 def find_function(code: str, name: str) -> FunctionNode | None:
-    """The last top-level definition of `name`: a function or a lambda; None where there is none."""
+    """Return the last top-level definition of `name`, a function or a lambda; None where there is none."""
     tree = parsed(code)
-    found: FunctionNode | None = None
+    definition: FunctionNode | None = None
     for statement in tree.body if tree is not None else []:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
             if statement.name == name:
-                found = statement
+                definition = statement
         elif isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Lambda):
             if any(isinstance(t, ast.Name) and t.id == name for t in statement.targets):
-                found = statement.value
-    return found
+                definition = statement.value
+    return definition
 
 
 def returns(function: FunctionNode) -> bool:
-    """Whether a function has a `return` or `yield` of its own."""
+    """Check whether a function itself has a `return` or `yield`."""
     if isinstance(function, ast.Lambda):
         return True
-    return any(isinstance(n, ast.Return | ast.Yield | ast.YieldFrom) for n in own_nodes(function))
+    return any(isinstance(n, ast.Return | ast.Yield | ast.YieldFrom) for n in body_nodes(function))
 
 
-def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function's body without those of nested functions and classes."""
+def body_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a function's body without those of nested functions and classes."""
     pending = list(getattr(function, "body", []))
     while pending:
         node = pending.pop()
@@ -146,27 +146,27 @@ def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
 
 
 def without_definition(code: str, name: str) -> str:
-    """`code` without its top-level function `name`: a prompt's imports and helpers.
+    """Remove the top-level function `name` from `code`, to get a prompt's imports and helpers.
 
     Empty where `code` does not parse, as when a prompt is prose.
     """
     tree = parsed(code)
     if tree is None:
         return ""
-    kept = [
+    statements = [
         statement
         for statement in tree.body
         if not (
             isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name == name
         )
     ]
-    return ast.unparse(ast.Module(kept, [])) + "\n" if kept else ""
+    return ast.unparse(ast.Module(statements, [])) + "\n" if statements else ""
 
 
 def signature(code: str, name: str) -> str:
-    """The header of function `name` without its colon, such as `def f(x: int) -> str`.
+    """Return the header of function `name` without its colon, such as `def f(x: int) -> str`.
 
-    `def name(...)` where `code` does not define it.
+    It is `def name(...)` where `code` does not define it.
     """
     node = find_function(code, name)
     if node is None or isinstance(node, ast.Lambda):
@@ -177,7 +177,7 @@ def signature(code: str, name: str) -> str:
 
 
 def _read_text(text: str, function: str) -> Reading:
-    """Read code that does not parse; why it does not is for `_with_problem` to say."""
+    """Read code that does not parse; `_with_problem` adds the reason."""
     code = textwrap.dedent(SPECIAL_TOKEN.sub("", text)).strip("\n")
     header = re.compile(
         rf"^([ \t]*)(?:async[ \t]+)?def[ \t]+{re.escape(function)}[ \t]*\(", re.MULTILINE
@@ -197,7 +197,7 @@ def _with_problem(reading: Reading) -> Reading:
 
 
 def _returns_in_text(code: str, indent: int) -> bool:
-    """Whether the block that `code`'s first line opens has a line that begins with `return` or `yield`.
+    """Check whether the block that `code`'s first line opens has a line that begins with `return` or `yield`.
 
     The block ends at the first line, not blank, that is indented no deeper than the header.
     """
@@ -216,14 +216,14 @@ def _returns_in_text(code: str, indent: int) -> bool:
 
 @lru_cache(maxsize=16)  # enough for one turn; the tree of a long completion takes several megabytes
 def syntax_tree(code: str) -> ast.Module | SyntaxProblem:
-    """The module, or why it cannot be compiled, or is too long to be. Nothing is run."""
+    """Parse and compile code without running it; return the module, or the problem."""
     if line := end_of_bound(code):
         text = f"more than {MAX_TOKENS} tokens or {MAX_CHARACTERS} characters of code"
         return SyntaxProblem(text, line, 1)
     tree: ast.Module | None = None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "invalid escape sequence" in somebody else's code
+            warnings.simplefilter("ignore")  # "invalid escape sequence" in an agent's code
             tree = parse(code)
             if any(word in code for word in COPYING) and explodes(tree):
                 text = "too many ways out of finally and with blocks, or functions in functions"

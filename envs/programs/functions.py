@@ -1,4 +1,4 @@
-"""The text of a program by its top-level functions: which lines are whose, and how large a change is."""
+"""Lines of a program's top-level functions, and the size of a change in tokens."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from llm_decpomdp.envs.programs.positions import FUNCTIONS, has_docstring
 
 MAX_GROWTH = 4
 MAX_MORE = 200
-"""A text of more than `MAX_GROWTH` times another's tokens and `MAX_MORE` counts as a whole, uncompared."""
+"""A text of more than `MAX_GROWTH` times another's tokens plus `MAX_MORE` counts in full, without a comparison."""
 
 UNSEEN = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER}
 
 LITERALS = {"STRING", "NUMBER", "FSTRING_MIDDLE"}
-"""Tokens that may be as long as one likes, by the names of `tokenize`."""
+"""Names in `tokenize` of tokens of any length."""
 
 WORD = re.compile(r"\s{0,8}(?:[\w.]{1,8}|[^\w\s.])|\s{1,8}")
-"""A short word or a mark of a literal, with the white space before it."""
+"""Short word or mark of a literal, with the white space before it."""
 
 Span = tuple[int, int]
-"""The first line of something, counted from 0, and the one after its last."""
+"""First line, counted from 0, and the line after the last one."""
 
 
 @lru_cache(maxsize=4096)
 def functions(code: str) -> dict[str, tuple[Span, ...]]:
-    """The lines of each top-level function, in order; of a name that is defined again, all of them.
+    """Return the lines of each top-level function, in order; all definitions of a name that is defined again.
 
     Empty where `code` does not parse.
     """
     tree = parsed(code)
-    found: dict[str, tuple[Span, ...]] = {}
+    spans: dict[str, tuple[Span, ...]] = {}
     for statement in tree.body if tree is not None else []:
         if isinstance(statement, FUNCTIONS):
-            found[statement.name] = (*found.get(statement.name, ()), _span(statement))
-    return found
+            spans[statement.name] = (*spans.get(statement.name, ()), _span(statement))
+    return spans
 
 
 def _span(statement: ast.stmt) -> Span:
@@ -51,21 +51,21 @@ def _span(statement: ast.stmt) -> Span:
 
 
 def excerpt(code: str, names: Collection[str], rest: bool) -> str:
-    """The functions of these names, and the rest of the code or not; all other lines are left empty.
+    """Keep the functions of these names, and optionally the rest of the code; other lines are left empty.
 
-    What is kept stays on its line.
+    All text stays on its line.
     """
     lines = _lines(code)
-    kept = [rest] * len(lines)
+    mask = [rest] * len(lines)
     for name, spans in functions(code).items():
         for first, end in spans:
-            kept[first:end] = [name in names] * (end - first)
-    text = "\n".join(line if keep else "" for line, keep in zip(lines, kept, strict=True))
+            mask[first:end] = [name in names] * (end - first)
+    text = "\n".join(line if keep else "" for line, keep in zip(lines, mask, strict=True))
     return text.rstrip("\n") + "\n" if text.strip() else ""
 
 
 def without_bindings(code: str, names: Collection[str]) -> str:
-    """The code without the statements beside its functions that give one of these names another meaning."""
+    """Remove the statements beside functions that bind one of these names."""
     tree, lines = parsed(code), _lines(code)
     for statement in tree.body if tree is not None else []:
         if not isinstance(statement, FUNCTIONS) and not _bound(statement).isdisjoint(names):
@@ -75,20 +75,20 @@ def without_bindings(code: str, names: Collection[str]) -> str:
 
 
 def _bound(statement: ast.stmt) -> set[str]:
-    """The names that a statement may bind."""
-    found: set[str] = set()
+    """Return the names that a statement may bind."""
+    names: set[str] = set()
     for node in ast.walk(statement):
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
-            found.add(node.name)
+            names.add(node.name)
         elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            found.add(node.id)
+            names.add(node.id)
         elif isinstance(node, ast.alias):
-            found.add((node.asname or node.name).partition(".")[0])
-    return found
+            names.add((node.asname or node.name).partition(".")[0])
+    return names
 
 
 def function_text(code: str, name: str) -> str:
-    """The text of a function; empty where there is none of this name."""
+    """Return the text of a function; empty where there is none of this name."""
     lines = _lines(code)
     spans = functions(code).get(name, ())
     return "\n".join("\n".join(lines[first:end]) for first, end in spans)
@@ -100,7 +100,7 @@ def _lines(code: str) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def statement_of(code: str, name: str) -> str:
-    """The header and the docstring of a function: what it shall do, as its author said it."""
+    """Return the header and the docstring of a function: the author's statement of its purpose."""
     node = find_function(code, name)
     if not isinstance(node, FUNCTIONS):
         return ""
@@ -110,7 +110,7 @@ def statement_of(code: str, name: str) -> str:
 
 @lru_cache(maxsize=4096)
 def without_docstring(code: str, name: str) -> str:
-    """The code without the docstring of one function that has more to it."""
+    """Remove the docstring of a function, unless it is the whole body."""
     node = find_function(code, name)
     if not isinstance(node, FUNCTIONS) or not has_docstring(node) or len(node.body) == 1:
         return code
@@ -119,53 +119,53 @@ def without_docstring(code: str, name: str) -> str:
     return "\n".join(lines[:first] + lines[end:])
 
 
-# How large a change is
+# Size of a change
 
 
-def distance(one: str, other: str) -> int:
-    """How many tokens have to be put in, taken out or replaced to make one text of code another.
+def distance(old: str, new: str) -> int:
+    """Return the number of tokens to insert, delete or replace to turn one text of code into another.
 
     Comments, line ends and docstrings do not count. Each `WORD` of a literal is a token: code may hide there.
     """
-    first, second = tokens(one), tokens(other)
+    first, second = tokens(old), tokens(new)
     if len(second) > MAX_GROWTH * len(first) + MAX_MORE:
         return len(second)
     return edits(first, second)
 
 
 def edits(first: Sequence[str], second: Sequence[str]) -> int:
-    """The Levenshtein distance, by a column of the table at a time, a bit for each row (Hyyrö 2003).
+    """Return the Levenshtein distance, computed by columns of the table with a bit for each row (Hyyrö 2003).
 
-    For each row, `up` and `down` say whether the number there is one more or less than that above it.
+    For each row, `up` and `down` are set if its number is one more or less than that above it.
     """
-    places: dict[str, int] = {}
+    rows: dict[str, int] = {}
     for row, token in enumerate(first):
-        places[token] = places.get(token, 0) | 1 << row
+        rows[token] = rows.get(token, 0) | 1 << row
     every, last = (1 << len(first)) - 1, 1 << len(first) >> 1
-    up, down, found = every, 0, len(first)
+    up, down, result = every, 0, len(first)
     for token in second:
-        same = places.get(token, 0)
+        same = rows.get(token, 0)
         level = (((same & up) + up) ^ up) | same | down
         more, less = down | (every & ~(level | up)), up & level
-        found += bool(more & last) - bool(less & last)
+        result += bool(more & last) - bool(less & last)
         more, less = more << 1 | 1, less << 1
         up, down = (less | ~(level | more)) & every, more & level & every
-    return found if first else len(second)
+    return result if first else len(second)
 
 
 @lru_cache(maxsize=1024)
 def tokens(code: str) -> tuple[str, ...]:
-    """The tokens of a text of code that decide what it does."""
+    """Return the tokens of code that affect its behaviour."""
     try:
-        found = list(tokenize.generate_tokens(io.StringIO(code).readline))
+        infos = list(tokenize.generate_tokens(io.StringIO(code).readline))
     except (tokenize.TokenError, SyntaxError):  # stricter than the parser in rare cases
         return tuple(code.split())
-    return tuple(_meaningful(found))
+    return tuple(_meaningful(infos))
 
 
-def _meaningful(found: Sequence[tokenize.TokenInfo]) -> Iterator[str]:
+def _meaningful(infos: Sequence[tokenize.TokenInfo]) -> Iterator[str]:
     begins = True
-    for token, following in zip(found, [*found[1:], None], strict=True):
+    for token, following in zip(infos, [*infos[1:], None], strict=True):
         ends = following is None or following.type in (tokenize.NEWLINE, tokenize.COMMENT)
         alone = begins and ends and token.type == tokenize.STRING
         if token.type not in UNSEEN and not alone:
@@ -179,22 +179,22 @@ def _meaningful(found: Sequence[tokenize.TokenInfo]) -> Iterator[str]:
 
 
 def added(code: str, known: str, names: Collection[str]) -> int:
-    """How many tokens of a text are neither in functions of these names nor statements of `known`."""
+    """Count the tokens of code that are neither in functions of these names nor in statements of `known`."""
     tree, old = parsed(code), parsed(known)
     if tree is None or old is None:
         return 0
     lines, known_lines = ([line.encode() for line in _lines(text)] for text in (code, known))
-    there = {_statement(known_lines, statement) for statement in old.body}
+    known_statements = {_statement(known_lines, statement) for statement in old.body}
     count = 0
     for statement in tree.body:
         if not (isinstance(statement, FUNCTIONS) and statement.name in names):
             text = _statement(lines, statement)
-            count += 0 if text in there else len(text)
+            count += 0 if text in known_statements else len(text)
     return count
 
 
 def _statement(lines: Sequence[bytes], statement: ast.stmt) -> tuple[str, ...]:
-    """The tokens of a statement alone, also where others stand on its lines."""
+    """Return the tokens of a statement alone, also where others stand on its lines."""
     first, end = _span(statement)
     text = [*lines[first:end]]
     text[-1] = text[-1][: statement.end_col_offset]

@@ -1,4 +1,4 @@
-"""A parsed program whose nodes know where in the text they stand."""
+"""AST of a program with the byte offsets of its nodes."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from llm_decpomdp.envs.programs.parsing import parse
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 UNSEEN = {"annotation", "returns", "decorator_list", "type_params", "type_comment"}
-"""Fields whose contents decide nothing when a function runs."""
+"""Fields that do not affect a running function."""
 
 Node = ast.expr | ast.stmt | ast.arg
 
 
 @dataclass(frozen=True)
-class Place:
-    """A node inside a function, and what surrounds it."""
+class Location:
+    """A node inside a function, with its ancestors."""
 
     node: ast.AST
     above: tuple[ast.AST, ...]
-    """The nodes around it, the nearest first, up to the function."""
+    """Ancestors, the nearest first, up to the function."""
     field: str
-    """Of its parent."""
+    """Field of the parent that holds the node."""
     names: tuple[tuple[int, str], ...]
-    """The variables of the functions around it, each with the offset of its first binding, in order."""
+    """Variables of the enclosing functions, each with the offset of its first binding, in order."""
 
     @property
     def parent(self) -> ast.AST:
-        """The nearest node around it."""
+        """Nearest ancestor."""
         return self.above[0]
 
 
 @dataclass(frozen=True)
-class Located:
-    """A text, its bytes, and every node inside its functions."""
+class LocatedSource:
+    """Source code with its bytes, lines and syntax tree."""
 
     data: bytes
     lines: tuple[int, ...]
-    """Offset of each line in bytes."""
+    """Offset of each line, in bytes."""
     tree: ast.Module
 
     @classmethod
-    def of(cls, source: str) -> Located:
+    def of(cls, source: str) -> LocatedSource:
         """Parse a text.
 
         Raises:
@@ -56,28 +56,28 @@ class Located:
         return cls(data, (0, *ends), parse(source))
 
     def start(self, node: Node) -> int:
-        """Where a node begins, in bytes."""
+        """Return the offset of a node's beginning, in bytes."""
         return self.lines[node.lineno - 1] + node.col_offset
 
     def end(self, node: Node) -> int:
-        """Where a node ends, in bytes."""
+        """Return the offset of a node's end, in bytes."""
         assert node.end_lineno is not None and node.end_col_offset is not None
         return self.lines[node.end_lineno - 1] + node.end_col_offset
 
     def segment(self, node: Node) -> str:
-        """A node's own text."""
+        """Return the text of a node."""
         return self.data[self.start(node) : self.end(node)].decode()
 
     def position(self, offset: int) -> tuple[int, int]:
-        """Line and column of an offset; both count from 1, columns in bytes."""
+        """Return line and column of an offset; both count from 1, columns in bytes."""
         line = bisect_right(self.lines, offset)
         return line, offset - self.lines[line - 1] + 1
 
     @property
-    def places(self) -> Iterator[Place]:
-        """Every node inside a function or a method, but docstrings, annotations, decorators and f-strings.
+    def locations(self) -> Iterator[Location]:
+        """Every node inside a function or a method, except docstrings, annotations, decorators and f-strings.
 
-        What stands in an f-string has no reliable position before Python 3.12.
+        Nodes in an f-string have no reliable position before Python 3.12.
         """
         pending: list[ast.stmt] = list(reversed(self.tree.body))
         while pending:
@@ -89,7 +89,7 @@ class Located:
 
     def _below(
         self, node: ast.AST, above: tuple[ast.AST, ...], names: tuple[tuple[int, str], ...]
-    ) -> Iterator[Place]:
+    ) -> Iterator[Location]:
         if isinstance(node, FUNCTIONS):
             names = (*names, *self._bindings(node))
         above = (node, *above)
@@ -99,11 +99,11 @@ class Located:
             children = value if isinstance(value, list) else [value]
             for child in children[has_docstring(node) and field == "body" :]:
                 if isinstance(child, ast.AST) and not isinstance(child, ast.JoinedStr):
-                    yield Place(child, above, field, names)
+                    yield Location(child, above, field, names)
                     yield from self._below(child, above, names)
 
     def _bindings(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[tuple[int, str]]:
-        """The variables of a function itself, without those of comprehensions and inner functions."""
+        """Return the variables of a function itself, without those of comprehensions and inner functions."""
         first: dict[str, int] = {}
         pending: list[ast.AST] = [function.args, *function.body]
         while pending:
@@ -119,7 +119,7 @@ class Located:
 
 
 def has_docstring(node: ast.AST) -> bool:
-    """Whether a function or class begins with a docstring."""
+    """Check whether a node is a function or class with a docstring."""
     if not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
         return False
     first = node.body[0]

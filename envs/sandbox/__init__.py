@@ -1,6 +1,6 @@
-"""Runs programs that nobody trusts, against tests that they cannot see, and says what became of them.
+"""Run untrusted programs against tests that they cannot see, and return a verdict on each test.
 
-    trainer -- pool of workers, each: evaluator -- zygote -- one process for each program
+    trainer -- pool of workers, each: evaluator -- zygote (fork server) -- one process for each program
 
 The evaluator runs the tests and holds the expected values; a program's process, forked from a clean zygote and
 confined by the kernel, only answers calls with plain values. `docs/security.md` says what that promises.

@@ -1,6 +1,6 @@
-"""The jobs of one call on their way through some workers, and what happens when a worker dies.
+"""Dispatch the jobs of one call to workers, and recover when a worker dies.
 
-A worker that dies costs the job it was at another attempt, and the jobs queued behind it nothing.
+A worker that dies costs its current job another attempt, and the jobs queued behind it nothing.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from llm_decpomdp.envs.sandbox.worker_process import Worker
 if TYPE_CHECKING:
     from llm_decpomdp.envs.sandbox.pool import Pool
 
-AHEAD = 3
-"""Jobs that a worker has in hand, so that it need not wait for its next one."""
+QUEUE_DEPTH = 3
+"""Jobs queued at each worker, so that it need not wait for its next one."""
 
 MAX_ATTEMPTS = 3
-"""Deaths of a worker at the same job before it counts as our own failure."""
+"""Deaths of a worker at the same job that count as a failure of the sandbox."""
 
 ENDLESS = "TimeoutError: the test did not end on the program's values within {seconds:g} seconds"
 
@@ -37,14 +37,14 @@ FATAL: dict[int, str] = {
         signal.SIGFPE,
     )
 }
-"""Signals of a crash inside the interpreter, and what is said if the same program brings it about each time."""
+"""Messages by signal, for crashes of the interpreter that the same program causes in each attempt."""
 
 Job = dict[str, Any]
 Result = dict[str, Any]
 
 
 class Batch:
-    """Jobs on their way through some workers."""
+    """Dispatcher of the jobs of one call."""
 
     def __init__(self, pool: Pool, jobs: Sequence[Job]) -> None:
         self.pool = pool
@@ -56,24 +56,24 @@ class Batch:
         self.workers: list[Worker] = []
 
     def run(self, workers: list[Worker]) -> None:
-        """Grade all jobs; the list changes with what others need and leave."""
+        """Grade all jobs; `workers` shrinks and grows as other callers need and leave some."""
         self.workers = workers
         with selectors.DefaultSelector() as selector:
-            self.share_out()
+            self.dispatch_first()
             for worker in workers:
                 selector.register(worker.descriptor, selectors.EVENT_READ, worker)
             while self.missing:
                 self._wait(selector)
-                self._share(selector)
+                self._rebalance(selector)
 
-    def share_out(self) -> None:
+    def dispatch_first(self) -> None:
         """Give every worker its first job before any gets its second."""
-        for ahead in range(1, AHEAD + 1):
+        for depth in range(1, QUEUE_DEPTH + 1):
             for worker in self.workers:
-                self._feed(worker, ahead)
+                self._dispatch(worker, depth)
 
-    def _share(self, selector: selectors.BaseSelector) -> None:
-        """Give back workers that have nothing to do or that others wait for, and take what nobody uses."""
+    def _rebalance(self, selector: selectors.BaseSelector) -> None:
+        """Return workers that are idle or that other callers wait for, and take free ones."""
         workers = self.workers
         for worker in [worker for worker in workers if not worker.waiting]:
             if len(workers) > 1 and (self.pool.queue or not self.queue):
@@ -81,12 +81,12 @@ class Batch:
                 workers.remove(worker)
                 self.pool.give_back([worker])
             else:
-                self._feed(worker)
+                self._dispatch(worker)
         if self.queue:
-            known = len(workers)
-            self.pool.take(workers, len(self.queue), patient=False)
-            for worker in workers[known:]:
-                self._feed(worker)
+            size = len(workers)
+            self.pool.take(workers, len(self.queue), wait=False)
+            for worker in workers[size:]:
+                self._dispatch(worker)
                 selector.register(worker.descriptor, selectors.EVENT_READ, worker)
 
     def _wait(self, selector: selectors.BaseSelector) -> None:
@@ -95,15 +95,15 @@ class Batch:
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.unsent else 0)
             if selector.get_key(worker.descriptor).events != events:
                 selector.modify(worker.descriptor, events, worker)
-        patience = min(worker.deadline for worker in workers) - time.monotonic()
-        for key, _ in selector.select(max(patience, 0.0)):
+        timeout = min(worker.deadline for worker in workers) - time.monotonic()
+        for key, _ in selector.select(max(timeout, 0.0)):
             worker = key.data
             try:
                 worker.flush()
                 for result in worker.results():
                     self._done(worker, result)
                 if not self.pool.queue:
-                    self._feed(worker)
+                    self._dispatch(worker)
             except Closed:
                 self._replace(worker, selector)
         for worker in workers:
@@ -111,10 +111,10 @@ class Batch:
                 worker.kill()
                 self._replace(worker, selector)
 
-    def _feed(self, worker: Worker, ahead: int = AHEAD) -> None:
+    def _dispatch(self, worker: Worker, depth: int = QUEUE_DEPTH) -> None:
         if self.pool.queue or len(self.queue) < len(self.workers):
-            ahead = 1  # the others come soon
-        while self.queue and len(worker.waiting) < ahead:
+            depth = 1  # the other callers get workers soon
+        while self.queue and len(worker.waiting) < depth:
             index = self.queue.popleft()
             worker.send(index, self.jobs[index])
 
@@ -124,20 +124,20 @@ class Batch:
         self.missing -= 1
 
     def _replace(self, worker: Worker, selector: selectors.BaseSelector) -> None:
-        """Start a dead worker again; the job that it was at is tried once more, or judged by how it died."""
+        """Restart a dead worker; its current job is tried once more, or judged by the exit status."""
         selector.unregister(worker.descriptor)
-        status, words = worker.bury()
+        status, stderr = worker.reap()
         jobs, worker.waiting = list(worker.waiting), deque()
         self.queue.extendleft(reversed(jobs[1:]))
         if jobs:
-            self._repeat_or_judge(jobs[0], status, words)
+            self._repeat_or_judge(jobs[0], status, stderr)
         worker.start()
-        worker.greet()
+        worker.handshake()
         selector.register(worker.descriptor, selectors.EVENT_READ, worker)
-        self._feed(worker)
+        self._dispatch(worker)
 
-    def _repeat_or_judge(self, index: int, status: int, words: str) -> None:
-        """Have the job that a worker died at tried once more, or judge it by how it died."""
+    def _repeat_or_judge(self, index: int, status: int, stderr: str) -> None:
+        """Queue the job at which a worker died once more, or judge it by the exit status."""
         job = self.jobs[index]
         endless, fatal = status in (-signal.SIGPROF, -signal.SIGALRM), -status in FATAL
         if (endless or fatal) and job["change"]:
@@ -153,13 +153,13 @@ class Batch:
         elif self.attempts[index] >= MAX_ATTEMPTS:
             raise SandboxError(
                 f"the sandbox's worker died {MAX_ATTEMPTS} times at one program "
-                f"(exit status {status}): {words or 'without a word'}"
+                f"(exit status {status}): {stderr or 'without a word'}"
             )
         else:
             self.queue.appendleft(index)
 
     def _judge(self, index: int, status: str, text: str, by_clock: bool = False) -> None:
-        """The verdict if what the program returned ended the process that was to judge it."""
+        """Record the verdict on a program whose values ended the evaluator."""
         job = self.jobs[index]
         seconds = job["limits"]["test_seconds"]
         message = text.format(seconds=seconds)

@@ -1,4 +1,4 @@
-"""Verdicts that are remembered, or that somebody is about to find."""
+"""Cache of verdicts; one that another caller is computing is waited for, not computed twice."""
 
 from __future__ import annotations
 
@@ -13,50 +13,50 @@ from typing import Any
 from llm_decpomdp.envs.sandbox.program import SandboxError
 
 
-class GivenUp(Exception):
-    """Whoever was to find a verdict was interrupted: somebody else has to."""
+class Abandoned(Exception):
+    """The caller that was computing a verdict was interrupted; another one has to."""
 
 
 class Claims:
-    """The verdicts that one caller waits for: some to be found by itself, the rest by others."""
+    """Verdicts that one caller needs: some claimed by it, the rest computed by other callers."""
 
-    def __init__(self, own: list[str], futures: dict[str, Future[dict[str, Any]]]) -> None:
-        self.own = own
+    def __init__(self, to_compute: list[str], futures: dict[str, Future[dict[str, Any]]]) -> None:
+        self.to_compute = to_compute
         self.futures = futures
 
     def settle(self, key: str, result: dict[str, Any]) -> None:
-        """A verdict has been found."""
+        """Set a verdict that this caller claimed."""
         self.futures[key].set_result(result)
 
     def results(self) -> dict[str, dict[str, Any]]:
-        """The verdicts, without those that somebody has given up."""
-        found = {}
+        """Wait for the verdicts; those that another caller abandoned are missing."""
+        results = {}
         for key, future in self.futures.items():
             try:
-                found[key] = future.result()
-            except GivenUp:
+                results[key] = future.result()
+            except Abandoned:
                 pass
-        return found
+        return results
 
 
 class VerdictCache:
-    """Verdicts by what they depend on. A verdict that somebody is working on is waited for."""
+    """Verdicts by a key of all that they depend on. Thread-safe."""
 
     def __init__(self) -> None:
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
-        """Start anew, also if another thread held the lock when this process was forked."""
+    def reset(self) -> None:
+        """Drop all entries, with a new lock: another thread may have held it when this process was forked."""
         self._lock = threading.Lock()
         self._futures: OrderedDict[str, Future[dict[str, Any]]] = OrderedDict()
 
     @contextmanager
     def claims(self, keys: list[str], size: int) -> Iterator[Claims]:
-        """Claim verdicts; what is not settled at the end has failed, for all who wait for it.
+        """Claim verdicts; those not settled at the end fail for all callers that wait for them.
 
         Args:
-            keys: What the verdicts depend on.
-            size: Most verdicts to remember; 0 to remember and share none.
+            keys: Keys of the verdicts.
+            size: Maximum number of verdicts to cache; 0 to cache and share none.
         """
         claims = Claims([], {})
         error: BaseException | None = None
@@ -70,13 +70,13 @@ class VerdictCache:
             self._release(claims, error, size)
 
     def _take(self, claims: Claims, keys: list[str], size: int) -> None:
-        """Claim; noted before others can see it, so that an interrupt leaves nothing that is never settled."""
+        """Claim keys; `claims` holds a future before others see it, so that an interrupt leaves none unsettled."""
         with self._lock:
             for key in dict.fromkeys(keys):
                 future = self._futures.get(key) if size else None
                 if future is None:
                     future = claims.futures[key] = Future()
-                    claims.own.append(key)
+                    claims.to_compute.append(key)
                     if size:
                         self._futures[key] = future
                 else:
@@ -84,13 +84,12 @@ class VerdictCache:
                     claims.futures[key] = future
 
     def _release(self, claims: Claims, error: BaseException | None, size: int) -> None:
-        """Forget what was not found, or may be found otherwise next time, and the oldest verdicts."""
+        """Drop verdicts that failed or are not reproducible, and the oldest ones."""
         with self._lock:
-            for key in claims.own:
+            for key in claims.to_compute:
                 future = claims.futures[key]
                 if not future.done():
-                    known = isinstance(error, SandboxError)
-                    future.set_exception(error if error is not None and known else GivenUp())
+                    future.set_exception(error if isinstance(error, SandboxError) else Abandoned())
                 if future.exception() is not None or future.result()["wall_decided"]:
                     self._futures.pop(key, None)
             while size and len(self._futures) > size:
@@ -98,7 +97,7 @@ class VerdictCache:
 
 
 CACHE = VerdictCache()
-"""That of this process."""
+"""The cache of this process."""
 
-if hasattr(os, "register_at_fork"):  # what others are working on will not come to a forked process
-    os.register_at_fork(after_in_child=CACHE.forget)
+if hasattr(os, "register_at_fork"):  # pending verdicts never arrive in a forked process
+    os.register_at_fork(after_in_child=CACHE.reset)

@@ -1,4 +1,4 @@
-"""Where installed packages lie that programs may import beside the standard library."""
+"""Paths of the installed packages that programs may import beside the standard library."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from importlib.util import find_spec
 
 
 def is_installed(module: str) -> bool:
-    """Whether a top-level module can be imported here; it is not imported."""
+    """Check whether a top-level module can be imported here, without importing it."""
     return find_spec(module) is not None
 
 
 @lru_cache(maxsize=64)
 def package_paths(modules: tuple[str, ...]) -> tuple[str, ...]:
-    """The files and folders of some modules, and of all that their packages require.
+    """Return the files and folders of some modules, and of all that their packages require.
 
     Args:
         modules: Names of top-level modules, such as `numpy`.
@@ -33,24 +33,24 @@ def package_paths(modules: tuple[str, ...]) -> tuple[str, ...]:
     unknown = [module for module in modules if module not in owners]
     if unknown:
         raise ValueError(f"no installed package has the modules {unknown}; install them first")
-    found: dict[str, Distribution] = {}
+    packages: dict[str, Distribution] = {}
     pending = [name for module in modules for name in owners[module]]
     while pending:
         name = _normal(pending.pop())
-        if name not in found and (package := _distribution(name)) is not None:
-            found[name] = package
+        if name not in packages and (package := _distribution(name)) is not None:
+            packages[name] = package
             pending += _required(package.requires or ())
-    return tuple(sorted({path for package in found.values() for path in _entries(package)}))
+    return tuple(sorted({path for package in packages.values() for path in _entries(package)}))
 
 
 def _required(requirements: Iterable[str]) -> list[str]:
-    """The names in requirements that no extra asks for."""
+    """Return the names in requirements that no extra asks for."""
     plain = [text for text in requirements if "extra" not in text.partition(";")[2]]
     return [match[0] for text in plain if (match := re.match(r"[\w.-]+", text))]
 
 
 def _distribution(name: str) -> Distribution | None:
-    """An installed package; None where a requirement does not hold for this system."""
+    """Return an installed package; None where a requirement does not apply to this system."""
     try:
         return distribution(name)
     except PackageNotFoundError:
@@ -58,7 +58,7 @@ def _distribution(name: str) -> Distribution | None:
 
 
 def _entries(package: Distribution) -> set[str]:
-    """What a package has put next to the others: its modules, folders and libraries."""
+    """Return the top-level paths that a package installed: its modules, folders and libraries."""
     tops = {
         file.parts[0] for file in package.files or () if file.parts[0] not in ("..", "__pycache__")
     }

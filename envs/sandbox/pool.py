@@ -1,7 +1,7 @@
-"""The pool of workers: who has which job, and what happens when a worker dies.
+"""Pool of workers.
 
-A caller takes workers that are free, talks to them from its own thread (`batch.py`), and puts them back; there is
-no thread of ours. Callers that wait get their workers in the order in which they came.
+A caller takes free workers, talks to them from its own thread (`batch.py`), and puts them back; the pool has no
+thread. Waiting callers get their workers in the order in which they came.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Pool:
     """Workers of one kind. Thread-safe.
 
     Args:
-        size: Most workers at the same time; they are started when they are first needed.
+        size: Maximum number of workers; they are started when they are first needed.
         without: Layers of protection to leave off.
         require: Layers without which no worker may start.
-        seed: Of the hashes of strings, and of `random` in the programs.
+        seed: Seed of the hashes of strings, and of `random` in the programs.
         packages: Files and folders of the installed packages that programs may import.
     """
 
@@ -45,12 +45,12 @@ class Pool:
         self.without = without
         self.require = require
         self.warned = False
-        """Whether missing layers have been told about."""
+        """True once missing layers have been reported."""
         self._lock = threading.Lock()
         self._all: WeakSet[Worker] = WeakSet()
         self._free = deque(self._new() for _ in range(size))
-        """Those that have been started are to the right."""
-        self._turns: deque[_Turn] = deque()
+        """Running workers are to the right."""
+        self._waiters: deque[_Waiter] = deque()
 
     def _new(self) -> Worker:
         worker = Worker(self.without, self.require, self.seed, self.packages)
@@ -59,8 +59,8 @@ class Pool:
 
     @property
     def queue(self) -> int:
-        """Callers that wait for a worker."""
-        return len(self._turns)
+        """Number of callers that wait for a worker."""
+        return len(self._waiters)
 
     def run(self, jobs: Sequence[Job]) -> list[Result]:
         """Grade jobs; results in the order of `jobs`.
@@ -77,12 +77,12 @@ class Pool:
         return batch.results
 
     def layers(self) -> dict[str, str]:
-        """For each layer of protection why it is not on; empty if it is."""
+        """Return the reason why each layer of protection is off; empty if it is on."""
         with self._workers(1) as workers:
             return dict(workers[0].layers)
 
     def close(self) -> None:
-        """End all workers that are free. The pool can be used again afterwards."""
+        """End all free workers. The pool can be used again afterwards."""
         with self._lock:
             free = [worker for worker in self._free if not worker.dead]
             for worker in free:
@@ -93,60 +93,60 @@ class Pool:
         finally:
             self.give_back(free)
 
-    def forget(self) -> None:
-        """Let go of the workers without ending them: in a forked process they are somebody else's."""
+    def detach(self) -> None:
+        """Close this process's ends of the workers without ending them: they belong to the parent."""
         for worker in list(self._all):
-            worker.forget()
+            worker.detach()
 
     @contextmanager
-    def _workers(self, wanted: int) -> Iterator[list[Worker]]:
-        """At least one worker, at most `wanted`; the list may be changed by `take` and `give_back`."""
+    def _workers(self, number: int) -> Iterator[list[Worker]]:
+        """Borrow at least one worker, at most `number`; `take` and `give_back` may change the list."""
         workers: list[Worker] = []
         try:
-            self.take(workers, wanted)
+            self.take(workers, number)
             yield workers
         finally:
             self.give_back(workers)
 
-    def take(self, workers: list[Worker], wanted: int, patient: bool = True) -> None:
-        """Move free workers to a list, and start those that do not run.
+    def take(self, workers: list[Worker], number: int, wait: bool = True) -> None:
+        """Move free workers to a list, and start those that are not running.
 
         Args:
-            workers: Where to put them; they are to be given back, also if this raises.
-            wanted: Most workers to take.
-            patient: Whether to wait for at least one; if not, those who do wait come first.
+            workers: List to add them to; they must be given back, also if this raises.
+            number: Maximum number of workers to take.
+            wait: Wait for at least one; otherwise callers that do wait come first.
 
         Raises:
             SandboxError: If none can be started; some are enough.
         """
-        known = len(workers)
+        size = len(workers)
         with self._lock:
-            while len(self._all) < self.size:  # an interrupt at the wrong moment has lost one
+            while len(self._all) < self.size:  # an interrupt lost one
                 self._put_back(self._new())
-            self._grab(workers, wanted)
-        if patient and len(workers) == known:
+            self._take_free(workers, number)
+        if wait and len(workers) == size:
             self._wait(workers)
         self._start(workers)
 
-    def _grab(self, workers: list[Worker], wanted: int) -> None:
-        """Move what is free to a list, if nobody waits; needs the lock."""
-        while self._free and not self._turns and wanted > 0:
+    def _take_free(self, workers: list[Worker], number: int) -> None:
+        """Move free workers to a list, unless a caller waits; needs the lock."""
+        while self._free and not self._waiters and number > 0:
             workers.append(self._free.pop())
-            wanted -= 1
+            number -= 1
 
     def _put_back(self, worker: Worker) -> None:
-        """Give a worker to the next who waits, or to whoever comes; needs the lock."""
-        if self._turns:
-            turn = self._turns.popleft()
-            turn.workers.append(worker)
-            turn.come.release()
+        """Give a worker to the first waiting caller, or to the free ones; needs the lock."""
+        if self._waiters:
+            waiter = self._waiters.popleft()
+            waiter.workers.append(worker)
+            waiter.ready.release()
         elif worker.dead:
             self._free.appendleft(worker)
         else:
             self._free.append(worker)
 
     def _start(self, workers: list[Worker]) -> None:
-        """Start those that do not run; those that cannot be started leave the list, if there are others."""
+        """Start workers that are not running; those that cannot be started leave the list, if any can."""
         error = None
         started = []
         for worker in [worker for worker in workers if worker.dead]:
@@ -157,7 +157,7 @@ class Pool:
                 error = refusal
         for worker in started:
             try:
-                worker.greet()
+                worker.handshake()
             except SandboxError as refusal:
                 error = refusal
         failed = [worker for worker in workers if worker.dead]
@@ -169,55 +169,55 @@ class Pool:
 
     def _wait(self, workers: list[Worker]) -> None:
         """Wait for a worker."""
-        turn = _Turn(workers)
+        waiter = _Waiter(workers)
         try:
             with self._lock:
-                self._grab(workers, 1)
+                self._take_free(workers, 1)
                 if workers:
                     return
-                self._turns.append(turn)
-            turn.come.acquire()
+                self._waiters.append(waiter)
+            waiter.ready.acquire()
         except BaseException:
             with self._lock:
-                if turn in self._turns:  # else its worker has come, and is given back
-                    self._turns.remove(turn)
+                if waiter in self._waiters:  # else it has its worker, which is given back
+                    self._waiters.remove(waiter)
             raise
 
     def give_back(self, workers: list[Worker]) -> None:
-        """Let others have the workers, and empty the list; those that are not idle are ended."""
-        ended = []
+        """Return the workers to the pool and empty the list; those that are not idle are ended."""
+        retired = []
         with self._lock:
             while workers:
                 worker = workers.pop()
                 if worker.waiting or worker.served >= RETIRE_AFTER:
-                    ended.append(worker)
+                    retired.append(worker)
                     worker = self._new()
                 self._put_back(worker)
-        for worker in ended:  # afterwards: it takes time, and may be interrupted
+        for worker in retired:  # outside of the lock: it takes time, and may be interrupted
             worker.end()
 
 
-class _Turn:
-    """Of a caller that waits.
+class _Waiter:
+    """A caller that waits.
 
     Args:
-        workers: Where it wants its worker.
+        workers: List that its worker is added to.
     """
 
     def __init__(self, workers: list[Worker]) -> None:
         self.workers = workers
-        self.come = threading.Lock()
-        self.come.acquire()
+        self.ready = threading.Lock()
+        self.ready.acquire()
 
 
 POOLS: dict[tuple[Any, ...], Pool] = {}
-"""The pools of this process, shared by all sandboxes with equal settings."""
+"""Pools of this process, shared by all sandboxes with equal settings."""
 
 _lock = threading.Lock()
 
 
 def shared_pool(size: int, without: Names, require: Names, seed: int, packages: Names = ()) -> Pool:
-    """The pool for these settings."""
+    """Return the pool for these settings."""
     key = (size, without, require, seed, packages, sys.executable)
     with _lock:
         if key not in POOLS:
@@ -231,14 +231,14 @@ def close_all() -> None:
         pool.close()
 
 
-def _forget_all() -> None:
-    """A forked process has workers of its own: those of its parent must see their parent's end."""
+def _detach_all() -> None:
+    """Detach a forked process from its parent's workers, which must see their parent's end."""
     global _lock
     _lock = threading.Lock()
     for pool in POOLS.values():
-        pool.forget()
+        pool.detach()
     POOLS.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)
+    os.register_at_fork(after_in_child=_detach_all)

@@ -1,4 +1,4 @@
-"""What the sandbox is given, and what it gives back."""
+"""Inputs and outputs of the sandbox: programs, limits, executions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from llm_decpomdp.episode import Outcome
 
 
 class SandboxError(RuntimeError):
-    """The sandbox itself failed: never the program's fault, never a low reward."""
+    """Failure of the sandbox itself: never the program's fault, never a low reward."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Program:
     """A program in parts that share one namespace, run in order."""
 
     segments: tuple[tuple[str, str], ...]
-    """(origin, code): whose code it is, such as an agent's id. Line numbers count within each part."""
+    """(origin, code): the author, such as an agent's id, and the code. Line numbers count within each part."""
     entry_point: str
     """The function under test."""
     preamble: str = ""
@@ -28,32 +28,32 @@ class Program:
 
 
 LARGEST = (10**6, 2**50)
-"""Of the limits on time and numbers, and of those on bytes."""
+"""Maximum of the limits on time and numbers, and of those on bytes."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one program may use.
+    """Resource limits of one program.
 
     Time is processor time, so that a busy machine does not turn a right answer wrong; `wall_factor` times as
     much may pass on the clock, which ends a program that sleeps.
     """
 
     load_seconds: float = 10.0
-    """To define everything, in seconds."""
+    """Limit on loading the program, in seconds."""
     test_seconds: float = 10.0
-    """One call of the entry point, in seconds."""
+    """Limit on one call of the entry point, in seconds."""
     program_seconds: float = 60.0
-    """All of it together, in seconds."""
+    """Limit on the whole program, in seconds."""
     wall_factor: float = 3.0
     max_timeouts: int = 3
-    """After so many time-outs or crashes the remaining calls are not made."""
+    """Time-outs or crashes after which the remaining calls are not made."""
     memory_bytes: int = 512 * 2**20
     """Address space of the process. macOS does not enforce it."""
     file_bytes: int = 16 * 2**20
-    """Largest file."""
+    """Largest file, in bytes."""
     output_bytes: int = 4 * 2**10
-    """How much of what the program prints is kept, in each verdict that is remembered too."""
+    """Bytes of the program's output that are kept, also in each cached verdict."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -69,23 +69,22 @@ class Limits:
 
 @dataclass(frozen=True)
 class Execution:
-    """What running a program against its tests showed."""
+    """Result of running a program against its tests."""
 
     tests: tuple[Outcome, ...]
     error: Outcome | None
-    """Why the program could not be loaded; None if it was."""
+    """Failure to load the program; None if it was loaded."""
     output: str
-    """The beginning of what the program printed."""
+    """Beginning of the program's output."""
     seconds: float
-    """Time on the clock that the grading took; that of the first time, where the verdict was remembered."""
+    """Time on the clock that the grading took; of the first run, where the verdict was cached."""
     helper_calls: tuple[int, ...] = ()
-    """How often each of `Program.helpers` was called while tests that pass ran, as far as the program tells the
-    truth. What helpers' parts call does not count, unless they nowhere name it: then they were handed it."""
+    """Calls of each of `Program.helpers` while passing tests ran, as far as the program tells the truth. Calls
+    from helpers' parts do not count, unless these nowhere name the function: then it was passed as a callback."""
     helpers_used: tuple[bool, ...] = ()
-    """Whether some test's outcome depends on what each of them returned: it does if another run, with these
-    results changed within their type, passes other tests. One may be used that was only called while loading."""
+    """True for each helper if some test's outcome depends on its results: if another run, with these changed
+    within their type, passes other tests. A helper that was called only while loading may be used, too."""
     reached: tuple[int, ...] = ()
-    """How often each test was reached."""
+    """Number of times that each test was reached."""
     wall_decided: bool = False
-    """Whether a time-out came from the clock on the wall, or the system killed the program: then another run may
-    end otherwise."""
+    """True if a time-out came from the wall clock, or the system killed the program: another run may differ."""

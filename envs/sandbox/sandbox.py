@@ -21,32 +21,32 @@ from llm_decpomdp.episode import Outcome
 from llm_decpomdp.utils.warn import warn
 
 VERSION = 2
-"""Raised by every change that can turn a verdict: remembered verdicts of another version do not count."""
+"""Incremented by every change that can turn a verdict: cached verdicts of another version do not count."""
 
 LAYERS = ("namespaces", "landlock", "seccomp")
 """Layers of protection that can be left off."""
 
 REQUIRED = ("no new privileges", "landlock", "seccomp", "limits")
-"""What `isolation="require"` insists on: with these, no program reads, changes or reaches what is not its own."""
+"""Layers that `isolation="require"` requires: with these, no program reads, changes or reaches foreign data."""
 
 ISOLATION = ("best_effort", "require")
 
 
 class Sandbox:
-    """Runs programs that nobody trusts against tests. Thread-safe, cheap to make, and can be pickled.
+    """Runs untrusted programs against tests. Thread-safe, cheap to make, and picklable.
 
     All sandboxes of a process with equal settings share their workers, which are started when they are first
     needed, and end with the process, however it ends.
 
     Args:
-        limits: What each program may use.
-        workers: Programs that run at the same time; default one for each core that this process may use.
+        limits: Resource limits of each program.
+        workers: Programs that run at the same time; by default one for each core that this process may use.
         isolation: `best_effort` warns once of layers of protection that this system lacks; `require` refuses
             to run without those in `REQUIRED`.
         without: Layers to leave off, of `LAYERS`: for tests and measurements.
-        cache_size: Verdicts that are remembered; 0 to run equal programs each time.
-        seed: Of the hashes of strings and of `random` in the programs: another one shows which verdicts depend
-            on chance.
+        cache_size: Verdicts that are cached; 0 to run equal programs each time.
+        seed: Seed of the hashes of strings and of `random` in the programs: another one shows which verdicts
+            depend on chance.
         packages: Top-level modules beside the standard library that programs may import, such as `numpy`, with
             all that their packages require; they must be installed. Code in them is trusted.
 
@@ -80,7 +80,7 @@ class Sandbox:
         package_paths(self.packages)
 
     def offering(self, packages: Collection[str]) -> Sandbox:
-        """A sandbox with the same settings whose programs may import these packages."""
+        """Return a sandbox with the same settings whose programs may import these packages."""
         return Sandbox(
             self.limits,
             self.workers,
@@ -104,27 +104,27 @@ class Sandbox:
         after it, until `max_timeouts` is used up.
 
         Returns:
-            What became of each job, in the order of `jobs`.
+            The execution of each job, in the order of `jobs`.
 
         Raises:
             SandboxError: If the sandbox itself fails, never because of what a program does.
         """
         limits = limits or self.limits
-        described = [_job(program, tests, limits) for program, tests in jobs]
-        keys = [self._key(job) for job in described]
-        by_key = dict(zip(keys, described, strict=True))
-        found: dict[str, dict[str, Any]] = {}
-        while missing := [key for key in keys if key not in found]:
+        messages = [_job(program, tests, limits) for program, tests in jobs]
+        keys = [self._key(message) for message in messages]
+        by_key = dict(zip(keys, messages, strict=True))
+        results: dict[str, dict[str, Any]] = {}
+        while missing := [key for key in keys if key not in results]:
             with CACHE.claims(missing, self.cache_size) as claims:
-                own = [by_key[key] for key in claims.own]
-                results = self._pool().run(own) if own else []
-                for key, result in zip(claims.own, results, strict=True):
+                claimed = [by_key[key] for key in claims.to_compute]
+                computed = self._pool().run(claimed) if claimed else []
+                for key, result in zip(claims.to_compute, computed, strict=True):
                     claims.settle(key, result)
-                found |= claims.results()
-        return [_execution(found[key], tests) for key, (_, tests) in zip(keys, jobs, strict=True)]
+                results |= claims.results()
+        return [_execution(results[key], tests) for key, (_, tests) in zip(keys, jobs, strict=True)]
 
     def layers(self) -> dict[str, str]:
-        """For each layer of protection why it is not on here; empty if it is."""
+        """Return the reason why each layer of protection is off here; empty if it is on."""
         return self._pool().layers()
 
     def close(self) -> None:
@@ -145,12 +145,12 @@ class Sandbox:
         return pool
 
     def _key(self, job: dict[str, Any]) -> str:
-        place = [VERSION, list(self.without), self.isolation, self.seed, list(self.packages)]
-        return hashlib.sha256(marshal.dumps([place, job], 0)).hexdigest()
+        settings = [VERSION, list(self.without), self.isolation, self.seed, list(self.packages)]
+        return hashlib.sha256(marshal.dumps([settings, job], 0)).hexdigest()
 
 
 def available_cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -166,8 +166,8 @@ def _job(program: Program, tests: Tests, limits: Limits) -> dict[str, Any]:
         "change": bool(program.helpers),
         "tests": tests.source,
         "split": tests.split,
-        "ahead": tests.ahead,
-        "own": sorted(tests.own | methods(program.preamble)),
+        "prefetch": tests.prefetch,
+        "methods": sorted(tests.methods | methods(program.preamble)),
         "shown": tests.shown,
         "stages": list(tests.stages),
         "num_stages": tests.num_stages,
@@ -184,7 +184,7 @@ def _execution(result: dict[str, Any], tests: Tests) -> Execution:
     error = result["error"]
     cases = zip(tests.cases, result["tests"], strict=True)
     return Execution(
-        tests=tuple(Outcome(case, *found) for case, found in cases),
+        tests=tuple(Outcome(case, *outcome) for case, outcome in cases),
         error=Outcome("", *error) if error is not None else None,
         output=result["output"],
         seconds=result["seconds"],
@@ -202,10 +202,10 @@ def _warn_once(pool: Pool) -> None:
     if pool.warned:
         return
     pool.warned = True
-    missing = {name: why for name, why in pool.layers().items() if why}
+    missing = {name: reason for name, reason in pool.layers().items() if reason}
     if missing and tuple(missing) not in _WARNED:
         _WARNED.add(tuple(missing))
-        listed = "; ".join(f"{name} ({why})" for name, why in missing.items())
+        listed = "; ".join(f"{name} ({reason})" for name, reason in missing.items())
         warn(
             f"the sandbox runs without {listed}. See `llm-decpomdp doctor` and docs/security.md; "
             "isolation='require' refuses to run like this",

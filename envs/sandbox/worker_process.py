@@ -1,4 +1,4 @@
-"""One worker of the pool, from the caller's side: a process to start, to feed, to listen to and to bury."""
+"""Client side of one worker process: spawn, handshake, send jobs, read results, reap."""
 
 from __future__ import annotations
 
@@ -24,23 +24,22 @@ from llm_decpomdp.envs.sandbox.program import SandboxError
 SCRIPT = Path(__file__).parent / "inside" / "worker.py"
 
 START_SECONDS = 60.0
-"""How long a worker may take to start, however busy the machine is."""
+"""Time that a worker may take to start, however busy the machine is."""
 
 GRACE_SECONDS = 60.0
-"""How much longer than a program's own limits a worker may be silent before it counts as dead."""
+"""Time beyond a program's own limits after which a silent worker counts as dead."""
 
 LIBRARIES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""Variables without which some Pythons do not start."""
+"""Environment variables without which some Pythons do not start."""
 
 MAX_RUNS = 5
-"""How often a test may have to be run for one verdict; the runs with changed results take no longer than two."""
+"""Maximum number of runs of a test for one verdict; those with changed results take no longer than two."""
 
 CLOSE_SECONDS = 2.0
-"""How long a worker that is told to end may take."""
-
+"""Time that a worker may take to end."""
 
 STARTING = threading.RLock()
-"""Held while a worker is started: a process forked meanwhile would inherit ends of it that nobody knows of."""
+"""Lock held while a worker is started: a process forked meanwhile would inherit its descriptors."""
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
@@ -51,12 +50,12 @@ if hasattr(os, "register_at_fork"):
 
 
 class Worker:
-    """A worker process. `start` starts it, again too, and `greet` then waits until it is ready.
+    """A worker process. `start` starts or restarts it, and `handshake` then waits until it is ready.
 
     Args:
         without: Layers of protection to leave off.
         require: Layers without which it may not serve.
-        seed: Of the hashes of strings, and of `random` in the programs.
+        seed: Seed of the hashes of strings, and of `random` in the programs.
         packages: Files and folders of the installed packages that programs may import.
     """
 
@@ -72,18 +71,18 @@ class Worker:
         self.require = require
         self.seed = seed
         self.layers: dict[str, str] = {}
-        """For each layer of protection why it is not on; empty if it is."""
+        """Reason why each layer of protection is off; empty if it is on."""
         self.waiting: deque[int] = deque()
-        """The jobs that it has, the first of which it is at."""
+        """Jobs sent and not finished; the first one is running."""
         self.served = 0
         self.dead = True
-        """Whether it cannot be given jobs: before it is started and greeted, and once it has ended."""
+        """True if it cannot take jobs: before the handshake, and once it has ended."""
         self.process: subprocess.Popen[bytes] | None = None
-        self._opened = ExitStack()
-        """Our end of its socket, and the file for its last words."""
+        self._resources = ExitStack()
+        """This end of its socket, and the file of its stderr."""
 
     def start(self) -> None:
-        """Start a process, with no job.
+        """Start a process, without a job.
 
         Raises:
             SandboxError: If it cannot be started.
@@ -97,12 +96,12 @@ class Worker:
         self._limits: deque[float] = deque()
         self.deadline = time.monotonic() + START_SECONDS
         try:
-            with STARTING, ExitStack() as opened:
-                self._words = opened.enter_context(_nameless_file())
-                self.socket, theirs = map(opened.enter_context, socket.socketpair())
-                self.process = self._popen(theirs.fileno())
-                theirs.close()
-                self._opened = opened.pop_all()
+            with STARTING, ExitStack() as stack:
+                self._stderr = stack.enter_context(_anonymous_file())
+                self.socket, worker_end = map(stack.enter_context, socket.socketpair())
+                self.process = self._popen(worker_end.fileno())
+                worker_end.close()
+                self._resources = stack.pop_all()
         except OSError as error:
             raise SandboxError(f"cannot start a process for programs: {error}") from error
         self.socket.setblocking(False)
@@ -110,28 +109,28 @@ class Worker:
         self._reader = Reader(self.descriptor, 2**32)
 
     def _popen(self, descriptor: int) -> subprocess.Popen[bytes]:
-        """A worker's process, in a session of its own, that talks over `descriptor`."""
+        """Spawn the process, in a session of its own, with the socket `descriptor`."""
         packages = json.dumps(self.packages)
         options = (str(descriptor), json.dumps(self.without), str(self.seed), packages)
         return subprocess.Popen(
             [sys.executable, "-S", "-s", "-B", str(SCRIPT), *options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=self._words,
+            stderr=self._stderr,
             cwd="/",
             env=_environment(self.seed, bool(self.packages)),
             pass_fds=(descriptor,),
             start_new_session=True,
         )
 
-    def greet(self) -> None:
-        """Wait until the worker says which layers of protection are on.
+    def handshake(self) -> None:
+        """Wait until the worker reports which layers of protection are on.
 
         Raises:
             SandboxError: If it does not start, or a required layer is missing.
         """
         try:
-            while (message := self._reader.waiting()) is None:
+            while (message := self._reader.next_message()) is None:
                 poll = select.poll()
                 poll.register(self.descriptor, select.POLLIN)
                 if not poll.poll(1000 * max(self.deadline - time.monotonic(), 0)):
@@ -139,9 +138,9 @@ class Worker:
                 if not self._reader.fill():
                     raise Closed("it ended")
         except Closed as error:
-            status, words = self.bury()
+            status, stderr = self.reap()
             raise SandboxError(
-                f"the sandbox's worker did not start ({error}, exit status {status}): {words}"
+                f"the sandbox's worker did not start ({error}, exit status {status}): {stderr}"
             ) from None
         self.layers = json.loads(message)
         self.deadline = float("inf")
@@ -156,18 +155,18 @@ class Worker:
             )
 
     def send(self, index: int, job: dict[str, Any]) -> None:
-        """Give the worker a job."""
+        """Send the worker a job."""
         limits = job["limits"]
         if not self.waiting:
-            self.deadline = time.monotonic() + _patience(limits)
+            self.deadline = time.monotonic() + _max_seconds(limits)
         self.waiting.append(index)
-        self._limits.append(_patience(limits))
+        self._limits.append(_max_seconds(limits))
         self.unsent += pack_down((self._sent, job))
         self._sent += 1
         self.flush()
 
     def flush(self) -> None:
-        """Send what can be sent without waiting."""
+        """Send as much as possible without blocking."""
         try:
             while self.unsent:
                 self.unsent = self.unsent[self.socket.send(self.unsent) :]
@@ -177,13 +176,13 @@ class Worker:
             self.unsent = b""  # it has ended: `results` sees it
 
     def results(self) -> Iterator[dict[str, Any]]:
-        """The results that have arrived.
+        """Yield the results that have arrived.
 
         Raises:
             Closed: If the worker has ended.
         """
         alive = self._reader.fill()
-        while (message := self._reader.waiting()) is not None:
+        while (message := self._reader.next_message()) is not None:
             number, result = json.loads(message)
             if number != self._sent - len(self.waiting):
                 raise Closed("it has answered another question")
@@ -192,19 +191,19 @@ class Worker:
             raise Closed("the worker has ended")
 
     def finished(self) -> int:
-        """The job that the next result is about."""
+        """Remove the job that the current result belongs to from `waiting`, and return it."""
         self.served += 1
         self._limits.popleft()
         index = self.waiting.popleft()
-        patience = self._limits[0] if self._limits else float("inf")
-        self.deadline = time.monotonic() + patience
+        seconds = self._limits[0] if self._limits else float("inf")
+        self.deadline = time.monotonic() + seconds
         return index
 
     def end(self) -> None:
         """End the process, at once if it has jobs."""
         if self.waiting or self.dead:
             self.kill()
-        self.bury()
+        self.reap()
 
     def kill(self) -> None:
         """End the process now; its programs end with it."""
@@ -215,49 +214,49 @@ class Worker:
             ):  # macOS says the latter of one that has ended
                 os.killpg(self.process.pid, signal.SIGKILL)
 
-    def bury(self) -> tuple[int, str]:
-        """Wait for a worker that is told to end by this, or has; its exit status and its last words."""
+    def reap(self) -> tuple[int, str]:
+        """Close the socket, wait for the process, and return its exit status and the end of its stderr."""
         self.dead = True
         if self.process is None:
             return 0, ""
-        with self._opened:
+        with self._resources:
             self.socket.close()
             self._wait(self.process)
-            self.kill()  # what is left of it: a zygote that was stopped does not see its end
+            self.kill()  # the rest of its group: a zygote that was stopped does not notice the end
             status = self.process.wait()
-            if self._words.closed:
+            if self._stderr.closed:
                 return status, ""
-            self._words.seek(0)
-            words = self._words.read()[-1000:].decode("utf-8", "replace").strip()
-        return status, words
+            self._stderr.seek(0)
+            stderr = self._stderr.read()[-1000:].decode("utf-8", "replace").strip()
+        return status, stderr
 
     @staticmethod
     def _wait(process: subprocess.Popen[bytes]) -> None:
-        """Wait until a process has ended, but not for ever, and leave it its number: its group has the same."""
+        """Wait up to `CLOSE_SECONDS` for the end of a process without reaping it: its group has the same id."""
         if not hasattr(os, "waitid"):  # macOS, before Python 3.13
             with suppress(subprocess.TimeoutExpired):
                 process.wait(CLOSE_SECONDS)
             return
         deadline = time.monotonic() + CLOSE_SECONDS
-        how = os.WEXITED | os.WNOWAIT | os.WNOHANG
-        with suppress(ChildProcessError):  # it is known already how it ended
-            while os.waitid(os.P_PID, process.pid, how) is None and time.monotonic() < deadline:
+        options = os.WEXITED | os.WNOWAIT | os.WNOHANG
+        with suppress(ChildProcessError):  # it has been reaped already
+            while os.waitid(os.P_PID, process.pid, options) is None and time.monotonic() < deadline:
                 time.sleep(0.001)
 
-    def forget(self) -> None:
-        """Close our end without ending the worker."""
-        self._opened.close()
+    def detach(self) -> None:
+        """Close this end without ending the worker."""
+        self._resources.close()
 
 
-def _nameless_file() -> IO[bytes]:
-    """A file for a worker's last words; in memory where the system has such files."""
+def _anonymous_file() -> IO[bytes]:
+    """Open a file without a name for a worker's stderr; in memory where the system has such files."""
     if hasattr(os, "memfd_create"):
-        return open(os.memfd_create("last words"), "w+b")
+        return open(os.memfd_create("stderr"), "w+b")
     return tempfile.TemporaryFile()
 
 
 def _environment(seed: int, packages: bool) -> dict[str, str]:
-    """All that a worker gets of an environment, and programs not even that.
+    """Return the environment variables of a worker; programs do not see even these.
 
     One arena of memory for all threads: each further one would use up an eighth of the address space that a
     program may have. Addresses of library functions are looked up at the start, and not in each child;
@@ -273,6 +272,6 @@ def _environment(seed: int, packages: bool) -> dict[str, str]:
     }
 
 
-def _patience(limits: dict[str, Any]) -> float:
+def _max_seconds(limits: dict[str, Any]) -> float:
     run: float = (limits["load_seconds"] + limits["program_seconds"]) * limits["wall_factor"]
     return GRACE_SECONDS + MAX_RUNS * run

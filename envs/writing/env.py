@@ -18,7 +18,7 @@ from llm_decpomdp.validation import unknown
 
 @dataclass(frozen=True)
 class Family:
-    """What the two versions of a genre share."""
+    """Data set and scales of a genre, shared by its two versions."""
 
     genre: Genre
     dataset: Dataset

@@ -1,8 +1,8 @@
-"""What comes after a turn of writing: the external modes of `tldr-v1` and `arxiv-v1`.
+"""Feedback after a turn of writing: the external modes of `tldr-v1` and `arxiv-v1`.
 
-Each agent is told what was measured of its own text, and what is measured of both together: the ratios of their
-lengths and vocabularies, the overlap, and how many kinds of transitions they have. These joint measures stand in
-the infos too. Nothing else leaves a team-mate's text.
+Each agent sees the measures of its own text, and those of both together: the ratios of their lengths and
+vocabularies, the overlap, and the number of kinds of transitions. These joint measures are in the infos too. No
+other property of a team-mate's text is revealed.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from llm_decpomdp.episode import Turn
 from llm_decpomdp.validation import check_flags, unknown
 
 PASSED = 0.9
-"""The credit from which on a level counts as passed."""
+"""Least credit of a level that counts as passed."""
 
 NO_TEXT = "<empty>"
 
 JOINT = ("length_ratio", "vocabulary_ratio", "overlap", "transition_kinds")
-"""The measures of both texts together, as the infos name them."""
+"""Names in the infos of the measures of both texts together."""
 
 Places = tuple[int, ...]
-"""Which of the two texts are an agent's own."""
+"""Indices of an agent's own texts, of the two."""
 
 Signals = Callable[[Assessment, Places], list[str]]
 
 
-def level_feedback(found: Assessment, places: Places) -> list[str]:
-    """What was measured, and what is wanted."""
+def level_feedback(assessment: Assessment, places: Places) -> list[str]:
+    """List each measure with its target."""
     lines = ["Diagnostics:"]
     for place in places:
-        lines += _own(found, place, _called(place, places))
-    pair, scale = found.pair, found.scale
+        lines += _own(assessment, place, _called(place, places))
+    pair, scale = assessment.pair, assessment.scale
     where = "both texts" if scale.joins else "the second text"
     return [
         *lines,
@@ -46,7 +46,7 @@ def level_feedback(found: Assessment, places: Places) -> list[str]:
         f"{_wanted(scale.vocabulary)}",
         f"- Shared content words of both texts: {pair.overlap:.1%}, wanted {scale.overlap.full:.0%} to "
         f"{scale.overlap.most:.0%}",
-        f"- Kinds of transitions in {where}: {len(found.kinds)}, wanted 4 or more",
+        f"- Kinds of transitions in {where}: {len(assessment.kinds)}, wanted 4 or more",
     ]
 
 
@@ -54,59 +54,63 @@ def _called(place: int, places: Places) -> str:
     return "your text" if len(places) == 1 else ("first paragraph", "second paragraph")[place]
 
 
-def _own(found: Assessment, place: int, called: str) -> Iterator[str]:
-    tokens, depth = found.scale.tokens, found.scale.depths[place]
-    own: Grounding = found.groundings[place]
-    length = count_tokens(found.pair.texts[place])
+def _own(assessment: Assessment, place: int, called: str) -> Iterator[str]:
+    tokens, depth = assessment.scale.tokens, assessment.scale.depths[place]
+    grounding: Grounding = assessment.groundings[place]
+    length = count_tokens(assessment.pair.texts[place])
     yield f"- Length of {called}: {length} words, wanted {tokens.full} to {tokens.most}"
-    if not found.finished[place]:
+    if not assessment.finished[place]:
         yield "  It breaks off: end it with a whole sentence"
     yield (
-        f"- Grounding of {called}: {found.grounded[place]:.2f} of 1: {own.words:.0%} of its content words are "
-        f"the source's (wanted {depth.words.full:.0%}), it has {own.coverage:.0%} of the source's content words "
-        f"(wanted {depth.coverage.full:.0%}) and {own.entities:.0%} of its names and numbers (wanted "
-        f"{depth.entities.full:.0%})"
+        f"- Grounding of {called}: {assessment.grounded[place]:.2f} of 1: {grounding.words:.0%} of its "
+        f"content words are the source's (wanted {depth.words.full:.0%}), it has {grounding.coverage:.0%} of "
+        f"the source's content words (wanted {depth.coverage.full:.0%}) and {grounding.entities:.0%} of its "
+        f"names and numbers (wanted {depth.entities.full:.0%})"
     )
-    if own.unfounded:
-        shown = ", ".join(own.unfounded[:5]) + (", ..." if len(own.unfounded) > 5 else "")
-        yield f"  Numbers that the source does not have: {shown[:200]}"
-    if own.copied > 0.3:
-        yield f"  Copied word by word: {own.copied:.0%}, wanted at most 30%"
-    if own.repeated > 0.1:
-        yield f"  Repeated: {own.repeated:.0%} of its runs of three words, wanted at most 10%"
+    if numbers := grounding.unfounded:
+        listed = ", ".join(numbers[:5]) + (", ..." if len(numbers) > 5 else "")
+        yield f"  Numbers that the source does not have: {listed[:200]}"
+    if grounding.copied > 0.3:
+        yield f"  Copied word by word: {grounding.copied:.0%}, wanted at most 30%"
+    if grounding.repeated > 0.1:
+        yield f"  Repeated: {grounding.repeated:.0%} of its runs of three words, wanted at most 10%"
 
 
 def _wanted(band: Band) -> str:
     return f"{band.full} to {band.most}" if band.most < float("inf") else f"at least {band.full}"
 
 
-def level_passed(found: Assessment, places: Places) -> list[str]:
-    """Whether each level is passed."""
+def level_passed(assessment: Assessment, places: Places) -> list[str]:
+    """List for each level whether it is passed."""
     lines = ["Signals:"]
     for place in places:
         name = _called(place, places)
         lines += [
-            f"- Length of {name}: {_said(found.tokens[place])}",
-            f"- Ending of {name}: {_said(found.finished[place])}",
-            f"- Grounding of {name}: {_said(found.grounded[place])}",
+            f"- Length of {name}: {_said(assessment.tokens[place])}",
+            f"- Ending of {name}: {_said(assessment.finished[place])}",
+            f"- Grounding of {name}: {_said(assessment.grounded[place])}",
         ]
     joint = {"length": "Length ratio", "vocabulary": "Vocabulary ratio"}
     joint |= {"overlap": "Shared content words", "transitions": "Transitions"}
-    return lines + [f"- {name}: {_said(found.credits[level])}" for level, name in joint.items()]
+    return lines + [
+        f"- {name}: {_said(assessment.credits[level])}" for level, name in joint.items()
+    ]
 
 
 def _said(credit: float) -> str:
     return "passed" if credit >= PASSED else "not passed"
 
 
-def passed(found: Assessment, places: Places) -> list[str]:
-    """One signal for everything: all credits are high, and nothing is repeated."""
-    everything = min(*found.credits.values(), *found.grounded, 1.0 - found.repeated) >= PASSED
+def passed(assessment: Assessment, places: Places) -> list[str]:
+    """Return a single signal: all credits are high, and nothing is repeated."""
+    everything = (
+        min(*assessment.credits.values(), *assessment.grounded, 1.0 - assessment.repeated) >= PASSED
+    )
     return [f"Signal: {'All levels passed' if everything else 'Not all levels passed'}"]
 
 
-def plain(found: Assessment, places: Places) -> list[str]:
-    """No signals."""
+def plain(assessment: Assessment, places: Places) -> list[str]:
+    """Return no signals."""
     return []
 
 
@@ -129,20 +133,20 @@ class WritingMode:
     info_keys: tuple[str, ...] = JOINT
 
     def __call__(self, task: WritingTask, turn: Turn) -> tuple[dict[str, str], dict[str, float]]:
-        """The next prompt of each agent, and the joint measures."""
-        found = self.reward.assess(task, turn.completions)
-        pair, team = found.pair, self.reward.team
-        measured = (
+        """Return the next prompt of each agent, and the joint measures."""
+        assessment = self.reward.assess(task, turn.completions)
+        pair, team = assessment.pair, self.reward.team
+        measures = (
             pair.visible_ratio,
             pair.vocabulary_ratio,
             pair.overlap,
-            float(len(found.kinds)),
+            float(len(assessment.kinds)),
         )
         prompts = {}
         for role in team:
-            signals = SIGNALS[self.name](found, team.places(role.agent))
+            signals = SIGNALS[self.name](assessment, team.places(role.agent))
             prompts[role.agent] = self._prompt(task, role, turn.completions[role.agent], signals)
-        return prompts, dict(zip(JOINT, measured, strict=True))
+        return prompts, dict(zip(JOINT, measures, strict=True))
 
     def _prompt(
         self, task: WritingTask, role: WriterRole | SoloRole, last: str, signals: list[str]
@@ -157,29 +161,29 @@ class WritingMode:
         return "\n\n".join([*parts, "\n".join([*signals, request])])
 
     def secrets(self, task: WritingTask) -> list[str]:
-        """None: a reference is no more right than other texts are."""
+        """Return none: a reference is no more right than other texts are."""
         return []
 
 
 @dataclass(frozen=True)
 class SingleTurn:
-    """The mode of a family in which nothing comes after the first turn."""
+    """Mode of a family that has a single turn."""
 
     info_keys: tuple[str, ...] = ()
 
     def __call__(self, task: WritingTask, turn: Turn) -> tuple[dict[str, str], dict[str, float]]:
-        """Never called."""
+        """Raise an error: there is no second turn."""
         raise AssertionError("there is one turn only")
 
     def secrets(self, task: WritingTask) -> list[str]:
-        """None."""
+        """Return none."""
         return []
 
 
 def writing_mode(
     name: str, reward: GroundedReward, original_prompt: bool, previous_response: bool
 ) -> WritingMode:
-    """The external mode of this name.
+    """Return the external mode of this name.
 
     Raises:
         ValueError: If a name or value is wrong.

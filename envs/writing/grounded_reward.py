@@ -1,4 +1,4 @@
-"""The second reward of writing together: the levels of the first one, and the texts must be about their source.
+"""Second reward of writing together: the levels of the first one, and the texts must be about their source.
 
 | level | component     | points  | credit c, from 0 to 1                                                        |
 |-------|---------------|---------|------------------------------------------------------------------------------|
@@ -10,18 +10,18 @@
 |       | `overlap`     | 0.6     | Jaccard index of both texts' content words: some, and not the same text twice |
 |       | `repetition`  | 0 to -4 | minus a share r of all that was earned                                       |
 
-At most 4.0. There is no cliff: a level's points are multiplied by how far the levels before it are open, each
+At most 4.0. There is no cliff: a level's points are multiplied by the openings of the levels before it, each
 min(1, 2 c); for level 2, c is the grounding of the text that fares worse. r rises from 0, where 10 % of a text's
 runs of three words occurred in it before, to 1 at 50 %; the text that fares worse counts.
 
 The grounding of a text is
 
-    mean(words, coverage, entities) x phrases x numbers x own
+    mean(words, coverage, entities) x phrases x numbers x original
 
 with the measures of `llm_decpomdp.envs.writing.source_overlap`: `words`, `coverage`, `entities` and `phrases` as
 credits between the ends of `Depth`; `numbers` is 1 less 0.25 for each number that the source does not have;
-`own` falls from 1, where 30 % of a text are copied in runs of eight words and more, to 0 at 80 %. Words without
-order have no phrases, random words none of these, and a copy is not the text's own.
+`original` falls from 1, where 30 % of a text are copied in runs of eight words and more, to 0 at 80 %. Words
+without order have no phrases, random words none of these, and a copy is not the text's own.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LEVELS = {
     "transitions": 0.4,
     "overlap": 0.6,
 }
-"""The levels and their points, in order; the last two are side by side."""
+"""Points of the levels, in order; the last two are at the same level."""
 
 COMPONENTS = {
     "structure": Component(
@@ -78,10 +78,10 @@ MAX_REWARD = 4.0
 FIRST_KIND, OTHER_KIND = 0.4, 0.2
 
 NUMBER_COST = 0.25
-"""What a number that is not in the source takes off the grounding."""
+"""Deduction from the grounding for a number that is not in the source."""
 
 UNFINISHED = 0.5
-"""What is left of the credit for structure where a text does not end with a sentence."""
+"""Factor on the credit for structure where a text does not end with a sentence."""
 
 COPIED = Band(-math.inf, -math.inf, 0.3, 0.8)
 
@@ -90,28 +90,28 @@ REPEATED = Band(0.1, 0.5, math.inf, math.inf)
 
 @dataclass(frozen=True)
 class Depth:
-    """How much of its source one of the two texts should have."""
+    """Grounding that one of the two texts should have, as bands of the measures."""
 
     words: Band
     coverage: Band
     entities: Band
     phrases: Band
 
-    def credit(self, found: Grounding) -> float:
-        """The grounding of a text, in [0, 1]; see the formula above."""
+    def credit(self, grounding: Grounding) -> float:
+        """Return the grounding of a text, in [0, 1]; see the formula above."""
         about = (
-            self.words.credit(found.words),
-            self.coverage.credit(found.coverage),
-            self.entities.credit(found.entities),
+            self.words.credit(grounding.words),
+            self.coverage.credit(grounding.coverage),
+            self.entities.credit(grounding.entities),
         )
-        numbers = max(0.0, 1.0 - NUMBER_COST * len(found.unfounded))
-        own = COPIED.credit(found.copied)
-        return sum(about) / len(about) * self.phrases.credit(found.phrases) * numbers * own
+        numbers = max(0.0, 1.0 - NUMBER_COST * len(grounding.unfounded))
+        phrases, original = self.phrases.credit(grounding.phrases), COPIED.credit(grounding.copied)
+        return sum(about) / len(about) * phrases * numbers * original
 
 
 @dataclass(frozen=True)
 class Scale:
-    """What one genre's levels ask for."""
+    """Bands of one genre's levels."""
 
     tokens: Band
     length: Band
@@ -119,11 +119,11 @@ class Scale:
     overlap: Band
     depths: tuple[Depth, Depth]
     joins: bool
-    """Whether transitions of both texts count, or of the second alone."""
+    """True if transitions of both texts count, false for those of the second alone."""
 
 
 def at_least(low: float, full: float) -> Band:
-    """A band without an upper end."""
+    """Return a band without an upper end."""
     return Band(low, full, math.inf, math.inf)
 
 
@@ -150,12 +150,12 @@ ARXIV_SCALE = Scale(
     ),
     joins=True,
 )
-"""A background paragraph says what stands before an abstract: it needs few of its names and numbers."""
+"""A background paragraph precedes the content of an abstract: it needs few of its names and numbers."""
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """All that is measured of a pair of texts and its source."""
+    """All measures of a pair of texts and its source."""
 
     source: str
     pair: Pair
@@ -163,44 +163,44 @@ class Assessment:
 
     @cached_property
     def groundings(self) -> tuple[Grounding, Grounding]:
-        """What was measured of each text."""
+        """Measures of each text."""
         first, second = (source(self.source).ground(text) for text in self.pair.texts)
         return first, second
 
     @cached_property
     def grounded(self) -> tuple[float, float]:
-        """The grounding of each text, in [0, 1]."""
+        """Grounding of each text, in [0, 1]."""
         first, second = zip(self.scale.depths, self.groundings, strict=True)
         return first[0].credit(first[1]), second[0].credit(second[1])
 
     @cached_property
     def tokens(self) -> tuple[float, float]:
-        """The credit of each text's length."""
+        """Credit of each text's length."""
         first, second = (self.scale.tokens.credit(count_tokens(text)) for text in self.pair.texts)
         return first, second
 
     @cached_property
     def finished(self) -> tuple[bool, bool]:
-        """Whether each text ends with a sentence."""
+        """True for each text that ends with a sentence."""
         first, second = map(finished, self.pair.texts)
         return first, second
 
     @cached_property
     def kinds(self) -> list[str]:
-        """The kinds of transitions that count."""
+        """Kinds of transitions that count."""
         first, second = self.pair.texts
         return transitions(f"{first}\n{second}" if self.scale.joins else second, "word")
 
     @cached_property
     def repeated(self) -> float:
-        """The share of everything earned that repetition costs."""
-        return max(REPEATED.credit(found.repeated) for found in self.groundings)
+        """Share of all points that repetition costs."""
+        return max(REPEATED.credit(grounding.repeated) for grounding in self.groundings)
 
     @cached_property
     def credits(self) -> dict[str, float]:
-        """The credit of each level, in [0, 1], as if all levels before it were open."""
+        """Credit of each level, in [0, 1], as if all levels before it were open."""
         pair, scale = self.pair, self.scale
-        found = len(self.kinds)
+        kinds = len(self.kinds)
         return {
             "structure": min(
                 tokens * (1.0 if whole else UNFINISHED)
@@ -209,26 +209,26 @@ class Assessment:
             "grounding": sum(self.grounded) / 2,
             "length": scale.length.credit(pair.visible_ratio),
             "vocabulary": scale.vocabulary.credit(pair.vocabulary_ratio),
-            "transitions": min(1.0, FIRST_KIND + OTHER_KIND * (found - 1)) if found else 0.0,
+            "transitions": min(1.0, FIRST_KIND + OTHER_KIND * (kinds - 1)) if kinds else 0.0,
             "overlap": scale.overlap.credit(pair.overlap),
         }
 
     @cached_property
     def points(self) -> dict[str, float]:
-        """The points of every component; see the table above."""
-        points, opened = {}, 1.0
+        """Points of every component; see the table above."""
+        points, opening = {}, 1.0
         for level, credit in self.credits.items():
-            points[level] = LEVELS[level] * credit * opened
+            points[level] = LEVELS[level] * credit * opening
             if level == "grounding":
-                opened *= _open(min(self.grounded))
+                opening *= _opening(min(self.grounded))
             elif level not in ("transitions", "overlap"):
-                opened *= _open(credit)
+                opening *= _opening(credit)
         points["repetition"] = 0.0 - self.repeated * math.fsum(points.values())
         return points
 
 
-def _open(credit: float) -> float:
-    """How far a level with this credit opens the next one."""
+def _opening(credit: float) -> float:
+    """Return the factor on the levels after one with this credit."""
     return min(1.0, 2.0 * credit)
 
 

@@ -1,4 +1,4 @@
-"""How the one text of an agent alone is divided into the two that a team would write."""
+"""Division of a single agent's text into the two that a team would write."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from llm_decpomdp.envs.writing.text_measures import Pair
 DELIMITER = "[PARAGRAPH_SPLIT]"
 
 SECOND = "Paragraph 2:"
-"""Divides a text without the delimiter."""
+"""Divider of a text without the delimiter."""
 
 LABEL = re.compile(r"Paragraph [12]:")
 
 
 def paragraphs(text: str) -> Pair:
-    """The two paragraphs of a completion; the same text is always divided alike.
+    """Divide a completion into two paragraphs, equal texts alike.
 
-    The first delimiter divides it, and later ones are left out. Without any, the first `Paragraph 2:` does;
-    without that too, a cut after a third of the characters. White space and labels such as `Paragraph 1:` around
-    the paragraphs are no part of them.
+    The first delimiter divides it, and later ones are left out. Without any, the first `Paragraph 2:` does, and
+    without that a cut after a third of the characters. White space and labels such as `Paragraph 1:` around the
+    paragraphs are removed.
     """
     for mark in (DELIMITER, SECOND):
         if mark in text:

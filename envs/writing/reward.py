@@ -1,4 +1,4 @@
-"""The first reward of writing together: four levels over the form of two texts, each a gate to the next.
+"""First reward of writing together: four levels over the form of two texts, each a gate to the next.
 
 | level | component     | points | TLDR                                    | arXiv                          |
 |-------|---------------|--------|-----------------------------------------|--------------------------------|
@@ -12,8 +12,8 @@ Beside its best values a level's credit falls linearly to the ends of its band; 
 wrong number of tokens, the reward ends with what was earned. n kinds of transitions earn 0.4 (0.4 + 0.05 (n - 1)),
 none 0. There are 12 kinds, so the true maximum is 2.98, not 3.0.
 
-The source is not looked at: words drawn at random earn nearly as much as a good text does. `grounded` has
-the reward that looks.
+The source is ignored: words drawn at random earn nearly as much as a good text does. The reward in
+`grounded_reward` reads it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ COMPONENTS = {
     ),
     "overlap": Component("Up to 0.6: content words that both texts share.", form=True),
 }
-"""None of them looks at the source."""
+"""Components, none of which depends on the source."""
 STRUCTURE, LENGTH, VOCABULARY, TRANSITION, OVERLAP = 0.5, 1.0, 0.5, 0.4, 0.6
 
 FIRST_KIND, OTHER_KIND, ALL_KINDS = 0.4, 0.05, 12
@@ -57,21 +57,21 @@ MAX_REWARD = (
     + TRANSITION * (FIRST_KIND + OTHER_KIND * (ALL_KINDS - 1))
     + OVERLAP
 )
-"""2.98, for a pair of texts with all kinds of transitions."""
+"""Reward of 2.98 for a pair of texts with all kinds of transitions."""
 
 
 @dataclass(frozen=True)
 class Knots:
-    """Where the levels of one genre rise and fall."""
+    """Bands of one genre's levels."""
 
     tokens: tuple[int, int]
     """Fewest and most tokens of each text."""
     length: Band
     vocabulary: Band
     overlap: float
-    """The Jaccard index from which on it earns all."""
+    """Least Jaccard index with full points."""
     joins: bool
-    """Whether transitions of both texts count, or of the second alone."""
+    """True if transitions of both texts count, false for those of the second alone."""
 
 
 TLDR_KNOTS = Knots(
@@ -99,7 +99,7 @@ class LevelReward:
         return Verdict(points, verdict.reward >= MAX_REWARD - 1e-9)
 
     def points(self, pair: Pair) -> dict[str, float]:
-        """The points of every component; see the table above."""
+        """Return the points of every component; see the table above."""
         points = dict.fromkeys(COMPONENTS, 0.0)
         fewest, most = self.knots.tokens
         if not all(fewest <= count_tokens(text) <= most for text in pair.texts):

@@ -1,4 +1,4 @@
-"""Who writes what: the two roles of each genre, an agent alone, and the prompts of the first turn."""
+"""Roles of writing: the two of each genre, a single agent, and their first prompts."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from llm_decpomdp.envs.writing.tasks import WritingTask
 from llm_decpomdp.envs.writing.text_measures import Pair
 
 MAX_READ = 20_000
-"""Characters of each text that are read; the longest that a reward wants has 384 words."""
+"""Characters of each text that are read; the longest text with full points has 384 words."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """One of the two texts of a genre, and how it is asked for."""
+    """One of the two texts of a genre, with the words of its prompt."""
 
     agent: str
     title: str
-    """What it is called in prompts, such as `summary`."""
+    """Name of the text in prompts, such as `summary`."""
     opening: str
     heading: str
-    """What stands above the source."""
+    """Heading above the source."""
     rules: tuple[str, ...]
     joint_rule: str
-    """The same wish, said to an agent that writes both texts."""
+    """The same request to an agent that writes both texts."""
 
 
 @dataclass(frozen=True)
 class Genre:
-    """Two texts that are written of one source."""
+    """Two texts about one source."""
 
     name: str
     parts: tuple[Part, Part]
     alone: str
-    """The opening of the prompt of an agent that writes both."""
+    """Opening of the prompt of an agent that writes both."""
 
 
 TLDR = Genre(
@@ -120,15 +120,15 @@ class WriterRole:
 
     @property
     def title(self) -> str:
-        """What the agent's text is called."""
+        """Name of the agent's text."""
         return self.part.title
 
     def first_prompt(self, task: WritingTask) -> str:
-        """What to write, the source, and the rules."""
+        """Return the request, the source, and the rules."""
         return _prompt(self.part.opening, self.part.heading, task, self.part.rules)
 
     def reference(self, task: WritingTask) -> str | None:
-        """The data's own text for this role."""
+        """Return the data's text for this role."""
         return task.references.get(self.agent)
 
 
@@ -141,7 +141,7 @@ class SoloRole:
     title: str = "text"
 
     def first_prompt(self, task: WritingTask) -> str:
-        """What to write, the source, the rules, and how to divide the paragraphs."""
+        """Return the request, the source, the rules, and the division into paragraphs."""
         first, second = self.genre.parts
         rules = (
             first.joint_rule,
@@ -154,7 +154,7 @@ class SoloRole:
         return f"{prompt}\n\nYour answer should look like this:\n{stub}"
 
     def reference(self, task: WritingTask) -> str | None:
-        """Both of the data's own texts, divided; None where it lacks one."""
+        """Return both of the data's texts, divided; None where it lacks one."""
         texts = [task.references.get(part.agent) for part in self.genre.parts]
         if None in texts:
             return None
@@ -163,7 +163,7 @@ class SoloRole:
 
 @dataclass(frozen=True)
 class WritingTeam:
-    """The roles of a team, and the two texts in what it wrote."""
+    """Roles of a team; reads the two texts from its completions."""
 
     roles: tuple[WriterRole, WriterRole] | tuple[SoloRole]
 
@@ -171,19 +171,19 @@ class WritingTeam:
         return iter(self.roles)
 
     def read(self, completions: Mapping[str, str]) -> Pair:
-        """The two texts of a joint completion, each as far as it is read."""
+        """Return the two texts of a joint completion, each cut to `MAX_READ`."""
         texts = [completions[role.agent] for role in self.roles]
         pair = paragraphs(texts[0]) if len(texts) == 1 else Pair(*texts)
         return Pair(pair.first[:MAX_READ], pair.second[:MAX_READ])
 
     def places(self, agent: str) -> tuple[int, ...]:
-        """Which of the two texts an agent writes: 0, 1 or both."""
+        """Return the indices of the texts that an agent writes: 0, 1 or both."""
         agents = [role.agent for role in self.roles]
         return (0, 1) if len(agents) == 1 else (agents.index(agent),)
 
 
 def writing_team(genre: Genre, num_agents: object) -> WritingTeam:
-    """The roles of a team of this size.
+    """Return the roles of a team of this size.
 
     Raises:
         ValueError: If it is neither 1 nor 2.

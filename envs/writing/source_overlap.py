@@ -1,4 +1,4 @@
-"""How far a text is about its source and in its own words: what a reward for writing has to look at.
+"""Measures of a text against its source: content, names and numbers, copying.
 
 | measure     | is                                                                                  |
 |-------------|-------------------------------------------------------------------------------------|
@@ -27,7 +27,7 @@ from llm_decpomdp.envs.writing.text_measures import words
 from llm_decpomdp.envs.writing.word_lists import STOP_WORDS
 
 RUN = 8
-"""Words in a row that are copied, not shared by chance."""
+"""Length of a run of words that counts as copied, not shared by chance."""
 
 ENDINGS = ("ing", "ed", "es", "ly", "s", "e", "y")
 
@@ -50,7 +50,7 @@ SPELLED = dict(
 
 @dataclass(frozen=True)
 class Grounding:
-    """What was measured of one text; see the table above."""
+    """Measures of one text; see the table above."""
 
     words: float
     coverage: float
@@ -62,7 +62,7 @@ class Grounding:
 
 
 class Source:
-    """A source, and what texts are compared with."""
+    """A source, with its words, stems, names, numbers and runs."""
 
     def __init__(self, text: str) -> None:
         self.words = words(text)
@@ -73,18 +73,18 @@ class Source:
 
     @cached_property
     def runs(self) -> set[tuple[str, ...]]:
-        """All runs of `RUN` words."""
+        """Runs of `RUN` words."""
         return set(_runs(self.words, RUN))
 
     def ground(self, text: str) -> Grounding:
         """Compare a text with the source."""
         spoken = words(text)
-        own = stems(spoken)
+        text_stems = stems(spoken)
         pairs = [pair for pair in pairwise(spoken) if not STOP_WORDS.issuperset(pair)]
         mentioned = names(text) | numbers(text) | {word.capitalize() for word in spoken}
         return Grounding(
-            words=_share(own & self.stems, own),
-            coverage=_share(own & self.stems, self.stems),
+            words=_share(text_stems & self.stems, text_stems),
+            coverage=_share(text_stems & self.stems, self.stems),
             entities=_share(self.entities & mentioned, self.entities, empty=1.0),
             phrases=sum(pair in self.pairs for pair in pairs) / len(pairs) if pairs else 0.0,
             unfounded=tuple(sorted(numbers(text) - self.numbers)),
@@ -93,23 +93,23 @@ class Source:
         )
 
     def _copied(self, spoken: Sequence[str]) -> float:
-        """The share of words that lie in a run which the source has too."""
+        """Return the share of words that lie in a run which the source has too."""
         inside, end = 0, 0
-        for place, run in enumerate(_runs(spoken, RUN)):
+        for start, run in enumerate(_runs(spoken, RUN)):
             if run in self.runs:
-                inside += place + RUN - max(end, place)
-                end = place + RUN
+                inside += start + RUN - max(end, start)
+                end = start + RUN
         return inside / len(spoken) if spoken else 0.0
 
 
 @lru_cache(maxsize=1024)
 def source(text: str) -> Source:
-    """A source, read once."""
+    """Read a source, once for equal texts."""
     return Source(text)
 
 
 def stem(word: str) -> str:
-    """A word without its ending, where enough is left of it."""
+    """Strip a word of its ending, where at least `SHORTEST_STEM` letters are left."""
     for ending in ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= SHORTEST_STEM:
             return word[: -len(ending)]
@@ -117,12 +117,12 @@ def stem(word: str) -> str:
 
 
 def stems(spoken: Iterable[str]) -> set[str]:
-    """The different stems of content words; numbers are no words here."""
+    """Return the different stems of content words, without numbers."""
     return {stem(word) for word in spoken if word not in STOP_WORDS and not word[0].isdigit()}
 
 
 def numbers(text: str) -> set[str]:
-    """The numbers of a text: `1,450` is 1450, and `12.50` is 12.5."""
+    """Return the numbers of a text: `1,450` is 1450, and `12.50` is 12.5."""
     return {_plain(number) for number in NUMBER.findall(text)}
 
 
@@ -135,18 +135,18 @@ def _plain(number: str) -> str:
 
 
 def names(text: str) -> set[str]:
-    """The words with a capital letter inside of sentences, as `Petra` of "I asked Petra"."""
-    found, begins = set(), True
+    """Return the words with a capital letter inside of sentences, as `Petra` of "I asked Petra"."""
+    result, begins = set(), True
     for piece in text.split():
         match = NAME.search(piece)
         if match and match[0][0].isupper() and not begins and match[0].lower() not in STOP_WORDS:
-            found.add(match[0].capitalize())
+            result.add(match[0].capitalize())
         begins = piece.endswith(SENTENCE_END)
-    return found
+    return result
 
 
 def repeated(spoken: Sequence[str]) -> float:
-    """The share of runs of three words that occurred before in the text."""
+    """Return the share of runs of three words that occurred before in the text."""
     runs = list(_runs(spoken, 3))
     return 1.0 - len(set(runs)) / len(runs) if runs else 0.0
 

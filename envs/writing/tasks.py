@@ -1,4 +1,4 @@
-"""The two data sets of texts: forum posts (TLDR) and abstracts of papers (arXiv).
+"""Data sets of texts: forum posts (TLDR) and abstracts of papers (arXiv).
 
 | data set | hub                         | splits        | columns                                             |
 |----------|-----------------------------|---------------|-----------------------------------------------------|
@@ -8,8 +8,8 @@
 A file of your own has the same columns. `elaboration` (TLDR), `background` and `method` (arXiv) are references
 that the hub lacks and the bundled rows have; `task_id` and `split` are optional too.
 
-A source that is empty or too long is refused: it stands with the reason among the set's `excluded` rows, and no
-prompt is made of it. A post may have `MAX_POST_LENGTH` characters, an abstract 100 to 300 tokens: as its row
+A source that is empty or too long is refused: it is listed with the reason among the set's `excluded` rows, and
+has no prompt. A post may have `MAX_POST_LENGTH` characters, an abstract 100 to 300 tokens: as its row
 counts them in `token_count`, else words and punctuation marks, of which an English text has about as many as a
 language model's tokenizer makes of it.
 """
@@ -29,7 +29,7 @@ from llm_decpomdp.envs.datasets.rows import missing
 from llm_decpomdp.tasks import Task, TaskSet
 
 MAX_POST_LENGTH = 20_000
-"""In characters; the longest posts of the real data have a fifth of it."""
+"""Longest post, in characters; the longest posts of the real data have a fifth of it."""
 
 ABSTRACT_TOKENS = (100, 300)
 
@@ -42,26 +42,26 @@ logger = logging.getLogger(__name__)
 class WritingTask(Task):
     """A source to write about: its `prompt`."""
 
-    refused: str = ""
-    """Why nothing can be written about this row; empty where something can."""
+    problem: str = ""
+    """Reason why the row is refused; empty where it is not."""
 
 
 def post_task(index: int, row: Row) -> WritingTask:
-    """A task of a forum post.
+    """Make a task of a forum post.
 
     Raises:
         BadRow: If a field is missing or no text.
     """
     post = _text(row, "prompt")
-    refused = "field 'prompt' is empty" if not post.strip() else ""
+    problem = "field 'prompt' is empty" if not post.strip() else ""
     if len(post) > MAX_POST_LENGTH:
-        refused = f"field 'prompt' has {len(post)} characters; at most {MAX_POST_LENGTH}"
+        problem = f"field 'prompt' has {len(post)} characters; at most {MAX_POST_LENGTH}"
     fields = {"completion": "summarizer_0", "elaboration": "elaborator_0"}
-    return _task("tldr", index, row, post, fields, refused, row.get("task_id"))
+    return _task("tldr", index, row, post, fields, problem, row.get("task_id"))
 
 
 def abstract_task(index: int, row: Row) -> WritingTask:
-    """A task of an abstract.
+    """Make a task of an abstract.
 
     Raises:
         BadRow: If a field is missing or no text, or `token_count` no number.
@@ -73,18 +73,18 @@ def abstract_task(index: int, row: Row) -> WritingTask:
         tokens = len(TOKEN.findall(abstract))
     elif isinstance(tokens, bool) or not isinstance(tokens, int):
         raise BadRow(f"field 'token_count' must be a whole number, got {tokens!r}")
-    refused = "" if fewest <= tokens <= most else f"{tokens} tokens; {fewest} to {most} are read"
+    problem = "" if fewest <= tokens <= most else f"{tokens} tokens; {fewest} to {most} are read"
     if not abstract.strip():
-        refused = "field 'abstract_text' is empty"
+        problem = "field 'abstract_text' is empty"
     elif len(abstract) > MAX_POST_LENGTH:
-        refused = f"field 'abstract_text' has {len(abstract)} characters; at most {MAX_POST_LENGTH}"
+        problem = f"field 'abstract_text' has {len(abstract)} characters; at most {MAX_POST_LENGTH}"
     fields = {"background": "background_0", "method": "method_0"}
     task_id = row.get("task_id", row.get("article_id"))
-    return _task("arxiv", index, row, abstract, fields, refused, task_id)
+    return _task("arxiv", index, row, abstract, fields, problem, task_id)
 
 
 def _text(row: Row, name: str) -> str:
-    """A field that may be empty, as None and "" are."""
+    """Return a field that may be empty, as None and "" are."""
     if name not in row:
         raise BadRow(missing(row, name))
     value = row[name]
@@ -99,10 +99,10 @@ def _task(
     row: Row,
     source: str,
     fields: dict[str, str],
-    refused: str,
+    problem: str,
     task_id: object,
 ) -> WritingTask:
-    """A task with the references that its row has; without an id the index and the text make one."""
+    """Make a task with the references of its row; without an id the index and the text make one."""
     if task_id is None:
         digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
         task_id = f"{index}-{digest[:8]}"
@@ -112,31 +112,33 @@ def _task(
         index=index,
         prompt=source.encode("utf-8", "replace").decode(),
         references={agent: text for agent, text in references.items() if text},
-        refused=refused,
+        problem=problem,
     )
 
 
 def load_texts(dataset: Dataset, split: str, source: str | os.PathLike[str]) -> TaskSet:
     """Load one split, without the rows that are refused.
 
-    They are named with the reason among the set's `excluded` tasks. Arguments and errors as of `load`.
+    These are listed with the reason among the set's `excluded` tasks. Arguments and errors are those of `load`.
     """
-    loaded = load(dataset, split, source)
-    tasks = [task for task in loaded.tasks if isinstance(task, WritingTask)]
-    reasons = {task.task_id: task.refused for task in tasks if task.refused}
-    left = tuple(task for task in tasks if not task.refused)
-    if not left:
-        shown = dict(list(reasons.items())[:3])
-        raise ValueError(f"every row of split {split!r} of {loaded.source} is refused: {shown}")
+    task_set = load(dataset, split, source)
+    tasks = [task for task in task_set.tasks if isinstance(task, WritingTask)]
+    reasons = {task.task_id: task.problem for task in tasks if task.problem}
+    valid = tuple(task for task in tasks if not task.problem)
+    if not valid:
+        examples = dict(list(reasons.items())[:3])
+        raise ValueError(
+            f"every row of split {split!r} of {task_set.source} is refused: {examples}"
+        )
     if reasons:
-        logger.warning("%d rows of %s are refused: %s", len(reasons), loaded.source, reasons)
-    return replace(loaded, tasks=left, excluded=reasons)
+        logger.warning("%d rows of %s are refused: %s", len(reasons), task_set.source, reasons)
+    return replace(task_set, tasks=valid, excluded=reasons)
 
 
 def _split_of(row: Row) -> str | None:
-    """The split that a row names; None for all."""
-    named = row.get("split")
-    return named if isinstance(named, str) else None
+    """Return the split that a row belongs to; None for all."""
+    split = row.get("split")
+    return split if isinstance(split, str) else None
 
 
 def _texts(

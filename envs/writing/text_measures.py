@@ -1,4 +1,4 @@
-"""What the writing rewards measure of two texts. All of it takes time linear in their length."""
+"""Measures of two texts by their form, all in time linear in their length."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from llm_decpomdp.envs.writing.word_lists import STOP_WORDS, TRANSITIONS
 
 MATCHINGS = ("substring", "word")
-"""How a transition is found: anywhere, even inside a word, or as whole words."""
+"""Ways to match a transition: anywhere, even inside a word, or as whole words."""
 
 WORD = re.compile(r"\w+")
 
 PIECE = re.compile(r"[^\W_]+|[\W_]+")
-"""A word, or what stands between two."""
+"""A word, or the gap between two."""
 
 LONGEST_WORD, LONGEST_GAP = 40, 2
-"""How much of a word, and of the marks and white space between two, has a length."""
+"""Characters that count of a word, and of the marks and white space between two."""
 
 CLOSING = "\"')]*\N{RIGHT DOUBLE QUOTATION MARK}\N{RIGHT SINGLE QUOTATION MARK}"
-"""What may stand behind the mark that ends a sentence."""
+"""Characters that may follow the mark that ends a sentence."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Band:
     high: float
 
     def credit(self, value: float) -> float:
-        """The credit of a value, in [0, 1]."""
+        """Return the credit of a value, in [0, 1]."""
         if self.full <= value <= self.most:
             return 1.0
         if value < self.full:
@@ -46,62 +46,62 @@ class Band:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two texts that belong together."""
+    """The two texts of a team."""
 
     first: str
     second: str
 
     @property
     def texts(self) -> tuple[str, str]:
-        """Both."""
+        """Both texts."""
         return self.first, self.second
 
     @property
     def length_ratio(self) -> float:
-        """How many times as long as the first text the second one is, in characters; 0 without a first."""
+        """Length of the second text divided by that of the first, in characters; 0 without a first."""
         return len(self.second) / len(self.first) if self.first else 0.0
 
     @property
     def visible_ratio(self) -> float:
-        """The same by what is to be read: `visible_length`."""
+        """Ratio of the texts' `visible_length`; 0 without a first."""
         first = visible_length(self.first)
         return visible_length(self.second) / first if first else 0.0
 
     @property
     def vocabulary_ratio(self) -> float:
-        """How many times as many different words it has, stop words included; 0 without a first."""
+        """Ratio of the numbers of different words, stop words included; 0 without a first."""
         first = len(set(words(self.first)))
         return len(set(words(self.second))) / first if first else 0.0
 
     @property
     def overlap(self) -> float:
-        """The Jaccard index of their content words: shared ones by all; 1 where neither has any."""
+        """Jaccard index of the content words, shared ones by all; 1 where neither text has any."""
         first, second = content(self.first), content(self.second)
         return len(first & second) / len(first | second) if first | second else 1.0
 
 
 def count_tokens(text: str) -> int:
-    """How many pieces white space divides a text into."""
+    """Count the pieces into which white space divides a text."""
     return len(text.split())
 
 
 def visible_length(text: str) -> int:
-    """How many characters a text has, without what only fills it up.
+    r"""Count the characters of a text, without filling.
 
-    White space counts as one character however wide it is, and invisible characters as none. Of a word count
-    `LONGEST_WORD` characters, and of what stands between two `LONGEST_GAP`.
+    White space counts as one character however wide it is, and invisible characters as none. At most
+    `LONGEST_WORD` characters of a word count, and `LONGEST_GAP` of a gap between two.
 
     Examples:
-        >>> visible_length("No, never."), visible_length(" No,   never.\\n\\n"), visible_length("No, never.....")
+        >>> visible_length("No, never."), visible_length(" No,   never.\n\n"), visible_length("No, never.....")
         (10, 10, 11)
     """
-    seen = "".join(letter for letter in text if letter.isprintable() or letter.isspace())
-    pieces = PIECE.findall(" ".join(seen.split()))
+    visible = "".join(letter for letter in text if letter.isprintable() or letter.isspace())
+    pieces = PIECE.findall(" ".join(visible.split()))
     return sum(min(len(p), LONGEST_WORD if p[0].isalnum() else LONGEST_GAP) for p in pieces)
 
 
 def finished(text: str) -> bool:
-    """Whether a text ends where a sentence does: with a mark, and quotes or brackets behind it at most.
+    """Check whether a text ends with a sentence: a mark, perhaps followed by quotes or brackets.
 
     Examples:
         >>> finished('He said "no."'), finished("He said"), finished("")
@@ -111,17 +111,17 @@ def finished(text: str) -> bool:
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in lower case, in order."""
+    """Return the words of a text in lower case, in order."""
     return WORD.findall(text.lower())
 
 
 def content(text: str) -> Set[str]:
-    """The different words of a text that are no stop words."""
+    """Return the different words of a text that are no stop words."""
     return set(words(text)) - STOP_WORDS
 
 
 def transitions(text: str, matching: str) -> list[str]:
-    """The kinds of transitions that a text has.
+    """Return the kinds of transitions in a text.
 
     Args:
         text: The text.

@@ -1,4 +1,4 @@
-"""The word lists and knots of the writing rewards: facts of the system that `tldr-v0` and `arxiv-v0` follow."""
+"""Word lists of the writing rewards, those of the system that `tldr-v0` and `arxiv-v0` follow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STOP_WORDS = frozenset(
     which who why will with would you your
     """.split()
 )
-"""Words that say little, as the reward counts them."""
+"""Stop words, which do not count as content."""
 
 
 def _phrases(text: str) -> tuple[str, ...]:

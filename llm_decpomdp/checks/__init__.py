@@ -1,1 +1,1 @@
-"""`check_env`: whether an environment keeps what it promises, tried out."""
+"""`check_env`: a test of an environment against the contract that learners rely on."""

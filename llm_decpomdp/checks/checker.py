@@ -1,6 +1,6 @@
-"""`check_env`: the strict conformance check for text environments, ours and anyone's.
+"""`check_env`: a strict conformance check for text environments, of this package or any other.
 
-PettingZoo's own tests accept environments whose observations are no texts, whose rewards are no
+PettingZoo's tests accept environments whose observations are no texts, whose rewards are no
 numbers and whose episodes never end; learners over language models need more than that.
 """
 
@@ -37,11 +37,11 @@ HOSTILE_TEXTS = (
     "-" * 50_000 + "1",
     "x" * 100_000,
 )
-"""Completions that careless environments fall over: empty, prose, code, control characters,
+"""Completions that break careless environments: empty, prose, code, control characters,
 Unicode, deeply nested and very long texts."""
 
-TELLING = ("reference", "secrets")
-"""Names of methods that would tell answers."""
+REVEALING = ("reference", "secrets")
+"""Names of methods that would reveal answers."""
 
 AGENT_NAME = re.compile(r"[a-z]+_[0-9]+")
 
@@ -65,47 +65,47 @@ def check_env(
     the environment has both; and that neither a team-mate's text nor a secret leaks into a prompt.
 
     Args:
-        env: What is checked, a PettingZoo `ParallelEnv`: a registered id, a function that builds it
-            anew at each call, or an instance. Deep copies of an instance are played, and it stays as
-            it is; what is wrong with building it, such as a generator that all instances share, is
-            only found with an id or a function.
+        env: The PettingZoo `ParallelEnv` to check: a registered id, a function that builds a new one
+            at each call, or an instance. Deep copies of an instance are played, so it does not change;
+            mistakes in building it, such as a generator that all instances share, are only found
+            with an id or a function.
         seed: Seed of the episodes and of the sampled texts.
-        max_turns: Bound of an episode's length.
+        max_turns: Bound on the length of an episode.
         completions: Texts that agents also act with, such as realistic answers.
-        secrets: Given the environment after `reset` or `step`, the texts that its prompts may not
+        secrets: Returns, for the environment after `reset` or `step`, the texts that its prompts may not
             contain; by default those of `llm_decpomdp.answers(env)`. Blank texts are ignored.
-        decentralised: Whether agents see nothing of each other's completions but what rewards and
-            infos tell. Pass False for environments in which team-mates read each other.
+        decentralised: Require that agents learn of each other's completions only through rewards and
+            infos. Pass False for environments in which team-mates read each other.
         **kwargs: Arguments of the environment, for an id or a function.
 
     Raises:
-        ConformanceError: At the first broken rule; it says what was expected, what was found, and
-            the remedy.
+        ConformanceError: At the first broken rule, with the expected and the actual value, and the
+            remedy.
         TypeError: If there are arguments for an instance.
         ValueError: If `max_turns` is less than 1.
     """
     if max_turns < 1:
         raise ValueError(f"max_turns must be at least 1, got {max_turns}")
     make = _maker(env, kwargs)
-    made = make()
-    _check_description(made)
+    instance = make()
+    _check_description(instance)
     trial = Trial(make, seed, max_turns, (*completions, *HOSTILE_TEXTS), secrets or _secrets)
-    _check_spaces(made)
+    _check_spaces(instance)
     _check_lockstep(trial)
     _check_repetition(trial)
     _check_unseeded_reset(trial)
     check_copies(trial)
     check_branches(trial)
-    if isinstance(made.unwrapped, Restorable):
+    if isinstance(instance.unwrapped, Restorable):
         check_snapshots(trial)
-    if decentralised and len(made.possible_agents) > 1:
+    if decentralised and len(instance.possible_agents) > 1:
         check_decentralisation(trial, completions)
-    made.close()
-    made.close()
+    instance.close()
+    instance.close()
 
 
 def _maker(env: Any, kwargs: Mapping[str, Any]) -> Callable[[], TextEnv]:
-    """Builds what is checked."""
+    """Return a function that builds the environment to check."""
     if isinstance(env, str):
         return partial(registry.make, env, **kwargs)
     if callable(env) and not isinstance(env, ParallelEnv):
@@ -137,11 +137,11 @@ def _check_description(env: TextEnv) -> None:
         short(env.metadata),
         'Add metadata = {"name": "writing_v0", "render_modes": []}.',
     )
-    telling = [name for name in TELLING if callable(getattr(type(env.unwrapped), name, None))]
+    revealing = [name for name in REVEALING if callable(getattr(type(env.unwrapped), name, None))]
     require(
-        not telling,
+        not revealing,
         "answers not to be public methods, which other libraries offer to the model as tools",
-        f"the methods {telling}",
+        f"the methods {revealing}",
         "Move them to a function for the class: llm_decpomdp.answers.register.",
     )
     agents = env.possible_agents
@@ -185,16 +185,16 @@ def _check_spaces(env: TextEnv) -> None:
 
 
 def _check_lockstep(trial: Trial) -> None:
-    """Two environments of one seed agree, whatever is done to what the second one returned."""
+    """Check that two environments of one seed agree, even if the values that one returned are cleared."""
     turn, episode = 0, 0
     while turn < trial.period:
-        one, two = trial.watch(trial.make()), trial.watch(trial.make(), spoil=True)
+        plain, spoiled = trial.watch(trial.make()), trial.watch(trial.make(), spoil=True)
         seed = trial.seed + episode
-        _require_equal(one.reset(seed), two.reset(seed, {"unknown": 1}), "reset(seed)")
-        for first, second in zip(trial.play(one, turn), trial.play(two, turn), strict=True):
+        _require_equal(plain.reset(seed), spoiled.reset(seed, {"unknown": 1}), "reset(seed)")
+        for first, second in zip(trial.play(plain, turn), trial.play(spoiled, turn), strict=True):
             _require_equal(first, second, "step()")
             turn += 1
-        for watched in (one, two):
+        for watched in (plain, spoiled):
             _check_end(watched.env)
         episode += 1
 
@@ -223,7 +223,7 @@ def _check_end(env: TextEnv) -> None:
 
 
 def _check_repetition(trial: Trial) -> None:
-    """`reset(seed)` starts the same episode again, after the end and in the middle."""
+    """Check that `reset(seed)` starts the same episode again, after the end and in the middle."""
     watched = trial.watch(trial.make())
     first = [watched.reset(trial.seed), *trial.play(watched)]
     for middle in (False, True):
@@ -240,19 +240,19 @@ def _check_repetition(trial: Trial) -> None:
 
 
 def _check_unseeded_reset(trial: Trial) -> None:
-    """`reset()` continues the running generator: it neither takes a new seed nor the old one."""
-    one, two = trial.watch(trial.make()), trial.watch(trial.make())
-    starts = [one.reset(trial.seed)], [two.reset(trial.seed)]
+    """Check that `reset()` continues the generator, and takes neither a new seed nor the old one."""
+    first, second = trial.watch(trial.make()), trial.watch(trial.make())
+    starts = [first.reset(trial.seed)], [second.reset(trial.seed)]
     for _ in range(7):
-        starts[0].append(one.reset())
-        starts[1].append(two.reset())
+        starts[0].append(first.reset())
+        starts[1].append(second.reset())
     require(
         starts[0] == starts[1],
         "reset() without a seed to continue the generator that reset(seed) seeded",
         f"{difference(*starts)}",
         "Reseed only if seed is not None.",
     )
-    seeded = [one.reset(trial.seed + number) for number in range(8)]
+    seeded = [first.reset(trial.seed + number) for number in range(8)]
     require(
         any(start != starts[0][0] for start in starts[0])
         or all(start == seeded[0] for start in seeded),

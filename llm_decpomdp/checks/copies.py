@@ -1,4 +1,4 @@
-"""The checks that every kind of copy of an environment continues exactly as the original."""
+"""Checks that every kind of copy of an environment continues exactly as the original."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ from llm_decpomdp.checks.rules import ConformanceError, require, short
 
 
 def check_copies(trial: Trial) -> None:
-    """Pickles and deep copies of an environment continue as it does."""
-    for how in COPIES:
+    """Check that pickles and deep copies of an environment continue as it does."""
+    for method in COPIES:
         for is_reset in (False, True):
             original = trial.make()
             if is_reset:
                 original.reset(seed=trial.seed)
-            twin = copied(original, how, "after reset()" if is_reset else "before reset()")
+            twin = copied(original, method, "after reset()" if is_reset else "before reset()")
             if not is_reset:
                 original.reset(seed=trial.seed)
                 twin.reset(seed=trial.seed)
-            _require_continues(trial, _course(trial, original), twin, f"a copy made by {how}")
+            _require_continues(trial, _course(trial, original), twin, f"a copy made by {method}")
 
 
 COPIES: Mapping[str, Callable[[TextEnv], TextEnv]] = {
     "pickle": lambda env: pickle.loads(pickle.dumps(env)),
     "copy.deepcopy": copy.deepcopy,
 }
-"""The ways to copy an environment, by name."""
+"""Methods to copy an environment, by name."""
 
 
-def copied(env: TextEnv, how: str, when: str) -> TextEnv:
-    """A copy of an environment; a `ConformanceError` that says when it was tried, if there cannot be one."""
+def copied(env: TextEnv, method: str, when: str) -> TextEnv:
+    """Copy an environment, or raise a `ConformanceError` that says when it was tried."""
     try:
-        return COPIES[how](env)
+        return COPIES[method](env)
     except Exception as error:
         raise ConformanceError(
-            f"{how} to copy the environment {when}",
+            f"{method} to copy the environment {when}",
             f"{type(error).__name__}: {error}",
             "Keep processes, files, locks, lambdas and local classes out of it.",
         ) from error
 
 
 def check_snapshots(trial: Trial) -> None:
-    """A snapshot survives JSON and continues the same episode in a new environment."""
+    """Check that a snapshot survives JSON and continues the same episode in a new environment."""
     for turns in (0, 1):
         env = _advanced(trial, turns).unwrapped
         snapshot = env.snapshot()
         try:
-            stored = json.loads(json.dumps(snapshot, allow_nan=False))
+            state = json.loads(json.dumps(snapshot, allow_nan=False))
         except (TypeError, ValueError) as error:
             raise ConformanceError(
                 "snapshot() to return a dictionary that is JSON",
@@ -60,7 +60,7 @@ def check_snapshots(trial: Trial) -> None:
                 "Store strings, finite numbers, lists and dicts with string keys.",
             ) from error
         twin: Any = trial.make().unwrapped
-        twin.restore(stored)
+        twin.restore(state)
         require(
             _canonical(twin) == _canonical(env),
             "an environment restored from a snapshot to give an equal snapshot",
@@ -73,9 +73,9 @@ def check_snapshots(trial: Trial) -> None:
 
 
 def check_branches(trial: Trial) -> None:
-    """What learners play on in continues the same episode, and is independent of where it came from.
+    """Check that branches continue the same episode, and are independent of their original.
 
-    It is a fork where the environment's class has `fork`, and else a copy.
+    A branch is a fork where the environment's class has `fork`, and else a copy.
     """
     for turns in (0, 1):
         env = _advanced(trial, turns)
@@ -91,14 +91,14 @@ def check_branches(trial: Trial) -> None:
             f"the same object, or a {type(twin).__name__}",
             "Let fork() return a new environment of the same class; a wrapper needs none.",
         )
-        wanted = _course(trial, _advanced(trial, turns))
-        _require_continues(trial, wanted, twin, "a fork")
-        for other in (env, spare):
-            course = _course(trial, other)
+        expected = _course(trial, _advanced(trial, turns))
+        _require_continues(trial, expected, twin, "a fork")
+        for relative in (env, spare):
+            course = _course(trial, relative)
             require(
-                course == wanted,
+                course == expected,
                 "stepping and resetting a fork to change nothing in its original and other forks",
-                difference(wanted, course),
+                difference(expected, course),
                 "Copy all mutable state in fork().",
             )
 
@@ -116,18 +116,18 @@ def _canonical(env: Any) -> str:
     return json.dumps(env.snapshot(), sort_keys=True)
 
 
-def _require_continues(trial: Trial, wanted: list[Record], twin: TextEnv, what: str) -> None:
-    """`twin` plays on, and starts its next episodes, exactly as wanted."""
+def _require_continues(trial: Trial, expected: list[Record], twin: TextEnv, name: str) -> None:
+    """Check that `twin` continues, and starts its next episodes, exactly as expected."""
     course = _course(trial, twin)
     require(
-        course == wanted,
-        f"{what} to continue exactly as its original, generator included",
-        difference(wanted, course),
+        course == expected,
+        f"{name} to continue exactly as its original, generator included",
+        difference(expected, course),
         "Copy everything that decides what comes next.",
     )
 
 
 def _course(trial: Trial, env: TextEnv) -> list[Record]:
-    """The rest of an episode, and how the next ones start."""
+    """Play the rest of an episode, and reset three times; return the records."""
     watched = trial.watch(env)
     return [*trial.play(watched, 1), *(watched.reset() for _ in range(3))]

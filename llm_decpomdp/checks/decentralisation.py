@@ -1,4 +1,4 @@
-"""The check that agents learn of each other's completions only what rewards and infos tell them."""
+"""Check that agents learn of each other's completions only through rewards and infos."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check_decentralisation(trial: Trial, completions: Sequence[str]) -> None:
     long as an agent's infos and the rewards are equal in both, its prompts must be equal too.
 
     Args:
-        trial: What is checked.
+        trial: The check.
         completions: Texts that the teams also act with, besides the environment's own references.
 
     Raises:
@@ -31,8 +31,8 @@ def check_decentralisation(trial: Trial, completions: Sequence[str]) -> None:
     for number, writer in enumerate(env.possible_agents):
         for team in _teams(trial, env, writer, completions):
             canary = f"canary{trial.seed:x}{number}qzjx"
-            for plain, marked in _versions(team[writer], canary):
-                _compare(trial, writer, {**team, writer: plain}, marked, canary)
+            for text, marked_text in _versions(team[writer], canary):
+                _compare(trial, writer, {**team, writer: text}, marked_text, canary)
 
 
 def _teams(
@@ -49,7 +49,7 @@ def _teams(
 
 
 def _versions(text: str, canary: str) -> Iterator[tuple[str, str]]:
-    """Pairs of completions that deserve the same verdict, the second with the canary."""
+    """Yield pairs of completions that deserve the same verdict, the second with the canary."""
     yield text, f"{text}\n# {canary}"
     try:
         ast.parse(text)
@@ -69,18 +69,18 @@ def _with_variable(code: str, name: str) -> str:
 def _compare(
     trial: Trial, writer: str, team: Mapping[str, str], marked_text: str, canary: str
 ) -> None:
-    plain, marked = trial.watch(trial.make()), trial.watch(trial.make())
+    plain, canaried = trial.watch(trial.make()), trial.watch(trial.make())
     plain.reset(trial.seed)
-    marked.reset(trial.seed)
+    canaried.reset(trial.seed)
     if not plain.env.action_space(writer).contains(marked_text):
         return
     equal = {agent for agent in plain.env.agents if agent != writer}
     for _ in range(trial.max_turns):
-        if not plain.env.agents or not marked.env.agents:
+        if not plain.env.agents or not canaried.env.agents:
             return
         actions = {agent: team[agent] for agent in plain.env.agents}
         first = plain.step(actions)
-        second = marked.step({**actions, writer: marked_text})
+        second = canaried.step({**actions, writer: marked_text})
         for agent in second.observations:
             if agent != writer:
                 _check_prompt(agent, writer, second, canary)
@@ -109,11 +109,11 @@ def _check_prompt(agent: str, writer: str, record: Record, canary: str) -> None:
 
 
 def _check_equal_prompts(agent: str, writer: str, first: Record, second: Record) -> None:
-    one, two = first.observations[agent], second.observations[agent]
+    prompts = first.observations[agent], second.observations[agent]
     require(
-        one == two,
+        prompts[0] == prompts[1],
         f"the next prompt of {agent!r} to depend on the completion of {writer!r} only through "
         "infos and rewards, which are equal here",
-        f"{short(one)} and {short(two)}",
+        f"{short(prompts[0])} and {short(prompts[1])}",
         "Report the signal in the infos, or keep it out of the prompt.",
     )

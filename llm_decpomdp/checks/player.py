@@ -1,4 +1,4 @@
-"""Playing an environment under check: every answer is held against the rules and recorded."""
+"""Play an environment under check: every returned value is checked against the rules and recorded."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ Secrets: TypeAlias = Callable[[Any], Iterable[str]]
 
 @dataclass(frozen=True)
 class Record:
-    """A copy of what one `reset` or `step` returned, and what held afterwards."""
+    """Copy of the values that one `reset` or `step` returned, with the agents and state afterwards."""
 
     observations: Mapping[str, str]
     infos: Mapping[str, Mapping[str, float]]
     agents: tuple[str, ...]
     state: str
-    """The global state; empty where the environment has none."""
+    """Global state; empty where the environment has none."""
     rewards: Mapping[str, float] | None = None
     terminations: Mapping[str, bool] | None = None
     truncations: Mapping[str, bool] | None = None
 
 
 class Watched:
-    """An environment whose every answer is checked.
+    """An environment whose every returned value is checked.
 
     Args:
         env: The environment.
-        secrets: Gives the texts that no prompt may contain right now.
-        spoil: Whether to empty every dictionary after it was recorded, as a careless user might.
+        secrets: Returns the texts that no prompt may currently contain.
+        spoil: Empty every dictionary after it was recorded, as a careless user might.
     """
 
     def __init__(self, env: TextEnv, secrets: Secrets | None, *, spoil: bool = False) -> None:
@@ -158,7 +158,7 @@ class Watched:
 
 @dataclass(frozen=True)
 class Trial:
-    """What is checked, and with which completions."""
+    """A check: the environment, the seed and the completions."""
 
     make: Callable[[], TextEnv]
     seed: int
@@ -168,7 +168,7 @@ class Trial:
 
     @property
     def period(self) -> int:
-        """Turns after which every kind of completion was written."""
+        """Number of turns in which every kind of completion is used."""
         return len(self.texts) + 2
 
     def watch(self, env: TextEnv, *, spoil: bool = False) -> Watched:
@@ -176,7 +176,7 @@ class Trial:
         return Watched(env, self.secrets, spoil=spoil)
 
     def actions(self, env: TextEnv, turn: int) -> dict[str, str]:
-        """The live agents' completions: they depend on the trial's seed, the task and `turn` alone.
+        """Return the live agents' completions, which depend on the trial's seed, the task and `turn` alone.
 
         In `period` turns every agent writes each of `texts` that its action space holds, and a
         sample; in the last of them all write their references, where the environment has any.
@@ -184,9 +184,9 @@ class Trial:
         if turn % self.period == self.period - 1 and (answers := references(env)):
             return answers
         actions = {}
-        for place, agent in enumerate(env.possible_agents):
+        for index, agent in enumerate(env.possible_agents):
             if agent in env.agents:
-                number = (turn + place) % (len(self.texts) + 1)
+                number = (turn + index) % (len(self.texts) + 1)
                 text = self.texts[number] if number < len(self.texts) else None
                 space = env.action_space(agent)
                 if text is None or not space.contains(text):
@@ -205,10 +205,10 @@ class Trial:
         Raises:
             ConformanceError: If the episode outlives `max_turns`.
         """
-        for played in range(self.max_turns):
+        for step in range(self.max_turns):
             if not watched.env.agents:
                 return
-            yield watched.step(self.actions(watched.env, turn + played))
+            yield watched.step(self.actions(watched.env, turn + step))
         require(
             not watched.env.agents,
             f"the episode to end within max_turns={self.max_turns} turns",
@@ -218,15 +218,15 @@ class Trial:
 
 
 def references(env: TextEnv) -> dict[str, str]:
-    """The correct completion of each agent; empty where some have none."""
-    found = answers(env).references
-    return dict(found) if set(env.possible_agents) <= set(found) else {}
+    """Return the correct completion of each agent; empty where some have none."""
+    completions = answers(env).references
+    return dict(completions) if set(env.possible_agents) <= set(completions) else {}
 
 
 def difference(first: list[Record], second: list[Record]) -> str:
-    """Where two courses of an episode part, in words."""
-    for turn, (one, two) in enumerate(zip(first, second, strict=False)):
-        for name, value in vars(one).items():
-            if value != vars(two)[name]:
-                return f"other {name} after {turn} turns: {short(value)}, {short(vars(two)[name])}"
+    """Describe the first difference between two courses of an episode."""
+    for turn, records in enumerate(zip(first, second, strict=False)):
+        for name, value in vars(records[0]).items():
+            if value != (second_value := vars(records[1])[name]):
+                return f"other {name} after {turn} turns: {short(value)}, {short(second_value)}"
     return f"{len(first) - 1} turns, then {len(second) - 1}"

@@ -1,4 +1,4 @@
-"""The rules for what a text environment returns, one function for each rule."""
+"""Rules for the values that a text environment returns, one function for each rule."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _short.maxdict = _short.maxlist = _short.maxset = _short.maxtuple = 8
 
 
 def short(value: object) -> str:
-    """`repr`, cut to a length that fits into an error message."""
+    """Return `repr`, cut to a length that fits into an error message."""
     return _short.repr(value)
 
 
 class ConformanceError(AssertionError):
-    """An environment breaks the contract: what was expected, what was found, and the remedy."""
+    """An environment breaks the contract: the expected value, the actual one, and the remedy."""
 
     def __init__(self, expected: str, found: str, remedy: str) -> None:
         self.expected = expected
@@ -35,15 +35,15 @@ def require(condition: bool, expected: str, found: object, remedy: str) -> None:
     Args:
         condition: What must be true.
         expected: The rule.
-        found: What broke it: a finished text, or another value, which is shown shortened.
-        remedy: What to change, as a sentence.
+        found: The value that broke it, shown shortened, or a text that is shown in full.
+        remedy: The change to make, as a sentence.
     """
     if not condition:
         raise ConformanceError(expected, found if isinstance(found, str) else short(found), remedy)
 
 
 def check_keys(name: str, values: object, agents: Sequence[str]) -> None:
-    """Each agent, and no other, has an entry."""
+    """Require an entry for each agent, and for no other."""
     require(
         isinstance(values, dict) and set(values) == set(agents),
         f"{name} to be a dict with exactly the keys {sorted(agents)}",
@@ -55,7 +55,7 @@ def check_keys(name: str, values: object, agents: Sequence[str]) -> None:
 def check_observation(
     agent: str, prompt: object, space: Space[Any], secrets: Sequence[str]
 ) -> None:
-    """A prompt is a text of its space and holds no secret."""
+    """Require that a prompt is a text of its space and contains no secret."""
     require(
         isinstance(prompt, str) and space.contains(prompt),
         f"the observation of {agent!r} to be a str in its observation space",
@@ -72,7 +72,7 @@ def check_observation(
 
 
 def check_info(agent: str, info: object, keys: set[str] | None) -> set[str]:
-    """An info holds finite Python numbers under the keys of the earlier ones; returns its keys."""
+    """Require finite Python numbers in an info, under the keys of earlier ones; return its keys."""
     require(
         isinstance(info, dict), f"the info of {agent!r} to be a dict", short(info), "Return one."
     )
@@ -94,7 +94,7 @@ def check_info(agent: str, info: object, keys: set[str] | None) -> set[str]:
 
 
 def check_rewards(rewards: Mapping[str, Any], infos: Mapping[str, Mapping[str, float]]) -> None:
-    """One finite float for the whole team, the sum of the components that the infos list."""
+    """Require one finite float for the whole team, the sum of the components in the infos."""
     for agent, reward in rewards.items():
         require(
             type(reward) is float and math.isfinite(reward),
@@ -120,7 +120,7 @@ def check_rewards(rewards: Mapping[str, Any], infos: Mapping[str, Mapping[str, f
 def check_flags(
     terminations: Mapping[str, Any], truncations: Mapping[str, Any], agents: Sequence[str]
 ) -> None:
-    """The team ends together, in one way, and `agents`, the live ones afterwards, are then none."""
+    """Require that the team ends together, in one way, and that `agents` is then empty."""
     for name, flags in (("terminations", terminations), ("truncations", truncations)):
         require(
             all(type(flag) is bool for flag in flags.values()),
@@ -151,7 +151,7 @@ def check_flags(
 
 
 def check_fresh(boxes: Iterable[object], earlier: dict[int, object]) -> None:
-    """No dictionary was returned before; `earlier` keeps them, so that no id is used again."""
+    """Require that no dictionary was returned before; `earlier` keeps them, so that no id is used again."""
     for box in boxes:
         require(
             id(box) not in earlier,

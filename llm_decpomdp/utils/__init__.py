@@ -1,1 +1,1 @@
-"""What the rest shares and that is of no model: files, the terminal, the hub, warnings."""
+"""Utilities that all parts share: files, the terminal, the hub, warnings."""

@@ -1,4 +1,4 @@
-"""The run folder: everything that a run leaves behind, from which a report can be made again."""
+"""Run folder: the files of a run, from which a report can be made again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RunFolder:
     - `manifest.json`: versions, seeds, data fingerprint, git commit.
     - `metrics.jsonl`: one row for each update (`kind: train`) and each evaluation (`kind: eval`).
     - `episodes.jsonl`: one row for each chain of groups.
-    - `checkpoints/`: what a run continues from.
+    - `checkpoints/`: the states from which a run continues.
     - `report.html`.
     """
 
@@ -80,7 +80,7 @@ def append_json_line(path: Path, row: Mapping[str, Any]) -> None:
 
 
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a JSON Lines file; none where there is no file.
+    """Yield the rows of a JSON Lines file; none where there is no file.
 
     A last line without its line end was cut off while being written, and is left out.
     """

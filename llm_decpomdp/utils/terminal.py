@@ -1,4 +1,4 @@
-"""Texts of models and programs on a terminal: shown, and never obeyed."""
+"""Texts of models and programs, made safe to print on a terminal."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _UNSEEN = re.compile(
 
 
 def visible(text: str) -> str:
-    r"""A text without characters that a terminal obeys, or that hide or reorder others.
+    r"""Escape characters of a text that control a terminal, or that hide or reorder others.
 
-    They stand there as in Python's literals, such as `\x1b` for the escape character. Newlines, tabs and what
-    joins emoji stay.
+    They appear as in Python's literals, such as `\x1b` for the escape character. Newlines, tabs and the joiners of
+    emoji stay.
     """
-    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def plain(text: str) -> Text:
-    """The same for rich: no part of the text is markup either."""
+    """Escape a text for rich, in which no part of it is markup either."""
     from rich.text import Text
 
     return Text(visible(text))

@@ -1,4 +1,4 @@
-"""Warnings that name the user's line, however deep in the package their cause was found."""
+"""Warnings that name the user's line, however deep in the package their cause is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 import warnings
 
 BETWEEN = ("llm_decpomdp", "pettingzoo", "gymnasium")
-"""Packages that lie between a user's line and what it leads to."""
+"""Packages whose frames are skipped on the way to the user's line."""
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:

@@ -1,10 +1,10 @@
-"""Numbers and seconds as people read them."""
+"""Human-readable numbers and durations."""
 
 from __future__ import annotations
 
 
 def duration(seconds: float) -> str:
-    """Such as 45.0 s, 12 min 30 s or 3 h 20 min."""
+    """Format seconds, such as 45.0 s, 12 min 30 s or 3 h 20 min."""
     whole = round(seconds)
     if whole < 60:
         return f"{seconds:.1f} s"
@@ -14,6 +14,6 @@ def duration(seconds: float) -> str:
 
 
 def number(value: float, *, sign: bool = False) -> str:
-    """Two decimals, with a real minus sign."""
+    """Format a number with two decimals and a real minus sign."""
     text = f"{value:+.2f}" if sign else f"{value:.2f}"
     return text.replace("-0.00", "0.00").replace("+0.00", "0.00").replace("-", "\u2212")

@@ -25,8 +25,6 @@ for number in range(3, 64):
         continue
     if stat.S_ISSOCK(mode):
         SOCKET = number
-    elif stat.S_ISFIFO(mode):
-        BELL = number
 
 def send(*message):
     data = json.dumps(message).encode()

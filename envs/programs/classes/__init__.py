@@ -1,1 +1,1 @@
-"""Classes as text: their skeletons, completions that hold methods, and both put together."""
+"""Classes as text: skeletons, completions with methods, and merging both."""

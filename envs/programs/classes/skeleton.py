@@ -1,4 +1,4 @@
-"""The skeleton of a class: which of its methods are still to be written, and where they stand."""
+"""Skeletons of classes: the methods that are still to be written, and their lines."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class Unit:
     stubs: tuple[tuple[int, int], ...]
     """First line, decorators included, and last line of each definition that is still to be written."""
     decorators: tuple[str, ...]
-    """The decorators of its stub, where it has but one, as lines without indentation."""
+    """Decorators of its stub, where it has only one, as lines without indentation."""
 
 
 @dataclass(frozen=True)
 class Outline:
-    """A class that is to be completed. Lines count from 1."""
+    """A class to complete. Lines count from 1."""
 
     code: str
     class_name: str
     units: tuple[Unit, ...]
-    """What is to be written, in the order of the code."""
+    """Units to write, in the order of the code."""
     indent: str
     """Indentation of the class's body."""
     head: int
@@ -45,17 +45,17 @@ class Outline:
     end: int
     """Last line of the class."""
     taken: frozenset[str]
-    """Names that the skeleton itself gives a meaning, in the class and around it."""
+    """Names that the skeleton itself defines, in the class and around it."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the units."""
+        """Names of the units."""
         return tuple(unit.name for unit in self.units)
 
 
 @lru_cache(maxsize=1024)
 def outline(code: str, class_name: str) -> Outline:
-    """Look through a skeleton.
+    """Outline a skeleton.
 
     A definition is to be written if its body is empty but for a docstring, `pass`, `...` or
     `raise NotImplementedError`. A constructor that is just `pass` is complete.
@@ -89,13 +89,13 @@ def outline(code: str, class_name: str) -> Outline:
 
 
 def find_class(module: ast.Module, name: str) -> ast.ClassDef | None:
-    """The last top-level class of that name."""
-    found = [s for s in module.body if isinstance(s, ast.ClassDef) and s.name == name]
-    return found[-1] if found else None
+    """Return the last top-level class of that name; None where there is none."""
+    classes = [s for s in module.body if isinstance(s, ast.ClassDef) and s.name == name]
+    return classes[-1] if classes else None
 
 
 def is_stub(function: FunctionNode) -> bool:
-    """Whether a function is still to be written."""
+    """Check whether a function is still to be written."""
     body = function.body
     documented = _is_constant(body[0], str)
     rest = body[1:] if documented else body
@@ -113,12 +113,12 @@ def is_stub(function: FunctionNode) -> bool:
 
 
 def first_line(function: FunctionNode) -> int:
-    """The line on which a function begins, decorators included."""
+    """Return the line on which a function begins, decorators included."""
     return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
 
 
 def count_parameters(function: FunctionNode) -> int:
-    """How many parameters a function has, `self` included."""
+    """Count the parameters of a function, `self` included."""
     args = function.args
     extra = [arg for arg in (args.vararg, args.kwarg) if arg is not None]
     return len([*args.posonlyargs, *args.args, *args.kwonlyargs, *extra])
@@ -144,7 +144,7 @@ def _unit(group: list[FunctionNode], lines: list[str]) -> Unit | None:
 
 
 def _head(module: ast.Module) -> int:
-    """The first line after a docstring and imports from the future."""
+    """Return the first line after a docstring and imports from the future."""
     for statement in module.body:
         future = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
         if not future and not _is_constant(statement, str):
@@ -165,9 +165,10 @@ def _bound(statement: ast.stmt) -> Iterator[str]:
 
 
 def repaired(code: str, class_name: str) -> str:
-    """A skeleton that parses, from one with curly quotes, in a string, or with a docstring left open.
+    """Repair a skeleton with curly quotes, in a string, or with a docstring left open.
 
-    What cannot be repaired is returned as it is.
+    Returns:
+        A skeleton that parses, or the code itself if it cannot be repaired.
     """
     module = parsed(code)
     if module is None:
@@ -185,7 +186,7 @@ def repaired(code: str, class_name: str) -> str:
 
 
 def _with_closed_docstrings(code: str) -> str:
-    """Close the docstring of each method that lacks the end of it."""
+    """Close the docstrings that are left open."""
     chunks: list[list[str]] = [[]]
     for line in code.split("\n"):
         decorated = bool(chunks[-1]) and chunks[-1][-1].lstrip().startswith("@")

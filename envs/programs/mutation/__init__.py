@@ -1,1 +1,1 @@
-"""Faults put into programs on purpose."""
+"""Mutation of programs: faults put into them on purpose."""

@@ -1,7 +1,7 @@
-"""Small faults put into a program's text, as a slip of its author might have: what to change, and where.
+"""Mutants of a program: single faults in its text, such as its author might have made by mistake.
 
-Only the changed piece of the text is replaced, so comments and layout stay. Nothing is run: whether a mutant
-behaves otherwise, and whether it ends, is for its tests to say.
+Only the changed piece of the text is replaced, so comments and layout stay. Nothing is run: tests must show
+whether a mutant behaves differently, and whether it ends.
 
 | kind                | what is changed                                                             |
 |---------------------|-----------------------------------------------------------------------------|
@@ -24,27 +24,27 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from llm_decpomdp.envs.programs.mutation.operators import SLIPS
+from llm_decpomdp.envs.programs.mutation.operators import MUTATION_OPERATORS
 from llm_decpomdp.envs.programs.parsing import parse
-from llm_decpomdp.envs.programs.positions import Located
+from llm_decpomdp.envs.programs.positions import LocatedSource
 
-KINDS = tuple(SLIPS)
+KINDS = tuple(MUTATION_OPERATORS)
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """A piece of a text and what to put in its place."""
+    """A piece of a text and its replacement."""
 
     key: str
-    """Names the mutation within its program: kind, line and column, and a number from the second on."""
+    """Name of the mutation within its program: kind, line and column, and a number from the second on."""
     kind: str
     line: int
-    """Where the piece begins, counted from 1."""
+    """First line of the piece, counted from 1."""
     start: int
-    """Where the piece begins, in bytes of UTF-8."""
+    """Offset of the piece, in bytes of UTF-8."""
     end: int
     text: str
-    """What takes its place."""
+    """Replacement of the piece."""
 
 
 @dataclass(frozen=True)
@@ -58,52 +58,52 @@ class Mutant:
 
 
 def mutations(source: str) -> tuple[Mutation, ...]:
-    """All faults that the functions and methods of `source` can be given, in the order of the text.
+    """Return all mutations of the functions and methods of `source`, in the order of the text.
 
-    Some may give a text that does not parse or is another way to write the same; `mutants` leaves them out.
+    Some may give a text that does not parse or is equivalent; `mutants` leaves these out.
 
     Raises:
         SyntaxError: If `source` does not parse.
     """
-    text = Located.of(source)
-    places = list(text.places)
-    found = [
+    text = LocatedSource.of(source)
+    locations = list(text.locations)
+    edits = [
         (edit.start, edit.end, number, edit.text, kind)
-        for number, (kind, slips) in enumerate(SLIPS.items())
-        for place in places
-        for edit in slips(text, place)
+        for number, (kind, operator) in enumerate(MUTATION_OPERATORS.items())
+        for location in locations
+        for edit in operator(text, location)
     ]
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     result = []
-    for start, end, _, replacement, kind in sorted(set(found)):
+    for start, end, _, replacement, kind in sorted(set(edits)):
         line, column = text.position(start)
         key = f"{kind}@{line}:{column}"
-        seen[key] = seen.get(key, 0) + 1
-        if seen[key] > 1:
-            key += f"~{seen[key]}"
+        counts[key] = counts.get(key, 0) + 1
+        if counts[key] > 1:
+            key += f"~{counts[key]}"
         result.append(Mutation(key, kind, line, start, end, replacement))
     return tuple(result)
 
 
 def mutants(source: str) -> tuple[Mutant, ...]:
-    """The programs with one fault each, in the order of the text, all different and all well-formed.
+    """Return the programs with one fault each, in the order of the text, all different and all well-formed.
 
     Raises:
         SyntaxError: If `source` does not parse.
     """
-    seen = {ast.dump(parse(source))}
+    meanings = {ast.dump(parse(source))}
     result = []
     for mutation in mutations(source):
-        changed = mutate(source, [mutation])
-        meaning = _meaning(changed)
-        if meaning is not None and meaning not in seen:
-            seen.add(meaning)
-            result.append(Mutant(mutation.kind, mutation.line, changed, mutation.key))
+        mutant = mutate(source, [mutation])
+        meaning = _meaning(mutant)
+        if meaning is not None and meaning not in meanings:
+            meanings.add(meaning)
+            result.append(Mutant(mutation.kind, mutation.line, mutant, mutation.key))
     return tuple(result)
 
 
 def _meaning(source: str) -> str | None:
-    """The program without its layout; None if it cannot be compiled."""
+    """Return the program without its layout; None if it cannot be compiled."""
     try:
         tree = parse(source)
         compile(tree, "<mutant>", "exec", dont_inherit=True)
@@ -128,6 +128,6 @@ def mutate(source: str, faults: Iterable[Mutation]) -> str:
 
 
 def overlap(faults: Sequence[Mutation]) -> bool:
-    """Whether any two of some faults touch."""
+    """Check whether any two mutations touch."""
     ordered = sorted(faults, key=lambda fault: fault.start)
-    return any(one.end >= two.start for one, two in pairwise(ordered))
+    return any(left.end >= right.start for left, right in pairwise(ordered))

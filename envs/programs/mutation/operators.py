@@ -1,4 +1,4 @@
-"""The slips of which `mutation` makes faults: for each kind, the edits that one node of a program allows."""
+"""Mutation operators: for each kind of fault, the edits at one node of a program."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from llm_decpomdp.envs.programs.positions import FUNCTIONS, Located, Place
+from llm_decpomdp.envs.programs.positions import FUNCTIONS, LocatedSource, Location
 
 OPERATORS: dict[type[ast.AST], tuple[str, str]] = {
     ast.Add: ("+", "-"),
@@ -27,7 +27,7 @@ OPERATORS: dict[type[ast.AST], tuple[str, str]] = {
     ast.And: ("and", "or"),
     ast.Or: ("or", "and"),
 }
-"""Each operator, and what it is mistaken for."""
+"""Text of each operator, and of its replacement."""
 
 COMPARISONS: dict[type[ast.AST], tuple[str, tuple[str, ...]]] = {
     ast.Lt: ("<", ("<=", ">")),
@@ -53,19 +53,19 @@ PRIMARY = (ast.Name, ast.Call, ast.Attribute, ast.Subscript, ast.Constant)
 
 
 class Edit(NamedTuple):
-    """A piece of the text, in bytes, and what to put in its place."""
+    """A piece of the text, in bytes, and its replacement."""
 
     start: int
     end: int
     text: str
 
 
-Slips = Callable[[Located, Place], Iterator[Edit]]
+MutationOperator = Callable[[LocatedSource, Location], Iterator[Edit]]
 
 
-def operator(text: Located, place: Place) -> Iterator[Edit]:
-    """Another operator, or a lost minus sign."""
-    node = place.node
+def operator(text: LocatedSource, location: Location) -> Iterator[Edit]:
+    """Replace an operator, or drop a minus sign."""
+    node = location.node
     if isinstance(node, ast.BinOp):
         yield from _swap_operator(text, node.op, node.left, node.right)
     elif isinstance(node, ast.AugAssign):
@@ -77,46 +77,48 @@ def operator(text: Located, place: Place) -> Iterator[Edit]:
         yield Edit(text.start(node), text.start(node) + 1, "")
 
 
-def _swap_operator(text: Located, kind: ast.AST, left: ast.expr, right: ast.expr) -> Iterator[Edit]:
+def _swap_operator(
+    text: LocatedSource, kind: ast.AST, left: ast.expr, right: ast.expr
+) -> Iterator[Edit]:
     if type(kind) in OPERATORS:
         old, new = OPERATORS[type(kind)]
         yield from _between(text, re.escape(old), new, left, right)
 
 
 def _between(
-    text: Located, pattern: str, new: str, left: ast.expr, right: ast.expr
+    text: LocatedSource, pattern: str, new: str, left: ast.expr, right: ast.expr
 ) -> Iterator[Edit]:
-    """Replace what stands between two operands: brackets, an operator and perhaps comments."""
+    """Replace an operator between two operands, amid brackets and comments."""
     start = text.end(left)
     gap = text.data[start : text.start(right)]
     gap = re.sub(rb"#[^\r\n]*", lambda comment: b" " * len(comment[0]), gap)
     if pattern[0].isalpha():
         pattern = rf"\b{pattern}\b"
-    found = re.search(pattern.encode(), gap)
-    if found:
-        yield Edit(start + found.start(), start + found.end(), new)
+    match = re.search(pattern.encode(), gap)
+    if match:
+        yield Edit(start + match.start(), start + match.end(), new)
 
 
-def comparison(text: Located, place: Place) -> Iterator[Edit]:
-    """Another comparison."""
-    node = place.node
+def comparison(text: LocatedSource, location: Location) -> Iterator[Edit]:
+    """Replace a comparison."""
+    node = location.node
     if isinstance(node, ast.Compare):
         operands = [node.left, *node.comparators]
         for left, kind, right in zip(operands, node.ops, operands[1:], strict=False):
-            old, others = COMPARISONS[type(kind)]
-            for new in others:
+            old, replacements = COMPARISONS[type(kind)]
+            for new in replacements:
                 yield from _between(text, old, new, left, right)
 
 
-def off_by_one(text: Located, place: Place) -> Iterator[Edit]:
-    """A number that counts or bounds something, more or less by one."""
-    node = place.node
-    if _is_int(node) and _counts(place):
+def off_by_one(text: LocatedSource, location: Location) -> Iterator[Edit]:
+    """Increment or decrement a number that is a count or a bound."""
+    node = location.node
+    if _is_int(node) and _counts(location):
         assert isinstance(node, ast.Constant) and isinstance(node.value, int)
         for value in (node.value - 1, node.value + 1):
             if value >= 0:
                 yield Edit(text.start(node), text.end(node), str(value))
-    elif isinstance(node, ast.expr) and not isinstance(node, ast.UnaryOp) and _bounds(place):
+    elif isinstance(node, ast.expr) and not isinstance(node, ast.UnaryOp) and _bounds(location):
         segment = text.segment(node)
         if not isinstance(node, PRIMARY):
             segment = f"({segment})"
@@ -128,22 +130,22 @@ def _is_int(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and type(node.value) is int
 
 
-def _counts(place: Place) -> bool:
-    """Whether a number is a bound, an index, or stands beside `+`, `-` or a comparison."""
-    parent = place.parent
+def _counts(location: Location) -> bool:
+    """Check whether a number is a bound, an index, or stands beside `+`, `-` or a comparison."""
+    parent = location.parent
     if isinstance(parent, ast.UnaryOp):
-        parent = place.above[1]
+        parent = location.above[1]
     if isinstance(parent, ast.BinOp | ast.AugAssign):
         return isinstance(parent.op, ast.Add | ast.Sub)
-    return isinstance(parent, ast.Compare | ast.Slice) or _is_range(parent) or _is_index(place)
+    return isinstance(parent, ast.Compare | ast.Slice) or _is_range(parent) or _is_index(location)
 
 
-def _bounds(place: Place) -> bool:
-    """Whether an expression bounds a range or a slice, or is an index."""
+def _bounds(location: Location) -> bool:
+    """Check whether an expression bounds a range or a slice, or is an index."""
     return (
-        (_is_range(place.parent) and place.field == "args")
-        or (isinstance(place.parent, ast.Slice) and place.field != "step")
-        or (_is_index(place) and isinstance(place.node, ast.Name | ast.BinOp))
+        (_is_range(location.parent) and location.field == "args")
+        or (isinstance(location.parent, ast.Slice) and location.field != "step")
+        or (_is_index(location) and isinstance(location.node, ast.Name | ast.BinOp))
     )
 
 
@@ -151,45 +153,50 @@ def _is_range(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and ast.unparse(node.func) == "range"
 
 
-def _is_index(place: Place) -> bool:
-    near = place.above[isinstance(place.parent, ast.UnaryOp)]
+def _is_index(location: Location) -> bool:
+    near = location.above[isinstance(location.parent, ast.UnaryOp)]
     return isinstance(near, ast.Subscript) and (
-        place.field == "slice" or (near is not place.parent and near.slice is place.parent)
+        location.field == "slice" or (near is not location.parent and near.slice is location.parent)
     )
 
 
-def wrong_variable(text: Located, place: Place) -> Iterator[Edit]:
-    """The variable that an earlier statement was the last to bind for the first time, other than it."""
-    node = place.node
+def wrong_variable(text: LocatedSource, location: Location) -> Iterator[Edit]:
+    """Replace a variable by another one, the last that an earlier statement binds for the first time."""
+    node = location.node
     if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
         return
     inner = {
         name.id
-        for around in place.above
-        if isinstance(around, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp)
-        for generator in around.generators
+        for ancestor in location.above
+        if isinstance(ancestor, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp)
+        for generator in ancestor.generators
         for name in ast.walk(generator.target)
         if isinstance(name, ast.Name)
     }
-    if node.id not in (inner | {name for _, name in place.names}).difference(UNMISTAKEN):
+    if node.id not in (inner | {name for _, name in location.names}).difference(UNMISTAKEN):
         return
-    statement = next(around for around in place.above if isinstance(around, ast.stmt))
+    statement = next(ancestor for ancestor in location.above if isinstance(ancestor, ast.stmt))
     before = text.start(node) if isinstance(statement, FUNCTIONS) else text.start(statement)
-    others = [
-        name for at, name in place.names if at < before and name not in (node.id, "self", "_")
+    candidates = [
+        name for at, name in location.names if at < before and name not in (node.id, "self", "_")
     ]
-    if others:
-        yield Edit(text.start(node), text.end(node), others[-1])
+    if candidates:
+        yield Edit(text.start(node), text.end(node), candidates[-1])
 
 
-def dropped_statement(text: Located, place: Place) -> Iterator[Edit]:
-    """A statement on lines of its own is gone; `pass` stands where nothing else would."""
-    node = place.node
+def dropped_statement(text: LocatedSource, location: Location) -> Iterator[Edit]:
+    """Drop a statement on lines of its own, or replace the only one of a block by `pass`."""
+    node = location.node
     guard = isinstance(node, ast.If) and not node.orelse
     if not isinstance(node, ast.stmt) or not (guard or isinstance(node, SIMPLE)):
         return
-    block = getattr(place.parent, place.field)
-    if guard and isinstance(place.parent, ast.If) and place.field == "orelse" and len(block) == 1:
+    block = getattr(location.parent, location.field)
+    if (
+        guard
+        and isinstance(location.parent, ast.If)
+        and location.field == "orelse"
+        and len(block) == 1
+    ):
         return  # `elif`, or the same written as a block
     if len(block) == 1:
         yield Edit(text.start(node), text.end(node), "pass")
@@ -202,61 +209,64 @@ def dropped_statement(text: Located, place: Place) -> Iterator[Edit]:
         yield Edit(first, last, "")
 
 
-def swapped_arguments(text: Located, place: Place) -> Iterator[Edit]:
-    """Two neighbours among the positional arguments of a call."""
-    node = place.node
+def swapped_arguments(text: LocatedSource, location: Location) -> Iterator[Edit]:
+    """Swap two neighbours among the positional arguments of a call."""
+    node = location.node
     if not isinstance(node, ast.Call):
         return
-    for one, two in pairwise(node.args):
-        first, second = text.segment(one), text.segment(two)
-        starred = isinstance(one, ast.Starred) or isinstance(two, ast.Starred)
+    for left, right in pairwise(node.args):
+        first, second = text.segment(left), text.segment(right)
+        starred = isinstance(left, ast.Starred) or isinstance(right, ast.Starred)
         if not starred and first != second:
-            gap = text.data[text.end(one) : text.start(two)].decode()
-            yield Edit(text.start(one), text.end(two), f"{second}{gap}{first}")
+            gap = text.data[text.end(left) : text.start(right)].decode()
+            yield Edit(text.start(left), text.end(right), f"{second}{gap}{first}")
 
 
-def wrong_constant(text: Located, place: Place) -> Iterator[Edit]:
-    """Another constant."""
-    node = place.node
-    if not isinstance(node, ast.Constant) or _is_default(place):
+def wrong_constant(text: LocatedSource, location: Location) -> Iterator[Edit]:
+    """Replace a constant that is no default."""
+    node = location.node
+    if not isinstance(node, ast.Constant) or _is_default(location):
         return
-    if isinstance(place.parent, ast.Expr) or (_is_int(node) and _counts(place)):
+    if isinstance(location.parent, ast.Expr) or (_is_int(node) and _counts(location)):
         return
     yield from _other_constant(text, node)
 
 
-def wrong_default(text: Located, place: Place) -> Iterator[Edit]:
-    """Another default of a parameter."""
-    if _is_default(place) and isinstance(place.node, ast.Constant):
-        yield from _other_constant(text, place.node)
+def wrong_default(text: LocatedSource, location: Location) -> Iterator[Edit]:
+    """Replace the default of a parameter."""
+    if _is_default(location) and isinstance(location.node, ast.Constant):
+        yield from _other_constant(text, location.node)
 
 
-def _is_default(place: Place) -> bool:
-    return isinstance(place.parent, ast.arguments) and place.field in ("defaults", "kw_defaults")
+def _is_default(location: Location) -> bool:
+    return isinstance(location.parent, ast.arguments) and location.field in (
+        "defaults",
+        "kw_defaults",
+    )
 
 
-def _other_constant(text: Located, node: ast.Constant) -> Iterator[Edit]:
+def _other_constant(text: LocatedSource, node: ast.Constant) -> Iterator[Edit]:
     value = node.value
-    other: object = None
+    new: object = None
     if isinstance(value, bool):
-        other = not value
+        new = not value
     elif isinstance(value, int):
-        other = 0 if value == 1 else value + 1
+        new = 0 if value == 1 else value + 1
     elif isinstance(value, float) and math.isfinite(value):
-        other = value + 1.0
+        new = value + 1.0
     elif isinstance(value, str):
-        other = value.swapcase()
-        if other == value:
-            other = value + (value[-1:] or " ")
-    if other is not None:
-        yield Edit(text.start(node), text.end(node), repr(other))
+        new = value.swapcase()
+        if new == value:
+            new = value + (value[-1:] or " ")
+    if new is not None:
+        yield Edit(text.start(node), text.end(node), repr(new))
 
 
-def negated_condition(text: Located, place: Place) -> Iterator[Edit]:
-    """The opposite of a condition."""
-    node, parent = place.node, place.parent
-    is_test = place.field == "test" and isinstance(parent, ast.If | ast.While | ast.IfExp)
-    is_filter = place.field == "ifs" and isinstance(parent, ast.comprehension)
+def negated_condition(text: LocatedSource, location: Location) -> Iterator[Edit]:
+    """Negate a condition."""
+    node, parent = location.node, location.parent
+    is_test = location.field == "test" and isinstance(parent, ast.If | ast.While | ast.IfExp)
+    is_filter = location.field == "ifs" and isinstance(parent, ast.comprehension)
     if not isinstance(node, ast.expr) or not (is_test or is_filter):
         return
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
@@ -273,18 +283,18 @@ def negated_condition(text: Located, place: Place) -> Iterator[Edit]:
         yield Edit(start, end, f"not ({text.segment(node)})")
 
 
-def missing_return(text: Located, place: Place) -> Iterator[Edit]:
-    """A value is computed and not returned."""
-    node = place.node
+def missing_return(text: LocatedSource, location: Location) -> Iterator[Edit]:
+    """Drop a `return`, and leave its value."""
+    node = location.node
     if isinstance(node, ast.Return) and node.value is not None:
         word = re.match(rb"return[ \t]*", text.data[text.start(node) : text.end(node)])
         assert word is not None
         yield Edit(text.start(node), text.start(node) + word.end(), "")
 
 
-SLIPS: dict[str, Slips] = {
-    slips.__name__: slips
-    for slips in (
+MUTATION_OPERATORS: dict[str, MutationOperator] = {
+    function.__name__: function
+    for function in (
         operator,
         comparison,
         off_by_one,
@@ -297,4 +307,4 @@ SLIPS: dict[str, Slips] = {
         missing_return,
     )
 }
-"""The kinds of faults."""
+"""Mutation operators by the kind of fault."""

@@ -1,10 +1,10 @@
-"""The start of a worker: two processes that grade programs, started as a script with the standard library only.
+"""Entry point of a worker: a script that becomes two processes, evaluator and zygote.
 
-The process that is started becomes the evaluator; it forks the zygote first, while it knows nothing. Jobs come
-over the socket whose descriptor is the first argument, as messages of `channel`; so do results, one for each
-job, in the same order. The second argument is a JSON list of the layers of protection to leave off, the third a
-seed for the programs' random numbers, the fourth a JSON list of the paths of packages that programs may import.
-The first message from here tells which layers are on.
+The process that is started becomes the evaluator; it forks the zygote first, before it knows any test. Jobs arrive
+over the socket whose descriptor is the first argument, as messages of `channel`; results leave over it, one for
+each job, in the same order. The second argument is a JSON list of the layers of protection to leave off, the third
+a seed for the programs' random numbers, the fourth a JSON list of the paths of packages that programs may import.
+The first message to the trainer says which layers are on.
 """
 
 from __future__ import annotations
@@ -29,14 +29,13 @@ PRELOADED = (
     "re",
     "typing",
 )
-"""What programs import most; a module that is loaded here need not be loaded in each child.
+"""Modules that programs import most: loaded here, they need not be loaded in each child.
 
-One that brings a shared library makes each fork slower, and is left out if few programs want it.
+One that brings a shared library makes each fork slower, and is left out if few programs need it.
 """
 
-
 GO = b"g"
-"""Tells the zygote that its parent is now the evaluator, with which it is to end."""
+"""Message to the zygote that its parent is now the evaluator, with which it ends."""
 
 
 def main(descriptor: int, without: list[str], seed: int, packages: list[str]) -> None:
@@ -56,7 +55,7 @@ def main(descriptor: int, without: list[str], seed: int, packages: list[str]) ->
     from llm_decpomdp.envs.sandbox.inside.confinement.confinement import Confinement
 
     confinement = Confinement(without, packages)
-    control, theirs = _socket.socketpair()
+    control, zygote_end = _socket.socketpair()
     if kernel.LINUX:
         kernel.adopt_orphans()
     gc.collect()
@@ -67,14 +66,14 @@ def main(descriptor: int, without: list[str], seed: int, packages: list[str]) ->
         confinement.of_launcher()
         if os.fork() == 0:  # the first process of the new namespace
             control.close()
-            _be_zygote(theirs, confinement)
-        confinement.hand_folders(control, theirs)
+            _be_zygote(zygote_end, confinement)
+        confinement.send_folders(control, zygote_end)
         os._exit(0)
     if os.waitpid(launcher, 0)[1]:
         raise RuntimeError("the process that makes the namespaces has failed")
     confinement.enter_folders(control)
     control.sendall(GO)
-    theirs.close()
+    zygote_end.close()
     _be_evaluator(descriptor, control, confinement, seed)
 
 
@@ -85,7 +84,7 @@ def _be_zygote(control: _socket.socket, confinement: object) -> None:
 
     assert isinstance(confinement, Confinement)
     try:
-        confinement.take_folders(control)
+        confinement.receive_folders(control)
         if control.recv(len(GO)) != GO:
             raise RuntimeError("the evaluator has ended")
         confinement.of_zygote()
@@ -101,7 +100,7 @@ def _be_evaluator(descriptor: int, control: _socket.socket, confinement: object,
     from llm_decpomdp.envs.sandbox.inside.confinement import kernel
     from llm_decpomdp.envs.sandbox.inside.confinement.confinement import Confinement
     from llm_decpomdp.envs.sandbox.inside.evaluator.evaluator import Evaluator
-    from llm_decpomdp.envs.sandbox.inside.evaluator.zygote_client import Children
+    from llm_decpomdp.envs.sandbox.inside.evaluator.zygote_client import ZygoteClient
     from llm_decpomdp.envs.sandbox.inside.protocol.channel import (
         Closed,
         Reader,
@@ -112,24 +111,24 @@ def _be_evaluator(descriptor: int, control: _socket.socket, confinement: object,
 
     assert isinstance(confinement, Confinement)
     layers = receive_exactly(control.fileno())
-    last_words, sys.stderr = sys.stderr, sys.stdout  # /dev/null: what tests print is for nobody
+    stderr, sys.stderr = sys.stderr, sys.stdout  # /dev/null: output of tests is dropped
     confinement.of_evaluator()
     try:
         write(descriptor, pack(layers))
         kernel.trim_heap()
-        evaluator = Evaluator(Children(control, confinement.folders), descriptor, seed)
+        evaluator = Evaluator(ZygoteClient(control, confinement.folders), descriptor, seed)
         jobs = Reader(descriptor, 2**32)
         while True:
             number, job = jobs.receive()
             write(descriptor, pack([number, evaluator.grade(job)]))
-            if _thread._count():  # of a test: their next call would befall the next program
+            if _thread._count():  # threads of a test: their next call would reach the next program
                 os._exit(0)  # the trainer starts another worker
     except Closed:
-        pass  # nobody has more to ask: the zygote ends with this process
+        pass  # the trainer has gone: the zygote ends with this process
     except BaseException:
         import traceback
 
-        traceback.print_exc(file=last_words)
+        traceback.print_exc(file=stderr)
         os._exit(1)
 
 

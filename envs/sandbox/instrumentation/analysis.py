@@ -1,4 +1,4 @@
-"""What can be read from a test before it runs."""
+"""Static analysis of a test: the variables of each stage, files, receivers of results."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ FILES = frozenset(
         *("zipfile", "tarfile", "gzip", "bz2", "lzma"),
     )
 )
-"""Names with which code reaches files."""
+"""Names by which code reaches files."""
 BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With, ast.AsyncWith, ast.Match)
 
 
 def variables(module: ast.Module, body: list[ast.stmt], function: str) -> Iterator[tuple[str, ...]]:
-    """The names in each stage that may stand for data: not functions, classes, modules, builtins."""
+    """Yield the names in each stage that may stand for data: not functions, classes, modules, builtins."""
     fixed = {function, *dir(builtins)}
     for node in ast.walk(module):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -34,7 +34,7 @@ def variables(module: ast.Module, body: list[ast.stmt], function: str) -> Iterat
 
 @lru_cache(maxsize=2048)
 def methods(code: str) -> frozenset[str]:
-    """The names of the methods of all classes in code; none where it does not parse."""
+    """Return the names of the methods of all classes in code; none where it does not parse."""
     try:
         nodes = [*ast.walk(parse(code))]
     except (SyntaxError, ValueError, RecursionError):
@@ -50,7 +50,7 @@ def methods(code: str) -> frozenset[str]:
 
 
 def uses_files(module: ast.Module) -> bool:
-    """Whether a test may read or write files, which calls that are made ahead would find otherwise."""
+    """Check whether a test may read or write files, which prefetched calls would find in another state."""
     nodes = [*ast.walk(module)]
     imported = {
         alias.name.partition(".")[0]
@@ -62,30 +62,31 @@ def uses_files(module: ast.Module) -> bool:
 
 
 def names(tree: ast.AST) -> set[str]:
-    """All names in a piece of code."""
+    """Return all names in a piece of code."""
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
 def receivers(module: ast.Module, functions: set[str]) -> set[str]:
-    """The names through which a test may see what a call of `functions` returned, and `functions` themselves.
+    """Return the names through which a test may see a result of `functions`, and `functions` themselves.
 
-    What is assigned from such a value, runs over it, is given it together with something else, or is changed
-    in a block where one occurs. Not what only stands among the arguments of a call, unless it could call back.
+    A name receives such a value if it is assigned from it, iterates over it, is passed it in the same call, or is
+    changed in a block where one occurs. An argument of a call alone does not receive it, unless it could call
+    back.
     """
-    found = set(functions)
+    receiving = set(functions)
     while True:
-        before = len(found)
+        before = len(receiving)
         for node in ast.walk(module):
-            found |= _receives(node, found, functions)
-        if len(found) == before:
-            return found
+            receiving |= _receives(node, receiving, functions)
+        if len(receiving) == before:
+            return receiving
 
 
-def _receives(node: ast.AST, known: set[str], functions: set[str]) -> set[str]:
-    """The names that a node lets see what the `known` ones know."""
+def _receives(node: ast.AST, receiving: set[str], functions: set[str]) -> set[str]:
+    """Return the names that receive a value through a node from those that are `receiving` already."""
 
     def sees(part: ast.AST | None) -> bool:
-        return part is not None and not known.isdisjoint(names(part))
+        return part is not None and not receiving.isdisjoint(names(part))
 
     if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.NamedExpr) and sees(
         node.value
@@ -93,7 +94,7 @@ def _receives(node: ast.AST, known: set[str], functions: set[str]) -> set[str]:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         return set().union(*map(names, targets))
     if isinstance(node, BLOCKS) and sees(node):
-        return _changed(node)  # what it sets may depend on which way an answer took it
+        return _changed(node)  # its assignments may depend on the branch that a result selects
     if isinstance(node, ast.comprehension) and sees(node.iter):
         return names(node.target)
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and sees(node):
@@ -106,15 +107,15 @@ def _receives(node: ast.AST, known: set[str], functions: set[str]) -> set[str]:
 
 
 def _changed(tree: ast.AST) -> set[str]:
-    """The names that code sets, or of whose objects it calls methods."""
-    found = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not _is_read(n)}
-    return found | {
+    """Return the names that code assigns, or of whose objects it calls methods."""
+    assigned = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not _is_read(n)}
+    return assigned | {
         name for n in ast.walk(tree) if isinstance(n, ast.Attribute) for name in names(n)
     }
 
 
 def _called_back(argument: ast.AST) -> set[str]:
-    """The names that an argument gives a program's calls access to: what a function among them uses."""
+    """Return the names that a program can reach by calling an argument: those that a function uses."""
     if isinstance(argument, ast.Attribute | ast.Lambda):
         return names(argument)
     return set()

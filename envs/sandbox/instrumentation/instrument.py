@@ -1,4 +1,4 @@
-"""Turns a test function into one that reports every assert and goes on.
+"""Rewrite a test function so that it reports every assert and goes on.
 
 The whole body of the test runs as its author wrote it: set-up, loops, helper functions, exception tests. Each
 top-level statement of the body is a *stage*: an exception ends its stage only. Each `assert` is a *test*: it
@@ -32,37 +32,37 @@ class Tests:
     """An instrumented test."""
 
     source: str
-    """A module that defines `__check__(candidate, __record__, __stage__)`."""
+    """Code of a module that defines `__check__(candidate, __record__, __stage__)`."""
     cases: tuple[str, ...]
-    """The text of each test, with the entry point's name in place of the parameter's."""
+    """Text of each test, with the entry point's name in place of the parameter's."""
     guards: frozenset[int]
-    """The tests that pass by not being reached."""
+    """Tests that pass by not being reached."""
     stages: tuple[int, ...]
-    """The stage that each test belongs to; -1 in helper functions outside the test function."""
+    """Stage of each test; -1 in helper functions outside the test function."""
     num_stages: int
     uses: tuple[tuple[str, ...], ...] = ()
-    """The variables of each stage."""
+    """Variables of each stage."""
     changes: tuple[tuple[str, ...], ...] = ()
-    """Those of them that it may change: if it fails, the stages after it that use them fail too."""
-    ahead: bool = True
-    """Whether calls that can be foreseen are made all at once, which saves time."""
+    """Variables that each stage may change: if it fails, later stages that use them fail too."""
+    prefetch: bool = True
+    """Make the calls of the call plan all at once, which saves time."""
     shown: int = 0
-    """How many tests, from the first on, prompts may show: the program is told the calls of those after them only
-    when it has answered theirs, for its exceptions are shown too. 0: no care is taken."""
+    """Number of tests, from the first on, that prompts may show: the calls of later tests are sent only after
+    theirs are answered, as the program's exceptions are shown too. 0 to send all at once."""
     vary: bool = False
-    """Whether how often a test is reached may depend on the program."""
+    """True if the number of times that a test is reached may depend on the program."""
     judges_result: tuple[bool, ...] = ()
-    """For each test whether it looks at what a call returned; if not, at what calls did to their arguments."""
+    """True for each test that looks at the result of a call; others look at changed arguments."""
     minimum: tuple[int, ...] = ()
-    """How often each test must at least be reached to pass."""
+    """Number of times that each test must be reached at least to pass."""
     split: bool = True
-    """Whether the tests run apart from the program. If not, a program can forge what they report."""
-    own: frozenset[str] = frozenset()
-    """The task's own methods, besides those that the classes of the program's preamble define: objects of the
-    program answer to them even if values have methods or operators of that name."""
+    """Run the tests apart from the program. Otherwise a program can forge their reports."""
+    methods: frozenset[str] = frozenset()
+    """Methods that the task defines, besides those of classes in the program's preamble: objects of the program
+    answer to them even if values have methods or operators of that name."""
 
     def at_least(self, reached: Sequence[int]) -> Tests:
-        """These tests, each to be reached as often as a reference solution reaches it."""
+        """Require that each test is reached at least as often as by a reference solution."""
         minimum = tuple(max(old, new) for old, new in zip(self.minimum, reached, strict=True))
         return replace(self, minimum=minimum)
 
@@ -75,8 +75,8 @@ def instrument(test: str, entry_point: str, split: bool = True) -> Tests:
         test: A module with a function `check(candidate)` (any parameter name, annotations allowed), or plain
             statements that call the entry point by its name.
         entry_point: Name of the function under test.
-        split: Whether to run the tests apart from the program. Inside its process a program can forge what they
-            report; see `docs/security.md`.
+        split: Run the tests apart from the program. Inside its process a program can forge their reports; see
+            `docs/security.md`.
 
     Raises:
         ValueError: If `test` does not parse.
@@ -111,19 +111,19 @@ def _instrument(module: ast.Module, entry_point: str, split: bool) -> Tests:
     function.body = stages or function.body
     return Tests(
         source=ast.unparse(ast.fix_missing_locations(ast.Module([*around, function], []))),
-        cases=tuple(t.case for t in writer.found),
-        guards=frozenset(i for i, t in enumerate(writer.found) if t.guard),
-        stages=tuple(t.stage for t in writer.found),
+        cases=tuple(t.case for t in writer.tests),
+        guards=frozenset(i for i, t in enumerate(writer.tests) if t.guard),
+        stages=tuple(t.stage for t in writer.tests),
         num_stages=len(body),
         uses=uses,
         changes=tuple(
-            () if isinstance(statement, ast.Assert) else found
-            for statement, found in zip(body, uses, strict=True)
+            () if isinstance(statement, ast.Assert) else used
+            for statement, used in zip(body, uses, strict=True)
         ),
-        ahead=not uses_files(module),
-        vary=len(writer.found) > sum(isinstance(statement, ast.Assert) for statement in body),
-        judges_result=tuple(test.judges_result for test in writer.found),
-        minimum=(1,) * len(writer.found),
+        prefetch=not uses_files(module),
+        vary=len(writer.tests) > sum(isinstance(statement, ast.Assert) for statement in body),
+        judges_result=tuple(test.judges_result for test in writer.tests),
+        minimum=(1,) * len(writer.tests),
         split=split,
     )
 
@@ -138,7 +138,7 @@ def _find_check(module: ast.Module) -> ast.FunctionDef | None:
 
 
 def _calls_check(statement: ast.stmt) -> bool:
-    """Whether a statement is `check(...)`: the test function is called anyway."""
+    """Check whether a statement is `check(...)`: the test function is called anyway."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(call, ast.Call) and ast.unparse(call.func) == "check"
 
@@ -152,31 +152,31 @@ class _Test:
 
 
 class _Writer(ast.NodeTransformer):
-    """Replaces asserts by reports and remembers them."""
+    """Replaces asserts by reports and collects them in `tests`."""
 
     def __init__(self, parameter: str, entry_point: str, split: bool, results: set[str]) -> None:
         self.parameter = parameter
         self.split = split
         self.entry_point = entry_point
-        self.found: list[_Test] = []
+        self.tests: list[_Test] = []
         self.number = 0
         self.results = results
         """Names through which a test may see what a call returned."""
         self.top_level = False
 
     def outside(self, statement: ast.stmt) -> ast.stmt:
-        """A statement outside the test function, such as a helper function; it belongs to no stage."""
+        """Rewrite a statement outside the test function, such as a helper function; it belongs to no stage."""
         self.number = -1
         visited = self.visit(statement)
         assert isinstance(visited, ast.stmt)
         return visited
 
     def stages(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        """The statements of the test function, each a stage."""
+        """Rewrite the statements of the test function, each as a stage."""
         return [s for number, part in enumerate(body) for s in self.stage(number, part)]
 
     def stage(self, number: int, statement: ast.stmt) -> list[ast.stmt]:
-        """The statement, run unless the stage is to be skipped, its exceptions reported."""
+        """Wrap a statement: it runs unless the stage is to be skipped, and its exceptions are reported."""
         self.number = number
         self.top_level = isinstance(statement, ast.Assert)
         if isinstance(statement, ast.Global | ast.Nonlocal):
@@ -192,9 +192,9 @@ class _Writer(ast.NodeTransformer):
         constant = isinstance(node.test, ast.Constant)
         if isinstance(node.test, ast.Constant) and node.test.value:
             return ast.Pass()
-        index = len(self.found)
+        index = len(self.tests)
         judges = not self.top_level or not self.results.isdisjoint(names(node.test))
-        self.found.append(_Test(self._case(node), constant, self.number, judges))
+        self.tests.append(_Test(self._case(node), constant, self.number, judges))
         report = parse(
             f"try:\n    __record__({index}, True if 0 else False)\n"
             f"except BaseException as __error__:\n    __record__({index}, __error__)"
@@ -212,7 +212,7 @@ class _Writer(ast.NodeTransformer):
         return report
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
-        """A call whose result nobody looks at is made for what it does to its arguments."""
+        """Mark a call whose result is ignored as one that is made to change its arguments."""
         call = node.value
         if self.split and isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
             if call.func.id == self.parameter:
@@ -228,7 +228,7 @@ class _Writer(ast.NodeTransformer):
 
 
 class _Rename(ast.NodeTransformer):
-    """Renames a variable; strings that contain its name stay as they are."""
+    """Renames a variable, and leaves strings that contain its name alone."""
 
     def __init__(self, old: str, new: str) -> None:
         self.old, self.new = old, new

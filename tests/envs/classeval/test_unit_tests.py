@@ -226,7 +226,7 @@ def test_apart_the_arithmetic_and_methods_of_the_skeleton_work():
 
 
 def test_apart_the_tests_of_a_task_know_the_names_of_its_skeleton():
-    assert {"__init__", "scaled", "done"} <= shape_task().tests.own
+    assert {"__init__", "scaled", "done"} <= shape_task().tests.methods
 
 
 def test_apart_a_message_tells_no_address():

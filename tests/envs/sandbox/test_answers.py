@@ -31,7 +31,6 @@ def sq(x):
     return 0
 
 send("loaded", None, None, [], "")
-os.write(BELL, b"!")
 """
 )
 """A program that answers in place of the code around it."""

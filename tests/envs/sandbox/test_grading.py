@@ -62,7 +62,7 @@ def test_a_test_whose_process_has_ended_does_not_pass():
         "assert candidate(3) == 9",
     )
     code = "import os\ndef sq(x):\n    x == 2 and os._exit(1)\n    return iter(range(9)) if x == 1 else x * x"
-    one_by_one = replace(instrument(test, "sq"), ahead=False)
+    one_by_one = replace(instrument(test, "sq"), prefetch=False)
     sandbox = Sandbox(SHORT, workers=1, cache_size=0, seed=13)
     found = [outcome.status for outcome in sandbox.run(program(code), one_by_one).tests]
     sandbox.close()
@@ -137,7 +137,7 @@ WAYS = {
 @pytest.mark.parametrize("test", [DEPENDENT, CONDITIONAL, TWICE])
 def test_verdicts_do_not_depend_on_the_programs_that_ran_before(test):
     tests = instrument(test, "sq")
-    unplanned = replace(tests, ahead=False)
+    unplanned = replace(tests, prefetch=False)
     sandbox = Sandbox(SHORT, workers=1, cache_size=0, seed=11)
     alone = {}
     for name, code in WAYS.items():

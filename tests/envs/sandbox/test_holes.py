@@ -249,23 +249,6 @@ def test_changes_reach_every_name_of_a_changed_list(outer, split):
     assert statuses(code, test, split=split) == ["passed"]
 
 
-FILL = "try:\n    while True:\n        os.write(BELL, b'x')\nexcept BlockingIOError:\n    pass\n"
-BELLS = {
-    "filled": FILL,
-    "made to block": f"{FILL}fcntl.fcntl(BELL, fcntl.F_SETFL, 0)\n",
-}
-ROUNDS = check("for i in range(30):", "    assert candidate(lambda x: x + i, i) == 2 * i")
-
-
-@linux
-@pytest.mark.parametrize("harm", BELLS.values(), ids=BELLS)
-def test_no_harm_to_the_bell_outlives_its_program(own, harm):
-    said(own, CHANNEL + harm + SQUARE)
-    for _ in range(3):
-        assert said(own, "def sq(f, x):\n    return f(x)", ROUNDS) == ["passed"]
-        assert said(own) == PASSED
-
-
 @pytest.mark.parametrize("origin", ["aux_0", "x" * 150, "\ud800\nmain_0"], ids=ascii)
 def test_no_program_blames_what_is_no_part_of_it(origin):
     failure = ["KeyError", "text", origin, 1, "", "KeyError", []]

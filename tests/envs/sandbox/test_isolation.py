@@ -124,7 +124,7 @@ def test_a_program_has_no_descriptors_but_its_own():
     for _ in range(4):  # neither the worker's first processes nor those that are made after them
         message = run(code, workers=1).tests[0].message
         numbers = eval(message.removeprefix("ValueError: "))
-        assert numbers[:3] == [0, 1, 2] and len(numbers) == 5, "nothing but the socket and the bell"
+        assert numbers[:3] == [0, 1, 2] and len(numbers) == 4, "nothing but the socket"
 
 
 def test_a_program_may_use_threads_and_they_end_with_it():

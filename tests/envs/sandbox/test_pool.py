@@ -143,7 +143,7 @@ class Listed(Worker):
 def test_every_worker_gets_a_job_before_any_gets_its_second(jobs, expected):
     batch = Batch(Pool(1, (), (), 0), [{}] * jobs)
     batch.workers = [Listed((), (), 0) for _ in range(3)]
-    batch.share_out()
+    batch.dispatch_first()
     given = [list(worker.waiting) for worker in batch.workers]
     assert (given if jobs < 20 else max(map(len, given))) == expected
 

@@ -1,1 +1,1 @@
-"""Rights taken away from the worker's processes by the kernel."""
+"""Confinement of a worker's processes by the kernel: namespaces, Landlock, seccomp."""

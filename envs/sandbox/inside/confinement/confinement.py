@@ -1,8 +1,8 @@
-"""Takes rights away from the worker's processes, layer by layer, and tells which layers are on.
+"""Take rights away from the worker's processes, layer by layer, and report which layers are on.
 
-Everything that can be done once is done once, in the evaluator or the zygote, and inherited; a fresh child adds
-one filter of system calls. A layer that this system does not offer is reported with the reason and a remedy. A
-layer that was reported as on and then fails in a child ends that child before any program has run in it.
+All that can be done once is done once, in the evaluator or the zygote, and inherited; a new child adds one filter
+of system calls. A layer that this system does not offer is reported with the reason and a remedy. A layer that was
+reported as on and then fails in a child ends that child before any program has run in it.
 """
 
 from __future__ import annotations
@@ -26,43 +26,43 @@ FOLDER_BYTES = 16 * 2**20
 """Size of a program's private folder."""
 
 FOLDER_FILES = 250
-"""Most files and folders in it."""
+"""Maximum number of files and folders in it."""
 
 NOWHERE = "/proc" if kernel.LINUX else "/"
-"""Where programs work that may not write: a folder in which nobody can."""
+"""Working directory of programs that may not write: a folder in which nobody can."""
 
 CHILDREN = 2
-"""Processes that a zygote has at a time, each with a folder of its own."""
+"""Processes of a zygote at a time, each with its own folder."""
 
 FOLDERS = b"f"
-"""Comes with the descriptors of these."""
+"""Message that carries the descriptors of folders."""
 
 INSIDE = os.path.dirname(os.path.dirname(__file__))
-"""The code that runs in workers."""
+"""Folder of the code that runs in workers."""
 
-MAX_HANDED = 4
-"""Most descriptors that come with it: two folders, two namespaces."""
+MAX_SENT = 4
+"""Maximum number of descriptors in that message: two folders, two namespaces."""
 
 INTEGER = struct.calcsize("=i")
 
 MAX_DESCRIPTORS = 64
 MAX_THREADS = 128
-"""Processes and threads of a worker whose own are counted apart."""
+"""Maximum number of processes and threads of a worker, where they are counted apart."""
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-"""Settings without which a numerical library maps memory for each core of the machine."""
+"""Settings that keep numerical libraries from mapping memory for each core of the machine."""
 
 EVALUATOR_BYTES = 2**31
-"""Memory that the evaluator may map, libraries included."""
+"""Memory that the evaluator may map, libraries included, in bytes."""
 
 EVALUATOR_DATA = 2**30
-"""Memory that it may use for what it computes."""
+"""Memory that it may use for its data, in bytes."""
 
 
 class PackageFinder:
-    """Finds top-level modules in some folders, but only those that programs may read.
+    """Finder of top-level modules in some folders, limited to those that programs may read.
 
-    Any other would be found too, and then raise PermissionError where a package expects ImportError.
+    Others would be found too, and then raise PermissionError where a package expects ImportError.
 
     Args:
         packages: Files and folders of installed packages.
@@ -71,10 +71,12 @@ class PackageFinder:
     def __init__(self, packages: list[str]) -> None:
         self.names = {os.path.basename(path).partition(".")[0] for path in packages}
         self.folders = sorted({os.path.dirname(path) for path in packages})
-        PathFinder.find_spec("no module has this name", self.folders)  # lists them while it may
+        PathFinder.find_spec(
+            "no module has this name", self.folders
+        )  # lists the folders while it may
 
     def find_spec(self, name: str, path: object, target: object = None) -> ModuleSpec | None:
-        """Where a module lies; None if it is none of the packages'."""
+        """Return the spec of a module of the packages; None for all others."""
         return PathFinder.find_spec(name, self.folders) if name in self.names else None
 
 
@@ -90,20 +92,20 @@ class Confinement:
         self.without = without
         self.packages = packages
         self.layers: dict[str, str] = {}
-        """For each layer, in the order of their effect, why it is not on; empty if it is."""
-        self.place = ""
-        """The folder that `folders` are made in."""
+        """Reason why each layer is off, in the order of their effect; empty if it is on."""
+        self.private_folder = ""
+        """Folder that `folders` are made in."""
         self.folders: list[int] = []
-        """Descriptors of folders where programs may write, one each; empty if they may not write anywhere."""
+        """Descriptors of the folders that programs may write to, one each; empty if they may not write."""
         self.entered: list[str] = []
-        """The namespaces of the launcher, and so of all that it starts."""
+        """Namespaces of the launcher, and so of all processes that it starts."""
         self.threads = MAX_THREADS
-        """Most processes and threads of the user, as a program may see them."""
+        """Limit on the user's processes and threads, as it applies to a program."""
         self.filter: seccomp.Filter | None = None
         self.readable = landlock.interpreter_paths() if kernel.LINUX else []
 
     def of_launcher(self) -> None:
-        """What has to be done one process above the zygote: namespaces, with them the private folder."""
+        """Enter namespaces and make the private folder, in the parent process of the zygote."""
 
         def enter() -> None:
             self.entered = namespaces.enter()
@@ -112,44 +114,49 @@ class Confinement:
         self._try("namespaces", enter)
         # Only Landlock keeps a program that may write inside its folder.
         if "mount" in self.entered and "landlock" not in self.without and landlock.abi():
-            self._try("private folder", self._make_place)
+            self._try("private folder", self._make_private_folder)
         else:
             self.layers["private folder"] = "needs namespaces and landlock"
         if not apart and "user" not in self.entered and kernel.LINUX:
             self.threads = kernel.tasks() + kernel.MORE_TASKS
 
-    def _make_place(self) -> None:
-        needed = [*self.readable, *self.packages, INSIDE]
-        self.place = namespaces.private_folder(FOLDER_BYTES, FOLDER_FILES, needed)
+    def _make_private_folder(self) -> None:
+        visible = [*self.readable, *self.packages, INSIDE]
+        self.private_folder = namespaces.private_folder(FOLDER_BYTES, FOLDER_FILES, visible)
 
-    def hand_folders(self, zygote: _socket.socket, evaluator: _socket.socket) -> None:
+    def send_folders(self, zygote: _socket.socket, evaluator: _socket.socket) -> None:
         """Make `folders` for the zygote, which was forked before this: it must not know their names.
 
-        A program can look up all that the zygote knew, and would find the folder of the program after it. The
-        evaluator gets them too, with the way into the namespace in which they have names.
+        A program can read all memory that it inherits from the zygote, and would find the folder of the next
+        program. The evaluator receives them too, with descriptors of the namespaces in which they have names.
         """
-        if self.place:
+        if self.private_folder:
             self._try("private folder", self._make_folders)
-        _hand(zygote, self.folders)
-        _hand(evaluator, [*self.folders, *namespaces.doors(self.entered)] if self.folders else [])
+        _send(zygote, self.folders)
+        _send(
+            evaluator,
+            [*self.folders, *namespaces.descriptors(self.entered)] if self.folders else [],
+        )
         write(zygote.fileno(), pack(self.layers))
 
-    def take_folders(self, control: _socket.socket) -> None:
+    def receive_folders(self, control: _socket.socket) -> None:
         """Receive `folders` in the zygote."""
-        self.folders = _take(control)
+        self.folders = _receive(control)
         self.layers = receive_exactly(control.fileno())
 
     def enter_folders(self, control: _socket.socket) -> None:
-        """Receive `folders` in the evaluator, and see them under the same names as programs do."""
-        descriptors = _take(control)
+        """Receive `folders` in the evaluator, and enter the namespaces in which programs see them."""
+        descriptors = _receive(control)
         self.folders = descriptors[:CHILDREN]
         namespaces.join(descriptors[CHILDREN:])
 
     def _make_folders(self) -> None:
-        self.folders = namespaces.secret_folders(self.place, CHILDREN, FOLDER_BYTES, FOLDER_FILES)
+        self.folders = namespaces.secret_folders(
+            self.private_folder, CHILDREN, FOLDER_BYTES, FOLDER_FILES
+        )
 
     def of_zygote(self) -> None:
-        """What the zygote hands on to every program."""
+        """Confine the zygote, and by inheritance every program."""
         os.chdir(NOWHERE)
         self._offer_packages()
         self._harden(self.folders)
@@ -164,15 +171,15 @@ class Confinement:
             kernel.die_with_parent()
 
     def of_candidate(self, unneeded: Iterable[int], folder: int | None) -> None:
-        """What each program's process adds before it hears of its program.
+        """Confine a child further, before it receives its program.
 
         Args:
-            unneeded: Descriptors that are not for programs; the zygote has no others but the child's own.
-            folder: Its own one of `folders`.
+            unneeded: Descriptors that programs must not have, all but the child's own.
+            folder: The child's descriptor in `folders`.
         """
         if folder is not None:
             os.fchdir(folder)
-        os.dup2(1, 2)  # what the zygote says there is for the trainer
+        os.dup2(1, 2)  # the zygote's stderr goes to the trainer
         if self.packages:
             os.environ.update(ONE_THREAD, HOME=os.getcwd())
         for descriptor in (*unneeded, *self.folders):
@@ -185,7 +192,7 @@ class Confinement:
             self.filter.install()
 
     def of_evaluator(self) -> None:
-        """What the evaluator may do while it runs tests: what a program may, and talk to its peers."""
+        """Confine the evaluator to the rights of a program, and to talking to its peers."""
         os.chdir(NOWHERE)  # until it enters a program's folder, if there are any
         self._offer_packages()
         if self.packages:
@@ -222,14 +229,14 @@ class Confinement:
             self.layers[layer] = error.strerror or str(error)
 
 
-def _hand(receiver: _socket.socket, descriptors: list[int]) -> None:
+def _send(receiver: _socket.socket, descriptors: list[int]) -> None:
     data = struct.pack(f"={len(descriptors)}i", *descriptors)
     rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, data)] if descriptors else []
     receiver.sendmsg([FOLDERS], rights)
 
 
-def _take(control: _socket.socket) -> list[int]:
-    kind, rights, _, _ = control.recvmsg(len(FOLDERS), _socket.CMSG_LEN(MAX_HANDED * INTEGER))
+def _receive(control: _socket.socket) -> list[int]:
+    kind, rights, _, _ = control.recvmsg(len(FOLDERS), _socket.CMSG_LEN(MAX_SENT * INTEGER))
     if kind != FOLDERS:
         raise RuntimeError("the process that makes the programs' folders has failed")
     return [n for *_, data in rights for (n,) in struct.iter_unpack("=i", data)]

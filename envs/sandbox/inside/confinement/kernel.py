@@ -1,7 +1,7 @@
-"""The thin way down to the kernel: one function for each call that Python's standard library lacks.
+"""System calls and libc functions that Python's standard library lacks.
 
-Needs nothing but ctypes, because the sandbox's processes start without the package. On a system other than
-Linux every function raises OSError(ENOSYS), except `close_descriptors` and `trim_heap`, which work everywhere.
+Needs only ctypes, as the sandbox's processes start without the package. On a system other than Linux every
+function raises OSError(ENOSYS), except `close_descriptors` and `trim_heap`, which work everywhere.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import resource
 import sys
 
-TYPE_CHECKING = False  # importing typing would double the time that these processes take to start
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -37,10 +37,10 @@ CAPABILITY_VERSION = 0x20080522
 SIGKILL = 9
 
 FIRST_USER = 2**30
-"""Of the numbers of users that nobody has."""
+"""First of the user ids that no user has."""
 
 MORE_TASKS = 4096
-"""Processes and threads that may come after those of a worker's start, where a user's are counted together."""
+"""Processes and threads allowed beyond those at a worker's start, where all of a user's are counted together."""
 
 if LINUX:
     libc.syscall.restype = ctypes.c_long
@@ -48,27 +48,28 @@ if LINUX:
 
 
 def require_linux() -> None:
+    """Raise OSError(ENOSYS) on other systems."""
     if not LINUX:
         raise OSError(errno.ENOSYS, "not on this system")
 
 
-def checked(result: int, what: str) -> int:
-    """The result of a call into libc.
+def checked(result: int, call: str) -> int:
+    """Return the result of a call into libc.
 
     Raises:
-        OSError: it is -1; carries the call's errno and `what` was called.
+        OSError: If it is -1; carries errno and the name of the call.
     """
     if result == -1:
         code = ctypes.get_errno()
-        raise OSError(code, f"{what}: {os.strerror(code)}")
+        raise OSError(code, f"{call}: {os.strerror(code)}")
     return result
 
 
 def syscall(number: int, *arguments: int) -> int:
-    """Makes a system call; pointers are passed as addresses.
+    """Make a system call; pointers are passed as addresses.
 
     Raises:
-        OSError: the kernel refused, or does not have the call.
+        OSError: If the kernel refused, or does not have the call.
     """
     require_linux()
     return checked(
@@ -78,17 +79,18 @@ def syscall(number: int, *arguments: int) -> int:
 
 
 def prctl(option: int, first: int = 0, second: int = 0) -> int:
+    """Call `prctl` with two arguments."""
     require_linux()
     return checked(libc.prctl(option, first, second, 0, 0), f"prctl({option})")
 
 
 def no_new_privileges() -> None:
-    """No program that this process or its children start gains rights; Landlock and seccomp ask for it."""
+    """Keep programs that this process or its children start from gaining rights; Landlock and seccomp need it."""
     prctl(PR_SET_NO_NEW_PRIVS, 1)
 
 
 def die_with_parent() -> None:
-    """Ends this process when its parent's thread ends; a parent that is already gone goes unnoticed."""
+    """End this process when its parent's thread ends; a parent that has already ended goes unnoticed."""
     prctl(PR_SET_PDEATHSIG, SIGKILL)
 
 
@@ -98,18 +100,18 @@ def adopt_orphans() -> None:
 
 
 def not_dumpable() -> None:
-    """No core dumps, and no look into this process's memory for others of the same user."""
+    """Disable core dumps, and access to this process's memory by others of the same user."""
     prctl(PR_SET_DUMPABLE, 0)
 
 
 def be_counted_apart() -> bool:
-    """Gives a process of root's a real user of its own, for no limit on processes and threads holds for root.
+    """Give a process of root a separate real user, as limits on processes and threads do not apply to root.
 
-    Files are those of the effective user, who stays the same. In a new user namespace the present limit begins
-    to hold for all of root's processes together: where it is low, nothing is done.
+    File access depends on the effective user, which stays the same. In a new user namespace the current limit
+    applies to all of root's processes together: where it is low, nothing is done.
 
     Returns:
-        Whether limits count this process and its descendants apart from all others.
+        True if limits count this process and its descendants apart from all others.
     """
     if os.geteuid() != 0:
         return False
@@ -119,13 +121,13 @@ def be_counted_apart() -> bool:
     resource.setrlimit(resource.RLIMIT_NPROC, (highest, highest))
     try:
         os.setresuid(FIRST_USER + os.getpid(), -1, -1)
-    except OSError:  # a container without the right to, or without such users
+    except OSError:  # a container without that right, or without such users
         return False
     return True
 
 
 def tasks() -> int:
-    """Processes and threads of the whole system; 0 where it does not tell."""
+    """Return the number of processes and threads of the whole system; 0 if unknown."""
     try:
         with open("/proc/loadavg", encoding="ascii") as file:
             return int(file.read().split()[3].partition("/")[2])
@@ -134,7 +136,7 @@ def tasks() -> int:
 
 
 def drop_capabilities() -> None:
-    """Gives up every right of root, for good; does nothing in a process that has none."""
+    """Give up all capabilities for good; does nothing in a process that has none."""
     require_linux()
     for capability in range(64):
         if libc.prctl(PR_CAPBSET_READ, capability, 0, 0, 0) == -1:
@@ -148,16 +150,16 @@ def drop_capabilities() -> None:
 
 
 def trim_heap() -> None:
-    """Gives free memory back to the system, where the C library can."""
+    """Return free memory to the system, where the C library can."""
     if hasattr(libc, "malloc_trim"):
         libc.malloc_trim(0)
 
 
 def close_descriptors(keep: Iterable[int]) -> None:
-    """Closes every file descriptor, 0 to 2 as well, that is not in `keep`."""
-    kept = sorted(set(keep))
-    starts = [0, *(descriptor + 1 for descriptor in kept)]
-    ends = [*(descriptor - 1 for descriptor in kept), LAST_DESCRIPTOR]
+    """Close all file descriptors, 0 to 2 included, that are not in `keep`."""
+    excluded = sorted(set(keep))
+    starts = [0, *(descriptor + 1 for descriptor in excluded)]
+    ends = [*(descriptor - 1 for descriptor in excluded), LAST_DESCRIPTOR]
     try:
         for start, end in zip(starts, ends, strict=True):
             if start <= end:
@@ -165,25 +167,25 @@ def close_descriptors(keep: Iterable[int]) -> None:
     except OSError as error:
         if error.errno not in (errno.ENOSYS, errno.EPERM):  # an old kernel, or a container's filter
             raise
-        _close_listed(kept)
+        _close_listed(excluded)
 
 
-def _close_listed(kept: list[int]) -> None:
+def _close_listed(excluded: list[int]) -> None:
     for descriptor in map(int, os.listdir("/dev/fd")):
-        if descriptor not in kept:
+        if descriptor not in excluded:
             try:
                 os.close(descriptor)
             except OSError:
-                continue  # the one that read the list
+                continue  # the descriptor of the listing itself
 
 
 def lower_limit(limit: int, value: int, hard: int | None = None) -> None:
-    """Set a resource limit, or keep the one that is lower already.
+    """Set a resource limit, unless it is lower already.
 
     Args:
         limit: One of the constants of `resource`.
         value: The soft limit.
-        hard: The hard limit; the same as the soft one by default.
+        hard: The hard limit; by default the soft one.
     """
     _, highest = resource.getrlimit(limit)
     hard = value if hard is None else hard

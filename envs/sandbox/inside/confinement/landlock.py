@@ -1,7 +1,7 @@
-"""Which files a sandboxed process may read and write, by Landlock: everything else is refused.
+"""Landlock rules: the files that a sandboxed process may read and write; all others are refused.
 
-Reading the attributes of a file, its existence included, is not covered by Landlock, nor are chmod, chown
-and utime: the last three are left to the filter of system calls.
+Landlock does not cover reading the attributes of a file, its existence included, nor chmod, chown and utime: the
+last three are left to the filter of system calls.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ON_FILES = (
     EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 )  # the others are for folders only
 FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
-"""How many rights an ABI knows, by ABI; later ones know those of 5."""
+"""Number of rights by version of the ABI; later ones have those of 5."""
 TCP = 0b11  # to bind, to connect; from ABI 4
 SCOPES = 0b11  # abstract sockets, signals; from ABI 6
 
@@ -50,7 +50,7 @@ PACKAGES = ("site-packages", "dist-packages")
 
 
 def abi() -> int:
-    """The version of the kernel's Landlock, 0 without it."""
+    """Return the version of the kernel's Landlock ABI, 0 without it."""
     if not kernel.LINUX:
         return 0
     try:
@@ -60,21 +60,21 @@ def abi() -> int:
 
 
 def restrict(read: Sequence[str], write: Sequence[str | int]) -> int:
-    """Confines this process and its children for good; needs `kernel.no_new_privileges()` before.
+    """Confine this process and its children for good; needs `kernel.no_new_privileges()` before.
 
-    Also denies TCP (ABI 4), and abstract sockets and signals to processes outside (ABI 6). Children started
+    Also denies TCP (ABI 4), and abstract sockets and signals to processes outside (ABI 6). ZygoteClient started
     from here on may still be signalled and die with their parent; those started before do neither, not even
     by `kernel.die_with_parent()`. Mounting anything is denied from here on.
 
     Args:
-        read: files and folders whose contents may be read; paths that do not exist are skipped.
-        write: the same, or descriptors, to read and change in every way but to execute.
+        read: Files and folders whose contents may be read; paths that do not exist are skipped.
+        write: Paths or descriptors of those that may be read and changed, but not executed.
 
     Returns:
         The ABI in use.
 
     Raises:
-        OSError: the kernel has no Landlock, or it is off.
+        OSError: If the kernel has no Landlock, or it is off.
     """
     version = abi()
     if version == 0:
@@ -92,8 +92,8 @@ def restrict(read: Sequence[str], write: Sequence[str | int]) -> int:
     try:
         for path in read:
             _allow(ruleset, path, READ_FILE | READ_DIR)
-        for place in write:
-            _allow(ruleset, place, every & ~EXECUTE)
+        for folder in write:
+            _allow(ruleset, folder, every & ~EXECUTE)
         kernel.syscall(RESTRICT_SELF, ruleset, 0)
     finally:
         os.close(ruleset)
@@ -101,10 +101,10 @@ def restrict(read: Sequence[str], write: Sequence[str | int]) -> int:
 
 
 def interpreter_paths() -> list[str]:
-    """What a program needs to read that imports nothing but the standard library.
+    """Return the paths that a program reads which imports only the standard library.
 
-    The entries of the library's folder one by one, because `site-packages` is one of them; the shared
-    libraries; and what the C library reads.
+    These are the entries of the library's folder one by one, because `site-packages` is one of them; the shared
+    libraries; and the files that the C library reads.
     """
     library = os.path.dirname(os.__file__)
     paths = [os.path.join(library, entry) for entry in os.listdir(library) if entry not in PACKAGES]
@@ -116,14 +116,14 @@ def interpreter_paths() -> list[str]:
 
 
 def _library_folders() -> set[str]:
-    """Folders of the shared libraries that this process has mapped."""
+    """Return the folders of the shared libraries that this process has mapped."""
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
         mapped = {line[line.index("/") :].rstrip("\n") for line in maps if "/" in line}
     return {os.path.dirname(path) for path in mapped if ".so" in os.path.basename(path)}
 
 
 def _libraries(folder: str) -> Iterator[str]:
-    """A folder of the system's libraries whole; of any other one, the libraries only."""
+    """Yield a folder of the system's libraries itself; of any other folder, only the libraries."""
     entries = os.listdir(folder)
     if any(name in folder.split("/") for name in PACKAGES):
         return

@@ -1,4 +1,4 @@
-"""An own view of the system for a process: no network, no other processes, a private folder of its own."""
+"""Namespaces: a separate view of the system, with no network, no other processes, and a private folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 2, 4, 8, 0x4000, 0x40000
 FOLDERS = ("/tmp", "/var/tmp", "/mnt", "/media", "/srv", "/run")
 
 _entered: list[str] = []
-"""The namespaces that this process has entered here."""
+"""Namespaces that this process has entered here."""
 
 CAUSES = (
     ("/proc/sys/user/max_user_namespaces", "0", "sysctl user.max_user_namespaces=10000"),
@@ -38,13 +38,13 @@ CAUSES = (
         "sysctl kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile with userns",
     ),
 )
-"""Files that say why, what they then hold, and the remedy."""
+"""Settings that forbid namespaces: file, value, and the remedy."""
 
 
 def enter() -> list[str]:
-    """Leaves the system's namespaces for new ones; that of processes takes effect with the next fork.
+    """Leave the system's namespaces for new ones; that of processes takes effect with the next fork.
 
-    Inside, this process seems to be `nobody` and holds every capability over the new namespaces until
+    Inside, this process appears as `nobody` and holds every capability over the new namespaces until
     `kernel.drop_capabilities()`. To the files outside it is still the user who started it. Call it before
     `kernel.not_dumpable()`, in a process without threads.
 
@@ -52,7 +52,7 @@ def enter() -> list[str]:
         The names of the namespaces entered; without `user` for root where those are switched off.
 
     Raises:
-        OSError: none can be entered, or not fully; says why and what helps.
+        OSError: If none can be entered, or not fully; says the reason and a remedy.
     """
     kernel.require_linux()
     user, group = os.geteuid(), os.getegid()
@@ -74,36 +74,36 @@ def enter() -> list[str]:
     return [*NEW]
 
 
-def doors(entered: list[str]) -> list[int]:
-    """Descriptors by which another process of the same user can `join` what names files in these namespaces."""
+def descriptors(entered: list[str]) -> list[int]:
+    """Open the namespaces that give files their names, for another process of the same user to `join`."""
     files = {"user": "user", "mount": "mnt"}
-    wanted = [file for name, file in files.items() if name in entered]
-    return [os.open(f"/proc/self/ns/{file}", os.O_RDONLY) for file in wanted]
+    names = [file for name, file in files.items() if name in entered]
+    return [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in names]
 
 
-def join(doors: list[int]) -> None:
-    """Enter namespaces by their `doors`, which are closed; this process then holds every capability over them.
+def join(namespaces: list[int]) -> None:
+    """Enter namespaces by their `descriptors`, and close these; this process then has all capabilities over them.
 
     Raises:
-        OSError: the kernel refused.
+        OSError: If the kernel refuses.
     """
-    for door in doors:
-        kernel.checked(kernel.libc.setns(door, 0), "setns")
-        os.close(door)
+    for descriptor in namespaces:
+        kernel.checked(kernel.libc.setns(descriptor, 0), "setns")
+        os.close(descriptor)
 
 
 def private_folder(size_bytes: int, max_files: int, avoid: list[str]) -> str:
-    """Puts an empty folder in memory over one of the system's; nobody else sees it, nothing of it stays.
+    """Mount an empty folder in memory over one of the system's; no other process sees it, and it leaves no trace.
 
     Needs the mount namespace of `enter()`; must come before Landlock and `kernel.drop_capabilities()`.
 
     Args:
-        size_bytes: limit on the contents of all files, in bytes; whole pages.
-        max_files: limit on the number of files and folders.
-        avoid: paths that must stay visible.
+        size_bytes: Limit on the contents of all files, in bytes; whole pages.
+        max_files: Limit on the number of files and folders.
+        avoid: Paths that must stay visible.
 
     Raises:
-        OSError: every folder that could serve is missing or in use, or the kernel refused.
+        OSError: If every candidate folder is missing or in use, or the kernel refuses.
     """
     if size_bytes < 1 or max_files < 1:
         raise ValueError(
@@ -112,10 +112,10 @@ def private_folder(size_bytes: int, max_files: int, avoid: list[str]) -> str:
         )
     if "mount" not in _entered:  # or the whole system would lose the folder
         raise OSError(errno.EPERM, "no private folder before namespaces.enter() in this process")
-    used = [os.path.realpath(path) + "/" for path in (*avoid, os.getcwd())]
+    paths = [os.path.realpath(path) + "/" for path in (*avoid, os.getcwd())]
     for folder in FOLDERS:
         inside = os.path.realpath(folder) + "/"
-        if os.path.isdir(folder) and not any(path.startswith(inside) for path in used):
+        if os.path.isdir(folder) and not any(path.startswith(inside) for path in paths):
             break
     else:
         raise OSError(errno.EBUSY, f"no private folder: {', '.join(FOLDERS)} are missing or in use")
@@ -125,13 +125,13 @@ def private_folder(size_bytes: int, max_files: int, avoid: list[str]) -> str:
 
 
 def secret_folders(folder: str, number: int, size_bytes: int, max_files: int) -> list[int]:
-    """Folders in memory inside a private one, each with limits of its own and a name that cannot be found out.
+    """Mount folders in memory inside a private one, each with its own limits and a name that cannot be guessed.
 
-    The private folder itself can afterwards neither be listed nor changed. The names are left in this process's
-    memory, and so in that of processes that are forked from it later.
+    The private folder can afterwards neither be listed nor changed. The names stay in this process's memory, and
+    so in that of processes forked from it later.
 
     Returns:
-        A descriptor of each.
+        A descriptor of each folder.
     """
     inside = []
     for _ in range(number):
@@ -177,7 +177,7 @@ def _remedy() -> str:
 
 
 def _read(path: str) -> str:
-    """The text of a small file, empty if this system does not have it."""
+    """Return the text of a small file, empty if this system does not have it."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read().strip()

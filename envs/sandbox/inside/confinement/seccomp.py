@@ -1,11 +1,11 @@
-"""The list of system calls that a sandboxed process may make; the kernel refuses the others.
+"""Allow-list of the system calls of a sandboxed process; the kernel refuses all others.
 
-Every refused call fails with EPERM, escape-grade ones such as ptrace and bpf too: the program then sees a
+Every refused call fails with EPERM, also dangerous ones such as ptrace and bpf: the program then sees a
 PermissionError and gets the ordinary verdict `forbidden`, where killing it would look like a crash. It gains
-nothing from living on. Only a call of another architecture kills, since its numbers mean other calls.
+nothing by continuing. Only a call of another architecture kills, since its numbers mean other calls.
 
 The filter is a binary search over the numbers, because the kernel runs it for every number when it installs
-it. It looks at numbers and flags only, never at paths: those are Landlock's.
+it. It checks numbers and flags only, never paths, which Landlock restricts.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from llm_decpomdp.envs.sandbox.inside.confinement.syscalls import LEGACY, TABLES
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     Instruction = tuple[int, int, int, int]
-    """Operation, instructions to skip if true, if false, and a constant."""
+    """Operation, instructions to skip if true and if false, and a constant."""
     Rule = tuple[Instruction, ...]
-    """What to do about one system call; ends with a return."""
+    """Instructions for one system call; the last one is a return."""
 
 ROLES = ("candidate", "evaluator")
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -55,17 +55,17 @@ PLAIN = """
     futex set_tid_address set_robust_list rseq exit exit_group
     recvfrom shutdown getsockname
 """
-"""For everyone. Limits can only be lowered without capabilities. The calls on sockets are for asyncio's pair
+"""Calls of all roles. Limits can only be lowered without capabilities. The calls on sockets are for asyncio's pair
 of connected ones, which no call here can name or connect to anything else."""
 
 WRITING = "mkdir mkdirat rmdir unlink unlinkat rename renameat renameat2 ftruncate"
-"""For a candidate with a private folder. Not truncate: Landlock does not cover it before ABI 3."""
+"""Calls of a candidate with a private folder. Not truncate: Landlock does not cover it before ABI 3."""
 
 EVALUATING = "recvmsg sendmsg wait4"
-"""For the evaluator: it is handed each candidate's channel over a socket, and reaps its zygote."""
+"""Calls of the evaluator: it receives each candidate's channel over a socket, and reaps its zygote."""
 
 ABSENT = "clone3 openat2"
-"""Their flags lie in memory, where a filter cannot look."""
+"""Calls whose flags lie in memory, which a filter cannot read."""
 
 O_ACCMODE, O_CREAT, O_TRUNC, O_APPEND = 0o3, 0o100, 0o1000, 0o2000  # of the first, 0 is reading
 O_PATH, O_TMPFILE = 0o10000000, 0o20000000  # of O_TMPFILE, the bit that O_DIRECTORY lacks
@@ -78,15 +78,15 @@ SOL_SOCKET, SOCKET_OPTIONS = 1, (3, 4, 38, 39)  # SO_TYPE, SO_ERROR, SO_PROTOCOL
 
 
 class Filter:
-    """The filter of one role, built once so that installing it in a fresh child is a single call.
+    """The filter of one role, built once so that installing it in a new child is a single call.
 
     Args:
         role: `candidate` or `evaluator`.
-        writable: whether files may be opened for writing. Only with Landlock active: it keeps the writing to
-            the private folder, which a filter cannot.
+        writable: Allow opening files for writing. Only with Landlock active: it restricts writing to the private
+            folder, which a filter cannot.
 
     Raises:
-        OSError: the system has no such filters.
+        OSError: If the system has no such filters.
     """
 
     def __init__(self, role: str, writable: bool) -> None:
@@ -101,10 +101,10 @@ class Filter:
         self._address = ctypes.addressof(self._header)
 
     def install(self) -> None:
-        """Confines this process and its children for good; needs `kernel.no_new_privileges()` before.
+        """Confine this process and its children for good; needs `kernel.no_new_privileges()` before.
 
         Raises:
-            OSError: the kernel refused.
+            OSError: If the kernel refuses.
         """
         if kernel.libc.prctl(kernel.PR_SET_SECCOMP, SECCOMP_MODE_FILTER, self._address, 0, 0):
             code = ctypes.get_errno()
@@ -112,7 +112,7 @@ class Filter:
 
 
 def unsupported() -> str:
-    """Why no filter can be installed here; empty if one can."""
+    """Return the reason why no filter can be installed here; empty if one can."""
     if not kernel.LINUX:
         return "not on this system"
     machine = os.uname().machine
@@ -130,13 +130,13 @@ def unsupported() -> str:
 
 
 def allowed(role: str, writable: bool, machine: str) -> list[str]:
-    """Names of the system calls that a role may make, those with limits on their arguments included."""
+    """Return the names of the system calls that a role may make, those with restricted arguments included."""
     rules = policy(role, writable, machine)
     return sorted(name for name, rule in rules.items() if rule not in (DENY, MISSING))
 
 
 def policy(role: str, writable: bool, machine: str) -> dict[str, Rule]:
-    """What becomes of each system call that the policy names; every other one is denied."""
+    """Return the rule of each system call that the policy names; all others are denied."""
     if role not in ROLES:
         raise ValueError(f"unknown role {role!r}; there are {', '.join(ROLES)}")
     names = PLAIN.split()
@@ -159,7 +159,7 @@ def policy(role: str, writable: bool, machine: str) -> dict[str, Rule]:
 
 
 def program(role: str, writable: bool, machine: str) -> list[Instruction]:
-    """The filter's instructions: which machine, which number, then its rule."""
+    """Assemble the filter: check the architecture, find the number, apply its rule."""
     numbers = TABLES[machine]
     rules = {numbers[name]: rule for name, rule in policy(role, writable, machine).items()}
     ranges: list[tuple[int, Rule]] = []  # first number, and the rule up to the next range
@@ -200,7 +200,7 @@ def _open(argument: int, writable: bool) -> Rule:
     return (*_without(argument, O_PATH), *truncates_unseen, *ALLOW)
 
 
-# Each of these falls through to what follows it if the argument is in order, and denies the call if not.
+# Each of these denies the call if the argument is not as required, and falls through otherwise.
 
 
 def _load(argument: float) -> Instruction:
@@ -208,11 +208,9 @@ def _load(argument: float) -> Instruction:
 
 
 def _one_of(argument: float, *values: int) -> Rule:
-    left = range(len(values), 0, -1)
-    found = tuple(
-        (IF_EQUAL, skipped, 0, value) for skipped, value in zip(left, values, strict=True)
-    )
-    return (_load(argument), *found, *DENY)
+    jumps = range(len(values), 0, -1)
+    tests = tuple((IF_EQUAL, jump, 0, value) for jump, value in zip(jumps, values, strict=True))
+    return (_load(argument), *tests, *DENY)
 
 
 def _without(argument: float, bits: int) -> Rule:

@@ -1,4 +1,4 @@
-"""Numbers of the system calls that the sandbox names, for the two machines that it knows."""
+"""Numbers of the system calls that the sandbox names, on the two machines that it supports."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The trusted process: runs tests, and asks the program for values."""
+"""Trusted process: runs the tests, and asks the program for values."""

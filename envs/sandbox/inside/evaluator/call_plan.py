@@ -1,8 +1,7 @@
-"""Which calls a test will make, found out by running it without any program.
+"""Call plan: the calls that a test will make, recorded by running it without any program.
 
-In place of the function the test gets one that notes its arguments and returns an object that nobody knows
-anything about. So what is foreseen depends on the test alone, and tells a program, for which the calls are made
-ahead, nothing about the answers of others.
+In place of the function the test gets one that records its arguments and returns an opaque object. So the plan
+depends on the test alone, and the prefetched calls tell a program nothing about the answers of other programs.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ if TYPE_CHECKING:
     from typing import Any
 
 MAX_TEXT = 200_000
-"""Longest text of all calls that are foreseen, in bytes."""
+"""Total size of the calls in a plan, in bytes."""
 
 MAX_SECONDS = 0.2
-"""Processor time for a test that never ends without a program."""
+"""Processor time limit of a test that runs without a program, as it may never end."""
 
 
-class Enough(BaseException):
-    """What follows cannot be foreseen."""
+class PlanEnds(BaseException):
+    """The calls after this point depend on answers."""
 
 
-class Foresight:
-    """Stands for the function of a program, and notes how it is called.
+class CallRecorder:
+    """Stand-in for the function of a program that records its calls.
 
     Args:
         plain: See `pack_call`.
@@ -41,24 +40,25 @@ class Foresight:
         self.room = MAX_TEXT
 
     def __call__(self, *args: Any, **kwargs: Any) -> Opaque:
+        """Record a call."""
         try:
             if self.room > 0:
-                call = pack_call(args, kwargs, _unforeseeable, self.plain)
+                call = pack_call(args, kwargs, _refuse_opaque, self.plain)
                 self.room -= len(call)
                 if self.room > 0:
                     self.calls.append(call)
-        except (Enough, Unsendable, RecursionError):
-            self.room = 0  # the calls after this one would come too early
+        except (PlanEnds, Unsendable, RecursionError):
+            self.room = 0  # later calls would come too early
         if self.room <= 0:
-            raise Enough
+            raise PlanEnds
         return Opaque("unknown")
 
     def __in_place__(self, *args: Any, **kwargs: Any) -> None:
-        """A call for what it does to its arguments, which nobody knows either."""
+        """Record a call that is made to change its arguments."""
         self(*args, **kwargs)
 
-    def watch(self, run: Callable[[], None]) -> list[bytes]:
-        """Run a test with this object in the function's place; the arguments of the calls, in order."""
+    def record(self, run: Callable[[], None]) -> list[bytes]:
+        """Run a test with this object as its function, and return the arguments of the calls, in order."""
         before = _signal.signal(_signal.SIGVTALRM, self._end)
         _signal.setitimer(_signal.ITIMER_VIRTUAL, MAX_SECONDS, MAX_SECONDS)
         try:
@@ -72,10 +72,10 @@ class Foresight:
 
     def _end(self, number: int, frame: object) -> None:
         self.room = 0
-        raise Enough
+        raise PlanEnds
 
 
-def _unforeseeable(value: Any, content: Any) -> Any:
+def _refuse_opaque(value: Any, content: Any) -> Any:
     if content is None:
-        raise Enough
+        raise PlanEnds
     return content

@@ -1,4 +1,4 @@
-"""Time limits that a busy machine does not change."""
+"""Time limits that do not depend on the machine's load."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from llm_decpomdp.envs.sandbox.inside.evaluator.session import Session
 
-QUIET_SECONDS = 0.02
-"""How long the evaluator sleeps until the bell rings, before it looks at each answer as it comes."""
+FIRST_CHECK_SECONDS = 0.04
+"""Time before the processor time is first looked up: most answers come sooner."""
 
 
 class Deadline:
-    """Time limit of one answer: processor time of the process, or much more on the clock."""
+    """Time limit of one answer: in processor time of the process, and with much more in wall time."""
 
     def __init__(self, session: Session, seconds: float) -> None:
         self.session = session
         self.seconds = seconds
         self.begin = time.monotonic()
         self.used_before: float | None = None
-        self.next_check = self.begin + 2 * QUIET_SECONDS
+        self.next_check = self.begin + FIRST_CHECK_SECONDS
 
     def passed(self) -> bool:
-        """Whether the time is over; otherwise `next_check` is when to ask again."""
+        """Check whether the time is over; otherwise `next_check` is the time of the next check."""
         session, now = self.session, time.monotonic()
         last = self.begin + self.seconds * session.limits["wall_factor"]
         if session.ready:
@@ -31,14 +31,14 @@ class Deadline:
         if now >= last:
             session.wall_decided = True
             return True
-        total = session.children.cpu_seconds()
-        if total < 0:  # the system does not tell
-            used = now - self.begin
+        total = session.zygote.cpu_seconds()
+        if total < 0:  # unknown
+            seconds = now - self.begin
         else:
             if self.used_before is None:
                 self.used_before = total - min(total, now - self.begin)
-            used = total - self.used_before
-        if used >= 0.99 * self.seconds:
+            seconds = total - self.used_before
+        if seconds >= 0.99 * self.seconds:
             return True
-        self.next_check = min(now + max(self.seconds - used, 0.002), last)
+        self.next_check = min(now + max(self.seconds - seconds, 0.002), last)
         return False

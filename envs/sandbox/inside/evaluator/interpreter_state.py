@@ -1,4 +1,4 @@
-"""The evaluator's own interpreter and time, which the tests that it runs use too."""
+"""State of the evaluator's interpreter, and limits on its time, which the tests that it runs share."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import builtins
 import sys
 
 SLACK_SECONDS = 5.0
-"""How much longer than a program a test may wait."""
+"""Wall time that a test may take beyond the program."""
 
 
-class OwnState:
-    """What tests may change in this process, and the next ones should find as it was."""
+class InterpreterSnapshot:
+    """Snapshot of the interpreter state that tests may change, restored after each one."""
 
     def __init__(self) -> None:
         self.builtins = dict(vars(builtins))
         self.recursion_limit = sys.getrecursionlimit()
 
     def restore(self) -> None:
-        """Undo what the test before has left."""
-        now = builtins.__dict__
-        if now != self.builtins:
-            now.update(self.builtins)
-            for name in now.keys() - self.builtins.keys():
-                del now[name]
+        """Undo the changes of the last test."""
+        current = builtins.__dict__
+        if current != self.builtins:
+            current.update(self.builtins)
+            for name in current.keys() - self.builtins.keys():
+                del current[name]
         sys.setrecursionlimit(self.recursion_limit)
         tempfile = sys.modules.get("tempfile")
         if tempfile is not None:
@@ -33,10 +33,10 @@ class OwnState:
             decimal.setcontext(decimal.Context())
 
 
-def limit_own_time(processor_seconds: float, seconds: float) -> None:
-    """End this process when it has used up so much more; 0 for no limit. The caller sees the signal.
+def limit_time(processor_seconds: float, seconds: float) -> None:
+    """End this process by a signal, which the trainer sees, when this much more time has passed; 0 for no limit.
 
-    A test that does not end on what a program returned cannot be stopped in another way.
+    A test that does not end on the values of a program cannot be stopped in another way.
     """
     _signal.setitimer(_signal.ITIMER_PROF, processor_seconds)
     _signal.setitimer(_signal.ITIMER_REAL, seconds + SLACK_SECONDS if seconds else 0)

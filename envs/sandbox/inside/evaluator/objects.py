@@ -1,4 +1,4 @@
-"""What the tests know of the program's objects, and the program of their functions, on the side of the tests."""
+"""Proxies of the program's objects in one conversation, and numbers of the test's functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from llm_decpomdp.envs.sandbox.inside.evaluator.proxies import (
 )
 from llm_decpomdp.envs.sandbox.inside.evaluator.reports import is_count
 from llm_decpomdp.envs.sandbox.inside.protocol.codec import (
-    MAX_HELD,
+    MAX_DECODED,
     Decoder,
     Unsendable,
     decode_call,
@@ -32,47 +32,48 @@ if TYPE_CHECKING:
     from llm_decpomdp.envs.sandbox.inside.protocol.codec import Maker
 
 KINDS: dict[str, type[Object]] = {"object": Object, "function": Function, "iterator": Iterator}
-"""What stands for an object, by what it is."""
+"""Class of an object's proxy, by the kind in its handle."""
 
 MAX_SHARED = 1000
-"""Containers of the program's objects that a test may hold."""
+"""Maximum number of containers of the program's objects that a test may hold."""
 
 FIXED = (int, float, complex, str, bytes, tuple, frozenset)
-"""Classes of values that cannot be changed: one of the program's own classes can be given back as it was."""
+"""Immutable types: a value of a subclass in the program can be passed back as the same object."""
 
 
 class Objects:
-    """The objects of one conversation. Called, it is what `encode` needs for arguments.
+    """The objects of one conversation. Called, it encodes arguments, as the argument `other` of `encode`.
 
-    Reading a message makes objects, and changes the containers that the tests have read from them; it never asks
-    the program for anything.
+    Decoding a message creates objects, and changes the containers that the tests have read from them; it never
+    calls the program.
     """
 
     def __init__(self, conversation: Conversation) -> None:
         self.conversation = conversation
         self.session = conversation.session
         self.function = Function((conversation, -1, 0), self.session.request["entry_point"])
-        """The entry point."""
-        self.known: dict[tuple[int, int], Object] = {}
-        """What stands for an object, by generation and number."""
+        """Proxy of the entry point."""
+        self.proxies: dict[tuple[int, int], Object] = {}
+        """Proxy of an object, by generation and number."""
         self.shared: dict[tuple[int, int], tuple[Any, bytes]] = {}
-        """Containers that the test has read from objects, and their content as the program knows it."""
+        """Containers that the test has read from objects, and their content as last sent."""
         self.callbacks: list[Callable[..., Any]] = []
         self.callback_numbers: dict[int, int] = {}
         makers: dict[str, Maker] = {
             "handle": (list, self._object),
             "value": (list, self._valued),
             "shared": (list, self._shared),
-            "callback": (int, self._own_function),
+            "callback": (int, self._test_function),
         }
-        self.decode = Decoder(makers, MAX_HELD).decode
+        self.decode = Decoder(makers, MAX_DECODED).decode
 
     def __call__(self, value: Any, content: Any) -> Any:
+        """Encode a proxy as its handle, and a function of the test as its number."""
         if isinstance(value, Object | Valued):
-            _, handle, generation = value._place
-            needed = content is None
-            if needed or isinstance(value, FIXED):
-                if self.conversation.can_ask(handle, generation, needed):
+            _, handle, generation = value._reference
+            required = content is None
+            if required or isinstance(value, FIXED):
+                if self.conversation.can_pass(handle, generation, required):
                     return {"handle": handle}
         if content is not None or not callable(value):
             return refuse(value, content)
@@ -82,31 +83,31 @@ class Objects:
         return {"callback": number}
 
     def answer_callback(self, content: Any) -> Any:
-        """What a function of the test returns to the program, encoded."""
+        """Call a function of the test for the program, and encode the result."""
         if type(content) is not list or len(content) != 2:
             raise TypeError("not a call of a function of the test")
         args, kwargs = decode_call(content[1])
-        return encode(self._own_function(content[0])(*args, **kwargs), self)
+        return encode(self._test_function(content[0])(*args, **kwargs), self)
 
-    def tell_changes(self) -> None:
-        """Have the program change those of its containers that the test has changed here."""
-        for (generation, number), (container, known) in self.shared.items():
-            if known and generation == self.session.generation:
+    def send_changes(self) -> None:
+        """Send the program the content of those containers that the test has changed."""
+        for (generation, number), (container, content) in self.shared.items():
+            if content and generation == self.session.generation:
                 data = self._packed(container)
-                if data != known:
+                if data != content:
                     self.shared[generation, number] = container, data
                     self.session.send(("assign", data, number))
 
     def _packed(self, container: Any) -> bytes:
-        """A container as an argument; nothing if it cannot be one."""
+        """Encode a container as an argument; empty if it cannot be one."""
         try:
             return pack_call([container], {}, self, plain=False)
         except (TypeError, Unsendable, RecursionError):
             return b""
 
-    # What is read from messages of someone who is not trusted
+    # Decoders of the tagged contents of untrusted messages
 
-    def _own_function(self, number: int) -> Any:
+    def _test_function(self, number: int) -> Any:
         if not is_count(number):
             raise TypeError("not a function of the test")
         return self.callbacks[number]
@@ -117,13 +118,13 @@ class Objects:
             raise TypeError("not a handle")
         if number < 0:
             return self.function if kind == "function" else Opaque(name)
-        place = (self.conversation, number, self.session.generation)
-        self.conversation.handed_out |= kind != "object"
+        reference = (self.conversation, number, self.session.generation)
+        self.conversation.holds_live_values |= kind != "object"
         if kind == "coroutine":
-            return self.conversation.awaited(*place[1:])
-        if place[1:] not in self.known:
-            self.known[place[1:]] = KINDS[kind](place, name)
-        return self.known[place[1:]]
+            return self.conversation.awaited(*reference[1:])
+        if reference[1:] not in self.proxies:
+            self.proxies[reference[1:]] = KINDS[kind](reference, name)
+        return self.proxies[reference[1:]]
 
     def _valued(self, content: list[Any]) -> Any:
         number, value = content
@@ -136,10 +137,10 @@ class Objects:
         if not is_count(number):
             raise TypeError("not a container of the program's")
         key = (self.session.generation, number)
-        known = self.shared[key][0] if key in self.shared else None
-        if type(known) is type(value):
-            assign(known, value)
-            value = known
+        container = self.shared[key][0] if key in self.shared else None
+        if type(container) is type(value):
+            assign(container, value)
+            value = container
         elif len(self.shared) >= MAX_SHARED:
             raise ValueError("too many containers")
         self.shared[key] = value, self._packed(value)

@@ -1,11 +1,12 @@
-"""What stands for functions, iterators and objects of the program on the side of the tests.
+"""Proxies of the program's functions, iterators and objects, which the tests work with.
 
 An object of the program stays where it is. Here it equals only itself, whatever its `__eq__` would say; what is
 read from it, and what its methods return, are values, which are compared here, or further objects.
 
-A program that returns an object where a value is expected must neither be told that value nor decide about it. So
-an object has no comparisons, its arithmetic is only what the task's own text defines, which gives objects when the
-other operand is a value, and of the methods that values have (`startswith`, `issubset`) only those of that text.
+A program that returns an object where a value is expected must neither learn that value nor decide about it. So an
+object has no comparisons. It has only the arithmetic that the task's own text defines, which gives objects when
+the other operand is a value, and of the methods that values have (`startswith`, `issubset`) only those of that
+text.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ if TYPE_CHECKING:
 
     from llm_decpomdp.envs.sandbox.inside.evaluator.conversation import Conversation
 
-    Place = tuple[Conversation, int, int]
-    """Whom to ask, the object's number, and the generation of its process."""
+    Reference = tuple[Conversation, int, int]
+    """The conversation, the object's number, and the generation of its process."""
 
 READ = ("__annotations__", "__qualname__")
-"""Attributes of the interpreter's that may be read like others; `__dict__`, `__doc__` and `__name__` may too."""
+"""Special attributes that may be read; `__dict__`, `__doc__` and `__name__` may too."""
 
 
-def of_values() -> frozenset[str]:
-    """The methods of values."""
-    if not _OF_VALUES:
+def value_methods() -> frozenset[str]:
+    """Return the names of the methods of values."""
+    if not _VALUE_METHODS:
         from collections import deque
         from datetime import date, datetime, time, timedelta
         from decimal import Decimal
@@ -36,19 +37,19 @@ def of_values() -> frozenset[str]:
 
         kinds: list[type] = [str, bytearray, int, complex, float, list, dict, set, range]
         kinds += [deque, date, datetime, time, timedelta, Decimal, Fraction]
-        _OF_VALUES.update(name for kind in kinds for name in dir(kind))
-    return frozenset(_OF_VALUES)
+        _VALUE_METHODS.update(name for kind in kinds for name in dir(kind))
+    return frozenset(_VALUE_METHODS)
 
 
-_OF_VALUES: set[str] = set()
+_VALUE_METHODS: set[str] = set()
 
 
-class Ended(Exception):
+class Exhausted(Exception):
     """An iterator has no more items."""
 
 
 class Opaque:
-    """An object of which nothing can be asked; it equals nothing but itself."""
+    """An object without operations; it equals nothing but itself."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -57,12 +58,12 @@ class Opaque:
         return f"<{self._name} object>"
 
 
-def attribute(place: Place, name: str) -> Any:
-    """What the program has under a name of one of its objects."""
+def attribute(reference: Reference, name: str) -> Any:
+    """Return an attribute of an object of the program."""
     if name.startswith("__") and name.endswith("__") and name not in READ:
         raise AttributeError(name)
-    value = place[0].operate(place, "get", name)
-    if callable(value) and name in of_values() and name not in place[0].own:
+    value = reference[0].operate(reference, "get", name)
+    if callable(value) and name in value_methods() and name not in reference[0].methods:
         raise AttributeError(f"only values have a method {name!r} here, not objects of the program")
     return value
 
@@ -70,15 +71,15 @@ def attribute(place: Place, name: str) -> Any:
 class Object:
     """An object of the program."""
 
-    __slots__ = ("__weakref__", "_name", "_place")
+    __slots__ = ("__weakref__", "_name", "_reference")
     __hash__ = object.__hash__
 
-    def __init__(self, place: Place, name: str) -> None:
-        object.__setattr__(self, "_place", place)
+    def __init__(self, reference: Reference, name: str) -> None:
+        object.__setattr__(self, "_reference", reference)
         object.__setattr__(self, "_name", name)
 
     def __getattr__(self, name: str) -> Any:
-        return attribute(self._place, name)
+        return attribute(self._reference, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         self._ask("set", name, value)
@@ -87,7 +88,7 @@ class Object:
         self._ask("del", name)
 
     def _ask(self, operation: str, *args: Any) -> Any:
-        return self._place[0].operate(self._place, operation, *args)
+        return self._reference[0].operate(self._reference, operation, *args)
 
     @property
     def __dict__(self) -> Any:  # type: ignore[override]
@@ -119,14 +120,18 @@ class Object:
         return self._ask("enter")
 
     def __exit__(self, *error: object) -> None:
-        self._ask("exit")  # which cannot make the test's exceptions undone
+        self._ask("exit")  # its result cannot suppress the test's exceptions
 
     def __str__(self) -> Any:
         return self._ask("str")
 
     def __repr__(self) -> Any:
-        # Only where it can be what is tested: else each failed comparison would ask for the text of its message.
-        return self._ask("repr") if "__repr__" in self._place[0].own else f"<{self._name} object>"
+        # Only where a test may check it: else each failed comparison would request the text for its message.
+        return (
+            self._ask("repr")
+            if "__repr__" in self._reference[0].methods
+            else f"<{self._name} object>"
+        )
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError("an object of the program cannot be copied")
@@ -134,7 +139,7 @@ class Object:
 
 def _operator(name: str, special: str) -> Callable[[Any, Any], Any]:
     def operate(self: Object, other: Any) -> Any:
-        if special not in self._place[0].own:
+        if special not in self._reference[0].methods:
             return NotImplemented
         value = self._ask(name, other)
         if not isinstance(value, Object) and not isinstance(other, Object):
@@ -158,22 +163,23 @@ class Function(Object):
         return str(self._name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        conversation, handle, generation = self._place
+        """Call the function, and return a value or a proxy."""
+        conversation, handle, generation = self._reference
         return conversation.call(handle, generation, args, kwargs)
 
     def __in_place__(self, *args: Any, **kwargs: Any) -> None:
-        """Call the function for what it does to its arguments."""
-        conversation, handle, generation = self._place
+        """Call the function to change its arguments."""
+        conversation, handle, generation = self._reference
         conversation.call(handle, generation, args, kwargs, in_place=True)
 
 
 class Iterator(Object):
-    """An iterator of the program; each item is fetched when it is needed."""
+    """An iterator of the program; each item is fetched on demand."""
 
     __slots__ = ("_ended",)
 
-    def __init__(self, place: Place, name: str) -> None:
-        super().__init__(place, name)
+    def __init__(self, reference: Reference, name: str) -> None:
+        super().__init__(reference, name)
         object.__setattr__(self, "_ended", False)
 
     def __iter__(self) -> Iterator:
@@ -182,10 +188,10 @@ class Iterator(Object):
     def __next__(self) -> Any:
         if self._ended:
             raise StopIteration
-        conversation, handle, generation = self._place
+        conversation, handle, generation = self._reference
         try:
             return conversation.next(handle, generation)
-        except Ended:
+        except Exhausted:
             object.__setattr__(self, "_ended", True)
             raise StopIteration from None
         except Exception:
@@ -198,12 +204,12 @@ for _kind in (Function, Iterator):
 
 
 class Valued:
-    """A value of a class of the program's: it is its base value, and what that lacks is read from the program."""
+    """A value of a class of the program: its base value, with all other attributes read from the program."""
 
-    _place: Place
+    _reference: Reference
 
     def __getattr__(self, name: str) -> Any:
-        return attribute(self._place, name)
+        return attribute(self._reference, name)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         base = type(self).__mro__[2]
@@ -214,11 +220,11 @@ VALUED: dict[type, type] = {
     base: type(base.__name__, (Valued, base), {"__module__": "builtins"})
     for base in (int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset)
 }
-"""For each class of values, that of such values with a place."""
+"""For each type of values, the type of values with a reference."""
 
 
-def valued(value: Any, place: Place) -> Any:
-    """A value that is read on at its place."""
-    found = VALUED[type(value)](value)
-    found._place = place
-    return found
+def valued(value: Any, reference: Reference) -> Any:
+    """Attach a reference to a value."""
+    copy = VALUED[type(value)](value)
+    copy._reference = reference
+    return copy

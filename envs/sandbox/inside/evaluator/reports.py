@@ -1,4 +1,4 @@
-"""What an instrumented test reports while it runs, and what is known once it has ended.
+"""Reports of an instrumented test while it runs, and the outcomes that follow from them.
 
 The same `Record` and `Stage` serve both ways of grading: beside the program's process, where they report
 straight to `Findings`, and inside it, where their reports are sent to `Findings` as messages that may be forged.
@@ -23,7 +23,7 @@ FORBIDDEN = ("PermissionError", "BlockingIOError")
 
 
 class Record:
-    """Reports an assert: how often it was reached, the first time it holds, the first time it does not."""
+    """Reports an assert the first time that it holds and that it fails, and counts how often it is reached."""
 
     def __init__(self, send: Callable[..., None], describe: Callable[[BaseException], Any]) -> None:
         self.send = send
@@ -32,6 +32,7 @@ class Record:
         self.failed: set[int] = set()
 
     def __call__(self, test: int, outcome: bool | BaseException, message: object = None) -> None:
+        """Report one evaluation of an assert."""
         times = self.reached[test] = self.reached.get(test, 0) + 1
         if test in self.failed or (outcome is True and times > 1):
             return
@@ -65,7 +66,7 @@ class Stage:
         return True
 
     def __enter__(self) -> None:
-        """Nothing to prepare: `runs` has announced the stage."""
+        """Do nothing: `runs` has begun the stage."""
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
         if error is not None:
@@ -74,12 +75,12 @@ class Stage:
 
 
 class Findings:
-    """What has been seen of one program so far.
+    """The reports on one program so far.
 
     Args:
         job: `stages` (the stage of each test), `num_stages`, `uses` and `changes` (variables of each stage),
-            `guards` (tests that pass by not being reached), `minimum` (how often each test must be reached at
-            least), and `judges_result` (whether it looks at what calls returned).
+            `guards` (tests that pass by not being reached), `minimum` (number of times that each test must be
+            reached at least), and `judges_result` (true for tests that look at results of calls).
     """
 
     def __init__(self, job: dict[str, Any]) -> None:
@@ -98,17 +99,17 @@ class Findings:
         self.error: Any = None
         self.veto: list[Any] = []
         self.calls: dict[int, list[int]] = {}
-        """How often each helper ran in each stage."""
+        """Calls of each helper, by stage."""
 
     def count(self, calls: list[int]) -> None:
-        """The helpers have run so often for the current stage."""
+        """Add calls of the helpers to the current stage."""
         if any(calls):
             stage = -1 if self.stage is None else self.stage
             before = self.calls.get(stage, [0] * len(calls))
             self.calls[stage] = [old + new for old, new in zip(before, calls, strict=True)]
 
     def note(self, event: str, number: int, failure: Any) -> None:
-        """Take a report in: `stage`, `test`, `ended`, or `swallowed`."""
+        """Record a report: `stage`, `test`, `ended`, or `swallowed`."""
         if event == "test":
             self.reached.setdefault(number, 1)
             if self.tests.get(number) is None:
@@ -121,29 +122,29 @@ class Findings:
             self.stage_errors.setdefault(number, failure)
 
     def done(self, reached: dict[int, int]) -> None:
-        """The test has run to its end."""
+        """Record the end of the test."""
         self.reached |= reached
         self.finished |= {-1, -1 if self.stage is None else self.stage}
 
-    def both(self, other: Findings) -> Findings:
-        """These findings, with a veto of a run that hid what calls did to their arguments.
+    def vetoed_by(self, hidden: Findings) -> Findings:
+        """Add a veto by a run in which changes of arguments were hidden from the tests.
 
-        A test that judges what calls returned must pass both times. One that only looks at their arguments
-        is there to see the change.
+        A test that judges results of calls must pass both times. One that only looks at their arguments is there
+        to see the change.
         """
-        pairs = zip(self.outcomes(), other.outcomes(), self.judges_result, strict=True)
-        self.veto = [theirs if judges else ours for ours, theirs, judges in pairs]
+        pairs = zip(self.outcomes(), hidden.outcomes(), self.judges_result, strict=True)
+        self.veto = [second if judges else first for first, second, judges in pairs]
         return self
 
     def outcomes(self) -> list[list[Any]]:
-        """What became of each test: [passed, status, message, origin, line]."""
+        """Return the outcome of each test: [passed, status, message, origin, line]."""
         failures = self._failures()
-        own = [self._outcome(test, failures) for test in range(len(self.stages))]
-        pairs = zip(own, self.veto or own, strict=True)
+        outcomes = [self._outcome(test, failures) for test in range(len(self.stages))]
+        pairs = zip(outcomes, self.veto or outcomes, strict=True)
         return [veto if outcome[0] else outcome for outcome, veto in pairs]
 
     def _failures(self) -> dict[int, Any]:
-        """Why each stage failed that did: by itself, or by a variable that a failed one was to set."""
+        """Return the failure of each failed stage: its own, or that of a stage that sets a variable of it."""
         failures = dict(self.stage_errors)
         spoiled: dict[str, Any] = {}
         for stage in range(self.num_stages) if failures else ():
@@ -158,14 +159,14 @@ class Findings:
     def _outcome(self, test: int, failures: dict[int, Any]) -> list[Any]:
         stage = self.stages[test]
         failure = self.error or failures.get(stage)
-        reached = test in self.tests
-        if reached and self.tests[test] is not None:
+        was_reached = test in self.tests
+        if was_reached and self.tests[test] is not None:
             return verdict(self.tests[test])
         if failure is not None:
             return verdict(failure)
-        if test in self.guards and not reached and stage in self.finished:
+        if test in self.guards and not was_reached and stage in self.finished:
             return [True, "passed", "", "", 0]
-        if not reached:
+        if not was_reached:
             return [False, "not_run", "the test was not reached", "", 0]
         times = self.reached.get(test, 0)
         if times < self.minimum[test]:
@@ -175,7 +176,7 @@ class Findings:
 
 
 def verdict(failure: list[Any]) -> list[Any]:
-    """A failure, as `describe` makes it, as [passed, status, message, origin, line]."""
+    """Turn a description of a failure into an outcome: [passed, status, message, origin, line]."""
     kind, text, origin, line, status = failure[:5]
     if not status:
         status = "failed" if kind == "AssertionError" and not origin else "error"
@@ -189,10 +190,10 @@ def verdict(failure: list[Any]) -> list[Any]:
 
 
 def describe(error: BaseException) -> list[Any]:
-    """An exception as JSON: [type, text, origin, line, status].
+    """Describe an exception as JSON: [type, text, origin, line, status].
 
-    `origin` and `line` are the last place in an agent's code that it came through; an empty status stands for
-    what follows from the type.
+    `origin` and `line` are the last position in an agent's code that it passed through; an empty status stands for
+    the one that follows from the type.
     """
     try:
         text = str(error)[:MAX_TEXT]
@@ -209,7 +210,7 @@ def describe(error: BaseException) -> list[Any]:
 
 
 def is_failure(claim: Any) -> bool:
-    """Whether what a program sent is a description of an exception."""
+    """Check whether a value that a program sent is a description of an exception."""
     if not isinstance(claim, list) or len(claim) < 5:
         return False
     kind, text, origin, line, status = claim[:5]
@@ -219,5 +220,5 @@ def is_failure(claim: Any) -> bool:
 
 
 def is_count(claim: Any) -> bool:
-    """Whether what a program sent is a number of things."""
+    """Check whether a value that a program sent is a count."""
     return type(claim) is int and 0 <= claim < MAX_COUNT

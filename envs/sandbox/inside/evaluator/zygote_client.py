@@ -1,25 +1,25 @@
-"""The zygote's children, as the evaluator has them."""
+"""Client of the zygote: the evaluator's access to the processes of programs."""
 
 from __future__ import annotations
 
 import _socket
 import os
 
-from llm_decpomdp.envs.sandbox.inside.protocol.channel import ANSWER, DESCRIPTORS
+from llm_decpomdp.envs.sandbox.inside.protocol.channel import ANSWER, DESCRIPTOR
 
 CHECK_SECONDS = 1.0
-"""How often a zygote that does not answer is looked at."""
+"""Interval between checks of a zygote that does not answer."""
 
 
 class Broken(BaseException):
-    """The zygote has ended, or nobody waits for the result any more: there can be no verdict."""
+    """The zygote or the trainer has ended: there can be no verdict."""
 
 
-class Children:
-    """The zygote's children, as the evaluator has them.
+class ZygoteClient:
+    """Takes processes from the zygote, and has them killed.
 
     Args:
-        control: Where the zygote answers.
+        control: Socket of the zygote.
         folders: The zygote's folders. This process works in that of the current child.
     """
 
@@ -28,60 +28,61 @@ class Children:
         self._enter_folder()
         self.control = control
         self.control.settimeout(CHECK_SECONDS)
-        self.ready: list[tuple[int, int]] = []
-        """Socket and bell of the current child, and of the spare."""
-        self.dying: list[tuple[int, int]] = []
+        self.ready: list[int] = []
+        """Sockets of the current child and of the spare."""
+        self.dying: list[int] = []
+        """Sockets of children that are being killed."""
         self.status = 0
         self.failure: Broken | None = None
 
-    def take(self) -> tuple[int, int]:
-        """The socket and the bell of a child that has run nothing."""
+    def take(self) -> int:
+        """Return the socket of a child that has run no program."""
         while not self.ready:
             self._receive()
         return self.ready[0]
 
     def discard(self) -> None:
-        """Have the current child killed; does not wait for it."""
+        """Have the current child killed, without waiting for it."""
         self._ask(b"n")
         self.dying.append(self.ready.pop(0))
         self.folders = [*self.folders[1:], *self.folders[:1]]  # as the zygote does
         self._enter_folder()
 
     def folder_is_used(self) -> bool:
-        """Whether anything is in the current child's folder."""
+        """Check whether the current child's folder holds anything."""
         return bool(self.folders and os.listdir())
 
     def _enter_folder(self) -> None:
         if self.folders:
             os.fchdir(self.folders[0])
 
-    def tidy(self) -> None:
-        """Discard the current child if a test has left something in its folder before it was used."""
+    def discard_used_folder(self) -> None:
+        """Discard the current child if a test has left files in its folder."""
         if self.folder_is_used():
             self.take()
             self.discard()
 
     def exit_status(self) -> int:
-        """How the child that was discarded last had ended, as of `os.waitpid`."""
+        """Return the exit status of the last discarded child, as of `os.waitpid`."""
         while self.dying:
             self._receive()
         return self.status
 
     def cpu_seconds(self) -> float:
-        """Processor time of the current child; negative if unknown."""
+        """Return the processor time of the current child; negative if unknown."""
         self._ask(b"c")
         while True:
             kind, seconds = self._receive()
             if kind == b"c":
                 return seconds
 
-    def broken(self, why: str) -> Broken:
-        """The exception for what is no program's fault; tests that swallow it cannot make it undone."""
-        self.failure = Broken(why)
+    def broken(self, reason: str) -> Broken:
+        """Build the exception for failures that are not the program's; it stays set if a test swallows it."""
+        self.failure = Broken(reason)
         return self.failure
 
     def _check_zygote(self) -> None:
-        """A program can stop the zygote, where neither the filter nor a namespace keeps it from that."""
+        """Raise if the zygote was stopped, as a program can do where neither filter nor namespace prevents it."""
         try:
             process, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
         except ChildProcessError:
@@ -96,7 +97,7 @@ class Children:
             raise self.broken("the zygote has ended") from None
 
     def _receive(self) -> tuple[bytes, float]:
-        space = _socket.CMSG_LEN(DESCRIPTORS.size)
+        space = _socket.CMSG_LEN(DESCRIPTOR.size)
         while True:
             try:
                 data, rights, _, _ = self.control.recvmsg(ANSWER.size, space)
@@ -111,10 +112,9 @@ class Children:
         if kind == b"s" and not rights:
             raise self.broken("there is no room for the descriptors of a new process")
         for _, _, content in rights:
-            self.ready.append(DESCRIPTORS.unpack(content))
-            os.set_blocking(self.ready[-1][0], False)
+            self.ready += DESCRIPTOR.unpack(content)
+            os.set_blocking(self.ready[-1], False)
         if kind == b"k":
-            for descriptor in self.dying.pop(0):  # not before: the child would wake up to see it
-                os.close(descriptor)
+            os.close(self.dying.pop(0))  # not before: the child would wake up to see it
             self.status = status
         return kind, seconds

@@ -1,1 +1,1 @@
-"""The untrusted process: one program, forked from the zygote, that answers calls with values."""
+"""Untrusted process: one program, forked from the zygote, that answers calls with values."""

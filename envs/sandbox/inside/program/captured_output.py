@@ -1,4 +1,4 @@
-"""What a program prints."""
+"""Output of a program, captured up to a limit."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ if TYPE_CHECKING:
 
 
 class Output(io.RawIOBase):
-    """Keeps the beginning of what a program prints."""
+    """Stream that keeps the beginning of a program's output."""
 
     def __init__(self) -> None:
-        self.kept = bytearray()
+        self.data = bytearray()
         self.room = 0
 
     def writable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def write(self, data: Any) -> int:
-        """Keep what there is room for."""
+        """Keep as much of `data` as there is room for."""
         size = len(data)
         if self.room > 0:
-            self.kept += bytes(data[: self.room])
+            self.data += bytes(data[: self.room])
             self.room -= size
         return size
 
     def take(self) -> str:
-        """What has been printed since the last time."""
-        text = self.kept.decode("utf-8", "replace") if self.kept else ""
-        self.kept.clear()
+        """Return the output since the last call."""
+        text = self.data.decode("utf-8", "replace") if self.data else ""
+        self.data.clear()
         return text
 
 

@@ -1,7 +1,7 @@
-"""Other results of a helper, of the same type: what would have happened had it returned something else.
+"""Counterfactual results of a helper: other values of the same type.
 
-A change depends on the result alone, so equal results change equally. There are several kinds, for what a program
-makes of a result may see one and not another: `aux(a) > aux(b)` sees no constant added, `if aux(x)` no other sign.
+A change depends on the result alone, so equal results change equally. There are several kinds, as a program may be
+sensitive to one and not to another: `aux(a) > aux(b)` to no constant added, `if aux(x)` to no other sign.
 
 | type             | kind 0             | kind 1 | kind 2           | kind 3                   | if it is that |
 |------------------|--------------------|--------|------------------|--------------------------|---------------|
@@ -12,7 +12,7 @@ makes of a result may see one and not another: `aux(a) > aux(b)` sees no constan
 | range            | one further        | empty  | one step longer  | 1000 further             | range(1)      |
 | None             | 1                  | "~"    | [1]              | 1000                     |               |
 
-The others have one kind of change, and hand the kind on to their parts: a bool is negated, a member of an
+All other types have one kind of change, and pass the kind on to their parts: a bool is negated, a member of an
 enumeration gives way to the next, a tuple has each item changed (its length belongs to its type; an empty one
 becomes `(0,)`), an iterator yields changed items, a coroutine and a function return changed results, an object is
 copied with each attribute changed. What is none of these, such as a compiled pattern, becomes None.
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     Change = Callable[[Any], Any]
 
 MAX_DEPTH = 8
-"""Parts of parts that lie deeper become None."""
+"""Nesting depth below which parts become None."""
 
 INSTEAD_OF_NONE = (1, "~", [1], 1000)
 
 
 def changed(value: Any, kind: int, depth: int = 0) -> Any:
-    """Another value of the type of `value`, which stays as it is; equal ones for equal values.
+    """Return another value of the type of `value`, equal for equal values; `value` is not modified.
 
     Args:
         value: Any object.
-        kind: Which kind of change, from 0 to `KINDS` - 1.
-        depth: How deep `value` lies in what is changed.
+        kind: Kind of change, from 0 to `requests.CHANGES` - 1.
+        depth: Nesting depth of `value` in the result.
     """
     if value is None:
         return INSTEAD_OF_NONE[kind]
@@ -51,11 +51,11 @@ def changed(value: Any, kind: int, depth: int = 0) -> Any:
     try:
         return _change(value)(value, kind, functools.partial(changed, kind=kind, depth=depth + 1))
     except Exception:
-        return None  # an object of the program's, which cannot be made like that
+        return None  # an object of the program that cannot be copied like that
 
 
 def _change(value: Any) -> Callable[[Any, int, Change], Any]:
-    """How values of this type are changed."""
+    """Return the function that changes values of this type."""
     kind = type(value)
     if hasattr(kind, "__members__"):
         return _member
@@ -76,7 +76,7 @@ def _bool(value: bool, kind: int, part: Change) -> bool:
 
 
 def _number(value: Any, kind: int, part: Change) -> Any:
-    """Also of a `Decimal`, a `Fraction`, and what else can be reckoned with."""
+    """Change a number, also a `Decimal`, a `Fraction`, or any other type with arithmetic."""
     new = type(value)(0 if kind == 1 else (-value - 1, 0, value + 1, value + 1000)[kind])
     if new == value or new != new:
         new = type(value)(value == 0)
@@ -90,7 +90,7 @@ def _text(value: Any, kind: int, part: Change) -> Any:
 
 
 def _tuple(value: Any, kind: int, part: Change) -> Any:
-    make = getattr(value, "_make", type(value))  # that of a named tuple
+    make = getattr(value, "_make", type(value))  # of a named tuple
     return make(map(part, value)) if value else (0,)
 
 
@@ -126,7 +126,7 @@ def _dict(value: Any, kind: int, part: Change) -> Any:
 
 
 def _refilled(value: Any, fill: str, items: Any) -> Any:
-    """A copy of a container, of its own class, with other items."""
+    """Copy a container with other items, keeping its class."""
     new = value.copy()
     new.clear()
     getattr(new, fill)(items)
@@ -172,4 +172,4 @@ CHANGES: tuple[tuple[Any, Callable[[Any, int, Change], Any]], ...] = (
     (dict, _dict),
     (range, _range),
 )
-"""How values of these types, and of their subclasses, are changed."""
+"""Function that changes values of some types, and of their subclasses."""

@@ -1,4 +1,4 @@
-"""The objects of a program that the tests know, on the program's side."""
+"""Handles: numbers for the objects of a program that the tests refer to."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 MAX_SHARED = 100
-"""Containers whose changes are told; more are sent as they are."""
+"""Maximum number of containers whose changes are reported; further ones are sent as plain values."""
 
 MAX_NAME = 60
-"""Longest name of a class that is told."""
+"""Longest name of a class that is sent."""
 
 
 def _enter(value: Any) -> Any:
@@ -41,46 +41,47 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "exit": _exit,
     **{name: getattr(operator, name) for name in ("getitem", "setitem", "delitem", *ARITHMETIC)},
 }
-"""What can be asked of an object, besides to call it or run it."""
+"""Operations on an object, besides to call it or run it."""
 
 
 class Handles:
-    """The objects that have a number. Called, it is what `encode` needs for them.
+    """The objects that have a number. Called, it encodes them, as the argument `other` of `encode`.
 
-    Containers that are attributes of an object are *shared*: what the tests change in theirs is changed here
-    before the next call, and they are told what has changed here with the next answer.
+    Containers that are attributes of an object are *shared*: changes by the tests are made here before the next
+    call, and changes here are sent to the tests with the next answer.
     """
 
     def __init__(self) -> None:
         self.objects: list[Any] = []
         self.numbers: dict[int, int] = {}
         self.callbacks: dict[int, int] = {}
-        """The numbers of the tests' own functions, by the identity of what stands for them here."""
+        """Numbers of the tests' functions, by the identity of their stand-ins here."""
         self.shared: dict[int, str] = {}
-        """The containers' content, as the tests know it."""
+        """Content of the shared containers, as last sent to the tests."""
 
     def __call__(self, value: Any, content: Any) -> Any:
+        """Encode an object that is no value as a handle."""
         if id(value) in self.callbacks:
             return {"callback": self.callbacks[id(value)]}
-        kind = type(value)
         if content is not None:
             return {"value": [self.number(value), content]}
-        what = "function" if callable(value) else "object"
-        if hasattr(kind, "__next__") and hasattr(kind, "__iter__"):
-            what = "iterator"
-        elif hasattr(kind, "cr_await"):
-            what = "coroutine"
-        return {"handle": [what, self.number(value), kind.__name__[:MAX_NAME]]}
+        cls = type(value)
+        kind = "function" if callable(value) else "object"
+        if hasattr(cls, "__next__") and hasattr(cls, "__iter__"):
+            kind = "iterator"
+        elif hasattr(cls, "cr_await"):
+            kind = "coroutine"
+        return {"handle": [kind, self.number(value), cls.__name__[:MAX_NAME]]}
 
     def number(self, value: Any) -> int:
-        """The number of an object, which it has from now on."""
-        known = self.numbers.setdefault(id(value), len(self.objects))
-        if known == len(self.objects):
+        """Return the number of an object, which it keeps from now on."""
+        number = self.numbers.setdefault(id(value), len(self.objects))
+        if number == len(self.objects):
             self.objects.append(value)
-        return known
+        return number
 
     def sent(self, value: Any, content: Any) -> Any:
-        """For `encode`: an argument that is an object as the tests have sent it."""
+        """Encode an argument that is an object as the tests sent it, for `encode`."""
         if id(value) in self.callbacks:
             return {"callback": self.callbacks[id(value)]}
         if id(value) in self.numbers:
@@ -88,7 +89,7 @@ class Handles:
         return opaque(value, content)
 
     def share(self, value: Any) -> Any:
-        """An attribute's value, encoded."""
+        """Encode the value of an attribute, sharing it if it is a container."""
         if not isinstance(value, CONTAINERS) or isinstance(value, tuple):
             return encode(value, self)
         content = self._content(value)
@@ -99,12 +100,12 @@ class Handles:
         return {"shared": [number, content]}
 
     def _content(self, container: Any) -> Any:
-        """A container as one of its base type."""
+        """Encode a container as one of its base type."""
         content = encode(container, self)
         return content["value"][1] if type(content) is dict and "value" in content else content
 
     def changes(self) -> Iterator[Any]:
-        """The shared containers that are no longer as the tests know them."""
+        """Yield the shared containers that differ from what was last sent."""
         for number, text in self.shared.items():
             try:
                 content = self._content(self.objects[number])
@@ -115,13 +116,13 @@ class Handles:
                 yield {"shared": [number, content]}
 
     def assign(self, number: int, value: Any) -> None:
-        """Change a shared container as the tests have changed theirs."""
+        """Set the content of a shared container, as changed by the tests."""
         assign(self.objects[number], value)
         self.shared[number] = to_text(encode(value, self))
 
 
 def opaque(value: Any, content: Any) -> Any:
-    """For `encode`: what nothing can be asked about, or its base value."""
+    """Encode an object without operations, or its base value, for `encode`."""
     return (
         {"handle": ["object", -1, type(value).__name__[:MAX_NAME]]} if content is None else content
     )

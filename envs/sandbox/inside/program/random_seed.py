@@ -1,4 +1,4 @@
-"""Random numbers of programs: the same in every run, whoever imports the module."""
+"""Import hook that seeds `random`, so that programs draw the same numbers in every run."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 
 class SeededRandom:
-    """Finds the `random` module, and seeds it as soon as it is loaded.
+    """Finder of the `random` module, which it seeds as soon as it is loaded.
 
-    Loading it ahead would cost every program three shared libraries, and few programs want it.
+    Preloading it would cost every program three shared libraries, and few programs need it.
     """
 
     def __init__(self) -> None:
         self.seed = 0
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        """Where the module lies; None for all others."""
+        """Return the spec of `random`; None for all other modules."""
         if name != "random":
             return None
         spec = PathFinder.find_spec(name, path)

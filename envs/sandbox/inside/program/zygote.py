@@ -1,11 +1,11 @@
-"""The process that programs are forked from: small, clean and bored.
+"""Fork server: a minimal, pre-initialised process from which each program's process is forked.
 
-It never sees a program, a test or a result. It keeps two children ready, both already confined: one that the
-evaluator talks to, and a spare that takes over while the first one is cleared away.
+It never sees a program, a test or a result. It keeps two children ready, both already confined: the current one,
+which the evaluator talks to, and a spare that replaces it while the first one is killed and reaped.
 
-The evaluator asks for one of two things, a byte each: `n`, clear the current child away and go on with the
-spare; `c`, how much processor time the current child has used. Answers are `ANSWER` records: `k` when the child
-is dead and its files are gone, `s` with the socket of a new spare, `c`.
+Requests of the evaluator are a byte each: `n`, replace the current child by the spare; `c`, return the processor
+time of the current child. Answers are `ANSWER` records: `k` when the child is reaped and its files are removed,
+`s` with the socket of a new spare, `c`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import time
 
 from llm_decpomdp.envs.sandbox.inside.confinement import kernel
 from llm_decpomdp.envs.sandbox.inside.program import candidate
-from llm_decpomdp.envs.sandbox.inside.program.warm_up import fill_holes, rehearse
-from llm_decpomdp.envs.sandbox.inside.protocol.channel import ANSWER, DESCRIPTORS
+from llm_decpomdp.envs.sandbox.inside.program.warm_up import warm_up
+from llm_decpomdp.envs.sandbox.inside.protocol.channel import ANSWER, DESCRIPTOR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 SIGKILL = 9
 
 FORK_ATTEMPTS = 60
-"""A machine without a free process is asked again, for about ten seconds."""
+"""Attempts to fork where the system has no free process, within about ten seconds."""
 
 
 class Zygote:
-    """Forks, kills and reaps.
+    """Forks, kills and reaps the processes of programs.
 
     Args:
-        control: Where the evaluator asks.
-        confine: Takes a new child's rights away.
+        control: Socket of the evaluator's requests.
+        confine: Function that takes a new child's rights away.
         folders: Descriptors of a private folder for each of the two children, emptied after each program;
             empty if there are none.
     """
@@ -54,13 +54,12 @@ class Zygote:
         self.children: list[int] = []
 
     def serve(self) -> None:
-        """Answer until the evaluator has gone."""
+        """Serve requests until the evaluator has gone."""
         candidate.prepare()
         self.candidate = candidate.Candidate()
-        rehearse(self.candidate)
+        warm_up(self.candidate)
         gc.collect()
         kernel.trim_heap()
-        self.kept = fill_holes()
         gc.disable()
         gc.freeze()
         kernel.close_descriptors({0, 1, 2, self.control.fileno(), *self.folders})
@@ -78,7 +77,7 @@ class Zygote:
             os.kill(child, SIGKILL)
 
     def _replace(self) -> None:
-        """Clear the current child away; the spare takes its place and a new spare is made."""
+        """Kill and reap the current child, and fork a new spare; the old spare becomes the current one."""
         child = self.children.pop(0)
         _kill(child)
         _, status = os.waitpid(child, 0)
@@ -90,35 +89,33 @@ class Zygote:
         self._fork()
 
     def _fork(self) -> None:
-        ours, theirs = _socket.socketpair()
-        hear, ring = os.pipe2(os.O_NONBLOCK) if hasattr(os, "pipe2") else os.pipe()
+        """Fork a child, and send the evaluator its socket."""
+        evaluator_end, child_end = _socket.socketpair()
         child = _fork_patiently()
         if child == 0:
-            unneeded = (self.control.fileno(), ours.fileno(), hear)
-            self._become_candidate(theirs.fileno(), ring, unneeded)
+            unneeded = (self.control.fileno(), evaluator_end.fileno())
+            self._become_candidate(child_end.fileno(), unneeded)
         self.children.append(child)
-        theirs.close()
-        os.close(ring)
-        rights = DESCRIPTORS.pack(ours.fileno(), hear)
+        child_end.close()
+        rights = DESCRIPTOR.pack(evaluator_end.fileno())
         ancillary = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)]
         self.control.sendmsg([ANSWER.pack(b"s", 0, 0.0)], ancillary)
-        ours.close()
-        os.close(hear)
+        evaluator_end.close()
 
-    def _become_candidate(self, descriptor: int, bell: int, unneeded: Iterable[int]) -> None:
+    def _become_candidate(self, descriptor: int, unneeded: Iterable[int]) -> None:
         code = 1
         try:
             os.setpgid(0, 0)
             folder = self.folders[len(self.children)] if self.folders else None
             self.confine(unneeded, folder)
-            self.candidate.connect(descriptor, bell)
+            self.candidate.connect(descriptor)
             candidate.serve(self.candidate)
             code = 0
         finally:
             os._exit(code)
 
     def _cpu_seconds(self) -> float:
-        """Processor time of the current child; -1 where the system does not tell."""
+        """Return the processor time of the current child; -1 where the system does not provide it."""
         if sys.platform != "linux":
             return -1.0
         try:
@@ -128,12 +125,12 @@ class Zygote:
 
 
 def _kill(child: int) -> None:
-    """Kill a child and what may be left of its own children."""
+    """Kill a child and any processes that it started."""
     os.kill(child, SIGKILL)
     try:
         os.killpg(child, SIGKILL)
     except (ProcessLookupError, PermissionError):
-        pass  # it was the only one, and has ended
+        pass  # there are no others
 
 
 def _fork_patiently() -> int:
@@ -148,7 +145,7 @@ def _fork_patiently() -> int:
 
 
 def clear(folder: int) -> None:
-    """Remove all that is in a folder, given as a descriptor, but not the folder."""
+    """Empty a folder, given as a descriptor."""
     for _, folders, _, parent in os.fwalk(".", topdown=True, dir_fd=folder):
         for name in folders:
             os.chmod(name, 0o700, dir_fd=parent)

@@ -1,7 +1,7 @@
-"""Messages between the processes of a worker, each with its length before it, over stream sockets.
+"""Messages between the processes of a worker, each prefixed with its length, over stream sockets.
 
-Towards a process that is trusted less they are `marshal` data, which is quick to read and would be dangerous to
-read the other way. What comes back from there is JSON.
+Towards a less trusted process they are `marshal` data, which is fast to read and would be dangerous to read from
+it. The answers are JSON.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ MAX_MESSAGE = 8 * 2**20
 """Longest message of a program, in bytes."""
 
 MAX_READ = 2**20
-"""Most bytes that are read at once."""
+"""Maximum number of bytes read at once."""
 
 OUT_OF_MEMORY = 77
-"""Exit status of a program that has no memory left to say so."""
+"""Exit status of a program that has no memory left for a message."""
 
 HEADER = 4
 
 ANSWER = struct.Struct("=cid")
-"""Of the zygote: kind, exit status as of `os.waitpid` (`k`), seconds (`c`)."""
+"""Answer of the zygote: kind, exit status as of `os.waitpid` (`k`), seconds (`c`)."""
 
-DESCRIPTORS = struct.Struct("=ii")
-"""What comes with it of a new child: its socket, and the pipe on which it rings."""
+DESCRIPTOR = struct.Struct("=i")
+"""Descriptor of a new child's socket, sent along with the answer."""
 
 
 class Closed(Exception):
-    """The other side has gone, or sends what is no message."""
+    """The peer has gone, or its data is no message."""
 
 
 def pack(message: Any) -> bytes:
-    """A message to a process that is trusted more, as bytes."""
+    """Encode a message to a more trusted process as JSON."""
     data = to_text(message).encode()
     return len(data).to_bytes(HEADER, "big") + data
 
 
 def pack_down(message: Any) -> bytes:
-    """A message to a process that is trusted less, as bytes."""
+    """Encode a message to a less trusted process as `marshal` data."""
     data = marshal.dumps(message)
     return len(data).to_bytes(HEADER, "big") + data
 
@@ -55,7 +55,7 @@ def write(descriptor: int, data: bytes) -> None:
     """Write all of `data`.
 
     Raises:
-        Closed: If nobody reads any more.
+        Closed: If the peer has gone.
     """
     view = memoryview(data)
     while view:
@@ -66,12 +66,12 @@ def write(descriptor: int, data: bytes) -> None:
 
 
 class Reader:
-    """Takes messages out of a stream.
+    """Splits a stream into messages.
 
     Args:
-        descriptor: The stream.
+        descriptor: Descriptor of the stream.
         limit: Longest message that is accepted, in bytes.
-        chunk: Bytes that are read at once.
+        chunk: Bytes read at once.
     """
 
     def __init__(self, descriptor: int, limit: int, chunk: int = 2**16) -> None:
@@ -80,8 +80,8 @@ class Reader:
         self.chunk = chunk
         self.pending = bytearray()
 
-    def waiting(self) -> bytes | None:
-        """The next message, if it has been read completely."""
+    def next_message(self) -> bytes | None:
+        """Return the next message, if it has been read completely."""
         if len(self.pending) < HEADER:
             return None
         end = HEADER + int.from_bytes(self.pending[:HEADER], "big")
@@ -94,7 +94,7 @@ class Reader:
         return message
 
     def fill(self) -> bool:
-        """Read what there is; False at the end of the stream."""
+        """Read the available data; return False at the end of the stream."""
         missing = 0
         if len(self.pending) >= HEADER:
             missing = HEADER + int.from_bytes(self.pending[:HEADER], "big") - len(self.pending)
@@ -108,13 +108,13 @@ class Reader:
         return bool(data)
 
     def receive(self) -> Any:
-        """Wait for a message of `pack_down`.
+        """Wait for a message encoded by `pack_down`.
 
         Raises:
-            Closed: If the other side has gone.
+            Closed: If the peer has gone.
         """
         while True:
-            message = self.waiting()
+            message = self.next_message()
             if message is not None:
                 return marshal.loads(message)
             if not self.fill():
@@ -122,7 +122,7 @@ class Reader:
 
 
 def receive_exactly(descriptor: int) -> Any:
-    """Wait for one message of `pack`, and read nothing of what follows it."""
+    """Wait for one message encoded by `pack`, and read no further."""
     data, missing = b"", HEADER
     while missing:
         part = os.read(descriptor, missing)

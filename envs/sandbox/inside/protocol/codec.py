@@ -1,13 +1,13 @@
 """Values as text: JSON with tags, so that data crosses between processes and code never does.
 
-What `encode` writes and `decode` reads back, equal and of the same type: None, bool, int, float (also NaN and
-infinities), complex, str (also lone surrogates), bytes, bytearray, list, tuple, dict, set, frozenset, range,
-Ellipsis, slice-free nestings of them, builtin classes themselves, and objects of the classes in `libraries`.
-What is left is handed to `other`, an object of a subclass with its base value: a named tuple with its tuple, a
-Counter with its dict.
+Values that `decode` restores from the text of `encode`, equal and of the same type: None, bool, int, float (also
+NaN and infinities), complex, str (also lone surrogates), bytes, bytearray, list, tuple, dict, set, frozenset,
+range, Ellipsis, slice-free nestings of them, builtin classes themselves, and objects of the classes in
+`libraries`. All other objects are passed to `other`, those of a subclass with their base value: a named tuple with
+its tuple, a Counter with its dict.
 
-`decode` reads text of a process that nobody trusts: it makes builtin values only, calls nothing that the text
-names, and refuses what would be slow to build.
+`decode` reads text of an untrusted process: it makes builtin values only, calls nothing that the text names, and
+refuses values that would be slow to build.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import marshal
 import sys
 from math import inf
 
-from llm_decpomdp.envs.sandbox.inside.protocol.libraries import LIBRARIES, known
+from llm_decpomdp.envs.sandbox.inside.protocol.libraries import LIBRARIES, library_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
     Maker = tuple[type, Callable[[Any], Any]]
     Other = Callable[[Any, Any], Any]
-    """Given an object that is no value, and its base value encoded (None if it has none); what to send instead."""
+    """Encoder of an object that is no value, given its encoded base value too (None if it has none)."""
 
 MAX_DEPTH = 150
-"""Deepest nesting of a value; more is refused."""
+"""Deepest nesting of a value."""
 
 MAX_ITEMS = 20_000
 """Largest set or dict whose keys could be made to collide, which takes quadratic time to build."""
 
 MAX_PARTS = 8
-"""Longest tuple that is taken for a key whose hash nobody can choose."""
+"""Longest tuple that counts as a key whose hash cannot be chosen."""
 
-MAX_HELD = 512 * 2**20
-"""Most memory that all values of one decoder may take, in bytes: as much as a program has by default."""
+MAX_DECODED = 512 * 2**20
+"""Maximum memory of all values of one decoder, in bytes: the same as a program's by default."""
 
 MAX_DIGITS = 4000
 """Bits above which an integer is sent in hexadecimal: decimal digits would take quadratic time."""
@@ -49,7 +49,7 @@ TYPES = {name: kind for name, kind in vars(builtins).items() if type(kind) is ty
 _TYPE_NAMES = {kind: name for name, kind in TYPES.items()}
 
 DECODE_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, MemoryError)
-"""What reading bad text may raise."""
+"""Exceptions that malformed text may raise."""
 
 to_text = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -59,12 +59,12 @@ class Unsendable(Exception):
 
 
 def encode(value: Any, other: Other, depth: int = 0) -> Any:
-    """A value as what JSON can hold.
+    """Encode a value as JSON with tags.
 
     Args:
         value: Any object.
-        other: Called for an object that is not one of the values above; its result is sent instead.
-        depth: How deep `value` lies.
+        other: Encoder of objects that are none of the values above.
+        depth: Nesting depth of `value`.
 
     Raises:
         Unsendable: If the value is nested too deeply, as one that contains itself is.
@@ -100,7 +100,7 @@ def _encode_rest(value: Any, kind: type, other: Other, depth: int) -> Any:
         return {"ellipsis": 0}
     if kind is type and value in _TYPE_NAMES:
         return {"type": _TYPE_NAMES[value]}
-    library = known(kind)
+    library = library_of(kind)
     parts = library.parts(value) if library is not None else None
     if library is not None and parts is not None:
         content = encode(parts, other, depth)
@@ -110,7 +110,7 @@ def _encode_rest(value: Any, kind: type, other: Other, depth: int) -> Any:
 
 
 def _base_value(value: Any) -> Any:
-    """The builtin value of an object of a subclass, without asking the object; None if there is none."""
+    """Return the builtin value of an object of a subclass, without calling its methods; None if there is none."""
     for base, convert in _CONVERSIONS:
         if isinstance(value, base) and base in type(value).__mro__:
             return convert(value)
@@ -134,24 +134,24 @@ _CONVERSIONS: tuple[tuple[type, Callable[[Any], Any]], ...] = (
 
 
 class TooLarge(ValueError):
-    """A value that an honest program may have sent, but that is not read."""
+    """A value that is too large to decode, though an honest program may have sent it."""
 
 
 class Decoder:
-    """Reads text back into values.
+    """Decodes text into values.
 
     Args:
-        others: For each further tag, the type of its content and what makes an object of it.
-        room: Most memory that what is decoded may take in all, in bytes; see `_size`.
+        makers: For each further tag, the type of its content and the function that makes an object of it.
+        room: Maximum memory of all decoded values, in bytes; see `_size`.
     """
 
-    def __init__(self, others: dict[str, Maker], room: float = inf) -> None:
+    def __init__(self, makers: dict[str, Maker], room: float = inf) -> None:
         self.room = room
-        self._makers = {**_MAKERS, **others}
+        self._makers = {**_MAKERS, **makers}
         self._scan = json.JSONDecoder(object_hook=self._make).raw_decode
 
     def decode(self, text: str) -> Any:
-        """The value in a text; raises one of `DECODE_ERRORS` if there is none."""
+        """Decode a text; raises one of `DECODE_ERRORS` if it is malformed."""
         self._take(_size(text))
         return self._scan(text)[0]
 
@@ -165,7 +165,7 @@ class Decoder:
         kind, make = self._makers[tag]
         if (
             type(content) is not kind
-        ):  # an iterator of the program, say, which would ask it for items
+        ):  # such as a proxy of an iterator, which would call the program
             raise TypeError(f"a {tag} of a {type(content).__name__}")
         value = make(content)
         self._take(sys.getsizeof(value))
@@ -173,7 +173,7 @@ class Decoder:
 
 
 def _size(text: str) -> int:
-    """The most memory that the numbers, strings and lists in a text may take, in bytes; tags not included.
+    """Return an upper bound on the memory of the numbers, strings and lists in a text, in bytes, without tags.
 
     A list takes 56 and up to 11 for each item, a string 60 without its characters, and each character 4; the
     longer a number, the less it takes for each of its digits.
@@ -181,14 +181,14 @@ def _size(text: str) -> int:
     return 10 * len(text) + 32 * text.count('"') + 64 * text.count("[")
 
 
-def _hashable(items: Iterable[Any], number: int) -> None:
+def _check_hashes(items: Iterable[Any], number: int) -> None:
     """Refuse a large collection whose keys may all have the same hash."""
     if number > MAX_ITEMS and not all(map(_is_scattered, items)):
         raise TooLarge(f"a set or dict of {number} items, too large to compare")
 
 
 def _is_scattered(key: Any) -> bool:
-    """Whether many keys of this kind can hardly have the same hash."""
+    """Check whether many keys of this kind can hardly have the same hash."""
     if type(key) is tuple:
         return len(key) <= MAX_PARTS and all(
             type(part) is str or (type(part) is int and -(2**31) < part < 2**31) for part in key
@@ -199,12 +199,12 @@ def _is_scattered(key: Any) -> bool:
 def _dict(pairs: list[list[Any]]) -> dict[Any, Any]:
     if not all(type(pair) is list for pair in pairs):
         raise TypeError("pairs of a dict that are none")
-    _hashable((key for key, _ in pairs), len(pairs))
+    _check_hashes((key for key, _ in pairs), len(pairs))
     return dict(pairs)
 
 
 def _set(items: list[Any]) -> set[Any]:
-    _hashable(items, len(items))
+    _check_hashes(items, len(items))
     return set(items)
 
 
@@ -222,42 +222,42 @@ _MAKERS: dict[str, Maker] = {
     "type": (str, TYPES.__getitem__),
     **{library.tag: (library.content, library.make) for library in LIBRARIES if not library.scalar},
 }
-"""For each tag, the type of its content, and what makes a value of it."""
+"""For each tag, the type of its content, and the function that makes a value of it."""
 
 
 # The arguments of a call, on their way to the program
 
 PLAIN, TAGGED = b"m", b"j"
-"""How arguments are written: `marshal` data, or JSON if they hold what that cannot."""
+"""Formats of arguments: `marshal` data, or JSON for values that it cannot represent."""
 
 MARSHAL_VERSION = 0
 """Without references between objects, so that equal arguments give equal bytes."""
 
 
 def pack_call(args: Any, kwargs: dict[str, Any], other: Other, plain: bool = True) -> bytes:
-    """The arguments of a call as bytes, the same for the same arguments.
+    """Encode the arguments of a call as bytes, equal for equal arguments.
 
     Args:
         args: Positional arguments.
         kwargs: Keyword arguments.
-        other: As of `encode`.
-        plain: Whether to try the quick way, which takes a bytearray for bytes.
+        other: See `encode`.
+        plain: Try `marshal`, which is faster but turns a bytearray into bytes.
     """
     if plain:
         try:
             return PLAIN + marshal.dumps((list(args), kwargs), MARSHAL_VERSION)
         except ValueError:
-            pass  # an argument that is no plain value
+            pass  # an argument that `marshal` cannot represent
     return TAGGED + to_text(encode_call(args, kwargs, other)).encode()
 
 
 def encode_call(args: Any, kwargs: dict[str, Any], other: Other) -> Any:
-    """The arguments of a call as what JSON can hold."""
+    """Encode the arguments of a call as JSON with tags."""
     return [encode(list(args), other), [[k, encode(v, other)] for k, v in kwargs.items()]]
 
 
 def unpack_call(data: bytes, decode: Callable[[str], Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments in what `pack_call` made; only for data of a process that is trusted."""
+    """Decode arguments encoded by `pack_call`; only for data of a trusted process."""
     if data[:1] == PLAIN:
         args, kwargs = marshal.loads(data[1:])
     else:
@@ -266,7 +266,7 @@ def unpack_call(data: bytes, decode: Callable[[str], Any]) -> tuple[list[Any], d
 
 
 def decode_call(content: Any) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments in what `encode_call` made, or someone who is not trusted."""
+    """Decode arguments encoded by `encode_call`, also from an untrusted process."""
     if type(content) is not list or [*map(type, content)] != [list, list]:
         raise TypeError("not the arguments of a call")
     args, pairs = content

@@ -1,4 +1,4 @@
-"""Changing a container in place into another one."""
+"""Assign the content of one container to another, in place."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ CONTAINERS = (list, tuple, dict, set, bytearray, deque)
 
 
 def assign(old: Any, new: Any) -> None:
-    """Make a container's content that of another one of its type or base type, and that of containers in it."""
+    """Give a container the content of another one of its type or base type, nested containers included."""
     if not isinstance(old, type(new)):
         return
     if isinstance(old, list | tuple) and len(old) == len(new):
-        for place, (inner_old, inner_new) in enumerate(zip(old, new, strict=True)):
+        for index, (inner_old, inner_new) in enumerate(zip(old, new, strict=True)):
             if isinstance(inner_new, CONTAINERS) and isinstance(inner_old, type(inner_new)):
                 assign(inner_old, inner_new)
             elif isinstance(old, list):
-                old[place] = inner_new
+                old[index] = inner_new
     elif isinstance(old, list | bytearray):
         old[:] = new
     elif isinstance(old, dict):
-        kept = {key: value for key, value in old.items() if isinstance(value, CONTAINERS)}
+        containers = {key: value for key, value in old.items() if isinstance(value, CONTAINERS)}
         old.clear()
         for key, value in new.items():
-            if key in kept and isinstance(kept[key], type(value)):
-                assign(kept[key], value)
-                old[key] = kept[key]
+            if key in containers and isinstance(containers[key], type(value)):
+                assign(containers[key], value)
+                old[key] = containers[key]
             else:
                 old[key] = value
     elif isinstance(old, set):

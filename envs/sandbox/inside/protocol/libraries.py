@@ -1,6 +1,7 @@
-"""Classes of libraries whose objects are sent by value: to the other side they are what they were made as.
+"""Classes of libraries whose objects are sent by value, and rebuilt by their constructors.
 
-Only what a library's own constructor makes of plain values is made here, and only if it is small for its text.
+Only objects that a library's constructor makes of plain values are built, and only if they are small for their
+text.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ MAX_DIGITS = 4000
 """Longest text of a decimal number."""
 
 BANDS = {"L": 1, "RGB": 3, "RGBA": 4}
-"""The modes of images that are sent, with their bytes for each pixel."""
+"""Modes of images that are sent, with their bytes for each pixel."""
 
 
 class Library:
-    """One class.
+    """A class whose objects are sent by value.
 
     Args:
-        module: Where it is defined.
+        module: Module that defines it.
         name: Its name, and the tag of its objects.
-        content: The type of their parts.
-        parts: An object, also one of a subclass, as values; None if it is none of those that are sent.
-        make: An object from its parts, which may come from someone who is not trusted.
-        scalar: Whether its objects are sent as one plain value, and are no longer of this class.
+        content: Type of the parts.
+        parts: Splits an object, also one of a subclass, into values; None if it cannot be sent.
+        make: Builds an object from its parts, which may come from an untrusted process.
+        scalar: True if its objects are sent as one plain value, and lose their class.
     """
 
     def __init__(
@@ -49,8 +50,8 @@ class Library:
         self.scalar = scalar
 
 
-def known(kind: type) -> Library | None:
-    """The class of this list that a class is or derives from, the nearest one."""
+def library_of(kind: type) -> Library | None:
+    """Return the nearest class of `LIBRARIES` that a class is or derives from."""
     for base in kind.__mro__[:-1]:
         library = _BY_NAME.get((base.__module__, base.__name__))
         if library is not None and base is getattr(_loaded(library.module), library.tag, None):
@@ -105,7 +106,7 @@ def _element_parts(element: Any) -> list[Any] | None:
 
 def _element(parts: list[Any]) -> Any:
     if type(parts) is not list:
-        raise TypeError("an element that is none")  # a remote one, say, which would ask the program
+        raise TypeError("an element that is none")  # such as a proxy, which would call the program
     tag, attributes, text, tail, children = parts
     if type(tag) is not str or type(attributes) is not dict or type(children) is not list:
         raise TypeError("parts of an element that are none")
@@ -139,8 +140,8 @@ def _image_parts(image: Any) -> list[Any] | None:
     if image.mode not in BANDS:
         return None
     name = getattr(image, "filename", None)
-    told = [part if type(part) is str else None for part in (image.format, name)]
-    return [image.mode, *image.size, image.tobytes(), *told]
+    texts = [part if type(part) is str else None for part in (image.format, name)]
+    return [image.mode, *image.size, image.tobytes(), *texts]
 
 
 def _image(parts: list[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""What the evaluator may ask of a program's objects and helpers, by the names that cross between them."""
+"""Names of requests that evaluator and program share."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"
 """Operations on objects, named as in `operator`."""
 
 CHANGES = 4
-"""How many kinds of change a helper's results can be given, from 0 on."""
+"""Number of kinds of change to a helper's results, see `changes`."""
