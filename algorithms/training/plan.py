@@ -115,9 +115,9 @@ def run_cost(
     one = cost(options.plan, options.joint_mode, options.group_size, agents, env.num_turns)
     return RunCost(
         start=one,
-        update=one.times(max(map(len, batches))),
-        training=one.times(sum(map(len, batches))),
-        evaluations=cost("chain", "aligned", 1, agents, env.num_turns).times(
+        update=one.scaled(max(map(len, batches))),
+        training=one.scaled(sum(map(len, batches))),
+        evaluations=cost("chain", "aligned", 1, agents, env.num_turns).scaled(
             options.evaluations(len(batches)) * episodes
         ),
     )

@@ -45,7 +45,7 @@ class Journal:
     @property
     def begun(self) -> bool:
         """Whether there are rows already."""
-        return processes.of_first(self.folder.metrics.exists())
+        return processes.broadcast(self.folder.metrics.exists())
 
     def write(
         self, update: int, kind: str, row: Mapping[str, Any], rollouts: Sequence[Rollout]
@@ -104,7 +104,7 @@ class Journal:
             key: sum(row[key] for row in train) for key in ("groups", "groups_without_signal")
         }
         found |= {"silent_updates": sum(map(is_silent, train)), "cut_off": cut_off(train)}
-        return processes.of_first(found)
+        return processes.broadcast(found)
 
 
 def _doubts(row: Mapping[str, Any]) -> list[str]:

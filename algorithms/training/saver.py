@@ -120,11 +120,11 @@ class Saver:
                 f"{name} was {counters.get(name)}, not {here[name]}" for name in differing
             )
             raise ValueError(f"{found} is of another run: {told}")
-        if counters["processes"] != processes.count():
+        if counters["processes"] != processes.world_size():
             logger.warning(
                 "the run goes on in %d processes and began in %d, so it will not equal one that never "
                 "stopped",
-                *(processes.count(), counters["processes"]),
+                *(processes.world_size(), counters["processes"]),
             )
         self._load(state)
         for name, partner in self._partners.items():
@@ -171,5 +171,5 @@ class Saver:
         return {name: policy.state_dict() for name, policy in self.learner.policies.items()}
 
     def _counters(self) -> dict[str, Any]:
-        counted = {"update": self.learner.updates, "processes": processes.count()}
+        counted = {"update": self.learner.updates, "processes": processes.world_size()}
         return counted | self._identity

@@ -138,7 +138,7 @@ def _no_credit(rollout: Rollout) -> list[Advantages]:
 
 def _credit(config: Config) -> Callable[[Rollout], list[Advantages]]:
     """What tells the advantages of each group of a rollout, as the learner computes them."""
-    from llm_decpomdp.algorithms.learning.advantages import lessons
+    from llm_decpomdp.algorithms.learning.advantages import group_advantages
 
     baseline = ALGORITHMS[config.algorithm.name].baseline
 
@@ -147,7 +147,7 @@ def _credit(config: Config) -> Callable[[Rollout], list[Advantages]]:
         names = agents_of(config, agents)
         policies = policies_of(config, names)
         learning = [agent for agent in agents if policies[names[agent]].can_be_trained]
-        found = lessons([rollout], learning, baseline, learner_options(config, 1, agents))
+        found = group_advantages([rollout], learning, baseline, learner_options(config, 1, agents))
         return [
             {agent: values.tolist() for agent, values in lesson.advantages.items()}
             for lesson in found

@@ -32,7 +32,7 @@ def dry_run(config: Config, name: str) -> Iterator[str]:
     teams.check_devices(config, specs)
     folder = run.new_folder(config, name)
     batches = schedule(config, [task.task_id for task in train_env.tasks.tasks])
-    training = start_cost(config).times(sum(map(len, batches)))
+    training = start_cost(config).scaled(sum(map(len, batches)))
     options = trainer_options(config)
     episodes = len(run.eval_starts(config, eval_env)) * options.evaluations(len(batches))
     tokens = sum(specs[names[agent]].max_new_tokens for agent in agents if specs[names[agent]].name)

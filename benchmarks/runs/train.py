@@ -79,11 +79,11 @@ def train(config: Config, name: str, origin: Mapping[str, str] | None = None) ->
     from llm_decpomdp.algorithms.learning import distributed as processes
 
     require_packages(config.output.trackers)
-    processes.join()
+    processes.initialize()
     first = processes.rank() == 0
     train_env, eval_env = load_envs(config)
     teams.check_trainable(config, train_env.possible_agents)
-    path = processes.of_first(new_folder(config, name) if first else Path())
+    path = processes.broadcast(new_folder(config, name) if first else Path())
     team = teams.load(config, (train_env, eval_env))
     prompts.describe(team)
     skipped = left_out(config, train_env, eval_env, team)
@@ -119,7 +119,7 @@ def finish(config: Config, trainer: Trainer, folder: RunFolder) -> Result:
         raise RunError(_told(error, trainer.saved, folder.path)) from error
     if processes.rank() == 0 and config.output.save_final_model:
         _save_team(config, trainer, folder)
-    processes.leave()
+    processes.shutdown()
     return Result(config, folder, summary, final_folder(config, folder.path))
 
 

@@ -120,8 +120,8 @@ def _exported(checkpoint: Path, before: Config, config: Config, name: str) -> tu
     """The team of a checkpoint, saved in the new run's folder; that run's configuration, and the team's folder."""
     from llm_decpomdp.algorithms.learning import distributed as processes
 
-    processes.join()
-    place = processes.of_first(run.new_folder(config, name))
+    processes.initialize()
+    place = processes.broadcast(run.new_folder(config, name))
     output = replace(config.output, base_dir=str(place.parent), name=place.name)
     target = place / "initial_model"
     if processes.rank() == 0:
@@ -130,5 +130,5 @@ def _exported(checkpoint: Path, before: Config, config: Config, name: str) -> tu
         kept_teams.restore(team, checkpoint)
         with writing(target):
             save_team(team, target, teams.agents_of(before, env.possible_agents))
-    processes.of_first(None)  # nobody goes on before it is saved
+    processes.broadcast(None)  # nobody goes on before it is saved
     return replace(config, output=output), target

@@ -193,11 +193,11 @@ LEARNERS: dict[str, dict[str, Any]] = {
 
 def work_together(folder: Path) -> None:
     """What each of the two processes does."""
-    processes.join()
+    processes.initialize()
     here = folder / f"process_{processes.rank()}"
     here.mkdir()
     for name, options in LEARNERS.items():
-        torch.save(learned(processes.share(sampled()), **options), here / f"{name}.pt")
+        torch.save(learned(processes.shard(sampled()), **options), here / f"{name}.pt")
     team = make_team()
     if processes.rank() == 1:  # begins elsewhere, and is given the weights of the first
         team["x"].model = Recurrent(3, 8, seed=7)
