@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from llm_decpomdp.agents.models.local_models import ModelError, model_source
 from llm_decpomdp.agents.models.offline import OFFLINE_MODEL
 from llm_decpomdp.utils.hub import hub_address, hub_answers
+from llm_decpomdp.utils.lazy import MODEL_PACKAGES
 
 if TYPE_CHECKING:
     from llm_decpomdp.agents.inference.sampling import Sampling
@@ -71,7 +72,7 @@ def explained(name: str | Path) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name not in ("torch", "transformers", "peft"):
+        if error.name not in MODEL_PACKAGES:
             raise
         raise ImportError(
             f"a language model needs torch, transformers and peft ({error}): "
