@@ -1,47 +1,44 @@
 """Policies: from prompts to completions.
 
-Importing this package stays light. `CausalLM` and `Sampling` bring torch and transformers, and load
-when they are first used.
+Importing this package loads no torch: each name loads its module when it is first used.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from llm_decpomdp.agents.loading import load_policy
-from llm_decpomdp.agents.models.prompting import Prompting
-from llm_decpomdp.agents.remote.endpoint import Endpoint, EndpointError
-from llm_decpomdp.agents.saved_team import load_saved_team, save_team
-from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
-from llm_decpomdp.agents.specs import PolicySpec
-from llm_decpomdp.agents.team import load_team
+from llm_decpomdp.utils.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from llm_decpomdp.agents.inference.sampling import Sampling
-    from llm_decpomdp.agents.models.causal_lm import CausalLM
-
-__all__ = [
-    "CausalLM",
-    "Constant",
-    "Endpoint",
-    "EndpointError",
-    "Gold",
-    "PolicySpec",
-    "Prompting",
-    "RandomText",
-    "Replay",
-    "Sampling",
-    "load_policy",
-    "load_saved_team",
-    "load_team",
-    "save_team",
-]
-
-_LOADED_WHEN_USED = {"CausalLM": "causal_lm", "Sampling": "sampling"}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LOADED_WHEN_USED:
-        return getattr(import_module(f"{__name__}.{_LOADED_WHEN_USED[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from llm_decpomdp.agents.inference.sampling import Sampling as Sampling
+    from llm_decpomdp.agents.loading import load_policy as load_policy
+    from llm_decpomdp.agents.models.causal_lm import CausalLM as CausalLM
+    from llm_decpomdp.agents.models.prompting import Prompting as Prompting
+    from llm_decpomdp.agents.models.tiny import tiny_causal_lm as tiny_causal_lm
+    from llm_decpomdp.agents.remote.endpoint import Endpoint as Endpoint
+    from llm_decpomdp.agents.remote.errors import EndpointError as EndpointError
+    from llm_decpomdp.agents.saved_team import load_saved_team as load_saved_team
+    from llm_decpomdp.agents.saved_team import save_team as save_team
+    from llm_decpomdp.agents.scripted import Constant as Constant
+    from llm_decpomdp.agents.scripted import Gold as Gold
+    from llm_decpomdp.agents.scripted import RandomText as RandomText
+    from llm_decpomdp.agents.scripted import Replay as Replay
+    from llm_decpomdp.agents.specs import PolicySpec as PolicySpec
+    from llm_decpomdp.agents.team import load_team as load_team
+else:
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "llm_decpomdp.agents.inference.sampling": ["Sampling"],
+            "llm_decpomdp.agents.loading": ["load_policy"],
+            "llm_decpomdp.agents.models.causal_lm": ["CausalLM"],
+            "llm_decpomdp.agents.models.prompting": ["Prompting"],
+            "llm_decpomdp.agents.models.tiny": ["tiny_causal_lm"],
+            "llm_decpomdp.agents.remote.endpoint": ["Endpoint"],
+            "llm_decpomdp.agents.remote.errors": ["EndpointError"],
+            "llm_decpomdp.agents.saved_team": ["load_saved_team", "save_team"],
+            "llm_decpomdp.agents.scripted": ["Constant", "Gold", "RandomText", "Replay"],
+            "llm_decpomdp.agents.specs": ["PolicySpec"],
+            "llm_decpomdp.agents.team": ["load_team"],
+        },
+    )

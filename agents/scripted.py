@@ -14,25 +14,25 @@ CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789_ \n\"'#=+-*/%<>()[]{}:,.`\\é
 
 
 class Scripted(ABC):
-    """A policy that is written down as `act`; `generate` asks it once for each completion, in order."""
+    """A policy that is written down as `act`; `generate` calls it once for each completion, in order."""
 
     @abstractmethod
     def act(self, prompt: str) -> str:
-        """The text of one completion of `prompt`."""
+        """Return the text of one completion of `prompt`."""
 
     def generate(self, prompts: Sequence[str], num_samples: int = 1) -> list[list[Completion]]:
-        """`num_samples` completions for each prompt, without tokens."""
+        """Give `num_samples` completions for each prompt, without tokens."""
         return [[Completion(self.act(prompt)) for _ in range(num_samples)] for prompt in prompts]
 
 
 class Constant(Scripted):
-    """Always gives the same text."""
+    """Gives one text always."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     def act(self, prompt: str) -> str:
-        """The text."""
+        """Return the text."""
         return self.text
 
 
@@ -42,10 +42,10 @@ class Replay(Scripted):
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = tuple(texts)
         self.played = 0
-        """How many texts were given."""
+        """Number of texts given so far."""
 
     def act(self, prompt: str) -> str:
-        """The next text.
+        """Return the next text.
 
         Raises:
             IndexError: If all texts were given.
@@ -58,11 +58,11 @@ class Replay(Scripted):
         return self.texts[self.played - 1]
 
     def state_dict(self) -> dict[str, Any]:
-        """How far it is."""
+        """Return the number of texts given so far."""
         return {"played": self.played}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Continue from `state_dict`'s value."""
         self.played = state["played"]
 
 
@@ -87,15 +87,15 @@ class RandomText(Scripted):
         self._rng = stream(seed, "random text")
 
     def act(self, prompt: str) -> str:
-        """A new random text."""
+        """Draw a random text."""
         return "".join(self._rng.choice(list(CHARACTERS), size=self.length))
 
 
 class Gold(Scripted):
     """Gives the data's own correct completion: an upper bound.
 
-    Group rollouts ask with `generate_in`, for any environment and agent. To be asked with a prompt alone it
-    must be told where the prompt comes from.
+    Group rollouts call `generate_in`, for any environment and agent. `act` and `generate` see a prompt alone, and
+    need the environment and the agent that it belongs to.
 
     Args:
         env: The environment that `act` answers for, in the state that it is in when asked; `llm_decpomdp.answers`
@@ -108,10 +108,10 @@ class Gold(Scripted):
         self.agent = agent
 
     def act(self, prompt: str) -> str:
-        """The reference for the agent in the environment's current task.
+        """Return the reference for the agent in the environment's current task.
 
         Raises:
-            ValueError: If it was not told the environment and the agent.
+            ValueError: If it has no environment and agent.
             LookupError: If the data has none.
         """
         if self.env is None or self.agent is None:
@@ -124,7 +124,7 @@ class Gold(Scripted):
     def generate_in(
         self, envs: Sequence[Any], agents: Sequence[str], num_samples: int = 1
     ) -> list[list[Completion]]:
-        """The reference of each pair of an environment and an agent, `num_samples` times.
+        """Return the reference of each pair of an environment and an agent, `num_samples` times.
 
         Raises:
             LookupError: If an environment tells none.

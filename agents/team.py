@@ -1,4 +1,4 @@
-"""Teams by declaration: which agent plays which policy, and what each policy is."""
+"""Teams by declaration: the policy of each agent, and the declaration of each policy."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ def load_team(
         with explained(str(spec.name)):
             check_device(spec.device)
     seeds = {name: int(stream(seed, "policy", name).integers(2**32)) for name in policies}
-    loaded: dict[str, Policy] = {}
+    by_name: dict[str, Policy] = {}
     for group in _on_one_base(policies):
-        loaded |= _adapters(group, seeds)
+        by_name |= _adapters(group, seeds)
     for name, spec in policies.items():
-        if name not in loaded:
-            loaded[name] = _load(spec, seeds[name])
+        if name not in by_name:
+            by_name[name] = _load(spec, seeds[name])
         if spec.kind == "model" and not spec.trainable:
-            _freeze(cast("CausalLM", loaded[name]))
-    return {agent: loaded[name] for agent, name in agents.items()}
+            _freeze(cast("CausalLM", by_name[name]))
+    return {agent: by_name[name] for agent, name in agents.items()}
 
 
 def check_declaration(agents: Mapping[str, str], policies: Mapping[str, PolicySpec]) -> None:
@@ -79,14 +79,14 @@ def check_declaration(agents: Mapping[str, str], policies: Mapping[str, PolicySp
                 f"a policy's name must be made of letters, digits, '_', '+' and '-', got {name!r}"
             )
         if name not in agents.values():
-            played = ", ".join(sorted(set(agents.values())))
+            names = ", ".join(sorted(set(agents.values())))
             raise ValueError(
-                f"no agent plays the policy {name!r}; policies that are played: {played}"
+                f"no agent plays the policy {name!r}; policies that are played: {names}"
             )
 
 
 def _on_one_base(policies: Mapping[str, PolicySpec]) -> list[dict[str, PolicySpec]]:
-    """The policies with adapters that share a base: at least two with equal settings of it."""
+    """Return the policies with adapters that share a base: at least two with equal settings of it."""
     groups: dict[tuple[Any, ...], dict[str, PolicySpec]] = {}
     for name, spec in policies.items():
         base = _base(spec)
@@ -97,21 +97,21 @@ def _on_one_base(policies: Mapping[str, PolicySpec]) -> list[dict[str, PolicySpe
 
 
 def _base(spec: PolicySpec) -> str | None:
-    """What transformers loads the model below a policy's adapter from; `None` where there is no adapter."""
+    """Source of the model below a policy's adapter, for transformers; `None` where there is no adapter."""
     if spec.kind != "model" or spec.name is None:
         return None
-    saved = saved_adapter(spec.name)
-    if saved is not None and spec.lora is not None:
+    config = saved_adapter(spec.name)
+    if config is not None and spec.lora is not None:
         raise ValueError(f"{spec.name!r} holds an adapter already; leave out lora")
-    if saved is None and spec.lora is None:
+    if config is None and spec.lora is None:
         return None
-    name = spec.name if saved is None else saved["base_model_name_or_path"]
+    name = spec.name if config is None else config["base_model_name_or_path"]
     with explained(name):
         return str(model_source(name))
 
 
 def saved_adapter(folder: str | Path) -> dict[str, Any] | None:
-    """What `adapter_config.json` in a folder says, if there is one."""
+    """Content of `adapter_config.json` in a folder, if there is one."""
     path = Path(folder, "adapter_config.json")
     if not path.is_file():
         return None

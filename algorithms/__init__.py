@@ -1,7 +1,7 @@
 """Learners: rollout plan -> returns -> group baseline -> loss -> optimizer -> training loop.
 
 Each algorithm is a declaration on one screen (`magrpo.py`) over one `Learner`. Importing this
-package loads no torch, nor does looking an algorithm up.
+package loads no torch, nor does looking an algorithm up: each name loads its module when it is first used.
 """
 
 from __future__ import annotations
@@ -10,16 +10,47 @@ import importlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from llm_decpomdp.utils.lazy import lazy_names
 from llm_decpomdp.validation import unknown
 
 if TYPE_CHECKING:
-    from llm_decpomdp.algorithms.learning.algorithm import Algorithm
+    from llm_decpomdp.algorithms.learning.algorithm import Algorithm as Algorithm
+    from llm_decpomdp.algorithms.learning.baselines import BASELINES as BASELINES
+    from llm_decpomdp.algorithms.learning.learner import Learner as Learner
+    from llm_decpomdp.algorithms.learning.options import LearnerOptions as LearnerOptions
+    from llm_decpomdp.algorithms.rollouts.chain import rollout_chains as rollout_chains
+    from llm_decpomdp.algorithms.rollouts.environment import TextEnv as TextEnv
+    from llm_decpomdp.algorithms.rollouts.rollout import Group as Group
+    from llm_decpomdp.algorithms.rollouts.rollout import Rollout as Rollout
+    from llm_decpomdp.algorithms.rollouts.rollout import Start as Start
+    from llm_decpomdp.algorithms.rollouts.tree import rollout_trees as rollout_trees
+    from llm_decpomdp.algorithms.training.options import TrainerOptions as TrainerOptions
+    from llm_decpomdp.algorithms.training.trainer import Trainer as Trainer
+    from llm_decpomdp.utils.storage import RunFolder as RunFolder
+else:
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "llm_decpomdp.algorithms.learning.algorithm": ["Algorithm"],
+            "llm_decpomdp.algorithms.learning.baselines": ["BASELINES"],
+            "llm_decpomdp.algorithms.learning.learner": ["Learner"],
+            "llm_decpomdp.algorithms.learning.options": ["LearnerOptions"],
+            "llm_decpomdp.algorithms.rollouts.chain": ["rollout_chains"],
+            "llm_decpomdp.algorithms.rollouts.environment": ["TextEnv"],
+            "llm_decpomdp.algorithms.rollouts.rollout": ["Group", "Rollout", "Start"],
+            "llm_decpomdp.algorithms.rollouts.tree": ["rollout_trees"],
+            "llm_decpomdp.algorithms.training.options": ["TrainerOptions"],
+            "llm_decpomdp.algorithms.training.trainer": ["Trainer"],
+            "llm_decpomdp.utils.storage": ["RunFolder"],
+        },
+    )
+    __all__ += ["ALGORITHMS"]
 
 NAMES = ("grpo", "magrpo", "marloo", "maremax", "mareinforce")
 
 
 class _Algorithms(Mapping[str, "Algorithm"]):
-    """The declarations by name, each loaded when it is first looked up."""
+    """Declarations by name, each loaded when it is first looked up."""
 
     def __getitem__(self, name: str) -> Algorithm:
         if name not in NAMES:

@@ -1,7 +1,7 @@
-"""MARLOO: a team against the mean of the others in its group (RLOO: Kool et al. 2019,
-and Ahmadian et al. 2024, arXiv 2402.14740, for language models).
+"""MARLOO: a team against the mean of the others in its group (RLOO, arXiv 2402.14740).
 
-As MAGRPO (`magrpo.py`), with a baseline that leaves the sample itself out:
+After Kool et al. 2019, and Ahmadian et al. 2024 for language models. As MAGRPO (`magrpo.py`), with a
+baseline that leaves the sample itself out:
 
     A_g = R_g - (1/(G-1)) sum_{h != g} R_h  =  G/(G-1) (R_g - (1/G) sum_h R_h)
 

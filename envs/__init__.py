@@ -1,6 +1,33 @@
-"""The environments. Importing this package registers their ids and loads nothing else."""
+"""The environments. Importing this package registers their ids, and loads nothing else before it is used."""
+
+from typing import TYPE_CHECKING
 
 from llm_decpomdp.registry import register
+from llm_decpomdp.utils.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from llm_decpomdp.envs.bugfix.tasks import BugTask as BugTask
+    from llm_decpomdp.envs.classeval.tasks import ClassTask as ClassTask
+    from llm_decpomdp.envs.coding.env import coding_env as coding_env
+    from llm_decpomdp.envs.coding.humaneval import CodeTask as CodeTask
+    from llm_decpomdp.envs.sandbox import Execution as Execution
+    from llm_decpomdp.envs.sandbox import Limits as Limits
+    from llm_decpomdp.envs.sandbox import Program as Program
+    from llm_decpomdp.envs.sandbox import Sandbox as Sandbox
+    from llm_decpomdp.envs.sandbox import Tests as Tests
+    from llm_decpomdp.envs.writing.tasks import WritingTask as WritingTask
+else:
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "llm_decpomdp.envs.bugfix.tasks": ["BugTask"],
+            "llm_decpomdp.envs.classeval.tasks": ["ClassTask"],
+            "llm_decpomdp.envs.coding.env": ["coding_env"],
+            "llm_decpomdp.envs.coding.humaneval": ["CodeTask"],
+            "llm_decpomdp.envs.sandbox": ["Execution", "Limits", "Program", "Sandbox", "Tests"],
+            "llm_decpomdp.envs.writing.tasks": ["WritingTask"],
+        },
+    )
 
 register("humaneval-v0", "llm_decpomdp.envs.coding.env:humaneval")
 register("coophumaneval-v0", "llm_decpomdp.envs.coding.env:coophumaneval")

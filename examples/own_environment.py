@@ -9,13 +9,8 @@ from gymnasium.spaces import Text
 from pettingzoo import ParallelEnv
 
 from llm_decpomdp import check_env
-from llm_decpomdp.agents import Sampling
-from llm_decpomdp.agents.models.tiny import tiny_causal_lm
-from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.learning.learner import Learner
-from llm_decpomdp.algorithms.learning.options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.chain import rollout_chains
-from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.agents import Sampling, tiny_causal_lm
+from llm_decpomdp.algorithms import ALGORITHMS, Learner, LearnerOptions, Start, rollout_chains
 
 
 class OppositesEnv(ParallelEnv):

@@ -27,6 +27,19 @@ def test_the_files_that_the_readme_links_to_exist() -> None:
         assert (ROOT / target).exists(), target
 
 
+def test_the_files_and_folders_of_the_page_on_architecture_exist() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    paths = {path for path in re.findall(r"`([\w./]+)`", page) if "/" in path}
+    assert len(paths) > 40
+    assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
+
+
+def test_the_pages_link_to_files_that_exist() -> None:
+    for page in (ROOT / "docs").glob("*.md"):
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
 def test_every_make_target_that_the_readme_names_exists() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in set(re.findall(r"\bmake ([a-z]+)\b", README)):

@@ -45,17 +45,17 @@ def decoding_attention(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """transformers' `sdpa`, and one new token without its detour; (N, new tokens, heads, size)."""
+    """Compute the `sdpa` of transformers, one new token without its detour; (N, new tokens, heads, size)."""
     rows, heads, new, size = query.shape
     by_head = attention_mask is not None and attention_mask.shape[1] > 1
     special = any(options.get(name) is not None for name in ("position_bias", "softcap", "cache"))
     if new > 1 or by_head or special:
         interface: Any = AttentionInterface  # whose constructor has no types
         sdpa = interface()["sdpa"]
-        found: tuple[Tensor, None] = sdpa(
+        output: tuple[Tensor, None] = sdpa(
             module, query, key, value, attention_mask, scaling=scaling, **options
         )
-        return found
+        return output
     query = query.reshape(rows, key.shape[1], -1, size)
     attended = torch.nn.functional.scaled_dot_product_attention(
         query, key, value, attn_mask=attention_mask, scale=scaling

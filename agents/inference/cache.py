@@ -15,11 +15,11 @@ from transformers.cache_utils import (
 )
 
 ROOM = 64
-"""Tokens that fit between two moves into larger memory."""
+"""Tokens that are added between two copies into larger memory."""
 
 
 def growing_cache(model: Any) -> Cache | None:
-    """An empty cache for `model`, or none if the model keeps something else than keys and values."""
+    """Return an empty cache for `model`, or none if the model keeps something else than keys and values."""
     layers = DynamicCache(config=model.config).layers
     # Windows are a matter of masks: a layer that keeps all tokens serves them too.
     if all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers):
@@ -50,7 +50,7 @@ class GrowingLayer(CacheLayerMixin):
     def update(
         self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any
     ) -> tuple[Tensor, Tensor]:
-        """Add tokens; the keys and values of all."""
+        """Add tokens; return the keys and values of all."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         begin, self._length = self._length, self._length + key_states.shape[2]
@@ -62,7 +62,7 @@ class GrowingLayer(CacheLayerMixin):
         return self.keys[:, :, : self._length], self.values[:, :, : self._length]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """How many tokens a mask is about, and the first of them."""
+        """Number of tokens that a mask covers, and the index of the first."""
         return self._length + query_length, 0
 
     def get_seq_length(self) -> int:
@@ -80,15 +80,15 @@ class GrowingLayer(CacheLayerMixin):
 
     def batch_select_indices(self, indices: Tensor) -> None:
         """Keep the rows `indices`, in this order; only those whose place changes are copied."""
-        moved = (indices != torch.arange(len(indices), device=indices.device)).nonzero()[:, 0]
+        rows = (indices != torch.arange(len(indices), device=indices.device)).nonzero()[:, 0]
         for store in (self.keys, self.values):
-            store[moved, :, : self._length] = store[indices[moved], :, : self._length]
+            store[rows, :, : self._length] = store[indices[rows], :, : self._length]
         self.keys, self.values = self.keys[: len(indices)], self.values[: len(indices)]
 
 
 def _with_room(states: Tensor, length: int) -> Tensor:
-    """A copy of `states` with memory for `length` tokens and some more."""
-    rows, heads, used, size = states.shape
+    """Copy `states` into memory for `length` tokens and `ROOM` more."""
+    rows, heads, length_before, size = states.shape
     store = states.new_empty(rows, heads, length + ROOM, size)
-    store[:, :, :used] = states
+    store[:, :, :length_before] = states
     return store

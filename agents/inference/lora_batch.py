@@ -20,36 +20,36 @@ from torch.nn.functional import linear
 
 from llm_decpomdp.agents.inference.threads import threads_for
 
-Mix = Callable[[Sequence[str | None]], None]
-"""Says which adapter each row of the next pass has."""
+SetAdapters = Callable[[Sequence[str | None]], None]
+"""Sets the adapter of each row of the next pass."""
 
 
-def unmixed(names: Sequence[str | None]) -> None:
-    """For rows that all have the adapter that is on, or none."""
+def ignore_adapters(names: Sequence[str | None]) -> None:
+    """Do nothing: all rows have the active adapter, or none."""
 
 
-def can_mix(model: Any) -> bool:
-    """Whether rows of one batch can have different adapters: they must be products of two matrices."""
+def can_batch_adapters(model: Any) -> bool:
+    """True if rows of one batch can have different adapters: all must be products of two matrices."""
     return all(map(_plain, _layers(model)))
 
 
 @contextmanager
-def mixing(model: Any, adapters: Sequence[str]) -> Iterator[Mix]:
+def batched_adapters(model: Any, adapters: Sequence[str]) -> Iterator[SetAdapters]:
     """Let the rows of a batch have an adapter each, in evaluation without gradients.
 
     Args:
-        model: One of which `can_mix` is true.
-        adapters: Those of the rows to come; without any, nothing changes.
+        model: A model for which `can_batch_adapters` is true.
+        adapters: The adapters of the rows to come; without any, nothing changes.
     """
     if not adapters:
-        yield unmixed
+        yield ignore_adapters
         return
-    shares, layers = _Shares(), _layers(model)
-    mixed = [_SideBySide(layer, adapters, shares) for layer in layers]
+    masks, layers = _ColumnMasks(), _layers(model)
+    forwards = [_StackedAdapters(layer, adapters, masks) for layer in layers]
     try:
-        for layer, forward in zip(layers, mixed, strict=True):
+        for layer, forward in zip(layers, forwards, strict=True):
             layer.forward = forward
-        yield shares
+        yield masks
     finally:
         for layer in layers:
             del layer.forward
@@ -67,15 +67,15 @@ def _plain(layer: Any) -> bool:
     return not (layer.lora_variant or any(layer.lora_bias.values()) or layer.merged_adapters)
 
 
-class _Shares:
-    """Which columns of the stacked adapters count for which row."""
+class _ColumnMasks:
+    """Masks that keep the columns of each row's own adapter among the stacked ones."""
 
     def __init__(self) -> None:
         self._names: list[str | None] = []
         self._masks: dict[tuple[Any, ...], Tensor] = {}
 
     def __call__(self, names: Sequence[str | None]) -> None:
-        """These are the rows of the next pass."""
+        """Set the adapter of each row of the next pass."""
         if names != self._names:
             self._names, self._masks = list(names), {}
 
@@ -95,25 +95,25 @@ class _Shares:
         return self._masks[key]
 
 
-class _SideBySide:
+class _StackedAdapters:
     """The forward pass of a linear layer with several adapters."""
 
-    def __init__(self, layer: Any, adapters: Sequence[str], shares: _Shares) -> None:
-        self._base, self._shares = layer.base_layer, shares
+    def __init__(self, layer: Any, adapters: Sequence[str], masks: _ColumnMasks) -> None:
+        self._base, self._column_masks = layer.base_layer, masks
         names = [name for name in adapters if name in layer.lora_A]
         self._ranks = tuple((name, layer.r[name]) for name in names)
         if names:
             self._down = torch.cat([layer.lora_A[name].weight for name in names])  # (ranks, in)
             ups = [layer.lora_B[name].weight * layer.scaling[name] for name in names]
             self._up = torch.cat(ups, 1)  # (out, ranks)
-            self._most = max(self._down.numel(), self._up.numel())
+            self._largest = max(self._down.numel(), self._up.numel())
 
     def __call__(self, states: Tensor) -> Tensor:
-        """What the layer gives for states of shape (N, tokens, in); (N, tokens, out)."""
-        found: Tensor = self._base(states)
+        """Map states (N, tokens, in) to (N, tokens, out)."""
+        base: Tensor = self._base(states)
         if not self._ranks:
-            return found
-        with threads_for(states.shape[:-1].numel() * self._most, states.device):
+            return base
+        with threads_for(states.shape[:-1].numel() * self._largest, states.device):
             inner = linear(states.to(self._down.dtype), self._down)
-            inner = inner * self._shares.mask(self._ranks, inner)
-            return found + linear(inner, self._up).to(found.dtype)
+            inner = inner * self._column_masks.mask(self._ranks, inner)
+            return base + linear(inner, self._up).to(base.dtype)

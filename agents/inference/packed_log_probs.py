@@ -8,7 +8,7 @@ row        p p p  a a  b b b         mask of b's last token   1 1 1  0 0  1 1 1
 position   0 1 2  3 4  3 4 5
 ```
 
-Nothing is padded, and the logits of a few tokens live at a time: the backward pass computes them again.
+Nothing is padded, and the logits of a few tokens are in memory at a time: the backward pass computes them again.
 
 Letters: G completions, P prompt tokens, L tokens in the row, K scored tokens (of all completions), V vocabulary.
 """
@@ -30,7 +30,7 @@ ROW_TOKENS = 4096
 """Longest row, unless one completion alone makes a longer one: attention costs the square of it."""
 
 LOGITS_AT_ONCE = 2**24
-"""Most logits that live at a time."""
+"""Most logits in memory at a time."""
 
 Rows = Sequence[Sequence[int]]
 
@@ -56,20 +56,20 @@ def packed_log_probs(
     base = without_peft(model)
     decoder, head = base.get_decoder(), base.get_output_embeddings()
     parts: list[Tensor] = []
-    for some in _shares(rows, ROW_TOKENS - len(prompt)):
-        ids, positions, mask = _pack(prompt, some, model.device, _attention_dtype(model))
+    for part in _split_rows(rows, ROW_TOKENS - len(prompt)):
+        ids, positions, mask = _pack(prompt, part, model.device, _attention_dtype(model))
         states = decoder(
             input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False
         ).last_hidden_state[0]
-        hidden = _sources(states, len(prompt), some)
-        targets = torch.tensor([token for row in some for token in row], device=model.device)
+        hidden = _sources(states, len(prompt), part)
+        targets = torch.tensor([token for row in part for token in row], device=model.device)
         score = partial(_head_log_probs, head, divisor=divisor)
         parts += _in_parts(score, hidden, targets, model.config, contexts)
     return torch.cat(parts)
 
 
 def padded_log_probs(model: Any, prompt: Sequence[int], rows: Rows, divisor: float) -> Tensor:
-    """What `packed_log_probs` gives, by a batch of prompts with their completions, padded on the right."""
+    """Compute `packed_log_probs` from a batch of prompts with their completions, padded on the right."""
     width = max(map(len, rows))
     lengths = torch.tensor([len(row) for row in rows], device=model.device)
     padded = [[*prompt, *row, *[0] * (width - len(row))] for row in rows]
@@ -87,21 +87,21 @@ def padded_log_probs(model: Any, prompt: Sequence[int], rows: Rows, divisor: flo
 
 
 def without_peft(model: Any) -> Any:
-    """The transformers model, with the adapters' layers in it."""
+    """Return the transformers model, with the adapters' layers in it."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
-def _shares(rows: Rows, room: int) -> Iterator[Rows]:
-    """The rows in order, in parts of at most `room` tokens or of one row."""
-    share: list[Sequence[int]] = []
-    used = 0
+def _split_rows(rows: Rows, room: int) -> Iterator[Rows]:
+    """Split the rows, in order, into parts of at most `room` tokens or of one row."""
+    part: list[Sequence[int]] = []
+    size = 0
     for row in rows:
-        if share and used + len(row) > room:
-            yield share
-            share, used = [], 0
-        share.append(row)
-        used += len(row)
-    yield share
+        if part and size + len(row) > room:
+            yield part
+            part, size = [], 0
+        part.append(row)
+        size += len(row)
+    yield part
 
 
 def _sources(states: Tensor, start: int, rows: Rows) -> Tensor:
@@ -162,8 +162,8 @@ def _in_parts(
         "preserve_rng_state": False,
         "context_fn": contexts,
     }
-    for some, tokens in zip(torch.split(hidden, size), torch.split(targets, size), strict=True):
-        yield checkpoint(score, some, tokens, **options)
+    for states, tokens in zip(torch.split(hidden, size), torch.split(targets, size), strict=True):
+        yield checkpoint(score, states, tokens, **options)
 
 
 def _head_log_probs(

@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
 from llm_decpomdp.agents.inference.cache import growing_cache
-from llm_decpomdp.agents.inference.lora_batch import Mix, unmixed
+from llm_decpomdp.agents.inference.lora_batch import SetAdapters, ignore_adapters
 from llm_decpomdp.agents.inference.packed_log_probs import without_peft
 from llm_decpomdp.agents.inference.sampling import RowOptions, Sampling, draw
 from llm_decpomdp.agents.inference.threads import product_size, threads_for
@@ -27,17 +27,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Prompt:
-    """What is to be continued, and how."""
+    """A prompt to continue, with its sampling options."""
 
     ids: Sequence[int]
     """Token ids, at least one."""
     sampling: Sampling
     generator: torch.Generator
-    """Where random numbers come from; on the CPU, so that every device gets the same ones."""
+    """Source of random numbers; on the CPU, so that every device gets the same ones."""
     adapter: str | None = None
     """The adapter that continues it."""
     long: bool = False
-    """Whether it was too long, and its left end was cut off."""
+    """True if it was too long, and its left end was cut off."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class SampledRow:
     log_probs: tuple[float, ...]
     """See `token_log_probs`."""
     stopped: bool
-    """Whether the last token ends the sequence."""
+    """True if the last token ends the sequence."""
 
 
 @torch.no_grad()
@@ -58,7 +58,7 @@ def sample(
     prompts: Sequence[Prompt],
     num_samples: int,
     end_ids: Sequence[int],
-    mix: Mix = unmixed,
+    set_adapters: SetAdapters = ignore_adapters,
 ) -> list[SampledRow]:
     """Draw completions of all prompts together.
 
@@ -70,7 +70,7 @@ def sample(
         prompts: B prompts.
         num_samples: S, at least 1.
         end_ids: The tokens that end a sequence.
-        mix: Is told the adapter of each row before each pass.
+        set_adapters: Called with the adapter of each row before each pass.
 
     Returns:
         N rows: the samples of the first prompt, then those of the second, and so on.
@@ -82,11 +82,11 @@ def sample(
     ids, mask = pad_left([prompt.ids for prompt in prompts], model.device)  # (B, P)
     cache = growing_cache(model)
     if cache is None:
-        _say_once(model.config.model_type)
-        mix(rows.adapters())
+        _warn_once(model.config.model_type)
+        set_adapters(rows.adapters())
         return _generate(model, ids, mask, num_samples, rows)
     positions = (mask.cumsum(1) - 1).clamp(min=0)  # (B, P)
-    mix([prompt.adapter for prompt in prompts])
+    set_adapters([prompt.adapter for prompt in prompts])
     forward = partial(model, past_key_values=cache, use_cache=True, logits_to_keep=1)
     logits = forward(input_ids=ids, attention_mask=mask, position_ids=positions).logits[:, -1]
     weights = product_size(without_peft(model))
@@ -104,7 +104,7 @@ def sample(
             tokens, mask, positions = tokens[going], mask[going], positions[going]
         mask = torch.cat([mask, torch.ones_like(mask[:, :1])], 1)
         positions = positions + 1
-        mix(rows.adapters())
+        set_adapters(rows.adapters())
         tokens = tokens.unsqueeze(1)
         with threads_for(len(tokens) * weights, model.device):
             out = forward(input_ids=tokens, attention_mask=mask, position_ids=positions)
@@ -122,7 +122,7 @@ def pad_left(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Te
 def _generate(
     model: Any, ids: Tensor, mask: Tensor, num_samples: int, rows: _Rows
 ) -> list[SampledRow]:
-    """The same samples by the `generate` of transformers, for models whose memory is of another kind."""
+    """Draw the same samples by the `generate` of transformers, for models with another kind of cache."""
     ids, mask = (tensor.repeat_interleave(num_samples, 0) for tensor in (ids, mask))
     forcing = _Forcing(rows)
     blank: Any = GenerationConfig  # whose constructor has no types
@@ -153,14 +153,14 @@ class _Forcing(LogitsProcessor):
         self._live = rows.all()
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        taken = self._rows.end_ids[:1].repeat(len(scores))
-        taken[self._live] = self._rows.draw(scores[self._live])
+        tokens = self._rows.end_ids[:1].repeat(len(scores))
+        tokens[self._live] = self._rows.draw(scores[self._live])
         self._live = self._live[self._rows.keep_going()]
-        return torch.full_like(scores, -torch.inf).scatter(1, taken.unsqueeze(1), 0.0)
+        return torch.full_like(scores, -torch.inf).scatter(1, tokens.unsqueeze(1), 0.0)
 
 
 class _Rows:
-    """What was sampled so far, and which rows go on."""
+    """The tokens sampled so far, and the rows that go on."""
 
     def __init__(
         self,
@@ -188,21 +188,21 @@ class _Rows:
         self._stopped = torch.zeros(count, dtype=torch.bool, device=device)
 
     def _numbers(self, prompt: Prompt, num_samples: int) -> Tensor:
-        """The random numbers of a prompt's rows, (S, T); it takes as many as its own limit asks for."""
+        """Return the random numbers of a prompt's rows, (S, T); it takes as many as its own limit asks for."""
         limit = prompt.sampling.max_new_tokens
         numbers = torch.rand(num_samples, limit, generator=prompt.generator)
         return torch.nn.functional.pad(numbers, (0, self.limit - limit))
 
     def all(self) -> Tensor:
-        """The indices of all rows, (N,)."""
+        """Return the indices of all rows, (N,)."""
         return torch.arange(len(self._names), device=self.end_ids.device)
 
     def adapters(self) -> list[str | None]:
-        """The adapter of each live row."""
+        """Return the adapter of each live row."""
         return [self._names[row] for row in self._alive.tolist()]
 
     def draw(self, logits: Tensor) -> Tensor:
-        """Draw and record one token of each live row; the tokens."""
+        """Draw and record one token of each live row; return the tokens."""
         alive = self._alive
         tokens, log_probs = draw(logits, self._options, self._uniform[alive, self._length])
         self._tokens[alive, self._length] = tokens
@@ -213,10 +213,10 @@ class _Rows:
         return tokens
 
     def keep_going(self) -> Tensor:
-        """Let the rows that ended leave.
+        """Drop the rows that ended.
 
         Returns:
-            The places that the rows which go on had. The last ones move to where others left.
+            The former indices of the rows that go on. The last ones fill the gaps.
         """
         alive = self._alive
         goes_on = ~self._stopped[alive] & (self._limits[alive] > self._length)
@@ -228,7 +228,7 @@ class _Rows:
         return going
 
     def finish(self) -> list[SampledRow]:
-        """All rows, without what lies behind their ends.
+        """Return all rows, without what lies behind their ends.
 
         Raises:
             FloatingPointError: If the model gave a token no finite log-probability.
@@ -246,7 +246,7 @@ class _Rows:
 
 
 @lru_cache
-def _say_once(kind: str) -> None:
+def _warn_once(kind: str) -> None:
     logger.warning(
         "a model of type %r remembers more than keys and values: it is sampled by generate() of "
         "transformers, which computes a prompt once for each of its samples",

@@ -1,4 +1,4 @@
-"""How tokens are drawn from logits.
+"""Sampling: tokens drawn from logits, and their log-probabilities.
 
 Letters: N rows, V vocabulary.
 """
@@ -15,7 +15,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Sampling:
-    """How completions are drawn.
+    """Options of the sampler.
 
     Raises:
         ValueError: If a value is out of its range.
@@ -46,7 +46,7 @@ class Sampling:
 
     @property
     def divisor(self) -> float:
-        """What logits are divided by: the temperature, or 1 for greedy decoding."""
+        """Divisor of the logits: the temperature, or 1 for greedy decoding."""
         return self.temperature or 1.0
 
 
@@ -61,11 +61,11 @@ class RowOptions:
     most: int
     """The largest `top_k`; 0 if a row has none."""
     cuts: bool
-    """Whether any row has a `top_p` or `top_k`."""
+    """True if any row has a `top_p` or `top_k`."""
 
     @classmethod
     def of(cls, samplings: Sequence[Sampling], device: torch.device) -> RowOptions:
-        """The options of one `Sampling` for each row."""
+        """Return the options of one `Sampling` for each row."""
 
         def column(values: list[float]) -> Tensor:
             return torch.tensor(values, device=device).unsqueeze(1)
@@ -81,7 +81,7 @@ class RowOptions:
         )
 
     def select(self, rows: Tensor) -> RowOptions:
-        """The options of the rows with these indices."""
+        """Return the options of the rows with these indices."""
         return replace(
             self,
             divisor=self.divisor[rows],
@@ -103,12 +103,12 @@ def token_log_probs(logits: Tensor, tokens: Tensor, divisor: float | Tensor) -> 
         divisor: The temperature, or 1 for greedy decoding; a number, or (..., 1).
     """
     tempered = logits.float() / divisor
-    chosen = tempered.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
-    return chosen - tempered.logsumexp(-1)
+    selected = tempered.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+    return selected - tempered.logsumexp(-1)
 
 
 def draw(logits: Tensor, options: RowOptions, uniform: Tensor) -> tuple[Tensor, Tensor]:
-    """One token for each row, by inverting the cumulative distribution.
+    """Draw one token for each row, by inverting the cumulative distribution.
 
     Args:
         logits: (N, V).
@@ -129,21 +129,21 @@ def draw(logits: Tensor, options: RowOptions, uniform: Tensor) -> tuple[Tensor, 
     # Past the last entry only if logits are not numbers, which the log-probability then says.
     tokens = torch.searchsorted(cumulative, target, right=True).clamp(max=logits.shape[-1] - 1)
     # A parallel sum may not rise everywhere: what was cut off must not be drawn all the same.
-    cut = weights.gather(1, tokens).isinf()
-    if cut.any():
-        tokens = torch.where(cut, weights.argmax(-1, keepdim=True), tokens)
+    excluded = weights.gather(1, tokens).isinf()
+    if excluded.any():
+        tokens = torch.where(excluded, weights.argmax(-1, keepdim=True), tokens)
     if options.greedy.any():
         tokens = torch.where(options.greedy.unsqueeze(1), logits.argmax(-1, keepdim=True), tokens)
     return tokens.squeeze(1), token_log_probs(logits, tokens.squeeze(1), options.divisor)
 
 
 def truncate(logits: Tensor, options: RowOptions) -> Tensor:
-    """The tempered logits (N, V) with those that `top_k`, and then `top_p`, leave out at minus infinity."""
+    """Set the tempered logits (N, V) that `top_k`, and then `top_p`, leave out to minus infinity."""
     size = logits.shape[-1]
     ordered, tokens = logits.topk(min(options.most or size, size))
     rank = torch.arange(ordered.shape[-1], device=logits.device)
     ordered = ordered.masked_fill(rank >= options.top_k, -math.inf)
     probabilities = ordered.softmax(-1)
     before = probabilities.cumsum(-1) - probabilities
-    kept = ordered.masked_fill(before >= options.top_p, -math.inf)
-    return torch.full_like(logits, -math.inf).scatter(-1, tokens, kept)
+    nucleus = ordered.masked_fill(before >= options.top_p, -math.inf)
+    return torch.full_like(logits, -math.inf).scatter(-1, tokens, nucleus)

@@ -1,4 +1,4 @@
-"""How many threads a product of matrices is worth, on a CPU.
+"""Number of CPU threads for a product of matrices.
 
 torch divides nearly every product among all threads. Those that sleep between products, as our commands have them
 do, take some 60 microseconds to wake up: as long as all of a product for a few rows of a small model.
@@ -15,8 +15,8 @@ from contextlib import contextmanager
 
 import torch
 
-SLEEPING = os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive"
-"""Whether threads sleep while they wait; those that spin are there at once."""
+THREADS_SLEEP = os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive"
+"""True if threads sleep while they wait; those that spin start at once."""
 
 FEW = 4_100_000
 """Multiplications of one product below which one thread computes a whole pass, head and attention included.
@@ -28,14 +28,14 @@ and 0.77 to 1.05 in float32.
 
 @contextmanager
 def threads_for(multiplications: int, device: torch.device) -> Iterator[None]:
-    """Compute with one thread what is too little for several.
+    """Compute with one thread where several are not worth their wake-up.
 
     Args:
         multiplications: Those of each product.
         device: Where it is computed; only a CPU has such threads.
     """
     threads = torch.get_num_threads()
-    if not SLEEPING or device.type != "cpu" or threads == 1 or multiplications >= FEW:
+    if not THREADS_SLEEP or device.type != "cpu" or threads == 1 or multiplications >= FEW:
         yield
         return
     torch.set_num_threads(1)

@@ -25,7 +25,7 @@ def adapter_policies(
     seeds: Mapping[str, int] | None = None,
     promptings: Mapping[str, Prompting] | None = None,
 ) -> dict[str, CausalLM]:
-    """Policies that share a frozen model and differ by their LoRA adapters.
+    """Load policies that share a frozen model and differ by their LoRA adapters.
 
     The model is loaded once, in the format of computing. All policies are sampled in one batch, each row
     with its own adapter; each learns its own adapter alone. The reference of each is the model without
@@ -34,13 +34,13 @@ def adapter_policies(
     Args:
         name_or_path: The model: its name on the hub, or folder.
         adapters: For each policy the arguments of `peft.LoraConfig`, or the folder of a saved adapter.
-        samplings: How completions are drawn, by policy.
+        samplings: Options of the sampler, by policy.
         compute_dtype: `auto`, `float32` or `bfloat16`.
         device: `auto` (a GPU where there is one), or a torch device.
-        attn_implementation: How transformers computes attention, such as `sdpa`; `None` leaves it the choice.
+        attn_implementation: Attention of transformers, such as `sdpa`; `None` leaves it the choice.
         gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
         seeds: Seeds of the samplers and of new adapters' weights, by policy; 0, 1, 2, ... if left out.
-        promptings: How the model is asked, by policy.
+        promptings: Chat template variables, and the handling of long prompts, by policy.
 
     Raises:
         OSError: If there is no such model or adapter.
@@ -53,8 +53,8 @@ def adapter_policies(
             raise ValueError(f"a policy's name must have a letter, and no '.', got {name!r}")
     seeds = seeds or {name: number for number, name in enumerate(adapters)}
     model, tokenizer = load_base(name_or_path, compute_dtype, device, attn_implementation)
-    named = {_in_model(name): source for name, source in adapters.items()}
-    model = with_adapters(model, named, {_in_model(name): seed for name, seed in seeds.items()})
+    sources = {_in_model(name): source for name, source in adapters.items()}
+    model = with_adapters(model, sources, {_in_model(name): seed for name, seed in seeds.items()})
     engine = ModelEngine(
         model,
         tokenizer,
@@ -74,5 +74,5 @@ def adapter_policies(
 
 
 def _in_model(name: str) -> str:
-    """The adapter's name in the model; a bare `a` or `lora` would be mistaken for a part of peft's names."""
+    """Prefix the adapter's name: peft would mistake a bare `a` or `lora` for a part of its own names."""
     return f"policy_{name}"

@@ -34,11 +34,11 @@ class CausalLM:
     Args:
         model: A transformers model with a head for the next token, or a peft model around one.
         tokenizer: Its tokenizer.
-        sampling: How completions are drawn.
+        sampling: Options of the sampler.
         compute_dtype: `float32`, `bfloat16`, or `auto`: bfloat16 where the device is fast with it.
         gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
         seed: Seed of the sampler.
-        prompting: How the model is asked.
+        prompting: Chat template variables, and the handling of long prompts.
 
     Raises:
         ValueError: If `compute_dtype` is unknown, nothing ends a completion, the model's activations
@@ -74,14 +74,14 @@ class CausalLM:
         seed: int = 0,
         prompting: Prompting | None = None,
     ) -> CausalLM:
-        """The policy that one adapter of an engine's model is.
+        """Create the policy of one adapter of an engine's model.
 
         Args:
             engine: The model with its adapters.
             adapter: The name of the adapter in the model.
-            sampling: How completions are drawn.
+            sampling: Options of the sampler.
             seed: Seed of the sampler.
-            prompting: How the model is asked.
+            prompting: Chat template variables, and the handling of long prompts.
         """
         policy = cls.__new__(cls)
         policy._begin(engine, adapter, sampling, seed, prompting)
@@ -96,7 +96,7 @@ class CausalLM:
         prompting: Prompting | None,
     ) -> None:
         self.engine = engine
-        """What the policy samples with, in one batch with the other policies of the engine."""
+        """The model, which samples for all policies of the engine in one batch."""
         self.adapter = adapter
         """The name of the policy's adapter in the model, or none if it has weights of its own."""
         self.model, self.tokenizer = engine.model, engine.tokenizer
@@ -105,7 +105,7 @@ class CausalLM:
         config = self.model.config.get_text_config()
         context = getattr(config, "max_position_embeddings", None)
         self.encoder = PromptEncoder(prompting or Prompting(), self.tokenizer, self.name, context)
-        """How the model is asked."""
+        """Turns prompts into token ids."""
         self._generator = torch.Generator()
         self._reference: dict[str, Tensor] | None = None
         self.seed(seed)
@@ -128,15 +128,15 @@ class CausalLM:
 
         Args:
             name_or_path: Name on the hub, or folder.
-            sampling: How completions are drawn.
+            sampling: Options of the sampler.
             compute_dtype: `auto`, `float32` or `bfloat16`.
             lora: Arguments of `peft.LoraConfig`: train an adapter, and freeze the model.
             device: `auto` (a GPU where there is one), or a torch device.
-            attn_implementation: How transformers computes attention, such as `sdpa`; `None` leaves it the
-                choice. Prompts are shared in learning with `sdpa` and `eager`.
+            attn_implementation: Attention of transformers, such as `sdpa`; `None` leaves it the choice.
+                Prompts are shared in learning with `sdpa` and `eager`.
             gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
             seed: Seed of the sampler, and of a new adapter's weights.
-            prompting: How the model is asked.
+            prompting: Chat template variables, and the handling of long prompts.
 
         Raises:
             OSError: If there is no such model.
@@ -166,7 +166,7 @@ class CausalLM:
         self._generator.manual_seed(seed)
 
     def act(self, prompt: str) -> str:
-        """The text of one completion of `prompt`."""
+        """Return the text of one completion of `prompt`."""
         return self.generate([prompt])[0][0].text
 
     def generate(self, prompts: Sequence[str], num_samples: int = 1) -> list[list[Completion]]:
@@ -179,7 +179,7 @@ class CausalLM:
         return self.engine.generate([(self, prompt) for prompt in prompts], num_samples)
 
     def request(self, prompt: str) -> Prompt | None:
-        """What the sampler needs to know for `prompt`; `None` if it is skipped.
+        """Sampling request for `prompt`; `None` if it is skipped.
 
         Raises:
             PromptTooLong: If it is too long, and neither skipped nor cut.
@@ -192,15 +192,15 @@ class CausalLM:
 
     @property
     def on_long_prompt(self) -> str:
-        """What happens to prompts that are too long: see `Prompting`."""
+        """Handling of prompts that are too long: see `Prompting`."""
         return self.encoder.prompting.on_long_prompt
 
     def overflow(self, prompt: str) -> tuple[int, int] | None:
-        """The tokens of a prompt that is too long, and how many would fit; `None` of any other."""
+        """Return the tokens of a prompt that is too long, and how many would fit; `None` of any other."""
         return self.encoder.overflow(prompt, self.sampling.max_new_tokens)
 
     def encode(self, prompt: str) -> list[int]:
-        """The token ids of `prompt` as the model sees it; errors as in `PromptEncoder.encode`."""
+        """Return the token ids of `prompt` as the model sees it; errors as in `PromptEncoder.encode`."""
         return self.encoder.encode(prompt, self.sampling.max_new_tokens)
 
     def log_probs(self, prompt: str, completions: Sequence[Completion]) -> tuple[Tensor, Tensor]:
@@ -226,14 +226,14 @@ class CausalLM:
             )
         self.engine.activate(self.adapter)
         rows = [completion.tokens for completion in completions]
-        found = self.engine.log_probs(self.encode(prompt), rows, self.sampling.divisor)
-        lengths = torch.tensor([len(row) for row in rows], device=found.device)
-        places = torch.arange(int(lengths.max()), device=found.device)
-        mask = places < lengths.unsqueeze(1)  # (G, T)
-        return torch.zeros_like(mask, dtype=found.dtype).masked_scatter(mask, found), mask.float()
+        values = self.engine.log_probs(self.encode(prompt), rows, self.sampling.divisor)
+        lengths = torch.tensor([len(row) for row in rows], device=values.device)
+        columns = torch.arange(int(lengths.max()), device=values.device)
+        mask = columns < lengths.unsqueeze(1)  # (G, T)
+        return torch.zeros_like(mask, dtype=values.dtype).masked_scatter(mask, values), mask.float()
 
     def keep_reference(self) -> None:
-        """Take the weights as they are now for the reference: a copy, as exact as they are.
+        """Make the present weights the reference: a copy, as exact as they are.
 
         An adapter keeps none: its reference is the model without adapters.
         """
@@ -260,7 +260,7 @@ class CausalLM:
             return self.log_probs(prompt, completions)
 
     def parameters(self) -> Iterator[torch.nn.Parameter]:
-        """The parameters to train: the adapter's where there is one."""
+        """Return the parameters to train: the adapter's where there is one."""
         return (weight for _, weight in self._trainable())
 
     def _trainable(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
@@ -277,7 +277,7 @@ class CausalLM:
         self.tokenizer.save_pretrained(folder)
 
     def state_dict(self) -> dict[str, Any]:
-        """A copy of the trainable weights, on the CPU, and the sampler's random state."""
+        """Return a copy of the trainable weights, on the CPU, and the sampler's random state."""
         weights = {name: p.detach().to("cpu", copy=True) for name, p in self._trainable()}
         return {"weights": weights, "generator": self._generator.get_state()}
 
@@ -290,9 +290,9 @@ class CausalLM:
         """
         trainable = dict(self._trainable())
         shapes = {name: tuple(weight.shape) for name, weight in trainable.items()}
-        found = {name: tuple(weight.shape) for name, weight in state["weights"].items()}
-        if found != shapes:
-            differing = sorted(name for name, _ in found.items() ^ shapes.items())
+        stored_shapes = {name: tuple(w.shape) for name, w in state["weights"].items()}
+        if stored_shapes != shapes:
+            differing = sorted(name for name, _ in stored_shapes.items() ^ shapes.items())
             raise ValueError(
                 f"the state is of another model: it differs from this one in {differing[:3]}, "
                 f"{len(set(differing))} weights in all"

@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from llm_decpomdp.agents.inference.attention import decoding
-from llm_decpomdp.agents.inference.lora_batch import can_mix, mixing
+from llm_decpomdp.agents.inference.lora_batch import batched_adapters, can_batch_adapters
 from llm_decpomdp.agents.inference.packed_log_probs import (
     packed_log_probs,
     padded_log_probs,
@@ -31,8 +31,8 @@ PACKABLE_ATTENTION = ("sdpa", "eager")
 """Ways to compute attention that take a mask for each pair of tokens."""
 
 PROBE_TOLERANCE, PROBE_TOLERANCE_ROUNDED = 1e-3, 0.3
-"""How much the tokens of packed and padded rows may differ on average, in nats, in float32 and in half precision;
-wrong masks make about 1."""
+"""Largest mean difference between the log-probabilities of packed and padded rows, in nats a token, in float32 and
+in half precision; wrong masks make about 1."""
 
 
 class ModelEngine:
@@ -66,13 +66,13 @@ class ModelEngine:
         self._end_ids = end_ids(model, tokenizer)
         self._packs: bool | None = None  # unknown until the first use
         self._span = attention_span(model.config)
-        self._told = False  # that some rows are longer
+        self._warned_of_span = False
         if gradient_checkpointing:
             self._enable_checkpointing()
 
     @property
     def adapter(self) -> str | None:
-        """The adapter that is on, or none if the model has no adapters."""
+        """The active adapter, or none if the model has no adapters."""
         return self.model.active_adapter if hasattr(self.model, "peft_config") else None
 
     def generate(
@@ -91,21 +91,21 @@ class ModelEngine:
         if not requests:
             return []
         adapters = sorted({policy.adapter for policy, _ in requests if policy.adapter is not None})
-        mixable = can_mix(self.model)
-        if len(adapters) > 1 and not mixable:
+        batchable = can_batch_adapters(self.model)
+        if len(adapters) > 1 and not batchable:
             return self._in_turn(requests, num_samples)
         if len(adapters) == 1:
             self.activate(*adapters)
         prompts = [policy.request(text) for policy, text in requests]
-        asked = [prompt for prompt in prompts if prompt is not None]
+        unskipped = [prompt for prompt in prompts if prompt is not None]
         rows: list[SampledRow] = []
         with (
             weights_in(self.model, self.compute_dtype),
             decoding(self.model),
-            mixing(self.model, adapters if mixable else ()) as mix,
+            batched_adapters(self.model, adapters if batchable else ()) as set_adapters,
         ):
-            if asked:
-                rows = sample(self.model, asked, num_samples, self._end_ids, mix)
+            if unskipped:
+                rows = sample(self.model, unskipped, num_samples, self._end_ids, set_adapters)
         answers = iter(rows)
         return [
             [
@@ -118,14 +118,14 @@ class ModelEngine:
     def _in_turn(
         self, requests: Sequence[tuple[Any, str]], num_samples: int
     ) -> list[list[Completion]]:
-        """What `generate` gives, with a batch for each adapter."""
-        found: list[list[Completion]] = [[] for _ in requests]
+        """Do the work of `generate` with a batch for each adapter."""
+        completions: list[list[Completion]] = [[] for _ in requests]
         for adapter in dict.fromkeys(policy.adapter for policy, _ in requests):
             places = [at for at, (policy, _) in enumerate(requests) if policy.adapter == adapter]
             groups = self.generate([requests[at] for at in places], num_samples)
             for at, group in zip(places, groups, strict=True):
-                found[at] = group
-        return found
+                completions[at] = group
+        return completions
 
     def _completion(self, row: SampledRow, long_prompt: bool) -> Completion:
         body = row.tokens[:-1] if row.stopped else row.tokens
@@ -140,7 +140,7 @@ class ModelEngine:
     ) -> Tensor:
         """Differentiable log-probabilities of the tokens of `rows`, one row after the other.
 
-        The prompt goes through the model once for all rows, unless the model refuses (see `packed.py`).
+        The prompt goes through the model once for all rows, unless the model refuses (see `packed_log_probs`).
 
         Args:
             prompt: Token ids.
@@ -153,9 +153,9 @@ class ModelEngine:
         if self._packs is None:
             self._packs = self._can_pack((*prompt, *rows[0]))
         fits = len(prompt) + max(map(len, rows)) <= self._span
-        if self._packs and not fits and not self._told:
-            self._told = True
-            _refused(
+        if self._packs and not fits and not self._warned_of_span:
+            self._warned_of_span = True
+            _warn_of_padding(
                 f"some are longer than what its attention sees, {self._span:.0f} tokens; these alone"
             )
         with self._computing(), self._checkpointing():
@@ -169,12 +169,14 @@ class ModelEngine:
 
     @torch.no_grad()
     def _can_pack(self, tokens: Sequence[int]) -> bool:
-        """Whether packed rows give what padded ones give; tried with a few tokens."""
+        """Check on a few tokens that packed rows give the log-probabilities of padded ones."""
         attention = without_peft(self.model).config._attn_implementation
         if attention not in PACKABLE_ATTENTION:
-            return _refused(f"attention {attention!r} takes no mask for each pair of tokens")
-        some = [*tokens, *tokens, *tokens][:24]
-        prompt, rows = some[::3], [some[1::3], some[2::3]]
+            return _warn_of_padding(
+                f"attention {attention!r} takes no mask for each pair of tokens"
+            )
+        probe = [*tokens, *tokens, *tokens][:24]
+        prompt, rows = probe[::3], [probe[1::3], probe[2::3]]
         exact = self.model.dtype == torch.float32
         with nullcontext() if exact else self._computing():
             padded = padded_log_probs(self.model, prompt, rows, 1.0)
@@ -183,35 +185,35 @@ class ModelEngine:
             except torch.OutOfMemoryError:
                 raise
             except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-                return _refused(f"{type(error).__name__}: {error}")
+                return _warn_of_padding(f"{type(error).__name__}: {error}")
         difference = float((packed - padded).abs().mean())
         if difference <= (PROBE_TOLERANCE if exact else PROBE_TOLERANCE_ROUNDED):
             return True
-        return _refused(
+        return _warn_of_padding(
             f"log-probabilities differ by {difference:.3g} nats a token from those of plain rows"
         )
 
     def activate(self, adapter: str | None) -> None:
         """Compute with this adapter, and with no other; what is trained stays as it is."""
         if adapter is not None and adapter != self.adapter:
-            with self._training_kept():
+            with self._requires_grad_restored():
                 self.model.set_adapter(adapter)
 
     @contextmanager
     def without_adapters(self) -> Iterator[None]:
         """Compute with the model below all adapters."""
-        with self._training_kept(), self.model.disable_adapter():
+        with self._requires_grad_restored(), self.model.disable_adapter():
             yield
 
     @contextmanager
-    def _training_kept(self) -> Iterator[None]:
-        """peft decides by what is on what is trained; here all adapters are, or those that were."""
+    def _requires_grad_restored(self) -> Iterator[None]:
+        """Undo what peft does to `requires_grad` when another adapter becomes active."""
         before = [(weight, weight.requires_grad) for weight in self.model.parameters()]
         try:
             yield
         finally:
-            for weight, trained in before:
-                weight.requires_grad_(trained)
+            for weight, requires_grad in before:
+                weight.requires_grad_(requires_grad)
 
     def _enable_checkpointing(self) -> None:
         config = self.model.config.get_text_config().to_dict()
@@ -249,29 +251,30 @@ class ModelEngine:
 
 
 def end_ids(model: Any, tokenizer: Any) -> list[int]:
-    """All tokens that end a completion, by the model's generation settings and by the tokenizer.
+    """Return all tokens that end a completion, by the model's generation settings and by the tokenizer.
 
     Raises:
         ValueError: If there is none.
     """
     configured = model.generation_config.eos_token_id
-    found = set(configured if isinstance(configured, list) else [configured])
-    found = found.union([tokenizer.eos_token_id]) - {None}
-    if not found:
+    ids = set(configured if isinstance(configured, list) else [configured])
+    ids = ids.union([tokenizer.eos_token_id]) - {None}
+    if not ids:
         raise ValueError("no token ends a completion: set tokenizer.eos_token")
-    return sorted(found)
+    return sorted(ids)
 
 
 def attention_span(config: Any) -> float:
-    """How many tokens every layer's attention sees; packed rows have no windows."""
+    """Number of tokens that every layer's attention sees; packed rows have no windows."""
     config = config.get_text_config()
     spans = (getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size"))
     return min((span for span in spans if span), default=float("inf"))
 
 
-def _refused(why: str) -> bool:
+def _warn_of_padding(reason: str) -> bool:
+    """Log the reason for padded rows; return False."""
     logger.warning(
         "this model learns from padded rows, with the prompt computed once for each completion: %s",
-        why,
+        reason,
     )
     return False

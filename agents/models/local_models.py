@@ -14,14 +14,14 @@ LOCAL_MODELS: Mapping[str, Callable[[], Path]] = {
     OFFLINE_MODEL: offline_model,
     TINY_MODEL: tiny_model,
 }
-"""What writes a model on first use, and says where."""
+"""Functions that write a model on first use and return its folder, by name."""
 
 
 MODEL_FILES = ("config.json", "adapter_config.json")
-"""What a folder with a model or an adapter has, one or the other."""
+"""Files of which a folder with a model or an adapter has one."""
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-"""What a name on the hub looks like: a model, mostly after its owner."""
+"""Pattern of a name on the hub: a model, mostly after its owner."""
 
 
 class ModelError(OSError):
@@ -29,7 +29,7 @@ class ModelError(OSError):
 
 
 def model_source(name: str | Path) -> str | Path:
-    """What transformers loads for a name: the folder of a model that needs no hub, or the name itself.
+    """Return the source for transformers: the folder of a model that needs no hub, or the name itself.
 
     A folder's path is absolute, since adapters and saved teams remember it.
     Adapters on such a model remember its folder, which another machine has elsewhere.
@@ -38,9 +38,9 @@ def model_source(name: str | Path) -> str | Path:
         ModelError: If the name can only be a folder's, and there is no such folder, or no model in it.
     """
     path = Path(name)
-    for known, folder in LOCAL_MODELS.items():
-        moved = path.is_absolute() and path.name.startswith(f"{known}-") and not path.is_dir()
-        if moved or str(name).lower() == known:
+    for local, folder in LOCAL_MODELS.items():
+        elsewhere = path.is_absolute() and path.name.startswith(f"{local}-") and not path.is_dir()
+        if elsewhere or str(name).lower() == local:
             return folder()
     if path.is_dir():
         if not any((path / file).is_file() for file in MODEL_FILES):

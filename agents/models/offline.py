@@ -20,12 +20,12 @@ logger = logging.getLogger(__name__)
 
 
 def cache_folder() -> Path:
-    """Where converted models are kept: `LLM_DECPOMDP_CACHE`, or `~/.cache/llm_decpomdp`."""
+    """Folder of converted models: `LLM_DECPOMDP_CACHE`, or `~/.cache/llm_decpomdp`."""
     return Path(os.environ.get("LLM_DECPOMDP_CACHE") or Path.home() / ".cache" / "llm_decpomdp")
 
 
 def offline_model() -> Path:
-    """The folder with the offline model in transformers' format, which is written on first use.
+    """Return the folder with the offline model in transformers' format, which is written on first use.
 
     Weights are float32: the 4-bit blocks of the package (scale times level plus minimum) have no exact value
     in 16 bits.
@@ -45,7 +45,7 @@ def offline_model() -> Path:
 
 
 def _gguf_file() -> Path:
-    """The model's file, found without running the package's code, which would load llama.cpp."""
+    """Return the model's file, found without running the package's code, which would load llama.cpp."""
     for module in (PACKAGE, "gguf"):
         if find_spec(module) is None:
             raise ModuleNotFoundError(

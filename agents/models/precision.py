@@ -13,7 +13,7 @@ COMPUTE_DTYPES = ("auto", "float32", "bfloat16")
 
 
 def resolve_compute_dtype(name: str, device: torch.device) -> torch.dtype:
-    """The dtype that `compute_dtype` means on `device`.
+    """Return the dtype that `compute_dtype` means on `device`.
 
     Raises:
         ValueError: If the name is unknown.

@@ -27,7 +27,7 @@ def load_model(
     seed: int,
     attn_implementation: str | None,
 ) -> tuple[Any, Any]:
-    """A model with trainable float32 weights, all of its own or those of an adapter; and its tokenizer.
+    """Load a model with trainable float32 weights, all of its own or those of an adapter; and its tokenizer.
 
     What an adapter freezes is kept in the format of computing. See `CausalLM.from_pretrained`.
     """
@@ -53,7 +53,7 @@ def load_model(
 def load_base(
     name_or_path: str | Path, compute_dtype: str, device: str, attn_implementation: str | None
 ) -> tuple[Any, Any]:
-    """A model in the format of computing, frozen, and its tokenizer; of an adapter, what lies below it."""
+    """Load a frozen model in the format of computing, and its tokenizer; for an adapter, the model below."""
     from transformers import AutoModelForCausalLM
 
     source = name_or_path
@@ -76,7 +76,7 @@ def with_adapters(
     adapters: Mapping[str, Mapping[str, Any] | str | Path],
     seeds: Mapping[str, int],
 ) -> Any:
-    """A peft model with trainable float32 adapters on a frozen model; the first one is on.
+    """Add trainable float32 adapters to a frozen model; return the peft model, with the first adapter active.
 
     Args:
         model: The transformers model.
@@ -96,7 +96,7 @@ def with_adapters(
         else:
             config = LoraConfig(task_type="CAUSAL_LM", **source)
             _check_targets(model, config.target_modules)
-        _leaves_the_model_alone(config)
+        _check_base_unchanged(config)
         config.base_model_name_or_path = model.name_or_path
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seeds[name])
@@ -132,8 +132,8 @@ def _check_targets(model: Any, targets: Any) -> None:
         )
 
 
-def _leaves_the_model_alone(config: Any) -> None:
-    """The other adapters, the reference and the saved adapters all rely on the model as it was loaded."""
+def _check_base_unchanged(config: Any) -> None:
+    """Raise a `ValueError` if an adapter changes the model, which other adapters and the reference rely on."""
     bias, start = getattr(config, "bias", "none"), getattr(config, "init_lora_weights", True)
     if bias != "none":
         raise ValueError(
@@ -141,9 +141,9 @@ def _leaves_the_model_alone(config: Any) -> None:
             "out, or set lora_bias=true"
         )
     if start not in KEEPING_STARTS or getattr(config, "kasa_config", None) is not None:
-        what = "kasa_config" if start in KEEPING_STARTS else f"init_lora_weights={start!r}"
+        option = "kasa_config" if start in KEEPING_STARTS else f"init_lora_weights={start!r}"
         raise ValueError(
-            f"lora: {what} would change the model below the adapter, which is frozen, or needs data "
+            f"lora: {option} would change the model below the adapter, which is frozen, or needs data "
             f"that is not there; leave it out, or set init_lora_weights to one of {KEEPING_STARTS}"
         )
 
@@ -160,7 +160,7 @@ def save_adapter(model: Any, adapter: str, folder: Path) -> None:
 
 
 def _device(name: str) -> torch.device:
-    """The device that a name means: `auto` is a GPU where there is one."""
+    """Return the device of a name: `auto` is a GPU where there is one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(name)
@@ -184,5 +184,5 @@ def _tokenizer(name_or_path: str | Path) -> Any:
 
 
 def _local_only(name_or_path: str | Path) -> bool:
-    """Whether only this machine is to be searched: the model is a folder, or the hub does not answer."""
+    """True if transformers must not ask the hub: the model is a folder, or the hub does not answer."""
     return Path(name_or_path).is_dir() or not hub_answers()

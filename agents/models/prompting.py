@@ -1,4 +1,4 @@
-"""How a prompt becomes what a model continues: the chat template around it, and what happens if it is too long."""
+"""From a prompt to the token ids that a model continues: the chat template, and prompts that are too long."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from llm_decpomdp.policy import PromptTooLong
 from llm_decpomdp.validation import unknown
 
 ON_LONG_PROMPT = ("raise", "skip", "truncate_left")
-"""What a policy can do with a prompt that is too long for it."""
+"""Names of the ways to handle a prompt that is too long."""
 
-OUR_OWN = ("messages", "add_generation_prompt")
+RESERVED_VARIABLES = ("messages", "add_generation_prompt")
 """Variables of a chat template that are always set here."""
 
 
 @dataclass(frozen=True)
 class Prompting:
-    """How a local model is asked.
+    """Chat template variables, and the handling of long prompts.
 
     Raises:
         ValueError: If a value is out of its range.
     """
 
     system_prompt: str | None = None
-    """What the chat template's system message says, also if that is nothing; `None` sends no such message."""
+    """Text of the chat template's system message, which may be empty; `None` sends no such message."""
     chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     """Further variables of the chat template, such as `{"enable_thinking": False}`."""
     max_prompt_tokens: int | None = None
     """Most tokens of a prompt as the model sees it; `None` for as many as its context has room for."""
     on_long_prompt: str = "raise"
-    """What happens to longer ones: `raise` an error, `skip` them (the policy says nothing), or `truncate_left`
+    """Handling of longer ones: `raise` an error, `skip` them (the policy says nothing), or `truncate_left`
     (as much is cut off the left of the text as must be; the template stays whole)."""
 
     def __post_init__(self) -> None:
@@ -50,9 +50,9 @@ class PromptEncoder:
     """Turns prompts into the tokens that a model sees.
 
     Args:
-        prompting: How the model is asked.
+        prompting: Chat template variables, and the handling of long prompts.
         tokenizer: Its tokenizer.
-        name: What errors call it.
+        name: Name of the model in errors.
         context: The tokens that it has positions for, of a prompt with its completion; `None` for any number.
 
     Raises:
@@ -69,11 +69,11 @@ class PromptEncoder:
         self._check()
 
     def encode(self, prompt: str, new_tokens: int) -> list[int]:
-        """The token ids of a prompt, cut on the left where that is wanted.
+        """Return the token ids of a prompt, cut on the left if `on_long_prompt` is `truncate_left`.
 
         Args:
             prompt: The prompt.
-            new_tokens: How many tokens its completion may have.
+            new_tokens: Largest number of tokens of its completion.
 
         Raises:
             PromptTooLong: If they leave no room for the completion, or are more than `max_prompt_tokens`.
@@ -91,7 +91,7 @@ class PromptEncoder:
         return ids
 
     def overflow(self, prompt: str, new_tokens: int) -> tuple[int, int] | None:
-        """The tokens of a prompt that is too long, and how many would fit; `None` of any other."""
+        """Return the tokens of a prompt that is too long, and how many would fit; `None` of any other."""
         limit = self._limit(new_tokens)
         if limit is None:
             return None
@@ -99,25 +99,26 @@ class PromptEncoder:
         return (tokens, limit) if tokens > limit else None
 
     def in_words(self) -> str:
-        """What is sent, for a log line."""
+        """Describe the messages that are sent, for a log line."""
         if not self.tokenizer.chat_template:
             return "prompts are sent as they are, for the model has no chat template"
         system = self.prompting.system_prompt
         before = "" if system is None else f" after a system prompt of {len(system)} characters"
-        given = self.prompting.chat_template_kwargs.items()
-        texts = [f"{key}={value!r}" for key, value in given]
+        variables = self.prompting.chat_template_kwargs.items()
+        texts = [f"{key}={value!r}" for key, value in variables]
         return ", ".join([f"prompts are user messages of the chat template{before}", *texts])
 
     def _check(self) -> None:
         prompting, template = self.prompting, self.tokenizer.chat_template
         system = ["system_prompt"] if prompting.system_prompt is not None else []
-        given = [*system, *prompting.chat_template_kwargs]
-        if given and not template:
+        variables = [*system, *prompting.chat_template_kwargs]
+        if variables and not template:
             raise ValueError(
-                f"the model {self.name!r} has no chat template that would read {', '.join(given)}: leave it out"
+                f"the model {self.name!r} has no chat template that would read {', '.join(variables)}: "
+                "leave it out"
             )
         for key in prompting.chat_template_kwargs:
-            if key in OUR_OWN or not re.search(rf"\b{re.escape(key)}\b", str(template)):
+            if key in RESERVED_VARIABLES or not re.search(rf"\b{re.escape(key)}\b", str(template)):
                 raise ValueError(
                     f"chat_template_kwargs: the chat template of the model {self.name!r} takes no {key!r}"
                 )
@@ -132,7 +133,7 @@ class PromptEncoder:
                 ) from error
 
     def _ids(self, prompt: str) -> list[int]:
-        """The tokens of one user message of the chat template, or of the bare prompt where there is none."""
+        """Tokenize one user message of the chat template, or the bare prompt where there is none."""
         ids: list[int]
         if not self.tokenizer.chat_template:
             ids = self.tokenizer(prompt).input_ids
@@ -140,31 +141,31 @@ class PromptEncoder:
         messages = [{"role": "user", "content": prompt}]
         if self.prompting.system_prompt is not None:
             messages.insert(0, {"role": "system", "content": self.prompting.system_prompt})
-        given = self.prompting.chat_template_kwargs
+        variables = self.prompting.chat_template_kwargs
         text = self.tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=True, **given
+            messages, tokenize=False, add_generation_prompt=True, **variables
         )
         ids = self.tokenizer(text, add_special_tokens=False).input_ids
         return ids
 
     def _end(self, prompt: str, limit: int) -> list[int] | None:
-        """The tokens of the longest end of a prompt that has at most `limit` of them; `None` if none has."""
+        """Tokenize the longest end of a prompt that has at most `limit` tokens; `None` if none has."""
         starts = range(len(prompt))
         start = bisect_left(starts, True, key=lambda start: len(self._ids(prompt[start:])) <= limit)
         return self._ids(prompt[start:]) if start < len(prompt) else None
 
     def _limit(self, new_tokens: int) -> int | None:
-        """The most tokens of a prompt."""
+        """Return the largest number of tokens that a prompt may have."""
         room = None if self.context is None else self.context - new_tokens
         limits = [limit for limit in (room, self.prompting.max_prompt_tokens) if limit is not None]
         return min(limits, default=None)
 
     def _too_long(self, tokens: int, limit: int, new_tokens: int) -> str:
         if limit == self.prompting.max_prompt_tokens:
-            why = "max_prompt_tokens"
+            cause = "max_prompt_tokens"
         else:
-            why = f"its context of {self.context:,} less max_new_tokens={new_tokens}"
+            cause = f"its context of {self.context:,} less max_new_tokens={new_tokens}"
         return (
             f"a prompt of {tokens:,} tokens is too long for the model {self.name!r}, which takes {limit:,} "
-            f"({why}): shorten it, make room, or set on_long_prompt to skip or truncate_left"
+            f"({cause}): shorten it, make room, or set on_long_prompt to skip or truncate_left"
         )

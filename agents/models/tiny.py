@@ -30,12 +30,12 @@ class CharacterLM(CausalLM):
     """A policy over single characters, which names those that it does not know."""
 
     def overflow(self, prompt: str) -> tuple[int, int] | None:
-        """As for any `CausalLM`, of a prompt whose characters are known."""
+        """Compute `CausalLM.overflow`, of a prompt whose characters are known."""
         self._require_known(prompt)
         return super().overflow(prompt)
 
     def encode(self, prompt: str) -> list[int]:
-        """The token ids of `prompt`.
+        """Return the token ids of `prompt`.
 
         Raises:
             ValueError: If it has other characters than those of the alphabet, or as for any `CausalLM`.
@@ -61,7 +61,7 @@ def tiny_causal_lm(
     context: int = 128,
     seed: int = 0,
 ) -> CharacterLM:
-    """A randomly initialised Llama over single characters, as an ordinary trainable policy.
+    """Build a randomly initialised Llama over single characters, as an ordinary trainable policy.
 
     Untrained, it writes nonsense in which every character and the end has a fair chance. Equal arguments
     give equal weights, whatever the global random state, which stays as it is.
@@ -84,7 +84,7 @@ def tiny_causal_lm(
 
 
 def character_tokenizer(alphabet: str) -> PreTrainedTokenizerFast:
-    """A tokenizer with the end as token 0 and the characters of `alphabet`, in order, from 1 on.
+    """Build a tokenizer with the end as token 0 and the characters of `alphabet`, in order, from 1 on.
 
     Raises:
         ValueError: If `alphabet` is empty or repeats a character.

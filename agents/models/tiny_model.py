@@ -22,7 +22,7 @@ CONTEXT = 16384
 
 
 def tiny_model() -> Path:
-    """The folder with the model, which is written on first use.
+    """Return the folder with the model, which is written on first use.
 
     Raises:
         ModuleNotFoundError: If transformers is missing.

@@ -27,10 +27,10 @@ NO_KEY = "none"
 """Sent where no key is known: a server of one's own mostly asks for none."""
 
 CONNECT_SECONDS = 5.0
-"""How long a server may take to accept a connection."""
+"""Timeout of a connection to the server."""
 
 OPTIONS = ("n", "seed", "temperature", "top_p", "top_k", "max_tokens")
-"""What a request says besides the model and the messages, and `omit` may leave out."""
+"""Options of a request besides the model and the messages; `omit` may leave them out."""
 
 _REFUSALS = frozenset({400, 422, 501})  # how servers refuse a request for several samples
 
@@ -48,7 +48,7 @@ class Endpoint:
 
     The seeds of requests depend on `seed`, the prompt and how often it was asked before alone; equal ones give
     equal completions if the server honours them. A server that answers the same to each of several prompts
-    whenever it is asked, though it should draw at random, is told once, as is one that is slow or refuses.
+    whenever it is asked, though it should draw at random, is logged once, as is one that is slow or refuses.
 
     Raises:
         ImportError: If the package `openai` is not installed.
@@ -57,7 +57,7 @@ class Endpoint:
     """
 
     model: str
-    """What the server calls the model."""
+    """The model's name at the server."""
     base_url: str | None = None
     """Address of the API, mostly ending in `/v1`; `None` takes `OPENAI_BASE_URL`, or else OpenAI's own."""
     temperature: float = 1.0
@@ -71,11 +71,11 @@ class Endpoint:
     key_variable: str = "OPENAI_API_KEY"
     """The environment variable that holds the API key."""
     max_parallel: int = 8
-    """How many requests may wait for answers at once."""
+    """Largest number of requests in flight at once."""
     timeout: float = 180.0
-    """How long a request waits for the server, in seconds, before it is tried again."""
+    """Seconds that a request waits for the server before it is tried again."""
     max_retries: int = 6
-    """How many further tries the client gives a request that may succeed later."""
+    """Number of further tries of a request that may succeed later."""
     omit: Sequence[str] | None = None
     """Options of the request that the model refuses and that are left out, some of `OPTIONS`."""
     extra: Mapping[str, Any] | None = None
@@ -101,10 +101,10 @@ class Endpoint:
                 f"no server for {self.model!r}: set base_url, or {self.key_variable} for OpenAI's API"
             )
         self._omitted = frozenset(self.omit or ())
-        self._several = "n" not in self._omitted  # whether the server gives several samples at once
+        self._several = "n" not in self._omitted  # False if the server gives one sample a request
         self._slots = BoundedSemaphore(self.max_parallel)
         self._variety = Variety()
-        self._told: set[str] = set()  # what was told, and is not told again
+        self._warned: set[str] = set()  # topics of warnings, each of which is given once
         self._lock = Lock()
         self.seed(0)
 
@@ -114,7 +114,7 @@ class Endpoint:
         self._asked: Counter[int] = Counter()  # how often each prompt was asked, by its hash
 
     def act(self, prompt: str) -> str:
-        """The text of one completion of `prompt`."""
+        """Return the text of one completion of `prompt`."""
         return self.generate([prompt])[0][0].text
 
     def generate(self, prompts: Sequence[str], num_samples: int = 1) -> list[list[Completion]]:
@@ -126,23 +126,23 @@ class Endpoint:
         """
         if num_samples < 1:
             raise ValueError(f"num_samples must be at least 1, got {num_samples}")
-        found: list[list[Completion]] = [[] for _ in prompts]
+        completions: list[list[Completion]] = [[] for _ in prompts]
         if num_samples > 1 and self._several:
-            asked = [(index, num_samples) for index in range(len(prompts))]
-            self._ask_all(prompts, asked, found)
-            self._several = all(len(group) == num_samples for group in found)
+            requests = [(index, num_samples) for index in range(len(prompts))]
+            self._ask_all(prompts, requests, completions)
+            self._several = all(len(group) == num_samples for group in completions)
             if not self._several:
                 logger.warning("%s gives one sample a request; asking for each", self.model)
-        missing = [num_samples - len(group) for group in found]
+        missing = [num_samples - len(group) for group in completions]
         singly = [(index, 1) for index, count in enumerate(missing) for _ in range(count)]
-        self._ask_all(prompts, singly, found)
-        return found
+        self._ask_all(prompts, singly, completions)
+        return completions
 
     def _ask_all(
         self,
         prompts: Sequence[str],
         requests: Sequence[tuple[int, int]],
-        found: list[list[Completion]],
+        completions: list[list[Completion]],
     ) -> None:
         """Ask for each pair of a prompt's index and a number of samples, and add what comes back."""
         calls = [(prompts[index], count, self._draw(prompts[index])) for index, count in requests]
@@ -154,10 +154,10 @@ class Endpoint:
             with ThreadPool(min(self.max_parallel, len(calls))) as pool:
                 answers = list(pool.imap(ask, calls))
         for (index, _), answer in zip(requests, answers, strict=True):
-            found[index] += answer
+            completions[index] += answer
 
     def _draw(self, prompt: str) -> int:
-        """The seed of the next request for a prompt."""
+        """Draw the seed of the next request for a prompt."""
         with self._lock:
             self._asked[hash(prompt)] += 1
             number = self._asked[hash(prompt)]
@@ -169,7 +169,7 @@ class Endpoint:
 
         prompt, count, seed = call
         try:
-            with self._slots, self._told_if_slow():
+            with self._slots, self._warn_if_slow():
                 response = client.chat.completions.create(
                     model=self.model,
                     messages=[{"role": "user", "content": _sendable(prompt)}],
@@ -185,44 +185,44 @@ class Endpoint:
         choices = getattr(response, "choices", None) or []
         if not choices and count > 1:
             return []
-        if not choices or any(getattr(one, "message", None) is None for one in choices):
+        if not choices or any(getattr(choice, "message", None) is None for choice in choices):
             raise self._errors.no_completion(response)
         usage = _usage(response) if len(choices) == 1 else None  # else of all samples together
-        found = [self._completion(choice, usage) for choice in choices[:count]]
-        self._watch(prompt, seed, found)
-        return found
+        completions = [self._completion(choice, usage) for choice in choices[:count]]
+        self._watch(prompt, seed, completions)
+        return completions
 
     def _options(self, count: int, seed: int) -> dict[str, Any]:
-        """The arguments of the client for `OPTIONS` and `extra`."""
-        known: dict[str, Any] = {
+        """Return the arguments of the client for `OPTIONS` and `extra`."""
+        openai_options: dict[str, Any] = {
             "n": count,
             "seed": seed,
             "temperature": self.temperature,
             "top_p": self.top_p,
             "max_tokens": self.max_new_tokens,
         }
-        others: dict[str, Any] = {
-            **({"top_k": self.top_k} if self.top_k else {}),
-            **(self.extra or {}),
-        }
-        parts = [{k: v for k, v in of.items() if k not in self._omitted} for of in (known, others)]
-        return {**parts[0], "extra_body": parts[1] or None}
+        body = {**({"top_k": self.top_k} if self.top_k else {}), **(self.extra or {})}
+        arguments, body = (
+            {key: value for key, value in options.items() if key not in self._omitted}
+            for options in (openai_options, body)
+        )
+        return {**arguments, "extra_body": body or None}
 
     def _completion(self, choice: Any, usage: Usage | None) -> Completion:
         message, reason = choice.message, choice.finish_reason
         refusal = getattr(message, "refusal", None)
-        refused = reason == "content_filter" or (message.content is None and reason != "length")
-        if refused:
-            self._tell_once("refusal", f"{self._errors.where} {Errors.REFUSAL}")
+        is_refusal = reason == "content_filter" or (message.content is None and reason != "length")
+        if is_refusal:
+            self._warn_once("refusal", f"{self._errors.where} {Errors.REFUSAL}")
         text = message.content or refusal or ""
-        kept = REFUSAL if refused else "length" if reason == "length" else "stop"
-        return Completion(text, finish_reason=kept, usage=usage)
+        finish_reason = REFUSAL if is_refusal else "length" if reason == "length" else "stop"
+        return Completion(text, finish_reason=finish_reason, usage=usage)
 
-    def _watch(self, prompt: str, seed: int, found: Sequence[Completion]) -> None:
-        """Say it if answers never differ, where they should be drawn at random."""
+    def _watch(self, prompt: str, seed: int, completions: Sequence[Completion]) -> None:
+        """Warn if answers never differ, where they should be drawn at random."""
         if self.temperature == 0 or self.top_k == 1:
             return
-        if self._variety.is_missing(prompt, seed, [one.text for one in found]):
+        if self._variety.is_missing(prompt, seed, [completion.text for completion in completions]):
             logger.warning(
                 "%s gave the same text every time it was asked one of %d prompts, at temperature %g: it seems to "
                 "ignore seeds and temperature. Groups without variety teach nothing, and samples of a problem "
@@ -231,9 +231,9 @@ class Endpoint:
             )
 
     @contextmanager
-    def _told_if_slow(self) -> Iterator[None]:
-        told = (self._tell_once, ("slow", self._errors.slow(self.timeout, self.max_retries)))
-        timer = Timer(SLOW_SECONDS, *told)
+    def _warn_if_slow(self) -> Iterator[None]:
+        message = self._errors.slow(self.timeout, self.max_retries)
+        timer = Timer(SLOW_SECONDS, self._warn_once, ("slow", message))
         timer.daemon = True
         timer.start()
         try:
@@ -241,11 +241,11 @@ class Endpoint:
         finally:
             timer.cancel()
 
-    def _tell_once(self, about: str, text: str) -> None:
+    def _warn_once(self, topic: str, text: str) -> None:
         with self._lock:
-            if about in self._told:
+            if topic in self._warned:
                 return
-            self._told.add(about)
+            self._warned.add(topic)
         logger.warning("%s", text)
 
     @cached_property
@@ -275,15 +275,15 @@ def check_request(omit: Sequence[str] | None, extra: Mapping[str, Any] | None) -
 
 
 def _usage(response: Any) -> Usage | None:
-    """What the server has counted, if it says so."""
-    told = getattr(response, "usage", None)
-    prompt = getattr(told, "prompt_tokens", None)
-    completion = getattr(told, "completion_tokens", None)
+    """Return the server's own token counts, if it reports them."""
+    usage = getattr(response, "usage", None)
+    prompt = getattr(usage, "prompt_tokens", None)
+    completion = getattr(usage, "completion_tokens", None)
     if isinstance(prompt, int) and isinstance(completion, int):
         return Usage(prompt, completion)
     return None
 
 
 def _sendable(prompt: str) -> str:
-    """The prompt without the lone surrogates that an answer may bring, which no request can hold."""
+    """Replace lone surrogates, which an answer may bring and no request can hold."""
     return prompt.encode("utf-8", "replace").decode("utf-8")

@@ -1,15 +1,15 @@
-"""What may go wrong between an endpoint and its server, in words that say what to do."""
+"""Errors between an endpoint and its server, with remedies."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-SHOWN_CHARACTERS = 300
-"""How much of what a server says is quoted."""
+QUOTED_CHARACTERS = 300
+"""Length of a quotation from a server's answer."""
 
 SLOW_SECONDS = 30.0
-"""How long a request waits in silence."""
+"""Waiting time of a request after which a line is logged."""
 
 _BAD_REQUEST = (
     "the server refuses the request; leave out an option that the model does not know, as in omit: [top_p]; "
@@ -42,24 +42,24 @@ class Errors:
     )
 
     def of(self, error: Exception, status: int | None) -> EndpointError:
-        """Why a request has failed for good; `status` is that of HTTP, if there was an answer."""
-        said = f"{type(error).__name__}: {error}"[:SHOWN_CHARACTERS]
+        """Error of a request that has failed for good; `status` is that of HTTP, if there was an answer."""
+        reason = f"{type(error).__name__}: {error}"[:QUOTED_CHARACTERS]
         if status is None:
             remedy = "start the server, or set base_url; if it is slow, raise timeout"
-            return EndpointError(f"cannot reach the endpoint of {self.where} ({said}): {remedy}")
+            return EndpointError(f"cannot reach the endpoint of {self.where} ({reason}): {remedy}")
         remedy = _REMEDIES.get(status, "look into the server's log").format(key=self.key_variable)
-        return EndpointError(f"the endpoint of {self.where} refuses ({said}): {remedy}")
+        return EndpointError(f"the endpoint of {self.where} refuses ({reason}): {remedy}")
 
     def no_completion(self, answer: Any) -> EndpointError:
-        """What came is no completion, such as a web page."""
-        shown = " ".join(str(answer).split())[:SHOWN_CHARACTERS]
+        """Error of an answer that is no completion, such as a web page."""
+        text = " ".join(str(answer).split())[:QUOTED_CHARACTERS]
         return EndpointError(
-            f"the endpoint of {self.where} answers without a completion, with {shown!r}: check base_url, which "
+            f"the endpoint of {self.where} answers without a completion, with {text!r}: check base_url, which "
             "mostly ends in /v1"
         )
 
     def slow(self, timeout: float, max_retries: int) -> str:
-        """That a request has waited for `SLOW_SECONDS`."""
+        """Message of a request that has waited for `SLOW_SECONDS`."""
         return (
             f"no answer from {self.where} for {SLOW_SECONDS:.0f} s; every try may take {timeout:.0f} s (timeout), "
             f"and there are {max_retries} more (max_retries). If it hangs, stop this and look into its log"

@@ -1,4 +1,4 @@
-"""Credit: from rollouts to the advantage of every completion of every agent."""
+"""Credit assignment: from rollouts to the advantage of every completion of every agent."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ import numpy as np
 
 from llm_decpomdp.algorithms.learning.baselines import Baseline, Returns, advantages
 from llm_decpomdp.algorithms.learning.options import LearnerOptions
-from llm_decpomdp.algorithms.learning.returns import completion_values, reach, returns
+from llm_decpomdp.algorithms.learning.returns import completion_values, returns, visit_weights
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 
 
 @dataclass(frozen=True)
-class Lesson:
-    """What a group teaches."""
+class GroupAdvantages:
+    """Advantages and loss weight of one group."""
 
     start: Start
     group: Group
     weight: float
     """Factor of the loss."""
     advantages: dict[str, Returns]
-    """Of each agent's G completions."""
+    """Advantages of each agent's G completions, (G,)."""
 
     @property
-    def silent(self) -> bool:
-        """Whether all advantages are 0."""
-        return not any(values.any() for values in self.advantages.values())
+    def has_signal(self) -> bool:
+        """True unless all advantages are 0."""
+        return any(values.any() for values in self.advantages.values())
 
 
-def lessons(
+def group_advantages(
     rollouts: Sequence[Rollout],
     agents: Collection[str],
     baseline: Baseline,
     options: LearnerOptions,
-) -> Iterator[Lesson]:
-    """The lessons of all groups.
+) -> Iterator[GroupAdvantages]:
+    """Yield the advantages and the loss weight of every group.
 
     A completion's value is the mean return of the joint samples that contain it, less
     `truncation_penalty` if it hit the token limit and the option `truncated` is `penalise`. An agent that skipped
@@ -45,21 +45,22 @@ def lessons(
 
     Args:
         rollouts: As sampled.
-        agents: Those that learn.
-        baseline: What values are compared with.
-        options: See there. `weight` is the share of the episodes that come to the group, times its turn's factor.
+        agents: The agents that learn.
+        baseline: Subtracted from the values.
+        options: Discount, normalisation and turn weights. A group's `weight` is its visit weight times its
+            turn's factor.
 
     Raises:
         FloatingPointError: If a return isn't finite; names the start.
     """
     for rollout in rollouts:
-        shares, all_returns = reach(rollout), returns(rollout, options.discount)
-        for group, share, joint_returns in zip(rollout.groups, shares, all_returns, strict=True):
+        visits, all_returns = visit_weights(rollout), returns(rollout, options.discount)
+        for group, visit, joint_returns in zip(rollout.groups, visits, all_returns, strict=True):
             if not math.isfinite(float(joint_returns.sum())):
                 raise FloatingPointError(
                     f"a return isn't finite for {rollout.start}: {group.rewards}"
                 )
-            found = {
+            by_agent = {
                 agent: advantages(
                     completion_values(group, joint_returns, position)
                     - _penalty(group, agent, options),
@@ -69,8 +70,8 @@ def lessons(
                 for position, (agent, completions) in enumerate(group.completions.items())
                 if agent in agents and not completions[0].skipped
             }
-            weight = share * options.turn_weight(group.turn, group.stopped_early)
-            yield Lesson(rollout.start, group, weight, found)
+            weight = visit * options.turn_weight(group.turn, group.stopped_early)
+            yield GroupAdvantages(rollout.start, group, weight, by_agent)
 
 
 def _penalty(group: Group, agent: str, options: LearnerOptions) -> Returns:

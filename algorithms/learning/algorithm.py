@@ -9,12 +9,12 @@ from llm_decpomdp.algorithms.learning.baselines import Baseline
 
 @dataclass(frozen=True)
 class Algorithm:
-    """What tells one learning algorithm from another."""
+    """Declaration of a learning algorithm: a baseline, and for whom it is meant."""
 
     name: str
     baseline: Baseline
-    """What the returns of a group, of shape (..., G), are compared with."""
+    """Subtracted from the returns of a group, of shape (..., G)."""
     multi_agent: bool = True
-    """Whether it is meant for teams of more than one agent."""
+    """True if it is meant for teams of more than one agent."""
     description: str = ""
-    """How it learns, in a sentence for readers of a report."""
+    """A sentence for readers of a report."""

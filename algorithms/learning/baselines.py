@@ -1,4 +1,4 @@
-"""Group baselines: what a return is compared with. Pure functions of returns of shape (..., G).
+"""Group baselines, subtracted from the returns. Pure functions of returns of shape (..., G).
 
 The four of them shift or scale the same returns, and how much of that reaches the weights depends on the
 rest of the update:
@@ -21,14 +21,14 @@ Returns = NDArray[np.float64]
 Baseline = Callable[[Returns], Returns]
 
 ROUNDING = 1e-12
-"""What sums of the same rewards in another order may differ by, as a share of the group's largest return."""
+"""Rounding error of sums of equal rewards in another order, as a share of the group's largest return."""
 
 SMALLEST_SPREAD = 1e-8
 """Standard deviation below which normalised advantages take a group's returns as equal."""
 
 
 def mean(returns: Returns) -> Returns:
-    """The group's mean return: b_g = (1/G) sum_h R_h.
+    """Return the group's mean return: b_g = (1/G) sum_h R_h.
 
     The baseline of GRPO (arXiv 2402.03300) and MAGRPO (arXiv 2508.04652). It contains the sample's
     own return, so the expected gradient is (G-1)/G times the one of an independent baseline: a
@@ -40,7 +40,7 @@ def mean(returns: Returns) -> Returns:
 
 
 def leave_one_out(returns: Returns) -> Returns:
-    """The mean return of the others: b_g = (1/(G-1)) sum_{h != g} R_h.
+    """Return the mean return of the others: b_g = (1/(G-1)) sum_{h != g} R_h.
 
     The baseline of RLOO (Kool et al. 2019; Ahmadian et al. 2024, arXiv 2402.14740). It does not contain the
     sample's own return, so the gradient is unbiased; advantages are G/(G-1) times those of `mean`.
@@ -56,12 +56,12 @@ def leave_one_out(returns: Returns) -> Returns:
             f"leave_one_out compares a sample with the others of its group and needs at least 2, got {size}; "
             "use the baseline 'none'"
         )
-    others: Returns = (returns.sum(-1, keepdims=True) - returns) / (size - 1)
-    return others
+    means: Returns = (returns.sum(-1, keepdims=True) - returns) / (size - 1)
+    return means
 
 
 def maximum(returns: Returns) -> Returns:
-    """The group's best return: b_g = max_h R_h, so that no advantage is above 0.
+    """Return the group's best return: b_g = max_h R_h, so that no advantage is above 0.
 
     The baseline of ReMax (arXiv 2310.10505) with the best sample in place of a greedy one. It depends on
     the samples it is subtracted from, so the gradient is biased: mistakes are made less likely, and the best

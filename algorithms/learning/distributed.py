@@ -1,7 +1,7 @@
-"""Several processes that train one team, each on its share of the starts.
+"""Data-parallel training: several processes train one team, each on its shard of the starts.
 
-`accelerate launch` and `torchrun` start them, `join` makes them one run. In a process that is alone all
-functions do the obvious thing, and nothing is sent.
+`accelerate launch` and `torchrun` start them, `initialize` makes them one run. In a single process nothing is
+sent: the world size is 1, the shard is everything, a broadcast returns its value.
 """
 
 from __future__ import annotations
@@ -19,105 +19,105 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-PATIENCE = timedelta(hours=12)
-"""How long a process waits for the others: one may have a much longer share of an update than another."""
+TIMEOUT = timedelta(hours=12)
+"""Longest wait of a process for the others: the shards of an update may take very different times."""
 
 
-def join() -> None:
-    """Meet the other processes of this launch; nothing happens in one that is alone or has met them.
+def initialize() -> None:
+    """Initialize torch.distributed under torchrun or accelerate; without a launcher, or twice, do nothing.
 
     Each process on a machine with GPUs gets one of its own.
 
     Raises:
         RuntimeError: If the machine has fewer GPUs than processes.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) < 2 or _together():
+    if int(os.environ.get("WORLD_SIZE", "1")) < 2 or _is_initialized():
         return
     if torch.cuda.is_available():
-        place, gpus = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
-        if place >= gpus:
+        local_rank, gpus = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+        if local_rank >= gpus:
             raise RuntimeError(
                 f"each process needs a GPU of its own, and the machine has {gpus}: launch at most "
                 f"{gpus} on it"
             )
-        torch.cuda.set_device(place)
-    distributed.init_process_group(timeout=PATIENCE)
+        torch.cuda.set_device(local_rank)
+    distributed.init_process_group(timeout=TIMEOUT)
 
 
-def leave() -> None:
-    """Part from the other processes, at the end of the program."""
-    if _together():
+def shutdown() -> None:
+    """Destroy the process group, at the end of the program."""
+    if _is_initialized():
         distributed.destroy_process_group()
 
 
-def count() -> int:
-    """The number of processes."""
-    return distributed.get_world_size() if _together() else 1
+def world_size() -> int:
+    """Number of processes."""
+    return distributed.get_world_size() if _is_initialized() else 1
 
 
 def rank() -> int:
-    """The place of this process, from 0. The first process writes what the run leaves."""
-    return distributed.get_rank() if _together() else 0
+    """Index of this process, from 0. Process 0 writes the run's files."""
+    return distributed.get_rank() if _is_initialized() else 0
 
 
 def warn_of_idle(starts: int) -> None:
-    """Say in the log if there are more processes than starts in the largest update."""
-    if count() > starts and rank() == 0:
+    """Warn if there are more processes than starts in the largest update."""
+    if world_size() > starts and rank() == 0:
         logger.warning(
             "%d processes share updates of at most %d starts, so some of them always wait: take more starts an "
             "update (prompts_per_update), or fewer processes",
-            *(count(), starts),
+            *(world_size(), starts),
         )
 
 
-def share(items: Sequence[T]) -> list[T]:
-    """The items that this process is to work on: every `count()`-th one."""
-    return list(items[rank() :: count()])
+def shard(items: Sequence[T]) -> list[T]:
+    """Return the items of this process: every `world_size()`-th one, from `rank()` on."""
+    return list(items[rank() :: world_size()])
 
 
 def gather(items: Sequence[T]) -> list[T]:
-    """The items of all processes, in the order in which `share` dealt them out."""
-    if not _together():
+    """Collect the items of all processes, in the order that they had before `shard`."""
+    if not _is_initialized():
         return list(items)
-    parts: list[Sequence[T]] = [[] for _ in range(count())]
+    parts: list[Sequence[T]] = [[] for _ in range(world_size())]
     distributed.all_gather_object(parts, list(items))
     longest = max(map(len, parts))
     return [part[index] for index in range(longest) for part in parts if index < len(part)]
 
 
 def total(value: float) -> float:
-    """The sum of a number over all processes."""
+    """Sum a number over all processes."""
     return sum(gather([value]))
 
 
-def of_first(value: T) -> T:
-    """The value that the first process has, in all of them; none goes on before it got there."""
+def broadcast(value: T) -> T:
+    """Return the value of process 0 in all processes; a barrier until process 0 calls it."""
     values = [value]
-    if _together():
+    if _is_initialized():
         distributed.broadcast_object_list(values, src=0)
     return values[0]
 
 
 def sum_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
-    """Add up the gradients of all processes; a missing one counts as 0, and stays missing if all lack it."""
-    if not _together():
+    """Sum the gradients over all processes; a missing one counts as 0, and stays missing if all lack it."""
+    if not _is_initialized():
         return
     weights = list(parameters)
-    found = gather([[weight.grad is not None for weight in weights]])
-    for weight, somewhere in zip(weights, map(any, zip(*found, strict=True)), strict=True):
-        if somewhere:
+    present = gather([[weight.grad is not None for weight in weights]])
+    for weight, anywhere in zip(weights, map(any, zip(*present, strict=True)), strict=True):
+        if anywhere:
             if weight.grad is None:
                 weight.grad = torch.zeros_like(weight)
             distributed.all_reduce(weight.grad)
 
 
 @torch.no_grad()
-def copy_first(parameters: Iterable[torch.nn.Parameter]) -> None:
-    """Give all processes the weights of the first, so that they begin alike."""
-    if _together():
+def broadcast_parameters(parameters: Iterable[torch.nn.Parameter]) -> None:
+    """Copy the weights of process 0 to all processes, so that they begin alike."""
+    if _is_initialized():
         for parameter in parameters:
             distributed.broadcast(parameter.data, src=0)
 
 
-def _together() -> bool:
+def _is_initialized() -> bool:
     return distributed.is_available() and distributed.is_initialized()

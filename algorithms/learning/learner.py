@@ -12,7 +12,7 @@ from torch import Tensor
 from typing_extensions import get_protocol_members
 
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.learning.advantages import Lesson, lessons
+from llm_decpomdp.algorithms.learning.advantages import GroupAdvantages, group_advantages
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.baselines import none
 from llm_decpomdp.algorithms.learning.losses import (
@@ -24,18 +24,18 @@ from llm_decpomdp.algorithms.learning.losses import (
 )
 from llm_decpomdp.algorithms.learning.optimizer import PolicyOptimizer, learning_rate_factor
 from llm_decpomdp.algorithms.learning.options import LearnerOptions
-from llm_decpomdp.algorithms.learning.token_metrics import Tally
+from llm_decpomdp.algorithms.learning.token_metrics import TokenMetrics
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, distinct_policies
 from llm_decpomdp.policy import Completion, ReferencedPolicy, Team, TrainablePolicy
 
 logger = logging.getLogger(__name__)
 
 TRAINABLE = get_protocol_members(TrainablePolicy)
-"""What a trainable policy has."""
+"""Names of the members of a trainable policy."""
 
 
 def trainable_policies(team: Team) -> dict[str, TrainablePolicy]:
-    """The distinct policies with parameters that want gradients, named by their agents."""
+    """Return the distinct policies with parameters that require gradients, named by their agents."""
     return {
         name: policy
         for name, policy in distinct_policies(team).items()
@@ -47,13 +47,13 @@ class Learner:
     """Updates the trainable policies of a team; a policy that agents share has one optimizer.
 
     Args:
-        team: Agent to policy. Policies that cannot be trained, or have no parameter that wants a
+        team: Agent to policy. Policies that cannot be trained, or have no parameter that requires a
             gradient, take part and stay as they are.
         algorithm: The declaration of the algorithm.
         options: How to step.
 
     Raises:
-        TypeError: If the divergence from a reference is wanted and a policy keeps none.
+        TypeError: If `kl_coefficient` is set and a policy keeps no reference.
         ValueError: If a single-agent algorithm gets a team, no policy can be trained, or advantages would
             be without bounds.
     """
@@ -112,73 +112,72 @@ class Learner:
         last. No weight changes otherwise. Groups without signal are counted and skipped.
 
         Returns:
-            See `Tally`, with `learning_rate` and `grad_norm/<policy>` (before any shortening).
+            See `TokenMetrics`, with `learning_rate` and `grad_norm/<policy>` (before any shortening).
 
         Raises:
             FloatingPointError: If a return, loss or gradient isn't finite; names the update and the
                 starts.
         """
         self._clear()
-        found = self._lessons(rollouts)
-        groups = processes.total(len(found))
-        # Neither silent groups nor turns that a rollout lacks change what the other groups weigh: a divisor
-        # that depended on the samples would bias the gradient.
+        credits = self._advantages(rollouts)
+        # Neither groups without signal nor turns that a rollout lacks change the weight of other groups: a
+        # divisor that depended on the samples would bias the gradient.
         starts = processes.total(len(rollouts))
-        loud = [lesson for lesson in found if lesson.weight and (self._pulled or not lesson.silent)]
+        active = [c for c in credits if c.weight and (self._uses_kl or c.has_signal)]
         old: dict[tuple[int, str], Tensor] = {}
         for epoch in range(self.options.updates_per_batch):
             if epoch:
                 self._step()
-            tally = Tally(self._agents)
-            for index, lesson in enumerate(loud):
-                for agent, advantages in lesson.advantages.items():
-                    if self._pulled or advantages.any():
-                        self._backward(index, lesson, agent, starts, old, tally)
+            token_metrics = TokenMetrics(self._agents)
+            for index, credit in enumerate(active):
+                for agent, advantages in credit.advantages.items():
+                    if self._uses_kl or advantages.any():
+                        self._backward(index, credit, agent, starts, old, token_metrics)
             norms = dict(self._grad_norms(rollouts))
-        silent = processes.total(sum(lesson.silent for lesson in found))
         return {
-            **tally.metrics(),
+            **token_metrics.metrics(),
             **{f"grad_norm/{name}": norm for name, norm in norms.items()},
             "learning_rate": self.options.learning_rate * self._factor(),
-            "groups": groups,
-            "groups_without_signal": silent,
+            "groups": processes.total(len(credits)),
+            "groups_without_signal": processes.total(sum(not c.has_signal for c in credits)),
         }
 
     @property
-    def _pulled(self) -> bool:
-        """Whether the reference pulls on completions that teach nothing else."""
+    def _uses_kl(self) -> bool:
+        """True if the reference gives a gradient where advantages are 0."""
         return self.options.kl_coefficient > 0
 
-    def _lessons(self, rollouts: Sequence[Rollout]) -> list[Lesson]:
+    def _advantages(self, rollouts: Sequence[Rollout]) -> list[GroupAdvantages]:
+        baseline = self.algorithm.baseline
         try:
-            return list(lessons(rollouts, self._agents, self.algorithm.baseline, self.options))
+            return list(group_advantages(rollouts, self._agents, baseline, self.options))
         except FloatingPointError as error:
             raise FloatingPointError(f"update {self.updates + 1}: {error}") from None
 
     def _backward(
         self,
         index: int,
-        lesson: Lesson,
+        credit: GroupAdvantages,
         agent: str,
         starts: float,
         old: dict[tuple[int, str], Tensor],
-        tally: Tally,
+        token_metrics: TokenMetrics,
     ) -> None:
         """Add the gradient of one agent's loss, and count it."""
         options, policy = self.options, self._agents[agent]
-        prompt, completions = lesson.group.prompts[agent], lesson.group.completions[agent]
+        prompt, completions = credit.group.prompts[agent], credit.group.completions[agent]
         log_probs, mask = policy.log_probs(prompt, completions)  # (G, T)
         if options.truncated == "mask":
-            kept = [float(not completion.truncated) for completion in completions]
-            mask = mask * torch.tensor(kept, dtype=mask.dtype, device=mask.device).unsqueeze(1)
+            whole = [float(not completion.truncated) for completion in completions]
+            mask = mask * torch.tensor(whole, dtype=mask.dtype, device=mask.device).unsqueeze(1)
         before = old.setdefault((index, agent), log_probs.detach())
-        advantages = torch.as_tensor(lesson.advantages[agent]).to(log_probs)
+        advantages = torch.as_tensor(credit.advantages[agent]).to(log_probs)
         if options.updates_per_batch == 1:
             terms = policy_gradient(log_probs, advantages)
         else:
             terms = clipped_surrogate(log_probs, before, advantages, options.clip_range)
         ratio = (log_probs.detach() - before).exp()
-        told = {
+        metrics = {
             "entropy": -log_probs.detach(),
             "clip_fraction": (ratio - 1).abs() > options.clip_range,
             "mismatch": (log_probs.detach() - _sampled(completions, log_probs)).abs(),
@@ -187,13 +186,13 @@ class Learner:
             assert isinstance(policy, ReferencedPolicy), policy
             reference, _ = policy.reference_log_probs(prompt, completions)
             terms = terms + options.kl_coefficient * kl_divergence(log_probs, reference, mask)
-            told["kl"] = kl_estimate(log_probs, reference)
+            metrics["kl"] = kl_estimate(log_probs, reference)
         reduce = REDUCTIONS[options.loss]
-        loss = lesson.weight / starts * reduce(terms, mask, options.fixed_length or 1)
-        self._require_finite(float(loss.detach()), f"loss of {agent!r}", str(lesson.start))
+        loss = credit.weight / starts * reduce(terms, mask, options.fixed_length or 1)
+        self._require_finite(float(loss.detach()), f"loss of {agent!r}", str(credit.start))
         if loss.requires_grad:
             loss.backward()  # type: ignore[no-untyped-call]
-        tally.add(agent, loss.detach(), mask, told)
+        token_metrics.add(agent, loss.detach(), mask, metrics)
 
     def _grad_norms(self, rollouts: Sequence[Rollout]) -> Iterator[tuple[str, float]]:
         for name, optimizer in self._optimizers.items():
@@ -206,10 +205,10 @@ class Learner:
     def _require_finite(self, value: float, what: str, starts: str) -> None:
         if not math.isfinite(value):
             self._clear()
-            changed = self.options.updates_per_batch > 1
+            several = self.options.updates_per_batch > 1
             raise FloatingPointError(
                 f"update {self.updates + 1}: the {what} is {value} for {starts}; "
-                f"{'weights may have changed' if changed else 'no weight was changed'}. "
+                f"{'weights may have changed' if several else 'no weight was changed'}. "
                 "If the rewards are finite, lower learning_rate or set max_grad_norm"
             )
 
@@ -233,7 +232,7 @@ class Learner:
             optimizer.clear()
 
     def state_dict(self) -> dict[str, Any]:
-        """The optimizers' state and the number of updates; the policies keep their own."""
+        """Return the optimizers' state and the number of updates; the policies keep their own."""
         optimizers = {name: opt.state_dict() for name, opt in self._optimizers.items()}
         return {"updates": self.updates, "optimizers": optimizers}
 
@@ -254,22 +253,22 @@ class Learner:
 
 
 def _sampled(completions: Sequence[Completion], like: Tensor) -> Tensor:
-    """The sampler's log-probabilities, padded as `like`, (G, T); not a number where it told none."""
-    known = torch.full_like(like, torch.nan)
-    for row, completion in zip(known, completions, strict=True):
+    """Return the sampler's log-probabilities, padded as `like`, (G, T); not a number where it reports none."""
+    log_probs = torch.full_like(like, torch.nan)
+    for row, completion in zip(log_probs, completions, strict=True):
         row[: len(completion.log_probs)] = torch.tensor(completion.log_probs).to(row)
-    return known
+    return log_probs
 
 
 def _warn_of_delegates(team: Team) -> None:
-    """Say which policies stay as they are because their classes do not have what they answer to."""
-    for name, policy in distinct_policies(team).items():
+    """Warn of policies whose instances answer to `parameters` while their classes lack a member of `TRAINABLE`."""
+    for agents, policy in distinct_policies(team).items():
         if hasattr(policy, "parameters") and not isinstance(policy, TrainablePolicy):
-            missing = sorted(each for each in TRAINABLE if not hasattr(type(policy), each))
+            missing = sorted(name for name in TRAINABLE if not hasattr(type(policy), name))
             logger.warning(
                 "the policy of %s is not trained: its class %s has no %s; what it hands on by __getattr__ "
                 "does not count",
-                *(name, type(policy).__name__, ", ".join(missing)),
+                *(agents, type(policy).__name__, ", ".join(missing)),
             )
 
 

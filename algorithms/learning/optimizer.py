@@ -10,7 +10,7 @@ import torch
 
 
 def learning_rate_factor(update: int, schedule: str, warmup: int, total: int | None) -> float:
-    """The share of the learning rate that an update steps with.
+    """Factor of the learning rate at an update.
 
     It rises linearly over the first `warmup` updates, then stays (`constant`), falls linearly to 0
     (`linear`), or falls along half a cosine (`cosine`, arXiv 1608.03983) by the end of the run.
@@ -26,8 +26,8 @@ def learning_rate_factor(update: int, schedule: str, warmup: int, total: int | N
     if schedule == "constant":
         return 1.0
     assert total is not None, schedule
-    done = min((update - warmup) / max(total - warmup, 1), 1.0)
-    return 1.0 - done if schedule == "linear" else 0.5 * (1.0 + math.cos(math.pi * done))
+    progress = min((update - warmup) / max(total - warmup, 1), 1.0)
+    return 1.0 - progress if schedule == "linear" else 0.5 * (1.0 + math.cos(math.pi * progress))
 
 
 class PolicyOptimizer:
@@ -37,7 +37,7 @@ class PolicyOptimizer:
     16-bit number at all, and would be lost.
 
     Args:
-        parameters: Those to train.
+        parameters: The parameters to train.
         learning_rate: Before the schedule.
         weight_decay: Of matrices; vectors (biases, norms) never decay.
     """
@@ -91,8 +91,8 @@ class PolicyOptimizer:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from `state_dict`'s value."""
         self._adamw.load_state_dict(state["adamw"])
-        for (_, master), saved in zip(self._copied(), state["masters"], strict=True):
-            master.copy_(saved)
+        for (_, master), weights in zip(self._copied(), state["masters"], strict=True):
+            master.copy_(weights)
 
 
 def _master(parameter: torch.nn.Parameter) -> torch.nn.Parameter:

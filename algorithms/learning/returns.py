@@ -1,4 +1,4 @@
-"""Returns: what a joint sample, and a completion in it, is credited with.
+"""Returns of joint samples, and values of the completions in them.
 
 Letters: G completions of an agent, J joint samples of a group.
 """
@@ -12,7 +12,7 @@ from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout
 
 
 def returns(rollout: Rollout, discount: float = 1.0) -> list[Returns]:
-    """The return of each joint sample, of shape (J,), for each group of a rollout.
+    """Compute the return of each joint sample, of shape (J,), for each group of a rollout.
 
     In a tree a joint sample earns its reward and the mean of what follows:
 
@@ -21,15 +21,15 @@ def returns(rollout: Rollout, discount: float = 1.0) -> list[Returns]:
     and r_j where it led to none. In a chain only one joint sample of a group goes on, so that what
     follows says nothing about its siblings: R_j = r_j, whatever the discount.
     """
-    found = [np.array(group.rewards, dtype=np.float64) for group in rollout.groups]
-    for group, value in zip(reversed(rollout.groups), reversed(found), strict=True):
+    values = [np.array(group.rewards, dtype=np.float64) for group in rollout.groups]
+    for group, value in zip(reversed(rollout.groups), reversed(values), strict=True):
         if group.parent is not None and rollout.groups[group.parent.group].chosen is None:
-            found[group.parent.group][group.parent.sample] += discount * value.mean()
-    return found
+            values[group.parent.group][group.parent.sample] += discount * value.mean()
+    return values
 
 
 def completion_values(group: Group, joint_returns: Returns, agent: int) -> Returns:
-    """The value of each completion of one agent, of shape (G,): the mean return of its joint samples.
+    """Average the returns of each completion's joint samples: one agent's values, of shape (G,).
 
     Aligned joint samples contain each completion once, so that the values are their returns.
     A mean and not a sum: the scale of the gradient does not depend on the number of agents.
@@ -43,19 +43,19 @@ def completion_values(group: Group, joint_returns: Returns, agent: int) -> Retur
     return np.bincount(indices, joint_returns) / np.bincount(indices)
 
 
-def reach(rollout: Rollout) -> list[float]:
-    """The share of the episodes that come to each group of a rollout.
+def visit_weights(rollout: Rollout) -> list[float]:
+    """State-visitation weight of each group: the share of the episodes that come to it.
 
-    1 at the start. In a tree each of the J joint samples of a group takes 1/J of them: weighted by it, the
-    gradient is that of the expected return. In a chain 1 on every turn that it has, as if all samples had gone on
-    with the chosen one, also those that ended.
+    1 at the start. In a tree each of the J joint samples of a group takes 1/J of its group's weight: weighted so,
+    the gradient is that of the expected return. In a chain 1 on every turn that it has, as if all samples had
+    gone on with the chosen one, also those that ended.
     """
-    found: list[float] = []
+    weights: list[float] = []
     for group in rollout.groups:
         if group.parent is None:
-            found.append(1.0)
+            weights.append(1.0)
             continue
         before = rollout.groups[group.parent.group]
         branches = 1 if before.chosen is not None else len(before.joint)
-        found.append(found[group.parent.group] / branches)
-    return found
+        weights.append(weights[group.parent.group] / branches)
+    return weights

@@ -1,4 +1,4 @@
-"""What the learner reports of the completions that it learns from."""
+"""Metrics over the tokens in the loss."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from llm_decpomdp.algorithms.learning import distributed as processes
 NAMES = ("entropy", "kl", "clip_fraction", "mismatch")
 
 
-class Tally:
+class TokenMetrics:
     """Sums over the tokens of one pass, by agent and over all processes.
 
     Args:
-        agents: Those that learn.
+        agents: The agents that learn.
     """
 
     def __init__(self, agents: Collection[str]) -> None:
@@ -25,20 +25,20 @@ class Tally:
         self._sums: dict[str, dict[str, float]] = {agent: defaultdict(float) for agent in agents}
 
     def add(self, agent: str, loss: Tensor, mask: Tensor, terms: Mapping[str, Tensor]) -> None:
-        """Count a group: the weighted loss, the tokens in it, and terms of them by `NAMES`, all (G, T).
+        """Add a group: the weighted loss, the mask of its tokens, and their terms by `NAMES`, all (G, T).
 
-        Terms that are not a number are those of tokens that they don't exist for.
+        A term is not a number where a token has none.
         """
         sums, counts = self._sums[agent], mask > 0
         sums["loss"] += float(loss)
         sums["tokens"] += float(counts.sum())
         for name, values in terms.items():
-            told = values[counts].to(torch.float64)
-            sums[name] += float(told.nansum())
-            sums[f"tokens/{name}"] += float(told.isfinite().sum())
+            terms_in_loss = values[counts].to(torch.float64)
+            sums[name] += float(terms_in_loss.nansum())
+            sums[f"tokens/{name}"] += float(terms_in_loss.isfinite().sum())
 
     def metrics(self) -> dict[str, float]:
-        """The metrics of the pass.
+        """Return the metrics of the pass.
 
         - `loss/<agent>`: the agent's part of the loss.
         - `entropy/<agent>`: mean of -log pi over the tokens in the loss, in nats a token: estimates the policy's
@@ -46,15 +46,15 @@ class Tally:
         - `kl/<agent>`: mean of `losses.kl_estimate`, in nats a token; 0 without a reference.
         - `clip_fraction/<agent>`: share of the tokens whose ratio left the clip range.
         - `mismatch/<agent>`: mean of |log pi - log pi of the sampler|, in nats a token: the two compute the
-          same in other ways, and more coarsely in bfloat16. 0 where the sampler told none.
+          same in other ways, and more coarsely in bfloat16. 0 where the sampler reports none.
         - `completion_tokens`: tokens in the loss, of all agents.
         """
-        found, tokens = {}, 0.0
+        metrics, tokens = {}, 0.0
         for agent in self.agents:
             sums = self._sums[agent]
             tokens += processes.total(sums["tokens"])
-            found[f"loss/{agent}"] = processes.total(sums["loss"])
+            metrics[f"loss/{agent}"] = processes.total(sums["loss"])
             for name in NAMES:
                 count = max(processes.total(sums[f"tokens/{name}"]), 1.0)
-                found[f"{name}/{agent}"] = processes.total(sums[name]) / count
-        return {**found, "completion_tokens": tokens}
+                metrics[f"{name}/{agent}"] = processes.total(sums[name]) / count
+        return {**metrics, "completion_tokens": tokens}

@@ -1,6 +1,6 @@
 """Chains: the rollout plan in which one joint sample of each turn goes on.
 
-The g-th completions of all agents form the g-th joint sample. One of them is handed on to the next turn,
+The g-th completions of all agents form the g-th joint sample. One of them goes on to the next turn,
 so that an episode of T turns costs G * T joint samples.
 """
 
@@ -50,15 +50,15 @@ def rollout_chains(
     Args:
         env: Any text environment; it is reset, and played in branches of it.
         team: A policy for each agent. Agents with the same policy object are sampled in one batch.
-        starts: How the chains begin.
+        starts: The first state of each chain.
         group_size: Joint samples of a turn (G), at least 1.
-        handoff: Which joint sample goes on, among those whose episode isn't over: `best` takes the
+        handoff: Rule by which a joint sample goes on, among those whose episode isn't over: `best` takes the
             first of the highest reward, `random` draws one. All agents go on with the same one.
         early_termination_threshold: A chain stops where its group's mean reward reaches this value;
             `None` never stops one.
         act: The way to the agents' groups of completions; by default every policy samples them.
         rng: Draws the random handoffs.
-        stopwatch: Where to add the seconds spent `sampling` (policies) and `stepping`
+        stopwatch: Adds up the seconds spent `sampling` (policies) and `stepping`
             (environment).
 
     Raises:

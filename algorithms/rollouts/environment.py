@@ -1,4 +1,4 @@
-"""What the learners ask of an environment: a PettingZoo parallel environment of texts."""
+"""The environment protocol of learners: a PettingZoo parallel environment of texts."""
 
 from __future__ import annotations
 

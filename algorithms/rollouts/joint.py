@@ -1,4 +1,4 @@
-"""Joint samples: which completions of the agents are played together."""
+"""Joint samples: completions of the agents that are played together."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ JOINT_MODES = ("aligned", "cross")
 
 
 def aligned(group_size: int, num_agents: int) -> Joint:
-    """The g-th completions of all agents together: G joint samples."""
+    """Pair the g-th completions of all agents: G joint samples."""
     return tuple((g,) * num_agents for g in range(group_size))
 
 
 def cross(group_size: int, num_agents: int) -> Joint:
-    """Every completion of each agent with every one of the others: G^N joint samples."""
+    """Combine every completion of each agent with every one of the others: G^N joint samples."""
     return tuple(product(range(group_size), repeat=num_agents))
 
 
 def joint_samples(mode: str, group_size: int, num_agents: int) -> Joint:
-    """The joint samples of a mode.
+    """Return the joint samples of a mode.
 
     Raises:
         KeyError: If the mode is unknown.

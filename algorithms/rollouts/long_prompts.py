@@ -1,4 +1,4 @@
-"""Prompts that are too long for a policy: found before a run begins, and named where they turn up later."""
+"""Prompts that are too long for a policy: a check before a run begins, and errors that say where one occurs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Start, begin
 from llm_decpomdp.policy import ContextPolicy, Policy, PromptTooLong, Team
 
-MOST_TOLD = 10
-"""How many long prompts are named."""
+MAX_NAMED = 10
+"""Number of long prompts that a message names."""
 
 ENOUGH = 64
 """Starts in a row without a long prompt after which no more are looked at: a reset may run programs."""
@@ -30,14 +30,14 @@ class LongPrompt(NamedTuple):
 def long_first_prompts(
     env: TextEnv, team: Team, starts: Iterable[Start], handling: str
 ) -> list[LongPrompt]:
-    """The first prompts that are too long for the policies which handle such ones in a certain way.
+    """List the first prompts that are too long, for the policies that handle long ones as given.
 
     Looks no further after `ENOUGH` starts in a row that fit.
 
     Args:
         env: The environment; it is reset. Starts that leave the choice to its running generator are left out.
         team: A policy for each agent.
-        starts: How the episodes begin, best those with the most text first.
+        starts: Starts of the episodes, best those with the most text first.
         handling: `raise`, `skip` or `truncate_left`.
     """
     policies = {
@@ -45,43 +45,43 @@ def long_first_prompts(
         for agent, policy in team.items()
         if isinstance(policy, ContextPolicy) and policy.on_long_prompt == handling
     }
-    known = [start for start in dict.fromkeys(starts) if start != Start()] if policies else []
-    found: list[LongPrompt] = []
+    seeded = [start for start in dict.fromkeys(starts) if start != Start()] if policies else []
+    prompts: list[LongPrompt] = []
     fitting = 0
-    for start in known:
+    for start in seeded:
         if fitting >= ENOUGH:
             break
-        before = len(found)
-        _, prompts = begin(env, start)
+        before = len(prompts)
+        _, texts = begin(env, start)
         for agent, policy in policies.items():
-            over = policy.overflow(prompts[agent])
+            over = policy.overflow(texts[agent])
             if over is not None:
-                found.append(LongPrompt(start, agent, *over))
-        fitting = fitting + 1 if len(found) == before else 0
-    return found
+                prompts.append(LongPrompt(start, agent, *over))
+        fitting = fitting + 1 if len(prompts) == before else 0
+    return prompts
 
 
-def in_words(found: Sequence[LongPrompt]) -> str:
-    """Such as "mine/5: main_0 sees 15,562 tokens of at most 4,080"; names the first ten."""
-    told = [
-        f"{named(one.start)}: {one.agent} sees {one.tokens:,} tokens of at most {one.limit:,}"
-        for one in found[:MOST_TOLD]
+def in_words(prompts: Sequence[LongPrompt]) -> str:
+    """Describe the first ten, as in "mine/5: main_0 sees 15,562 tokens of at most 4,080"."""
+    parts = [
+        f"{label(prompt.start)}: {prompt.agent} sees {prompt.tokens:,} tokens of at most {prompt.limit:,}"
+        for prompt in prompts[:MAX_NAMED]
     ]
-    rest = len(found) - len(told)
-    return "; ".join([*told, f"and {rest} more"] if rest else told)
+    rest = len(prompts) - len(parts)
+    return "; ".join([*parts, f"and {rest} more"] if rest else parts)
 
 
-def named(start: Start) -> str:
-    """The task of a start, or its seed."""
+def label(start: Start) -> str:
+    """Return the task of a start, or its seed."""
     return f"seed {start.seed}" if start.task_id is None else start.task_id
 
 
 def require_short(env: TextEnv, team: Team, starts: Iterable[Start]) -> None:
-    """Raise a `ValueError` if a first prompt is too long for a policy that would raise one when it is asked."""
-    found = long_first_prompts(env, team, starts, "raise")
-    if found:
+    """Raise a `ValueError` if a first prompt is too long for a policy that would raise one when it samples."""
+    prompts = long_first_prompts(env, team, starts, "raise")
+    if prompts:
         raise ValueError(
-            f"first prompts are too long: {in_words(found)}. Shorten them, make room (a lower max_new_tokens, "
+            f"first prompts are too long: {in_words(prompts)}. Shorten them, make room (a lower max_new_tokens, "
             "a higher max_prompt_tokens), or set on_long_prompt to skip or truncate_left"
         )
 
@@ -90,12 +90,12 @@ def require_short(env: TextEnv, team: Team, starts: Iterable[Start]) -> None:
 def naming(
     team: Team, starts: Sequence[Start], prompts: Sequence[Mapping[str, str]]
 ) -> Iterator[None]:
-    """Let the error of a prompt that is too long say whose it is, and where.
+    """Add the start and the agent to the error of a prompt that is too long.
 
     Args:
-        team: Those that are asked.
-        starts: Of the episodes that are played.
-        prompts: What the agents see in each of them.
+        team: The policies that sample.
+        starts: The start of each episode.
+        prompts: The prompts of each episode, by agent.
     """
     try:
         yield
@@ -103,7 +103,7 @@ def naming(
         for start, texts in zip(starts, prompts, strict=True):
             for agent, text in texts.items():
                 if text == error.prompt and _too_long(team[agent], text):
-                    raise ValueError(f"{named(start)}, {agent}: {error}") from error
+                    raise ValueError(f"{label(start)}, {agent}: {error}") from error
         raise
 
 

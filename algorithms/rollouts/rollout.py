@@ -27,7 +27,7 @@ MAX_ROWS = 256
 """Completions that are sampled in one batch, unless a single prompt asks for more: a bound for its memory."""
 
 MAX_STEP_THREADS = 16
-"""More than there are workers in the sandbox: while some of them run programs, others are read and judged."""
+"""More than the sandbox has workers: while some of them run programs, other steps read and judge theirs."""
 
 Completions = dict[str, tuple[Completion, ...]]
 """The group of each agent."""
@@ -38,7 +38,7 @@ Joint = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class Start:
-    """How an episode begins. With neither field the environment's running generator decides."""
+    """Arguments of `reset` for one episode. With neither field the environment's running generator decides."""
 
     seed: int | None = None
     """The seed of `reset`."""
@@ -47,12 +47,12 @@ class Start:
 
 
 class Parent(NamedTuple):
-    """What led to a group."""
+    """The joint sample that led to a group."""
 
     group: int
     """Position in the rollout of the group before."""
     sample: int
-    """The joint sample of that group which was played."""
+    """Index of the joint sample of that group which was played."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Group:
     parent: Parent | None
     """`None` at the start of an episode."""
     prompts: dict[str, str]
-    """What each agent saw."""
+    """The prompt of each agent."""
     completions: Completions
     """G completions of each agent."""
     joint: Joint
@@ -78,7 +78,7 @@ class Group:
     drafts: tuple[Completions, ...] = ()
     """Earlier answers to the prompts, which were not played."""
     stopped_early: bool = False
-    """Whether the mean reward reached the threshold while the episode could go on."""
+    """True if the mean reward reached the threshold while the episode could go on."""
 
 
 @dataclass(frozen=True)
@@ -122,12 +122,12 @@ class Stopwatch:
         try:
             yield
         finally:
-            spent = time.perf_counter() - begin
-            self.seconds[activity] = self.seconds.get(activity, 0.0) + spent
+            seconds = time.perf_counter() - begin
+            self.seconds[activity] = self.seconds.get(activity, 0.0) + seconds
 
 
 def distinct_policies(team: Team) -> dict[str, Policy]:
-    """The team's policy objects, each named by the agents that share it, such as `aux_0+main_0`."""
+    """Return the team's policy objects, each named by the agents that share it, such as `aux_0+main_0`."""
     agents: dict[int, list[str]] = {}
     for agent, policy in team.items():
         agents.setdefault(id(policy), []).append(agent)
@@ -135,7 +135,7 @@ def distinct_policies(team: Team) -> dict[str, Policy]:
 
 
 class Outcome(NamedTuple):
-    """Where a joint sample has led."""
+    """The state that a joint sample led to, with its reward."""
 
     env: TextEnv
     prompts: dict[str, str]
@@ -162,7 +162,7 @@ def check_team(env: TextEnv, team: Team, group_size: int) -> None:
 
 
 def begin(env: TextEnv, start: Start) -> tuple[TextEnv, dict[str, str]]:
-    """A branch of the environment at a start, and the first prompts."""
+    """Reset the environment to a start; return a branch of it, and the first prompts."""
     options = None if start.task_id is None else {"task_id": start.task_id}
     prompts, _ = env.reset(seed=start.seed, options=options)
     return branch(env), _prompts(prompts, env.agents)
@@ -174,18 +174,18 @@ def sample(
     prompts: Sequence[Mapping[str, str]],
     group_size: int,
 ) -> list[dict[str, tuple[Completion, ...]]]:
-    """G completions for each state and agent; one batch for each distinct policy or engine, if not too large.
+    """Sample G completions for each state and agent; one batch for each policy or engine, if not too large.
 
     Args:
         team: A policy for each agent.
         envs: The environment in each of the states.
-        prompts: What the agents see there.
+        prompts: The prompts of the agents in each of the states.
         group_size: G.
 
     Raises:
         ValueError: If a policy returns another number of completions.
     """
-    found: list[dict[str, tuple[Completion, ...]]] = [{} for _ in prompts]
+    samples: list[dict[str, tuple[Completion, ...]]] = [{} for _ in prompts]
     for policies in _batches(team):
         rows = [
             (state, agent)
@@ -202,15 +202,15 @@ def sample(
                     f"the policy of {agent!r} returned {len(completions)} completions of a prompt "
                     f"where {group_size} were asked for"
                 )
-            found[state][agent] = tuple(completions)
+            samples[state][agent] = tuple(completions)
     return [
         {agent: completions[agent] for agent in texts}
-        for texts, completions in zip(prompts, found, strict=True)
+        for texts, completions in zip(prompts, samples, strict=True)
     ]
 
 
 def _batches(team: Team) -> list[list[Policy]]:
-    """The distinct policies; those of one engine stand together."""
+    """Return the distinct policies; those of one engine stand together."""
     batches: dict[int, list[Policy]] = {}
     for policy in distinct_policies(team).values():
         key = policy.engine if isinstance(policy, EnginePolicy) else policy

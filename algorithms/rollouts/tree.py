@@ -44,12 +44,12 @@ def rollout_trees(
     Args:
         env: Any text environment; it is reset, and played in branches of it.
         team: A policy for each agent. Agents with the same policy object are sampled in one batch.
-        starts: How the trees begin.
+        starts: The first state of each tree.
         group_size: Completions of each agent in a group (G), at least 1.
         joint_mode: `aligned` plays the g-th completions of all agents together, `cross` each with each.
         early_termination_threshold: A group whose mean reward reaches this value leads to no other;
             `None` stops none.
-        stopwatch: Where to add the seconds spent `sampling` (policies) and `stepping`
+        stopwatch: Adds up the seconds spent `sampling` (policies) and `stepping`
             (environment).
 
     Raises:
@@ -68,9 +68,9 @@ def rollout_trees(
         with clock("sampling"), naming(team, [node.tree.start for node in front], prompts):
             samples = sample(team, envs, prompts, group_size)
         with clock("stepping"):
-            played = step(envs, samples, [joint] * len(front))
+            results = step(envs, samples, [joint] * len(front))
         grown: list[_Node] = []
-        for node, completions, outcomes in zip(front, samples, played, strict=True):
+        for node, completions, outcomes in zip(front, samples, results, strict=True):
             grown += node.grow(completions, outcomes, joint, early_termination_threshold)
         front = grown
     return [Rollout(tree.start, tuple(tree.groups)) for tree in trees]
@@ -98,7 +98,7 @@ class _Node:
         joint: tuple[tuple[int, ...], ...],
         threshold: float | None,
     ) -> list[_Node]:
-        """Add the group to the tree; the states that it leads to."""
+        """Add the group to the tree; return the states that it leads to."""
         groups = self.tree.groups
         rewards = tuple(outcome.reward for outcome in outcomes)
         goes_on = any(outcome.prompts for outcome in outcomes)

@@ -101,9 +101,9 @@ def run_cost(
     start = cost(options.plan, options.joint_mode, options.group_size, agents, env.num_turns)
     return RunCost(
         start=start,
-        update=start.times(max(map(len, batches))),
-        training=start.times(sum(map(len, batches))),
-        evaluations=cost("chain", "aligned", 1, agents, eval_env.num_turns).times(
+        update=start.scaled(max(map(len, batches))),
+        training=start.scaled(sum(map(len, batches))),
+        evaluations=cost("chain", "aligned", 1, agents, eval_env.num_turns).scaled(
             options.evaluations(len(batches)) * episodes
         ),
     )

@@ -45,7 +45,7 @@ class RunLog:
     @property
     def begun(self) -> bool:
         """True if there are rows already."""
-        return processes.of_first(self.folder.metrics.exists())
+        return processes.broadcast(self.folder.metrics.exists())
 
     def write(
         self, update: int, kind: str, row: Mapping[str, Any], rollouts: Sequence[Rollout]
@@ -104,7 +104,7 @@ class RunLog:
             key: sum(row[key] for row in train) for key in ("groups", "groups_without_signal")
         }
         summary |= {"silent_updates": sum(map(lacks_signal, train)), "cut_off": cut_off(train)}
-        return processes.of_first(summary)
+        return processes.broadcast(summary)
 
 
 def _doubts(row: Mapping[str, Any]) -> list[str]:

@@ -121,11 +121,11 @@ class Saver:
                 f"{name} was {counters.get(name)}, not {identity[name]}" for name in differing
             )
             raise ValueError(f"{newest} is of another run: {changes}")
-        if counters["processes"] != processes.count():
+        if counters["processes"] != processes.world_size():
             logger.warning(
                 "the run goes on in %d processes and began in %d, so it will not equal one that never "
                 "stopped",
-                *(processes.count(), counters["processes"]),
+                *(processes.world_size(), counters["processes"]),
             )
         self._load(state)
         for name, partner in self._partners.items():
@@ -172,5 +172,5 @@ class Saver:
         return {name: policy.state_dict() for name, policy in self.learner.policies.items()}
 
     def _counters(self) -> dict[str, Any]:
-        counters = {"update": self.learner.updates, "processes": processes.count()}
+        counters = {"update": self.learner.updates, "processes": processes.world_size()}
         return counters | self._identity

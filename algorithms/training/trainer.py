@@ -99,7 +99,7 @@ class Trainer:
         self.eval_starts = eval_starts
         self.folder = folder
         for policy in trainable_policies(team).values():
-            processes.copy_first(policy.parameters())
+            processes.broadcast_parameters(policy.parameters())
         self.learner = Learner(team, algorithm, learner_options)
         self._policies = distinct_policies(team)
         self._log = RunLog(folder, len(batches), progress, trainer_options.record_tokens)
@@ -207,7 +207,7 @@ class Trainer:
         part = roll_out(
             self.env,
             self.team,
-            processes.share(self.batches[update - 1]),
+            processes.shard(self.batches[update - 1]),
             self.options,
             rng=stream(self.options.seed, "handoff", update, processes.rank()),
             stopwatch=clock,
@@ -245,11 +245,11 @@ class Trainer:
         clock = Stopwatch()
         self._seed_policies("evaluation")
         # As many episodes at a time as an update samples, so that they fit the same memory.
-        largest = -(-max(map(len, self.batches)) // processes.count())
+        largest = -(-max(map(len, self.batches)) // processes.world_size())
         part = play_episodes(
             self.eval_env,
             self.team,
-            processes.share(self.eval_starts),
+            processes.shard(self.eval_starts),
             at_a_time=self.options.group_size * largest,
             stopwatch=clock,
         )

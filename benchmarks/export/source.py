@@ -138,7 +138,7 @@ def _no_credit(rollout: Rollout) -> list[Advantages]:
 
 def _credit(config: Config) -> Callable[[Rollout], list[Advantages]]:
     """What tells the advantages of each group of a rollout, as the learner computes them."""
-    from llm_decpomdp.algorithms.learning.advantages import lessons
+    from llm_decpomdp.algorithms.learning.advantages import group_advantages
 
     baseline = ALGORITHMS[config.algorithm.name].baseline
 
@@ -147,7 +147,7 @@ def _credit(config: Config) -> Callable[[Rollout], list[Advantages]]:
         team = team_spec(config, agents)
         learning = [a for a in agents if team.policies[team.agents[a]].can_be_trained]
         options = learner_options(config, 1, team.policies.values())
-        found = lessons([rollout], learning, baseline, options)
+        found = group_advantages([rollout], learning, baseline, options)
         return [
             {agent: values.tolist() for agent, values in lesson.advantages.items()}
             for lesson in found

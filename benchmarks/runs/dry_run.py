@@ -29,7 +29,7 @@ def dry_run(config: Config, name: str) -> Iterator[str]:
     teams.check_devices(config, specs)
     folder = new_folder(config, name)
     updates = len(run.batches)
-    training = start_cost(config).times(sum(map(len, run.batches)))
+    training = start_cost(config).scaled(sum(map(len, run.batches)))
     episodes = len(run.eval_starts) * run.trainer.evaluations(updates)
     players = [specs[policy] for policy in run.team.agents.values()]
     tokens = sum(spec.max_new_tokens for spec in players if spec.name)

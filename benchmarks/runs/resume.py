@@ -51,7 +51,7 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
     from llm_decpomdp.algorithms.learning import distributed as processes
     from llm_decpomdp.algorithms.training import checkpoint
 
-    processes.join()
+    processes.initialize()
     if not (path / "config.yaml").is_file():
         raise ConfigError(f"{path} holds no run: there is no config.yaml in it")
     newest, folder = checkpoint.latest(path / "checkpoints"), RunFolder(path)

@@ -66,9 +66,9 @@ def train_resolved(run: ResolvedRun, name: str, origin: Mapping[str, str] | None
     """
     from llm_decpomdp.algorithms.learning import distributed as processes
 
-    processes.join()
+    processes.initialize()
     first = processes.rank() == 0
-    path = processes.of_first(new_folder(run.config, name) if first else Path())
+    path = processes.broadcast(new_folder(run.config, name) if first else Path())
     team = load_team(run)
     prompts.describe(team)
     run = prompts.without_long_prompts(run, team)
@@ -110,7 +110,7 @@ def finish(run: ResolvedRun, trainer: Trainer, folder: RunFolder) -> Result:
         raise RunError(_with_remedy(error, trainer.saved, folder.path)) from error
     if processes.rank() == 0 and config.output.save_final_model:
         _save_team(run, trainer, folder)
-    processes.leave()
+    processes.shutdown()
     return Result(config, folder, summary, final_folder(config, folder.path))
 
 

@@ -124,8 +124,8 @@ def _exported(
     """Save the team of a checkpoint in the new run's folder; return the run there, and the team's folder."""
     from llm_decpomdp.algorithms.learning import distributed as processes
 
-    processes.join()
-    place = processes.of_first(new_folder(run.config, name))
+    processes.initialize()
+    place = processes.broadcast(new_folder(run.config, name))
     output = replace(run.config.output, base_dir=str(place.parent), name=place.name)
     target = place / "initial_model"
     if processes.rank() == 0:
@@ -135,5 +135,5 @@ def _exported(
         kept_teams.restore(team, checkpoint)
         with writing(target):
             save_team(team, target, spec.agents)
-    processes.of_first(None)  # nobody goes on before it is saved
+    processes.broadcast(None)  # nobody goes on before it is saved
     return replace(run, config=replace(run.config, output=output)), target

@@ -84,7 +84,7 @@ def job_cost(job: Job) -> JobCost:
         return found
     teams.check_trainable(teams.team_spec(config, env.possible_agents).policies)
     batches = schedule(config, [task.task_id for task in _training_env(config, env).tasks.tasks])
-    training: Cost = start_cost(config).times(sum(map(len, batches)))
+    training: Cost = start_cost(config).scaled(sum(map(len, batches)))
     held_out = len(env.tasks.tasks[: config.evaluation.num_tasks])
     own_episodes = held_out * trainer_options(config).evaluations(len(batches))
     completions = training.completions + own_episodes * env.num_turns

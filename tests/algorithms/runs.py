@@ -194,11 +194,11 @@ LEARNERS: dict[str, dict[str, Any]] = {
 
 def work_together(folder: Path) -> None:
     """Do the work of one of the two processes."""
-    processes.join()
+    processes.initialize()
     here = folder / f"process_{processes.rank()}"
     here.mkdir()
     for name, options in LEARNERS.items():
-        torch.save(learned(processes.share(sampled()), **options), here / f"{name}.pt")
+        torch.save(learned(processes.shard(sampled()), **options), here / f"{name}.pt")
     team = make_team()
     if processes.rank() == 1:  # begins elsewhere, and is given the weights of the first
         team["x"].model = Recurrent(3, 8, seed=7)

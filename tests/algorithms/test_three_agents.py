@@ -12,7 +12,7 @@ import torch
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.options import LearnerOptions
-from llm_decpomdp.algorithms.learning.returns import completion_values, reach, returns
+from llm_decpomdp.algorithms.learning.returns import completion_values, returns, visit_weights
 from llm_decpomdp.algorithms.rollouts.chain import rollout_chains
 from llm_decpomdp.algorithms.rollouts.cost import cost
 from llm_decpomdp.algorithms.rollouts.joint import joint_samples
@@ -68,7 +68,7 @@ def test_a_completion_is_worth_the_mean_over_all_partners_of_both_others(make_po
     assert x == [(1 + 1 + 3 + 3) / 4, (4 + 7 + 6 + 8) / 4] == [2.0, 6.25]
     assert y == [(1 + 1 + 4 + 7) / 4, (3 + 3 + 6 + 8) / 4] == [3.25, 5.0]
     assert z == [(1 + 3 + 4 + 6) / 4, (1 + 3 + 7 + 8) / 4] == [3.5, 4.75]
-    assert reach(tree) == [1.0, 1 / 8, 1 / 8]
+    assert visit_weights(tree) == [1.0, 1 / 8, 1 / 8]
 
 
 @pytest.mark.parametrize("agents", [1, 2, 3, 4])

@@ -9,7 +9,7 @@ import pytest
 import torch
 from peft import KasaConfig
 
-from llm_decpomdp.agents.inference.lora_batch import can_mix, mixing
+from llm_decpomdp.agents.inference.lora_batch import batched_adapters, can_batch_adapters
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.pretrained import KEEPING_STARTS, with_adapters
 
@@ -63,11 +63,11 @@ def one_by_one(model: Any, rows: Sequence[str]) -> torch.Tensor:
 )
 def test_ranks_scales_and_layers_may_differ(build: Build, other: dict[str, Any]) -> None:
     model = build(other)
-    assert can_mix(model)
-    with mixing(model, ["one", "two"]) as mix:
-        mix(ROWS)
+    assert can_batch_adapters(model)
+    with batched_adapters(model, ["one", "two"]) as set_adapters:
+        set_adapters(ROWS)
         found = logits(model, IDS)
-        mix(ROWS[:2])  # two rows left
+        set_adapters(ROWS[:2])  # two rows left
         fewer = logits(model, IDS[:2])
     torch.testing.assert_close(found, one_by_one(model, ROWS), atol=1e-3, rtol=1e-3)
     torch.testing.assert_close(fewer, found[:2], atol=1e-3, rtol=1e-3)
@@ -84,12 +84,12 @@ def test_adapters_of_few_rows_are_computed_by_one_thread(
         return torch.nn.functional.linear(states, weight)
 
     monkeypatch.setattr("llm_decpomdp.agents.inference.lora_batch.linear", noted)
-    monkeypatch.setattr("llm_decpomdp.agents.inference.threads.SLEEPING", True)
+    monkeypatch.setattr("llm_decpomdp.agents.inference.threads.THREADS_SLEEP", True)
     model, before = build(QUERIES), torch.get_num_threads()
     torch.set_num_threads(3)
     try:
-        with mixing(model, ["one", "two"]) as mix:
-            mix(["one", "two"])
+        with batched_adapters(model, ["one", "two"]) as set_adapters:
+            set_adapters(["one", "two"])
             logits(model, IDS[:2])
         assert used and {*used} == {1} and torch.get_num_threads() == 3
     finally:
@@ -100,17 +100,17 @@ def test_a_row_without_an_adapter_has_the_model_below(build: Build) -> None:
     model = build(QUERIES)
     with model.disable_adapter():
         expected = logits(model, IDS[:1])
-    with mixing(model, ["one", "two"]) as mix:
-        mix([None, "one", "two", "one"])
+    with batched_adapters(model, ["one", "two"]) as set_adapters:
+        set_adapters([None, "one", "two", "one"])
         torch.testing.assert_close(logits(model, IDS)[:1], expected, atol=1e-3, rtol=1e-3)
 
 
 def test_layers_compute_as_before_even_after_an_error(build: Build) -> None:
     model = build(QUERIES)
     expected = one_by_one(model, ROWS)
-    with pytest.raises(RuntimeError, match="stop"), mixing(model, ["one", "two"]):
+    with pytest.raises(RuntimeError, match="stop"), batched_adapters(model, ["one", "two"]):
         raise RuntimeError("stop")
-    with pytest.raises(TypeError), mixing(model, ["one", []]):  # type: ignore[list-item]
+    with pytest.raises(TypeError), batched_adapters(model, ["one", []]):  # type: ignore[list-item]
         pass  # no name of an adapter: fails while the layers are made
     assert not any("forward" in vars(part) for part in model.modules())
     torch.testing.assert_close(one_by_one(model, ROWS), expected)
@@ -120,14 +120,14 @@ def test_layers_compute_as_before_even_after_an_error(build: Build) -> None:
     "kind", [{"use_dora": True}, {"lora_bias": True}, {"modules_to_save": ["lm_head"]}]
 )
 def test_what_is_more_than_two_matrices_cannot_be_mixed(build: Build, kind: dict[str, Any]) -> None:
-    assert not can_mix(build({**QUERIES, **kind}))
+    assert not can_batch_adapters(build({**QUERIES, **kind}))
 
 
 def test_layers_whose_computation_was_replaced_cannot_be_mixed(build: Build) -> None:
     model = build(QUERIES)
     layer = next(part for name, part in model.named_modules() if name.endswith("q_proj"))
     layer.forward = layer.forward
-    assert not can_mix(model)
+    assert not can_batch_adapters(model)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda")
 def three_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(3)
-    monkeypatch.setattr(threads, "SLEEPING", True)
+    monkeypatch.setattr(threads, "THREADS_SLEEP", True)
     yield
     torch.set_num_threads(before)
 
@@ -38,7 +38,7 @@ def test_little_is_computed_by_one_thread_and_much_by_all() -> None:
 
 
 def test_threads_that_spin_are_used_for_little_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "SLEEPING", False)
+    monkeypatch.setattr(threads, "THREADS_SLEEP", False)
     assert inside(1) == 3
 
 

@@ -104,23 +104,23 @@ def test_a_process_that_is_terminated_ends_the_others_and_what_is_complete_is_sa
 
 def test_a_process_that_is_alone_works_on_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "1")
-    processes.join()
-    assert (processes.count(), processes.rank()) == (1, 0)
-    assert processes.share([1, 2, 3]) == processes.gather([1, 2, 3]) == [1, 2, 3]
-    assert processes.total(2.0) == processes.of_first(2.0) == 2.0
+    processes.initialize()
+    assert (processes.world_size(), processes.rank()) == (1, 0)
+    assert processes.shard([1, 2, 3]) == processes.gather([1, 2, 3]) == [1, 2, 3]
+    assert processes.total(2.0) == processes.broadcast(2.0) == 2.0
 
 
 def test_processes_without_work_are_announced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     most = max(map(len, UNEVEN))
-    for number, warned in ((most, False), (most + 1, True)):
-        monkeypatch.setattr(processes, "count", lambda number=number: number)
+    for number, warns in ((most, False), (most + 1, True)):
+        monkeypatch.setattr(processes, "world_size", lambda number=number: number)
         caplog.clear()
         build(tmp_path / str(number), UNEVEN)
         assert (
             f"{number} processes share updates of at most {most} starts" in caplog.text
-        ) == warned
+        ) == warns
 
 
 @pytest.mark.slow

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from llm_decpomdp.algorithms.learning.advantages import lessons
+from llm_decpomdp.algorithms.learning.advantages import group_advantages
 from llm_decpomdp.algorithms.learning.baselines import BASELINES
 from llm_decpomdp.algorithms.learning.options import LearnerOptions
-from llm_decpomdp.algorithms.learning.returns import completion_values, reach, returns
+from llm_decpomdp.algorithms.learning.returns import completion_values, returns, visit_weights
 from llm_decpomdp.algorithms.rollouts.joint import joint_samples
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.policy import Completion
@@ -66,7 +66,7 @@ CHAIN = Rollout(Start(), (group([1.0, 0.0], chosen=0), group([2.0, 4.0], (0, 0),
 
 def advantages(rollout: Rollout, baseline: str, agent: str, **options: object) -> list[list[float]]:
     chosen = LearnerOptions(learning_rate=1.0, discount=DISCOUNT, **options)  # type: ignore[arg-type]
-    found = lessons([rollout], AGENTS, BASELINES[baseline], chosen)
+    found = group_advantages([rollout], AGENTS, BASELINES[baseline], chosen)
     return [lesson.advantages[agent].tolist() for lesson in found]
 
 
@@ -124,15 +124,15 @@ def test_advantages_of_the_first_turn_by_hand(
 
 
 def test_groups_count_by_the_share_of_the_episodes_that_reach_them() -> None:
-    assert reach(ALIGNED) == [1.0, 0.5, 0.5]
-    assert reach(CROSS) == [1.0, 0.25, 0.25, 0.25]
-    assert reach(CHAIN) == [1.0, 1.0]
+    assert visit_weights(ALIGNED) == [1.0, 0.5, 0.5]
+    assert visit_weights(CROSS) == [1.0, 0.25, 0.25, 0.25]
+    assert visit_weights(CHAIN) == [1.0, 1.0]
 
 
 def test_turn_weights_and_shares_multiply() -> None:
     options = LearnerOptions(learning_rate=1.0, turn_gradient_weights=(1.2, 0.8))
     for rollout, expected in ((ALIGNED, [1.2, 0.4, 0.4]), (CHAIN, [1.2, 0.8])):
-        found = lessons([rollout], AGENTS, BASELINES["mean"], options)
+        found = group_advantages([rollout], AGENTS, BASELINES["mean"], options)
         assert [lesson.weight for lesson in found] == pytest.approx(expected)
 
 

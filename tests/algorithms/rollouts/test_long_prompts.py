@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.learning.advantages import lessons
+from llm_decpomdp.algorithms.learning.advantages import group_advantages
 from llm_decpomdp.algorithms.learning.options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.chain import rollout_chains
 from llm_decpomdp.algorithms.rollouts.long_prompts import ENOUGH, in_words, long_first_prompts
@@ -98,7 +98,7 @@ def test_an_agent_that_skips_a_turn_says_nothing_and_its_team_mate_learns_as_eve
     second = [rollout.groups[1] for rollout in rollouts]
     assert all(group.completions["x"] == (SKIPPED,) * 4 for group in second)
     assert all(all(one.tokens for one in group.completions["y"]) for group in second)
-    learned = lessons(rollouts, team, ALGORITHMS["magrpo"].baseline, LearnerOptions(0.1))
+    learned = group_advantages(rollouts, team, ALGORITHMS["magrpo"].baseline, LearnerOptions(0.1))
     for lesson in learned:
         assert set(lesson.advantages) == ({"x", "y"} if lesson.group.turn == 0 else {"y"})
         rewards = np.array(lesson.group.rewards)

@@ -90,7 +90,7 @@ def test_the_cost_is_that_of_the_formulas() -> None:
     assert cost("chain", "aligned", 4, 2, 3) == Cost(3, 12, 12)
     assert cost("tree", "aligned", 4, 2, 2) == Cost(5, 20, 20)
     assert cost("tree", "cross", 4, 2, 2) == Cost(17, 68, 272)
-    assert cost("chain", "aligned", 4, 2, 3).times(2) == Cost(6, 24, 24)
+    assert cost("chain", "aligned", 4, 2, 3).scaled(2) == Cost(6, 24, 24)
 
 
 def test_an_absurd_cost_is_refused_with_the_number() -> None:
