@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.benchmarks.cli.console import exit_codes, prepare_process, tell
+from llm_decpomdp.benchmarks.cli.console import exit_codes, prepare_process
+from llm_decpomdp.benchmarks.cli.train import conclude
 from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ALONE, ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
@@ -45,11 +46,11 @@ def main(algorithm: str, config: str, arguments: Sequence[str] | None = None) ->
     given = parser(config).parse_args(arguments)
     with exit_codes():
         if given.resume is None:
-            tell(train(*read(algorithm, config, given)))
+            conclude(train(*read(algorithm, config, given)))
         elif given.config or _flags(given):
             raise ConfigError(ALONE)
         else:
-            tell(resume(given.resume, given.override))
+            conclude(resume(given.resume, given.override))
 
 
 def parser(config: str) -> argparse.ArgumentParser:

@@ -96,6 +96,21 @@ def job_cost(job: Job) -> JobCost:
     )
 
 
+def costs_of(jobs: Sequence[Job]) -> tuple[dict[str, JobCost], dict[str, str]]:
+    """Return the cost of one job of each cell, or else the reason why it is not known, by the names of cells."""
+    costs: dict[str, JobCost] = {}
+    reasons: dict[str, str] = {}
+    for job in jobs:
+        name = job.cell.name
+        if name in costs or name in reasons:
+            continue
+        try:
+            costs[name] = job_cost(job)
+        except (ValueError, OSError, ImportError) as error:
+            reasons[name] = str(error)
+    return costs, reasons
+
+
 def _training_env(config: Config, played: DecPOMDPEnv) -> DecPOMDPEnv:
     """The environment on the training split, with its data from where that of the evaluation is."""
     return config.make_train_env(same_source(config, played))

@@ -25,6 +25,7 @@ from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.schema import KEYS, Config
 from llm_decpomdp.benchmarks.suites.suite import Cell, Suite
 from llm_decpomdp.utils.storage import RunFolder, write_atomically
+from llm_decpomdp.validation import unknown
 
 DONE, FAILED = "done", "failed"
 
@@ -116,8 +117,12 @@ def jobs_of(suite: Suite, output: Path, only: Sequence[str] = ()) -> list[Job]:
         only: Names of cells; all if there are none.
 
     Raises:
-        ConfigError: If a cell's configuration is wrong; names the cell.
+        ConfigError: If `only` names no cell of the suite, or a cell's configuration is wrong; names the cell.
     """
+    names = [cell.name for cell in suite.cells]
+    for name in only:
+        if name not in names:
+            raise ConfigError(unknown("cell", name, names))
     chosen = [cell for cell in suite.cells if not only or cell.name in only]
     return [job for cell in chosen for job in _jobs(suite, cell, output)]
 
