@@ -58,17 +58,17 @@ def bench(
         return
     if suite is None:
         raise ConfigError("give a suite; --list shows those that come with the package")
-    chosen = load_suite(find_suite(suite))
-    folder = output or Path("runs") / chosen.name
+    plan = load_suite(find_suite(suite))
+    folder = output or Path("runs") / plan.name
     refuse_runs(folder)
-    jobs = jobs_of(chosen, folder, only or ())
+    jobs = jobs_of(plan, folder, only or ())
     if dry_run:
-        raise SystemExit(0 if show_costs(chosen, jobs, tokens_per_second) else 1)
+        raise SystemExit(0 if show_costs(plan, jobs, tokens_per_second) else 1)
     if tokens_per_second:
         raise ConfigError("--tokens-per-second tells the hours of a --dry-run: give both")
     command = [PROGRAM, "bench", suite, *(["--output", str(output)] if output else [])]
     with locked(folder) as lock:
-        failed = run_suite(chosen, jobs, folder, command, cores, lock)
+        failed = run_suite(plan, jobs, folder, command, cores, lock)
         show_league(folder)
     raise SystemExit(1 if failed else 0)
 

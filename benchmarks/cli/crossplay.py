@@ -53,7 +53,6 @@ def crossplay(
 
     The environment and the problems are those of the first run, unless they are given.
     """
-
     from rich.console import Console
 
     from llm_decpomdp.algorithms.rollouts.rollout import Start
@@ -76,17 +75,17 @@ def crossplay(
     names = names_of(runs)
     folder = output or _folder(names, setting)
     with as_run_errors():
-        played = setting.make_env()
-        starts = [Start(task_id=task.task_id) for task in played.tasks.tasks]
+        environment = setting.make_env()
+        starts = [Start(task_id=task.task_id) for task in environment.tasks.tasks]
         paths = {name: locate(run, checkpoint) for name, run in zip(names, runs, strict=True)}
         for run in runs:
-            kept_teams.warn_of_other_data(run, played)
+            kept_teams.warn_of_other_data(run, environment)
         teams = load_teams(paths, setting)
         if greedy:
             for team in teams.values():
                 make_greedy(team)
         result = cross_play(
-            played,
+            environment,
             teams,
             starts[:tasks],
             folder=folder,

@@ -1,4 +1,4 @@
-"""An episode in the terminal, with a person in it or without."""
+"""An episode in the terminal, played by policies alone or with a person."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ END = "."
 
 @dataclass(frozen=True)
 class Game:
-    """What a command line asks for."""
+    """The options of `play`."""
 
     env_id: str | None = None
     """The environment; `None` for that of the team's run."""
     agent: str | None = None
     """The agent whose answers are typed, or read from `files`; `None` for the last one."""
     partner: str = "gold"
-    """Who the others are: `gold`, `random`, or a model as `load_policy` takes it."""
+    """Policy of the other agents: `gold`, `random`, or a model as `load_policy` takes it."""
     policy: str | None = None
-    """Who all agents are, as `partner`; nothing is typed then."""
+    """Policy of all agents, as `partner`; nothing is typed then."""
     team: Path | None = None
     """The folder of a saved team or of a run: it plays all agents, or all but `agent`."""
     task_id: str | None = None
     """The problem; `None` draws one."""
     seed: int | None = None
-    """Decides the drawn problem, and what models sample."""
+    """Seed of the drawn problem and of what models sample."""
     env_options: Sequence[str] = ()
     """Arguments of the environment, such as `discount=0.9`."""
     num_turns: int | None = None
@@ -56,7 +56,7 @@ class Game:
     files: Sequence[Path] = ()
     """Answers of the first turns; later ones are typed."""
     show_all: bool = False
-    """Whether a person sees what all agents see and answer, and the tests, in place of its own share."""
+    """True to show a person all observations and answers, and the tests, instead of its own observations."""
     base_url: str | None = None
     """The server of the model, where it is behind one."""
     key_variable: str | None = None
@@ -64,22 +64,22 @@ class Game:
 
     @property
     def watched(self) -> bool:
-        """Whether nothing is typed."""
+        """True if policies play all agents, and nothing is typed."""
         return self.policy is not None or (self.team is not None and self.agent is None)
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments of the environment that were given.
+        """Arguments of the environment, without those that are left to their defaults.
 
         Raises:
             ConfigError: If one is not of the form `KEY=VALUE`.
         """
         names = ("num_turns", "num_agents", "source", "split", "external_mode")
-        named = {name: getattr(self, name) for name in names}
+        options = {name: getattr(self, name) for name in names}
         free = parse_overrides(
             self.env_options, wanted="an argument of the environment must look like KEY=VALUE"
         )
-        return free | {name: value for name, value in named.items() if value is not None}
+        return free | {name: value for name, value in options.items() if value is not None}
 
 
 def play_episode(game: Game) -> None:
@@ -90,7 +90,7 @@ def play_episode(game: Game) -> None:
         RunError: If the data or the model cannot be loaded.
     """
     _check(game)
-    env, team = _team(game) if game.team is not None else _others(game)
+    env, team = _team(game) if game.team is not None else _with_partner(game)
     typing = game.agent or env.possible_agents[-1]
     if typing not in env.possible_agents:
         raise ConfigError(unknown("agent", typing, env.possible_agents))
@@ -111,7 +111,7 @@ def play_episode(game: Game) -> None:
 
 
 def _seed(team: Mapping[str, Policy], seed: int | None) -> None:
-    """Give each policy random numbers of its own; without a seed they keep those that they have."""
+    """Seed each policy differently; without a seed they keep the state that they have."""
     for number, policy in enumerate(distinct_policies(team).values()):
         if seed is not None and isinstance(policy, Seedable):
             policy.seed(seed + number)
@@ -131,21 +131,21 @@ def _check(game: Game) -> None:
 
 
 def _team(game: Game) -> tuple[DecPOMDPEnv, Mapping[str, Policy]]:
-    """A saved team, and the environment that it was trained in, on its held-out problems."""
+    """Load a saved team, and the environment that it was trained in, on its held-out problems."""
     from llm_decpomdp.benchmarks.cli.request import Request, setting_of
     from llm_decpomdp.benchmarks.evaluation import teams
 
     assert game.team is not None
     setting = setting_of(Request(team=game.team, env=game.env_id))
-    changed = replace(setting, env_options={**setting.env_options, **game.arguments})
+    overridden = replace(setting, env_options={**setting.env_options, **game.arguments})
     folder = kept_teams.locate(game.team, None, setting.config)
     print(f"loading {folder} ...", file=sys.stderr, flush=True)
-    found = teams.of_folder(game.team, None, changed)
-    return found.env, found.team
+    entry = teams.of_folder(game.team, None, overridden)
+    return entry.env, entry.team
 
 
-def _others(game: Game) -> tuple[DecPOMDPEnv, Mapping[str, Policy]]:
-    """An environment by its id, and who plays there beside a person."""
+def _with_partner(game: Game) -> tuple[DecPOMDPEnv, Mapping[str, Policy]]:
+    """Make an environment by its id, and the policy of all agents but a person."""
     assert game.env_id is not None
     try:
         env = make(game.env_id, **game.arguments)
@@ -179,7 +179,7 @@ def _play(
     typed: tuple[str, Iterator[str]] | None,
     viewer: str | None,
 ) -> None:
-    """Play to the end, and print what the viewer sees, or everything."""
+    """Play to the end, and print what the viewer sees, or everything without one."""
     print_turn(env.task, env.episode, env.num_turns, viewer)
     total = 0.0
     while env.agents:
@@ -199,20 +199,20 @@ def _play(
 
 
 def _written(env: DecPOMDPEnv, agent: str, policy: Policy, prompt: str) -> str:
-    """An agent's answer, with a sign of life on stderr while a model works on it."""
+    """Return an agent's answer, with a line on stderr while a model works on it."""
     quick, begin = isinstance(policy, Scripted), time.perf_counter()
     if not quick:
         print(f"{agent} is writing ...", end="", file=sys.stderr, flush=True)
     try:
-        (found,) = sample({agent: policy}, [env], [{agent: prompt}], 1)
+        (completions,) = sample({agent: policy}, [env], [{agent: prompt}], 1)
     finally:  # an error has a line of its own
         if not quick:
             print(f" {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
-    return found[agent][0].text
+    return completions[agent][0].text
 
 
 def _check_references(env: DecPOMDPEnv, agents: Sequence[str]) -> None:
-    """Before anything is shown: gold can only play what the data has an answer to."""
+    """Check that the data has answers for the agents that gold plays."""
     try:
         for agent in agents:
             answers_of(env).reference(agent)

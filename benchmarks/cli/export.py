@@ -33,7 +33,7 @@ def export(
     """Write episodes as a data set: trajectories, or the best against the worst of each group."""
     from llm_decpomdp.benchmarks.export import write as exporting
 
-    made = exporting.export(run, to, output, as_pairs=pairs, min_margin=min_margin)
-    for split, count in made.rows.items():
+    result = exporting.export(run, to, output, as_pairs=pairs, min_margin=min_margin)
+    for split, count in result.rows.items():
         print(f"{split}: {count} rows")
-    print(made.folder)
+    print(result.folder)

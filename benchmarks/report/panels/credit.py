@@ -1,4 +1,4 @@
-"""The panel of credit: who earned the team's reward, from what `llm-decpomdp credit` has left in the folders."""
+"""The panel of credit: shares of agents in the team's reward, from the files of `llm-decpomdp credit`."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ MEANINGS: Mapping[str, str] = {
 }
 
 
-def credit(found: Sequence[Experiment]) -> str:
-    """The measures of each agent at the first and last evaluation; nothing where nobody has asked for them."""
-    points = [(title, point) for experiment in found for title, point in _points(experiment)]
+def credit(experiments: Sequence[Experiment]) -> str:
+    """Draw the measures of each agent at the first and last evaluation; empty where there are none."""
+    points = [(title, point) for experiment in experiments for title, point in _points(experiment)]
     if not points:
         return ""
     titles = len(points) > 1
@@ -39,24 +39,24 @@ def credit(found: Sequence[Experiment]) -> str:
         for agent, of in lines(point)
     ]
     names = [name for name in MEASURES if any(name in of for _, of in rows)]
-    cells = [[who, *(_cell(of.get(name)) for name in names)] for who, of in rows]
+    cells = [[label, *(_cell(of.get(name)) for name in names)] for label, of in rows]
     lead = f"Completions were replaced, and what came of them was graded again. {_team(points)}"
-    told = {TITLES[name]: MEANINGS[name] for name in names}
+    meanings = {TITLES[name]: MEANINGS[name] for name in names}
     return "\n".join(
         [
             tag("p", lead),
             table("credit", ["agent", *(TITLES[name] for name in names)], cells),
-            folded("What the columns say", definitions(told)),
+            folded("What the columns say", definitions(meanings)),
         ]
     )
 
 
 def _points(experiment: Experiment) -> Iterator[tuple[str, MeasurementPoint]]:
-    """The first and the last point of each run, under a name that tells them apart."""
+    """Yield the first and the last point of each run, under a name that tells them apart."""
     for run in experiment.runs:
         for phase in NAMES:
-            found = read(run.path, phase)
-            for point in found if len(found) < 3 else (found[0], found[-1]):
+            points = read(run.path, phase)
+            for point in points if len(points) < 3 else (points[0], points[-1]):
                 yield ", ".join([run.path.name, *_when(point, experiment)]), point
 
 
@@ -69,7 +69,7 @@ def _when(point: MeasurementPoint, experiment: Experiment) -> list[str]:
 
 
 def _team(points: Sequence[tuple[str, MeasurementPoint]]) -> str:
-    """What the teams earned, and what silence would have."""
+    """Return the rewards of the teams, and those of silence, in words."""
     parts = [
         f"{title}: reward {shown(point.team['reward'])}, in silence {shown(point.team['silent'])}."
         for title, point in points
@@ -77,5 +77,5 @@ def _team(points: Sequence[tuple[str, MeasurementPoint]]) -> str:
     return " ".join(parts) if len(parts) < 4 else "In brackets: 95 % intervals over tasks."
 
 
-def _cell(one: Estimate | None) -> str:
-    return "—" if one is None else shown(one)
+def _cell(estimate: Estimate | None) -> str:
+    return "—" if estimate is None else shown(estimate)
