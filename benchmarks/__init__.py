@@ -1,0 +1,1 @@
+"""Benchmarks: configurations, training, evaluation, suites, reports and the command line."""

@@ -18,9 +18,6 @@ from llm_decpomdp.benchmarks.report.elements.page import HERE
 from llm_decpomdp.benchmarks.runs.results import Results, Row, task_name
 from llm_decpomdp.utils.storage import read_json_lines
 
-CHUNK = 300_000
-"""Characters of JSON from which a new chunk is begun."""
-
 
 def transcripts(experiments: Sequence[Experiment]) -> str:
     """Draw the browser of all episodes of all runs; empty where there is none."""
@@ -35,6 +32,9 @@ def transcripts(experiments: Sequence[Experiment]) -> str:
 
 class Pack:
     """Packed episodes of a page."""
+
+    CHUNK = 300_000
+    """Characters of JSON from which a new chunk is begun."""
 
     def __init__(self) -> None:
         self.runs: list[Row] = []
@@ -81,7 +81,7 @@ class Pack:
         text = json.dumps(self._text(row), separators=(",", ":"))
         self._texts.append(text)
         self._size += len(text)
-        if self._size > CHUNK:
+        if self._size > self.CHUNK:
             self._close()
 
     def _close(self) -> None:

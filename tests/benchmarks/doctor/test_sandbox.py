@@ -143,7 +143,9 @@ def test_a_forged_reward_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_root_is_told_what_it_means() -> None:
     assert about(findings(), "you are root; programs run as user 65534").ok
     bare = about(findings(ALL), "you are root; programs run as user 0")
-    assert not bare.ok and "/etc/shadow" in bare.message and bare.remedy == "run as an ordinary user"
+    assert (
+        not bare.ok and "/etc/shadow" in bare.message and bare.remedy == "run as an ordinary user"
+    )
     assert not about(findings(("namespaces",)), "you are root; programs run as user 0").ok
 
 
