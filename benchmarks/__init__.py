@@ -1,4 +1,4 @@
-"""Training runs: from a configuration to a folder, and back to numbers.
+"""Benchmarks: configurations, training, evaluation, suites, reports and the command line.
 
 Each name loads its module when it is first used.
 """

@@ -1,28 +1,34 @@
-"""The command `bench` of the command line."""
+"""The command `bench`."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from llm_decpomdp.benchmarks.cli.console import PROGRAM
+from llm_decpomdp.benchmarks.cli.options import MEASURE, Command
+
 app = typer.Typer()
+
+FILE_WIDTH = 120
+"""Columns of tables that go to no terminal."""
 
 
 @app.command(
-    rich_help_panel="Train and measure", epilog="Example: llm-decpomdp bench laptop --dry-run"
+    cls=Command, rich_help_panel=MEASURE, epilog="Example: llm-decpomdp bench laptop --dry-run"
 )
 def bench(
     suite: Annotated[str | None, typer.Argument(help="Name or path of a suite.")] = None,
-    show: Annotated[bool, typer.Option("--list", metavar="", help="Show the suites.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="Show the suites.")] = False,
     only: Annotated[
         list[str] | None,
         typer.Option(metavar="CELL", help="Run this cell alone; may be given several times."),
     ] = None,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", metavar="", help="Check every cell, and say what it would cost."),
+        bool, typer.Option("--dry-run", help="Check every cell, and say what it would cost.")
     ] = False,
     tokens_per_second: Annotated[
         float | None,
@@ -41,16 +47,63 @@ def bench(
 
     The exit code is 1 if a cell has failed; the others are not harmed by that.
     """
-    from llm_decpomdp.benchmarks.cli import bench_run as benching
-    from llm_decpomdp.benchmarks.cli.console import exit_codes, prepare_process
     from llm_decpomdp.benchmarks.config.errors import ConfigError
+    from llm_decpomdp.benchmarks.suites.dry_run import show_costs
+    from llm_decpomdp.benchmarks.suites.job import jobs_of
+    from llm_decpomdp.benchmarks.suites.run import locked, refuse_runs, run_suite
+    from llm_decpomdp.benchmarks.suites.suite import find_suite, load_suite
 
-    prepare_process()
-    with exit_codes():
-        if show:
-            benching.show_suites()
-            return
-        if suite is None:
-            raise ConfigError("give a suite; --list shows those that come with the package")
-        request = benching.Request(suite, only or (), dry_run, cores, output, tokens_per_second)
-        raise SystemExit(0 if benching.bench(request) else 1)
+    if show:
+        show_suites()
+        return
+    if suite is None:
+        raise ConfigError("give a suite; --list shows those that come with the package")
+    plan = load_suite(find_suite(suite))
+    folder = output or Path("runs") / plan.name
+    refuse_runs(folder)
+    jobs = jobs_of(plan, folder, only or ())
+    if dry_run:
+        raise SystemExit(0 if show_costs(plan, jobs, tokens_per_second) else 1)
+    if tokens_per_second:
+        raise ConfigError("--tokens-per-second tells the hours of a --dry-run: give both")
+    command = [PROGRAM, "bench", suite, *(["--output", str(output)] if output else [])]
+    with locked(folder) as lock:
+        failed = run_suite(plan, jobs, folder, command, cores, lock)
+        show_league(folder)
+    raise SystemExit(1 if failed else 0)
+
+
+def show_suites() -> None:
+    """Print the suites that come with the package."""
+    from rich.console import Console
+
+    from llm_decpomdp.benchmarks.config.catalogue import description
+    from llm_decpomdp.benchmarks.suites.suite import load_suite, shipped_suites
+
+    suites = shipped_suites()
+    width = max(map(len, suites))
+    console = Console(highlight=False, soft_wrap=True)
+    for name, path in suites.items():
+        count = len(load_suite(path).cells)
+        console.print(f"{name:<{width}}  {description(path)} ({count} cells)", markup=False)
+
+
+def show_league(folder: Path) -> None:
+    """Write the league and the report of a suite, and print the league."""
+    from rich.console import Console
+
+    from llm_decpomdp.benchmarks.report.suites import write_suite_report
+    from llm_decpomdp.benchmarks.suites.league import read_league
+    from llm_decpomdp.benchmarks.suites.league_files import as_tables, write_league
+
+    league = read_league(folder)
+    write_league(league, folder)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else FILE_WIDTH)
+    for table in as_tables(league):
+        console.print(table)
+    if league.tables:
+        console.print(f"report: {write_suite_report(folder)}", soft_wrap=True)
+    for job in league.failed:
+        console.print(
+            f"FAILED: {job.name}: {job.error.splitlines()[-1]}", markup=False, soft_wrap=True
+        )

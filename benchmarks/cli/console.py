@@ -1,4 +1,4 @@
-"""What the commands share: log lines, exit codes, and the words at the end of a run."""
+"""The process of a command: its log lines and exit codes."""
 
 from __future__ import annotations
 
@@ -6,25 +6,16 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NoReturn
 
 from llm_decpomdp.algorithms.training.interruption import Interrupted
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.extras import missing_packages
-from llm_decpomdp.benchmarks.runs.train import Result
 from llm_decpomdp.utils.terminal import visible
 
 PROGRAM = "llm-decpomdp"
-
-NEXT = {
-    "play --team {run}": "watch the team that you trained; with --agent NAME, be one of it",
-    "credit {run}": "what each agent added to the reward",
-    "export {run} --pairs": "its answers as preference pairs, a data set",
-}
-"""Commands that take a run with a team, and what for."""
 
 
 def prepare_process() -> None:
@@ -51,13 +42,13 @@ class Line(logging.Formatter):
         super().__init__("%(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the line of a record."""
         text = visible(super().format(record))
         return f"warning: {text}" if record.levelno == logging.WARNING else text
 
 
 def first_process() -> bool:
-    """Whether this process speaks for all that a launcher has started together."""
+    """Check whether this process prints for all that a launcher has started together."""
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -92,61 +83,3 @@ def exit_codes() -> Iterator[None]:
 def _leave(text: str, code: int) -> NoReturn:
     print(visible(text), file=sys.stderr)
     raise SystemExit(code)
-
-
-def tell(result: Result) -> None:
-    """Write the report that a run wants, and print its first and last mean rewards, and what to do next."""
-    from llm_decpomdp.benchmarks.report import write_report
-
-    if first_process():
-        report = write_report(result.folder) if result.config.output.report else None
-        print("\n".join(outcome(result, report)))
-
-
-def outcome(result: Result, report: Path | None) -> list[str]:
-    """The lines that `tell` prints."""
-    summary = result.summary
-    lines = [f"updates: {summary['updates']}"]
-    first, last = summary["first_eval"], summary["last_eval"]
-    if first is not None:
-        before, after = _evaluation(first), _evaluation(last)
-        lines.append(f"evaluation before training: {before}")
-        lines.append(f"evaluation after training:  {after}")
-    for label, row in (("first", summary["first_train"]), ("last", summary["last_train"])):
-        lines.append(f"{label} update: mean reward {row['reward_mean']:.3f} (training problems)")
-    lines += _doubts(summary)
-    lines.append(f"run folder: {result.folder.path}")
-    if report is not None:
-        lines.append(f"report: {report}")
-    if result.team.is_dir():
-        lines += _next(result)
-    return lines
-
-
-def _next(result: Result) -> Iterator[str]:
-    """The trained team with its size, and what to do with it."""
-    size = sum(path.stat().st_size for path in result.team.rglob("*") if path.is_file())
-    yield f"trained team: {result.team} ({size / 10**6:,.0f} MB)"
-    yield "next:"
-    program = sys.argv[0] if Path(sys.argv[0]).name == PROGRAM else PROGRAM
-    for options, purpose in NEXT.items():
-        yield f"  {program} {options.format(run=result.folder.path)}  # {purpose}"
-
-
-def _doubts(summary: Mapping[str, Any]) -> list[str]:
-    """What speaks against learning."""
-    silent, lines = summary["groups_without_signal"], []
-    if silent:
-        lines.append(
-            f"without signal, as all their rewards were equal: {silent:.0f} of {summary['groups']:.0f} groups; "
-            f"{summary['silent_updates']} of {summary['updates']} updates taught nothing"
-        )
-    if summary["cut_off"]:
-        lines.append(f"cut off at the token limit: {summary['cut_off']:.0%} of the completions")
-    return lines
-
-
-def _evaluation(row: Mapping[str, Any]) -> str:
-    error = row["reward_standard_error"]
-    spread = "" if error is None else f", standard error {error:.3f}"
-    return f"mean reward {row['reward_mean']:.3f} (n = {row['n']}{spread})"

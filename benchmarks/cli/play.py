@@ -1,245 +1,108 @@
-"""An episode in the terminal, with a person in it or without."""
+"""The command `play`."""
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from llm_decpomdp.agents.remote.endpoint import Endpoint
-from llm_decpomdp.agents.scripted import Gold, RandomText, Scripted
-from llm_decpomdp.algorithms.rollouts.rollout import distinct_policies, sample
-from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.config.overrides import parse_overrides
-from llm_decpomdp.benchmarks.runs import kept_teams
-from llm_decpomdp.benchmarks.runs.failures import as_run_errors
-from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.policy import Policy, Seedable
-from llm_decpomdp.privileged import answers as answers_of
-from llm_decpomdp.registry import make
-from llm_decpomdp.rendering import print_turn
-from llm_decpomdp.validation import unknown
+import typer
 
-END = "."
-"""The line that ends a typed answer."""
+from llm_decpomdp.benchmarks.cli.options import START, Command, EnvOptions
+
+app = typer.Typer()
 
 
-@dataclass(frozen=True)
-class Game:
-    """What a command line asks for."""
-
-    env_id: str | None = None
-    """The environment; `None` for that of the team's run."""
-    agent: str | None = None
-    """The agent whose answers are typed, or read from `files`; `None` for the last one."""
-    partner: str = "gold"
-    """Who the others are: `gold`, `random`, or a model as `load_policy` takes it."""
-    policy: str | None = None
-    """Who all agents are, as `partner`; nothing is typed then."""
-    team: Path | None = None
-    """The folder of a saved team or of a run: it plays all agents, or all but `agent`."""
-    task_id: str | None = None
-    """The problem; `None` draws one."""
-    seed: int | None = None
-    """Decides the drawn problem, and what models sample."""
-    env_options: Sequence[str] = ()
-    """Arguments of the environment, such as `discount=0.9`."""
-    num_turns: int | None = None
-    num_agents: int | None = None
-    source: str | None = None
-    split: str | None = None
-    external_mode: str | None = None
-    """Arguments of the environment, too; `None` for its own."""
-    files: Sequence[Path] = ()
-    """Answers of the first turns; later ones are typed."""
-    show_all: bool = False
-    """Whether a person sees what all agents see and answer, and the tests, in place of its own share."""
-    base_url: str | None = None
-    """The server of the model, where it is behind one."""
-    key_variable: str | None = None
-    """The environment variable that holds the server's key."""
-
-    @property
-    def watched(self) -> bool:
-        """Whether nothing is typed."""
-        return self.policy is not None or (self.team is not None and self.agent is None)
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """The arguments of the environment that were given.
-
-        Raises:
-            ConfigError: If one is not of the form `KEY=VALUE`.
-        """
-        names = ("num_turns", "num_agents", "source", "split", "external_mode")
-        named = {name: getattr(self, name) for name in names}
-        free = parse_overrides(
-            self.env_options, wanted="an argument of the environment must look like KEY=VALUE"
-        )
-        return free | {name: value for name, value in named.items() if value is not None}
-
-
-def play_episode(game: Game) -> None:
-    """Play an episode in the terminal.
-
-    Raises:
-        ConfigError: If an argument is wrong, or two exclude each other.
-        RunError: If the data or the model cannot be loaded.
-    """
-    _check(game)
-    env, team = _team(game) if game.team is not None else _others(game)
-    typing = game.agent or env.possible_agents[-1]
-    if typing not in env.possible_agents:
-        raise ConfigError(unknown("agent", typing, env.possible_agents))
-    if not game.watched:
-        team = {agent: policy for agent, policy in team.items() if agent != typing}
-    _seed(team, game.seed)
-    try:
-        options = None if game.task_id is None else {"task_id": game.task_id}
-        observations, _ = env.reset(seed=game.seed, options=options)
-    except (KeyError, ValueError) as error:
-        raise ConfigError(str(error.args[0])) from None
-    except OSError as error:
-        raise RunError(f"cannot load the data of {env}: {error}") from error
-    _check_references(env, [agent for agent in team if isinstance(team[agent], Gold)])
-    typed = None if game.watched else (typing, _answers(typing, game.files))
-    with as_run_errors():
-        _play(env, observations, team, typed, None if game.show_all or game.watched else typing)
-
-
-def _seed(team: Mapping[str, Policy], seed: int | None) -> None:
-    """Give each policy random numbers of its own; without a seed they keep those that they have."""
-    for number, policy in enumerate(distinct_policies(team).values()):
-        if seed is not None and isinstance(policy, Seedable):
-            policy.seed(seed + number)
-
-
-def _check(game: Game) -> None:
-    if game.env_id is None and game.team is None:
-        raise ConfigError("name an environment of `llm-decpomdp list`, or a run with --team")
-    if game.policy is not None and game.team is not None:
-        raise ConfigError("--policy and --team exclude each other: each plays all agents")
-    if game.policy is not None and (game.agent is not None or game.files):
-        raise ConfigError("--policy plays all agents: leave out --agent and --file")
-    if game.team is not None and (game.base_url is not None or game.key_variable is not None):
-        raise ConfigError("--team says itself where its models are: leave out --base-url")
-    if game.watched and game.files:
-        raise ConfigError("--team plays all agents: say with --agent which one your --file is of")
-
-
-def _team(game: Game) -> tuple[DecPOMDPEnv, Mapping[str, Policy]]:
-    """A saved team, and the environment that it was trained in, on its held-out problems."""
-    from llm_decpomdp.benchmarks.cli import evaluate as command
-    from llm_decpomdp.benchmarks.evaluation import teams
-
-    assert game.team is not None
-    setting = command.setting_of(command.Request(team=game.team, env=game.env_id))
-    changed = replace(setting, env_options={**setting.env_options, **game.arguments})
-    folder = kept_teams.locate(game.team, None, setting.config)
-    print(f"loading {folder} ...", file=sys.stderr, flush=True)
-    found = teams.of_folder(game.team, None, changed)
-    return found.env, found.team
-
-
-def _others(game: Game) -> tuple[DecPOMDPEnv, Mapping[str, Policy]]:
-    """An environment by its id, and who plays there beside a person."""
-    assert game.env_id is not None
-    try:
-        env = make(game.env_id, **game.arguments)
-    except (ValueError, TypeError, KeyError, ImportError) as error:
-        raise ConfigError(str(error.args[0])) from None
-    return env, dict.fromkeys(env.possible_agents, _policy(game))
-
-
-def _policy(game: Game) -> Policy:
-    name = game.policy or game.partner
-    behind_server = game.base_url is not None or game.key_variable is not None
-    if name in ("gold", "random"):
-        if behind_server:
-            raise ConfigError(f"{name} asks no server: leave out --base-url and --key-variable")
-        return Gold() if name == "gold" else RandomText()
-    try:
-        if behind_server:
-            return Endpoint(name, game.base_url, key_variable=game.key_variable or "OPENAI_API_KEY")
-        from llm_decpomdp.agents.loading import load_policy
-
-        print(f"loading {name} ...", file=sys.stderr, flush=True)
-        return load_policy(name)
-    except (OSError, ImportError, ValueError) as error:
-        raise RunError(str(error)) from error
-
-
-def _play(
-    env: DecPOMDPEnv,
-    observations: Mapping[str, str],
-    team: Mapping[str, Policy],
-    typed: tuple[str, Iterator[str]] | None,
-    viewer: str | None,
+@app.command(
+    cls=Command, rich_help_panel=START, epilog="Example: llm-decpomdp play bugfix-v0 --policy gold"
+)
+def play(
+    env_id: Annotated[
+        str | None,
+        typer.Argument(
+            help="An environment of `list`, or your own as MODULE:ID; by default the team's."
+        ),
+    ] = None,
+    agent: Annotated[
+        str | None, typer.Option(help="The agent that you are; by default the last one.")
+    ] = None,
+    team: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="A run or a saved team, which plays all agents, or all but --agent.",
+        ),
+    ] = None,
+    partner: Annotated[
+        str, typer.Option(help="Who the others are: gold, random, or a model.")
+    ] = "gold",
+    policy: Annotated[
+        str | None,
+        typer.Option(help="Who all agents are: gold, random, or a model. You only watch."),
+    ] = None,
+    task_id: Annotated[str | None, typer.Option(help="The problem; drawn if not given.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Decides the drawn problem.")] = None,
+    num_turns: Annotated[
+        int | None,
+        typer.Option(min=1, help="Turns of the episode; the environment's own if not given."),
+    ] = None,
+    num_agents: Annotated[int | None, typer.Option(help="Size of the team.")] = None,
+    source: Annotated[str | None, typer.Option(help="Where the problems come from.")] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            help="Which problems, such as test[:16]; by default the usual, of a run the held-out."
+        ),
+    ] = None,
+    external_mode: Annotated[
+        str | None, typer.Option(help="What comes after a turn, such as level_feedback or plain.")
+    ] = None,
+    env_option: EnvOptions = None,
+    show_all: Annotated[
+        bool,
+        typer.Option("--all", help="Show what all agents see and write, and the hidden tests."),
+    ] = False,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="Read your answer from a file; one for each turn, then you type."
+        ),
+    ] = None,
+    base_url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="The server of the model, where it is behind an API."),
+    ] = None,
+    key_variable: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VARIABLE",
+            help="The environment variable with its key; alone it means OpenAI's own API.",
+        ),
+    ] = None,
 ) -> None:
-    """Play to the end, and print what the viewer sees, or everything."""
-    print_turn(env.task, env.episode, env.num_turns, viewer)
-    total = 0.0
-    while env.agents:
-        actions = {
-            agent: _written(env, agent, policy, observations[agent])
-            for agent, policy in team.items()
-        }
-        if typed is not None:
-            agent, answers = typed
-            actions[agent] = next(answers)
-        observations, rewards, *_ = env.step(actions)
-        total += next(iter(rewards.values()))
-        print_turn(env.task, env.episode, env.num_turns, viewer)
-    print(f"episode over: total reward {total:.2f} in {len(env.episode.turns)} turns")
-    if viewer is not None:
-        print(f"You saw what {viewer} sees; --all shows the other agents, and the tests.")
+    """Play an episode as one of the agents, or watch a policy or a trained team play it.
 
+    Type an answer, and end it with a line that is a single dot.
+    """
+    from llm_decpomdp.benchmarks.cli.episode import Game, play_episode
 
-def _written(env: DecPOMDPEnv, agent: str, policy: Policy, prompt: str) -> str:
-    """An agent's answer, with a sign of life on stderr while a model works on it."""
-    quick, begin = isinstance(policy, Scripted), time.perf_counter()
-    if not quick:
-        print(f"{agent} is writing ...", end="", file=sys.stderr, flush=True)
-    try:
-        (found,) = sample({agent: policy}, [env], [{agent: prompt}], 1)
-    finally:  # an error has a line of its own
-        if not quick:
-            print(f" {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
-    return found[agent][0].text
-
-
-def _check_references(env: DecPOMDPEnv, agents: Sequence[str]) -> None:
-    """Before anything is shown: gold can only play what the data has an answer to."""
-    try:
-        for agent in agents:
-            answers_of(env).reference(agent)
-    except LookupError as error:
-        raise ConfigError(
-            f"{error.args[0]}: take a model with --partner MODEL or --policy MODEL, or play alone with "
-            "--num-agents 1"
-        ) from None
-
-
-def _answers(agent: str, files: Sequence[Path]) -> Iterator[str]:
-    for path in files:
-        try:
-            yield path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot read an answer from {path}: {error}") from None
-    while True:
-        print(f"Your answer as {agent}; end it with a line that is a single dot:")
-        yield _typed()
-
-
-def _typed() -> str:
-    lines: list[str] = []
-    for line in sys.stdin:
-        if line.rstrip("\r\n") == END:
-            return "".join(lines)
-        lines.append(line)
-    if not lines:
-        raise RunError("the input ended before the episode did")
-    return "".join(lines)
+    play_episode(
+        Game(
+            env_id,
+            agent=agent,
+            partner=partner,
+            policy=policy,
+            team=team,
+            task_id=task_id,
+            seed=seed,
+            env_options=env_option or (),
+            num_turns=num_turns,
+            num_agents=num_agents,
+            source=source,
+            split=split,
+            external_mode=external_mode,
+            files=file or (),
+            show_all=show_all,
+            base_url=base_url,
+            key_variable=key_variable,
+        )
+    )

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.benchmarks.cli.console import exit_codes, prepare_process, tell
+from llm_decpomdp.benchmarks.cli.console import exit_codes, prepare_process
+from llm_decpomdp.benchmarks.cli.train import conclude
 from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ALONE, ConfigError
 from llm_decpomdp.benchmarks.config.load import read_config
@@ -23,7 +24,7 @@ FLAGS = {
     "num_turns": "env.num_turns",
     "turn_gradient_weights": "algorithm.turn_gradient_weights",
 }
-"""The direct flags, and the keys that they set."""
+"""Keys that the direct flags set."""
 
 DEFAULTS: dict[str, dict[str, Any]] = {
     "grpo": {"algorithm.name": "grpo", "env.num_agents": 1},
@@ -35,28 +36,28 @@ def main(algorithm: str, config: str, arguments: Sequence[str] | None = None) ->
     """Run a script.
 
     Args:
-        algorithm: What the script trains with; a configuration for another one is refused.
+        algorithm: Algorithm of the script; a configuration for another one is refused.
         config: Name of the configuration that is used without `--config`.
         arguments: The command line; by default that of the process, which may be started anew.
     """
     if arguments is None:
         restart_with_settings()
     prepare_process()
-    given = parser(config).parse_args(arguments)
+    options = parser(config).parse_args(arguments)
     with exit_codes():
-        if given.resume is None:
-            tell(train(*read(algorithm, config, given)))
-        elif given.config or _flags(given):
+        if options.resume is None:
+            conclude(train(*read(algorithm, config, options)))
+        elif options.config or _flags(options):
             raise ConfigError(ALONE)
         else:
-            tell(resume(given.resume, given.override))
+            conclude(resume(options.resume, options.override))
 
 
 def parser(config: str) -> argparse.ArgumentParser:
-    """The flags of a script whose configuration is `config` by default."""
-    found = argparse.ArgumentParser(description="Train language models as a configuration says.")
-    found.add_argument("--config", help=f"name or path of a YAML file (default: {config})")
-    found.add_argument(
+    """Return the parser of a script whose configuration is `config` by default."""
+    flags = argparse.ArgumentParser(description="Train language models as a configuration says.")
+    flags.add_argument("--config", help=f"name or path of a YAML file (default: {config})")
+    flags.add_argument(
         "--override",
         nargs="+",
         action="extend",
@@ -64,34 +65,34 @@ def parser(config: str) -> argparse.ArgumentParser:
         metavar="KEY=VALUE",
         help="set keys of the configuration, as in algorithm.learning_rate=1e-5",
     )
-    found.add_argument("--model_name", help="the model, by its transformers name or path")
-    found.add_argument("--output_base_dir", help="where run folders go")
-    found.add_argument("--num_epochs", type=int, help="passes over the training problems")
-    found.add_argument("--num_turns", type=int, help="turns of an episode")
-    found.add_argument(
+    flags.add_argument("--model_name", help="the model, by its transformers name or path")
+    flags.add_argument("--output_base_dir", help="where run folders go")
+    flags.add_argument("--num_epochs", type=int, help="passes over the training problems")
+    flags.add_argument("--num_turns", type=int, help="turns of an episode")
+    flags.add_argument(
         "--turn_gradient_weights", type=float, nargs="+", help="weight of each turn's loss"
     )
-    found.add_argument("--resume", type=Path, metavar="FOLDER", help="continue an interrupted run")
-    return found
+    flags.add_argument("--resume", type=Path, metavar="FOLDER", help="continue an interrupted run")
+    return flags
 
 
-def read(algorithm: str, config: str, given: argparse.Namespace) -> tuple[Config, str]:
-    """The configuration that a parsed command line means, and its name.
+def read(algorithm: str, config: str, options: argparse.Namespace) -> tuple[Config, str]:
+    """Return the configuration that a parsed command line means, and its name.
 
     Raises:
         ConfigError: If it is wrong, or trains with another algorithm.
     """
-    path = find_config(given.config or config)
-    found = read_config(path, given.override, _flags(given), DEFAULTS[algorithm])
-    if found.algorithm.name != algorithm:
+    path = find_config(options.config or config)
+    settings = read_config(path, options.override, _flags(options), DEFAULTS[algorithm])
+    if settings.algorithm.name != algorithm:
         raise ConfigError(
-            f"this script trains with {algorithm}, and {path.stem} with {found.algorithm.name}: "
+            f"this script trains with {algorithm}, and {path.stem} with {settings.algorithm.name}: "
             f"use llm-decpomdp train --config {path.stem} "
-            f"--override algorithm.name={found.algorithm.name}"
+            f"--override algorithm.name={settings.algorithm.name}"
         )
-    return found, path.stem
+    return settings, path.stem
 
 
-def _flags(given: argparse.Namespace) -> dict[str, Any]:
-    values = {key: getattr(given, flag) for flag, key in FLAGS.items()}
+def _flags(options: argparse.Namespace) -> dict[str, Any]:
+    values = {key: getattr(options, flag) for flag, key in FLAGS.items()}
     return {key: value for key, value in values.items() if value is not None}

@@ -1,1 +1,1 @@
-"""Who earned the reward, with whom, and whether it still holds; docs/cooperation.md."""
+"""Measures of cooperation: credit, cross-play, necessity of a team, and rescoring; docs/cooperation.md."""

@@ -33,9 +33,9 @@ MEASURES: Mapping[str, Measure] = {
     "lazy": lambda credit: credit.lazy,
     "dispensable": lambda credit: credit.dispensable,
 }
-"""What is told of each agent, in the order of the tables.
+"""Measures of each agent, in the order of the tables.
 
-An agent's answers are drawn alike, so the mean of `own` is 0 but for chance: its size is what tells.
+An agent's answers are drawn alike, so the mean of `own` is 0 but for chance: only its size is informative.
 """
 
 TITLES = {
@@ -54,11 +54,11 @@ OF_TEAM: Mapping[str, Measure] = {
     "reward": lambda credit: credit.reward,
     "silent": lambda credit: credit.silent,
 }
-"""What is the same for all agents of a joint sample."""
+"""Measures that all agents of a joint sample share."""
 
 
 @dataclass(frozen=True)
-class Moment:
+class MeasurementPoint:
     """The credit at one evaluation, or in one update."""
 
     phase: str
@@ -71,89 +71,91 @@ class Moment:
     agents: Mapping[str, Mapping[str, Estimate]]
     """The measures of each agent; those that no joint sample has are missing."""
     turns: tuple[Mapping[str, Mapping[str, Estimate]], ...]
-    """The same, turn by turn; empty where there is a single turn."""
+    """The measures of `agents`, turn by turn; empty where there is a single turn."""
 
 
-def moments(found: Sequence[Credit]) -> list[Moment]:
-    """One for each phase and update."""
+def measurement_points(credits: Sequence[Credit]) -> list[MeasurementPoint]:
+    """Summarise credits by phase and update."""
     groups: dict[tuple[str, int], list[Credit]] = {}
-    for credit in found:
+    for credit in credits:
         groups.setdefault((credit.phase, credit.update), []).append(credit)
-    return [_moment(phase, update, groups[phase, update]) for phase, update in sorted(groups)]
+    return [_measurement_point(*key, groups[key]) for key in sorted(groups)]
 
 
-def _moment(phase: str, update: int, found: Sequence[Credit]) -> Moment:
-    turns = sorted({credit.turn for credit in found})
-    of_turns = [[credit for credit in found if credit.turn == turn] for turn in turns]
-    return Moment(
+def _measurement_point(phase: str, update: int, credits: Sequence[Credit]) -> MeasurementPoint:
+    turns = sorted({credit.turn for credit in credits})
+    of_turns = [[credit for credit in credits if credit.turn == turn] for turn in turns]
+    return MeasurementPoint(
         phase,
         update,
-        tasks=len({credit.task for credit in found}),
-        samples=len({(credit.line, credit.group, credit.sample) for credit in found}),
-        team={name: bootstrap(list(by_task(found, of).values())) for name, of in OF_TEAM.items()},
-        agents=_agents(found),
+        tasks=len({credit.task for credit in credits}),
+        samples=len({(credit.line, credit.group, credit.sample) for credit in credits}),
+        team={name: bootstrap(list(by_task(credits, of).values())) for name, of in OF_TEAM.items()},
+        agents=_agents(credits),
         turns=tuple(map(_agents, of_turns)) if len(turns) > 1 else (),
     )
 
 
-def _agents(found: Sequence[Credit]) -> dict[str, dict[str, Estimate]]:
+def _agents(credits: Sequence[Credit]) -> dict[str, dict[str, Estimate]]:
     estimates: dict[str, dict[str, Estimate]] = {}
-    for agent in dict.fromkeys(credit.agent for credit in found):
-        own = [credit for credit in found if credit.agent == agent]
-        values = {name: list(by_task(own, of).values()) for name, of in MEASURES.items()}
+    for agent in dict.fromkeys(credit.agent for credit in credits):
+        rows = [credit for credit in credits if credit.agent == agent]
+        values = {name: list(by_task(rows, of).values()) for name, of in MEASURES.items()}
         estimates[agent] = {
-            name: (share if name in SHARES else bootstrap)(of_tasks)
-            for name, of_tasks in values.items()
-            if of_tasks
+            name: (share if name in SHARES else bootstrap)(means)
+            for name, means in values.items()
+            if means
         }
     return estimates
 
 
-def by_task(found: Sequence[Credit], measure: Measure) -> dict[str, float]:
-    """The mean of a measure for each task that has it.
+def by_task(credits: Sequence[Credit], measure: Measure) -> dict[str, float]:
+    """Return the mean of a measure for each task that has it.
 
     Over the agents and joint samples of a group, then the groups of a turn, the turns of an episode, and the
     episodes of the task, so that each of them counts the same.
     """
     values: dict[tuple[Any, ...], float] = {}
-    for credit in found:
+    for credit in credits:
         value = measure(credit)
         if value is not None:
             place = (credit.task, credit.line, credit.turn, credit.group)
             values[(*place, credit.sample, credit.agent)] = value
     for length in (4, 3, 2, 1):
-        merged: dict[tuple[Any, ...], list[float]] = {}
+        groups: dict[tuple[Any, ...], list[float]] = {}
         for key, value in values.items():
-            merged.setdefault(key[:length], []).append(value)
-        values = {key: fmean(some) for key, some in merged.items()}
+            groups.setdefault(key[:length], []).append(value)
+        values = {key: fmean(members) for key, members in groups.items()}
     return {key[0]: value for key, value in values.items()}
 
 
-def write(folder: Path, found: Sequence[Credit], about: Mapping[str, Any]) -> list[Moment]:
-    """Write `credit.json` and `credit.csv`, or `credit-train.*`, into a folder; what they say.
+def write(
+    folder: Path, credits: Sequence[Credit], about: Mapping[str, Any]
+) -> list[MeasurementPoint]:
+    """Write `credit.json` and `credit.csv`, or `credit-train.*`, into a folder, and return their content.
 
     Args:
         folder: That of the episodes.
-        found: All credits, of one phase.
-        about: What else the JSON file is to hold.
+        credits: All credits, of one phase.
+        about: Further content of the JSON file.
     """
-    told_at = moments(found)
-    content = {**about, "moments": [asdict(moment) for moment in told_at]}
-    name = NAMES[found[0].phase]
+    points = measurement_points(credits)
+    content = {**about, "moments": [asdict(point) for point in points]}
+    name = NAMES[credits[0].phase]
     write_atomically(folder / f"{name}.json", json.dumps(content, indent=2) + "\n")
     names = [*(field.name for field in fields(Credit)), *SHARES]
-    lines = [[vars_of(credit)[name] for name in names] for credit in found]
+    lines = [[vars_of(credit)[name] for name in names] for credit in credits]
     write_csv(folder / f"{name}.csv", names, lines)
-    return told_at
+    return points
 
 
 def vars_of(credit: Credit) -> dict[str, Any]:
-    """All fields of a credit, with those that follow from others."""
+    """Return all fields of a credit, with those that follow from others."""
     return {**asdict(credit), **{name: MEASURES[name](credit) for name in SHARES}}
 
 
-def read(folder: Path, phase: str = "eval") -> list[Moment]:
-    """What `write` has left in a folder; empty where nothing is there, or what is there is of other episodes."""
+def read(folder: Path, phase: str = "eval") -> list[MeasurementPoint]:
+    """Read what `write` has written into a folder; empty if there is nothing, or it is of other episodes."""
     path = folder / f"{NAMES[phase]}.json"
     if not path.is_file():
         return []
@@ -166,15 +168,15 @@ def read(folder: Path, phase: str = "eval") -> list[Moment]:
         )
         return []
     return [
-        Moment(
-            **{key: moment[key] for key in ("phase", "update", "tasks", "samples")},
-            team=_estimates(moment["team"]),
-            agents={agent: _estimates(of) for agent, of in moment["agents"].items()},
+        MeasurementPoint(
+            **{key: point[key] for key in ("phase", "update", "tasks", "samples")},
+            team=_estimates(point["team"]),
+            agents={agent: _estimates(of) for agent, of in point["agents"].items()},
             turns=tuple(
-                {agent: _estimates(of) for agent, of in turn.items()} for turn in moment["turns"]
+                {agent: _estimates(of) for agent, of in turn.items()} for turn in point["turns"]
             ),
         )
-        for moment in content["moments"]
+        for point in content["moments"]
     ]
 
 
@@ -182,24 +184,26 @@ def _estimates(content: Mapping[str, Mapping[str, Any]]) -> dict[str, Estimate]:
     return {name: Estimate(**estimate) for name, estimate in content.items()}
 
 
-def table(moment: Moment) -> Table:
-    """A moment for a terminal."""
-    title = f"{moment.phase}, update {moment.update}: {moment.tasks} tasks, {moment.samples} joint samples"
-    names = [name for name in MEASURES if any(name in of for of in moment.agents.values())]
-    shown = Table(title=title, title_justify="left")
-    shown.add_column("agent")
+def table(point: MeasurementPoint) -> Table:
+    """Return the measures of a point for a terminal."""
+    title = (
+        f"{point.phase}, update {point.update}: {point.tasks} tasks, {point.samples} joint samples"
+    )
+    names = [name for name in MEASURES if any(name in of for of in point.agents.values())]
+    grid = Table(title=title, title_justify="left")
+    grid.add_column("agent")
     for name in names:
-        shown.add_column(TITLES[name], justify="right")
-    for who, of in lines(moment):
-        shown.add_row(who, *(as_text(of[name]) if name in of else "none" for name in names))
-    team = moment.team
-    shown.caption = f"team {as_text(team['reward'])}; silent team {as_text(team['silent'])}"
-    return shown
+        grid.add_column(TITLES[name], justify="right")
+    for label, of in lines(point):
+        grid.add_row(label, *(as_text(of[name]) if name in of else "none" for name in names))
+    team = point.team
+    grid.caption = f"team {as_text(team['reward'])}; silent team {as_text(team['silent'])}"
+    return grid
 
 
-def lines(moment: Moment) -> list[tuple[str, Mapping[str, Estimate]]]:
-    """The rows of a table: every agent, then every agent on every turn if there are several."""
-    found = list(moment.agents.items())
-    for turn, agents in enumerate(moment.turns, 1):
-        found += [(f"{agent}, turn {turn}", of) for agent, of in agents.items()]
-    return found
+def lines(point: MeasurementPoint) -> list[tuple[str, Mapping[str, Estimate]]]:
+    """Return the rows of a table: every agent, then every agent on every turn if there are several."""
+    rows = list(point.agents.items())
+    for turn, agents in enumerate(point.turns, 1):
+        rows += [(f"{agent}, turn {turn}", of) for agent, of in agents.items()]
+    return rows

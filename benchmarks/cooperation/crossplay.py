@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.table import Table
 
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.config.errors import ConfigError
@@ -25,6 +26,7 @@ from llm_decpomdp.benchmarks.evaluation.folder import Evaluation
 from llm_decpomdp.benchmarks.evaluation.measures import REWARD, is_share
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, share
+from llm_decpomdp.benchmarks.evaluation.summary import as_text
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team
 from llm_decpomdp.utils.storage import write_atomically, write_csv
@@ -33,10 +35,10 @@ from llm_decpomdp.validation import unknown
 FILE = "matrix.json"
 
 MEASURES = (REWARD, "pass@1", "tests_passed")
-"""What matrices are made of; `tests_passed` where all tasks have tests."""
+"""Measures that have a matrix; `tests_passed` where all tasks have tests."""
 
 Scores = Mapping[tuple[str, str], Mapping[str, float]]
-"""For each row and column the mean of a measure, by task."""
+"""Means of a measure by row and column, then task."""
 
 
 @dataclass(frozen=True)
@@ -44,24 +46,24 @@ class Matrix:
     """One measure of all cells."""
 
     cells: Mapping[str, Mapping[str, Estimate]]
-    """By row, then column; tasks are resampled."""
+    """Estimates by row, then column; tasks are resampled."""
     self_play: Estimate
-    """The mean over the diagonal; runs and tasks are resampled here and below."""
+    """Mean over the diagonal; runs and tasks are resampled here and below."""
     cross_play: Estimate
-    """The mean over all other cells."""
+    """Mean over all other cells."""
     difference: Estimate
     """Cross-play minus self-play, paired by run and task."""
 
 
 @dataclass(frozen=True)
 class CrossPlay:
-    """What teams with an exchanged agent earn."""
+    """The matrices of teams with an exchanged agent."""
 
     teams: tuple[str, ...]
     agent: str
-    """The one that comes from the column's team."""
+    """Id of the agent that comes from the column's team."""
     matrices: Mapping[str, Matrix]
-    """By measure."""
+    """Matrices by measure."""
 
 
 def cross_play(
@@ -95,26 +97,26 @@ def cross_play(
     """
     agent = _check(env, teams, agent)
     (folder / "cells").mkdir(parents=True, exist_ok=True)
-    found = {}
+    evaluations = {}
     for row, column in product(teams, teams):
-        whose = {one: column if one == agent else row for one in env.possible_agents}
-        found[row, column] = evaluate(
+        sources = {member: column if member == agent else row for member in env.possible_agents}
+        evaluations[row, column] = evaluate(
             env,
-            {one: teams[name][one] for one, name in whose.items()},
+            {member: teams[name][member] for member, name in sources.items()},
             starts,
             samples=samples,
             folder=folder / "cells" / f"{row}+{column}",
             seed=seed,
             at_a_time=at_a_time,
-            about={one: (about or {}).get(name, name) for one, name in whose.items()},
+            about={member: (about or {}).get(name, name) for member, name in sources.items()},
         )
-    result = compare_cells(tuple(teams), agent, found)
+    result = compare_cells(tuple(teams), agent, evaluations)
     write(result, folder)
     return result
 
 
 def _check(env: DecPOMDPEnv, teams: Mapping[str, Team], agent: str | None) -> str:
-    """The agent that is exchanged, if all is well."""
+    """Check teams and agent, and return the agent that is exchanged."""
     if len(teams) < 2 or len(env.possible_agents) < 2:
         raise ConfigError(
             f"cross-play needs two teams of two agents at least, got {len(teams)} of {len(env.possible_agents)}"
@@ -130,15 +132,15 @@ def _check(env: DecPOMDPEnv, teams: Mapping[str, Team], agent: str | None) -> st
 
 
 def compare_cells(
-    teams: tuple[str, ...], agent: str, found: Mapping[tuple[str, str], Evaluation]
+    teams: tuple[str, ...], agent: str, evaluations: Mapping[tuple[str, str], Evaluation]
 ) -> CrossPlay:
-    """The matrices of evaluations of all pairs, by row and column."""
+    """Return the matrices of evaluations of all pairs, by row and column."""
     matrices = {}
     for measure in MEASURES:
         if measure == "pass@1":
-            scores: Scores = {key: one.pass_at_k(1) for key, one in found.items()}
-        elif all(len(one.values.get(measure, ())) == len(one.tasks) for one in found.values()):
-            scores = {key: one.means(measure) for key, one in found.items()}
+            scores: Scores = {key: cell.pass_at_k(1) for key, cell in evaluations.items()}
+        elif all(len(c.values.get(measure, ())) == len(c.tasks) for c in evaluations.values()):
+            scores = {key: cell.means(measure) for key, cell in evaluations.items()}
         else:
             continue
         matrices[measure] = matrix(teams, scores, is_share(measure))
@@ -146,49 +148,54 @@ def compare_cells(
 
 
 def matrix(teams: Sequence[str], scores: Scores, of_shares: bool = False) -> Matrix:
-    """The matrix of one measure.
+    """Return the matrix of one measure.
 
     The cross-play of a team is the mean of all cells in which it plays with another one, in either role.
 
     Args:
         teams: Names of rows and columns.
         scores: All cells, with the same tasks.
-        of_shares: Whether the scores are shares, in [0, 1].
+        of_shares: True for scores that are shares, in [0, 1].
     """
     estimate = share if of_shares else bootstrap
     values = {key: np.array([of[task] for task in sorted(of)]) for key, of in scores.items()}
-    own: NDArray[np.float64] = np.array([values[name, name] for name in teams])  # (S, T)
-    others = np.array([_with_others(name, teams, values) for name in teams])  # (S, T)
+    self_play: NDArray[np.float64] = np.array([values[name, name] for name in teams])  # (S, T)
+    mixed = np.array([_with_others(name, teams, values) for name in teams])  # (S, T)
     return Matrix(
         {row: {column: estimate(values[row, column]) for column in teams} for row in teams},
-        estimate(own),
-        estimate(others),
-        bootstrap(others - own),
+        estimate(self_play),
+        estimate(mixed),
+        bootstrap(mixed - self_play),
     )
 
 
 def _with_others(
-    name: str, teams: Sequence[str], values: Mapping[tuple[str, str], NDArray[np.float64]]
+    team: str, teams: Sequence[str], values: Mapping[tuple[str, str], NDArray[np.float64]]
 ) -> NDArray[np.float64]:
-    cells = [values[pair] for o in teams if o != name for pair in ((name, o), (o, name))]
+    cells = [
+        values[pair]
+        for partner in teams
+        if partner != team
+        for pair in ((team, partner), (partner, team))
+    ]
     return np.asarray(np.mean(cells, axis=0))
 
 
-def write(found: CrossPlay, folder: Path) -> None:
+def write(result: CrossPlay, folder: Path) -> None:
     """Write `matrix.json` and `matrix.csv`."""
-    write_atomically(folder / FILE, json.dumps(asdict(found), indent=2) + "\n")
+    write_atomically(folder / FILE, json.dumps(asdict(result), indent=2) + "\n")
     lines = [
-        [measure, row, column, one.value, one.low, one.high]
-        for measure, of in found.matrices.items()
+        [measure, row, column, estimate.value, estimate.low, estimate.high]
+        for measure, of in result.matrices.items()
         for row, columns in of.cells.items()
-        for column, one in columns.items()
+        for column, estimate in columns.items()
     ]
     head = ["measure", "row", "column", "value", "low", "high"]
     write_csv(folder / "matrix.csv", head, lines)
 
 
 def read(folder: Path) -> CrossPlay | None:
-    """What `write` has left in a folder, if anything."""
+    """Read `matrix.json` of a folder; `None` if there is none."""
     path = folder / FILE
     if not path.is_file():
         return None
@@ -196,11 +203,28 @@ def read(folder: Path) -> CrossPlay | None:
     matrices = {
         measure: Matrix(
             {
-                row: {column: Estimate(**one) for column, one in columns.items()}
+                row: {column: Estimate(**estimate) for column, estimate in columns.items()}
                 for row, columns in of.pop("cells").items()
             },
-            **{name: Estimate(**one) for name, one in of.items()},
+            **{name: Estimate(**estimate) for name, estimate in of.items()},
         )
         for measure, of in content["matrices"].items()
     }
     return CrossPlay(tuple(content["teams"]), content["agent"], matrices)
+
+
+def table(result: CrossPlay, measure: str) -> Table:
+    """Return a matrix for a terminal."""
+    matrix = result.matrices[measure]
+    grid = Table(
+        f"others \\ {result.agent}",
+        *result.teams,
+        title=f"{measure}: {result.agent} from the column's run",
+    )
+    for row, columns in matrix.cells.items():
+        grid.add_row(row, *map(as_text, columns.values()))
+    grid.caption = (
+        f"self-play {as_text(matrix.self_play)}; cross-play {as_text(matrix.cross_play)}; "
+        f"cross-play minus self-play {as_text(matrix.difference)}"
+    )
+    return grid

@@ -1,4 +1,4 @@
-"""What a second agent is good for: a team against one agent, task by task, from two evaluations."""
+"""The gain of a team over a single agent, task by task, from two evaluations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console, Group
+from rich.console import Group
 from rich.table import Table
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
@@ -28,10 +28,10 @@ from llm_decpomdp.utils.storage import write_atomically, write_csv
 from llm_decpomdp.utils.terminal import plain
 
 SHOWN = 30
-"""Tasks that the terminal shows."""
+"""Number of tasks that the terminal shows."""
 
 MEASURES = ("pass@1", "tests_passed")
-"""What a team and a single agent can be compared by: their rewards have different maxima."""
+"""Measures that a team and a single agent share: their rewards have different maxima."""
 
 
 @dataclass(frozen=True)
@@ -41,21 +41,21 @@ class Gain:
     single: Estimate
     team: Estimate
     comparison: Comparison
-    """Of the team with the single agent, over the same tasks."""
+    """Comparison of the team with the single agent, over the same tasks."""
     of_task: Mapping[str, Estimate]
-    """The difference on each task, its samples resampled."""
+    """Differences by task, samples resampled."""
 
 
 @dataclass(frozen=True)
 class Necessity:
-    """What two or more agents gain over one."""
+    """The gain of two or more agents over one."""
 
     matched: bool
-    """Whether the single agent may write as many tokens as the team of its configuration."""
+    """True if the single agent may write as many tokens as the team of its configuration."""
     tokens: Mapping[str, float | None]
     """Sampled tokens of an episode of `single` and `team`, on average; `None` where they are not known."""
     gains: Mapping[str, Gain]
-    """By measure; tasks without tests have no `tests_passed`."""
+    """Gains by measure; tasks without tests have no `tests_passed`."""
     suffices: tuple[str, ...]
     """The tasks that one agent passes, at least as often as the team."""
     needs_team: tuple[str, ...]
@@ -78,58 +78,60 @@ def necessity(team: Evaluation, single: Evaluation) -> Necessity:
         ConfigError: If the agents are not several and one, or the tasks are not the same.
     """
     _check(team, single)
-    one, several = single.pass_at_k(1), team.pass_at_k(1)
+    of_single, of_team = single.pass_at_k(1), team.pass_at_k(1)
     gains = {"pass@1": _gain(_flags(single), _flags(team))}
     if "tests_passed" in single.values and "tests_passed" in team.values:
         gains["tests_passed"] = _gain(single.values["tests_passed"], team.values["tests_passed"])
-    moments = credit_summary.read(team.folder)
-    agents = moments[-1].agents if moments else {}
+    points = credit_summary.read(team.folder)
+    agents = points[-1].agents if points else {}
     return Necessity(
         matched=baseline_of(single.manifest["identity"]["about"]) == single_agent_matched.__name__,
         tokens={"single": _tokens(single), "team": _tokens(team)},
         gains=gains,
-        suffices=tuple(task for task in one if one[task] >= several[task] and one[task] > 0),
-        needs_team=tuple(task for task in one if several[task] > one[task]),
-        unsolved=tuple(task for task in one if one[task] == several[task] == 0),
+        suffices=tuple(t for t in of_single if of_single[t] >= of_team[t] and of_single[t] > 0),
+        needs_team=tuple(task for task in of_single if of_team[task] > of_single[task]),
+        unsolved=tuple(task for task in of_single if of_single[task] == of_team[task] == 0),
         dispensable={a: of["dispensable"] for a, of in agents.items() if "dispensable" in of},
     )
 
 
 def _check(team: Evaluation, single: Evaluation) -> None:
-    sizes = [len(found.manifest["identity"]["team"]) for found in (team, single)]
+    sizes = [len(evaluation.manifest["identity"]["team"]) for evaluation in (team, single)]
     if sizes[0] < 2 or sizes[1] != 1:
         raise ConfigError(
             f"{team.folder} has {sizes[0]} agents and {single.folder} {sizes[1]}: name the evaluation of a team, "
             "then that of a single agent (llm-decpomdp eval --baseline single_agent_matched)"
         )
-    alone = set(team.tasks) ^ set(single.tasks)
-    if alone:
+    unshared = set(team.tasks) ^ set(single.tasks)
+    if unshared:
         raise ConfigError(
-            f"both must play the same tasks, and {len(alone)} are in one alone, such as {min(alone)!r}: evaluate "
-            "both with equal --split and --tasks"
+            f"both must play the same tasks, and {len(unshared)} are in one alone, such as {min(unshared)!r}: "
+            "evaluate both with equal --split and --tasks"
         )
-    first, second = ({**found.manifest["identity"]["environment"]} for found in (team, single))
+    first, second = (
+        {**evaluation.manifest["identity"]["environment"]} for evaluation in (team, single)
+    )
     differing = [
         key
         for key in {**first, **second}
         if first.get(key) != second.get(key) and key != "num_agents"
     ]
     if differing:
-        told = "; ".join(f"{key} is {first.get(key)} and {second.get(key)}" for key in differing)
-        raise ConfigError(f"the team and the single agent played different environments: {told}")
-    prints = [found.manifest["data"]["eval"]["fingerprint"] for found in (team, single)]
+        details = "; ".join(f"{key} is {first.get(key)} and {second.get(key)}" for key in differing)
+        raise ConfigError(f"the team and the single agent played different environments: {details}")
+    prints = [evaluation.manifest["data"]["eval"]["fingerprint"] for evaluation in (team, single)]
     if prints[0] != prints[1]:
         raise ConfigError(f"the tasks differ: their fingerprints are {prints[0]} and {prints[1]}")
 
 
-def _flags(found: Evaluation) -> dict[str, tuple[float, ...]]:
-    return {task: tuple(map(float, flags)) for task, flags in found.passes.items()}
+def _flags(evaluation: Evaluation) -> dict[str, tuple[float, ...]]:
+    return {task: tuple(map(float, flags)) for task, flags in evaluation.passes.items()}
 
 
-def _tokens(found: Evaluation) -> float | None:
-    if "tokens" not in found.values:
+def _tokens(evaluation: Evaluation) -> float | None:
+    if "tokens" not in evaluation.values:
         return None
-    means = found.means("tokens")
+    means = evaluation.means("tokens")
     return sum(means.values()) / len(means)
 
 
@@ -145,65 +147,63 @@ def _gain(single: Mapping[str, Sequence[float]], team: Mapping[str, Sequence[flo
 
 
 def _column(samples: Sequence[float]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """The samples of a task as (S, 1): those of two methods are drawn independently."""
+    """Return the samples of a task as (S, 1): those of two methods are drawn independently."""
     return np.asarray(samples, dtype=np.float64)[:, None]
 
 
-def run(team: Path, single: Path) -> Necessity:
-    """The command `llm-decpomdp necessity`: compare, print, and write into the folder of the team.
+def compare_folders(team: Path, single: Path) -> Necessity:
+    """Compare two evaluations, and write `necessity.json` and `necessity.csv` into the folder of the team.
 
     Raises:
         ConfigError: If a folder holds no complete evaluation, or as `necessity`.
     """
-    found = necessity(read_evaluation(team), read_evaluation(single))
-    content = {"team": str(team), "single": str(single), **asdict(found)}
+    result = necessity(read_evaluation(team), read_evaluation(single))
+    content = {"team": str(team), "single": str(single), **asdict(result)}
     write_atomically(team / "necessity.json", json.dumps(content, indent=2) + "\n")
     head = ["measure", "task", "gain", "low", "high"]
     rows = [
-        [measure, task, one.value, one.low, one.high]
-        for measure, gain in found.gains.items()
-        for task, one in gain.of_task.items()
+        [measure, task, difference.value, difference.low, difference.high]
+        for measure, gain in result.gains.items()
+        for task, difference in gain.of_task.items()
     ]
     write_csv(team / "necessity.csv", head, rows)
-    console = Console(highlight=False)
-    console.print(shown(found))
-    console.print(f"necessity: {team / 'necessity.json'}, {team / 'necessity.csv'}", soft_wrap=True)
-    return found
+    return result
 
 
-def shown(found: Necessity) -> Group:
-    """The result for a terminal: overall, then task by task, the largest gains first."""
+def tables(result: Necessity) -> Group:
+    """Return the result for a terminal: overall, then task by task, the largest gains first."""
     overall = Table(
         "measure", "single agent", "team", "gain", "team better", title="over all tasks"
     )
-    for measure, gain in found.gains.items():
+    for measure, gain in result.gains.items():
         difference, better = gain.comparison.difference, gain.comparison.improvement
         cells = [gain.single, gain.team, difference, better]
         overall.add_row(measure, *map(as_text, cells))
-    tasks = Table("task", *found.gains, title="gain of the team, task by task")
-    first = found.gains["pass@1"].of_task
+    tasks = Table("task", *result.gains, title="gain of the team, task by task")
+    first = result.gains["pass@1"].of_task
     order = sorted(first, key=lambda task: -first[task].value)
     for task in order[:SHOWN]:
-        columns = [gain.of_task.get(task) for gain in found.gains.values()]
-        tasks.add_row(plain(task), *("none" if one is None else as_text(one) for one in columns))
+        columns = [gain.of_task.get(task) for gain in result.gains.values()]
+        tasks.add_row(plain(task), *("none" if gain is None else as_text(gain) for gain in columns))
     more = [f"... and {len(order) - SHOWN} more in necessity.csv"] if len(order) > SHOWN else []
-    return Group(*_words(found), overall, tasks, *more)
+    return Group(*_summary(result), overall, tasks, *more)
 
 
-def _words(found: Necessity) -> list[str]:
-    count = len(found.suffices) + len(found.needs_team) + len(found.unsolved)
+def _summary(result: Necessity) -> list[str]:
+    count = len(result.suffices) + len(result.needs_team) + len(result.unsolved)
     lines = [
-        f"Of {count} tasks a single agent suffices on {len(found.suffices)}: it passes, and at least as often as "
-        f"the team. The team passes {len(found.needs_team)} more often. Neither ever passes {len(found.unsolved)}."
+        f"Of {count} tasks a single agent suffices on {len(result.suffices)}: it passes, and at least as often "
+        f"as the team. The team passes {len(result.needs_team)} more often. Neither ever passes "
+        f"{len(result.unsolved)}."
     ]
-    tokens = [found.tokens[name] for name in ("single", "team")]
-    spent = ", ".join("unknown" if one is None else number(one) for one in tokens)
+    tokens = [result.tokens[name] for name in ("single", "team")]
+    amounts = ", ".join("unknown" if mean is None else number(mean) for mean in tokens)
     limit = "the token limits of its configuration's team together"
-    if not found.matched:
+    if not result.matched:
         limit = "a token limit of its own: NOT matched"
-    lines.append(f"The single agent had {limit}. Tokens an episode, single and team: {spent}.")
-    for agent, one in found.dispensable.items():
+    lines.append(f"The single agent had {limit}. Tokens an episode, single and team: {amounts}.")
+    for agent, estimate in result.dispensable.items():
         lines.append(
-            f"Of what the team passes, this share passes without {agent} too: {as_text(one)}."
+            f"Of what the team passes, this share passes without {agent} too: {as_text(estimate)}."
         )
     return lines

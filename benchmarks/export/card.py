@@ -11,12 +11,12 @@ from llm_decpomdp.benchmarks.runs.results import data_sets
 
 
 def card(source: Source, content: Content, rows: Mapping[str, int]) -> str:
-    """The README.md of a data set, with the front matter that `datasets` reads.
+    """Return the README.md of a data set, with the front matter that `datasets` reads.
 
     Args:
-        source: What was exported.
-        content: As what.
-        rows: How many rows each split has.
+        source: The run or evaluation.
+        content: The exported content.
+        rows: Number of rows by split.
     """
     title = f"{source.name}: {content.name}"
     files = [{"split": split, "path": f"data/{split}.parquet"} for split in rows]
@@ -42,13 +42,13 @@ def card(source: Source, content: Content, rows: Mapping[str, int]) -> str:
 
 
 def _origin(source: Source) -> list[str]:
-    """What the manifest tells, as a list."""
+    """Return the origin of the data from the manifest, as lines of a list."""
     keys = ("environment", "algorithm", "model", "seed", "created")
-    told = [f"- {key}: {source.manifest[key]}" for key in keys if key in source.manifest]
+    lines = [f"- {key}: {source.manifest[key]}" for key in keys if key in source.manifest]
     for name, data in data_sets(source.manifest.get("data", {})):
         stand_in = ", a stand-in for the benchmark and not the benchmark itself"
-        told.append(
+        lines.append(
             f"- data of `{name}`: {data['name']}, {data['split']}, from {data['source']}, "
             f"fingerprint {data['fingerprint']}{stand_in if data['stand_in'] else ''}"
         )
-    return told
+    return lines

@@ -23,7 +23,7 @@ COLUMNS = {
 
 
 def pairs(source: Source, min_margin: float) -> Content:
-    """A row for each agent of each group that has a best and a worst joint sample.
+    """Return a row for each agent of each group that has a best and a worst joint sample.
 
     Of samples with equal returns the first counts. Groups without a difference make no pair, nor do agents
     that said the same in both.

@@ -38,7 +38,7 @@ COLUMNS = {
 
 
 def trajectories(source: Source) -> Content:
-    """All joint samples of a run or an evaluation, by group, joint sample and agent.
+    """Return all joint samples of a run or an evaluation, by group, joint sample and agent.
 
     After `COLUMNS` come the numbers that the environment tells of each joint sample, such as `solved` and
     `reward/<component>`; not those that have the name of another column.
@@ -71,9 +71,9 @@ def _rows(source: Source, phase: str, numbers: Iterable[str]) -> Iterator[Row]:
         agents = list(decision.group["completions"])
         for sample, indices in enumerate(decision.group["joint"]):
             info = decision.group["infos"][sample]
-            told = {key: info.get(key) for key in numbers}
+            values = {key: info.get(key) for key in numbers}
             for agent, index in zip(agents, indices, strict=True):
-                yield {**decision.place, **_row(decision, sample, agent, index), **told}
+                yield {**decision.place, **_row(decision, sample, agent, index), **values}
 
 
 def _row(decision: Decision, sample: int, agent: str, index: int) -> Row:

@@ -1,4 +1,4 @@
-"""What is exported: the groups of a run or an evaluation, with returns and advantages."""
+"""Sources of exports: the groups of a run or an evaluation, with returns and advantages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Column(NamedTuple):
     """A column of an export."""
 
     kind: str
-    """A type of `datasets.Value`; ends with `[]` where a row holds a list of them."""
+    """Type of `datasets.Value`; ends with `[]` where a row holds a list of them."""
     meaning: str
 
 
@@ -43,32 +43,32 @@ PLACE = {
     "parent_sample": Column("int64", "the joint sample of that group which led here"),
     "turn": Column("int64", "turn of the episode, counted from 0"),
 }
-"""Where in a run a row comes from; part of every export."""
+"""Columns of the position of a row in a run; part of every export."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """What an export holds."""
+    """The content of an export."""
 
     name: str
     """`trajectories` or `pairs`."""
     columns: Mapping[str, Column]
     rows: Callable[[str], Iterator[Row]]
-    """Those of a phase, each with all columns."""
+    """Rows of a phase, each with all columns."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """A group of joint samples, as stored, and what it is worth."""
+    """A group of joint samples as stored, with returns and advantages."""
 
     place: Row
     """The values of `PLACE`."""
     group: Row
-    """As in `episodes.jsonl`."""
+    """The group as in `episodes.jsonl`."""
     returns: Sequence[float]
-    """Of each joint sample."""
+    """Returns of the joint samples."""
     advantages: Mapping[str, Sequence[float]]
-    """Of the completions of each agent that learned from the group."""
+    """Advantages of completions, by agent that learned from the group."""
 
 
 class Source:
@@ -91,7 +91,7 @@ class Source:
         self._episodes = files.episodes
 
     def rows(self) -> Iterator[Row]:
-        """The rows of `episodes.jsonl`.
+        """Return the rows of `episodes.jsonl`.
 
         Raises:
             ConfigError: If they are of an early version.
@@ -99,7 +99,7 @@ class Source:
         return (row for _, row in stored_rows(self._episodes))
 
     def decisions(self, phase: str) -> Iterator[Decision]:
-        """All groups of a phase, in the order of the run."""
+        """Yield all groups of a phase, in the order of the run."""
         discount = self.config.env.discount if self.config else 1.0
         credit = _credit(self.config) if self.config and phase == "train" else _no_credit
         for number, row in enumerate(self.rows()):
@@ -129,7 +129,7 @@ class Source:
 
 
 Advantages = dict[str, list[float]]
-"""Of the completions of each agent that learned from a group."""
+"""Advantages of completions, by agent that learned from a group."""
 
 
 def _no_credit(rollout: Rollout) -> list[Advantages]:
@@ -137,7 +137,7 @@ def _no_credit(rollout: Rollout) -> list[Advantages]:
 
 
 def _credit(config: Config) -> Callable[[Rollout], list[Advantages]]:
-    """What tells the advantages of each group of a rollout, as the learner computes them."""
+    """Return a function that computes the advantages of each group of a rollout, as the learner does."""
     from llm_decpomdp.algorithms.learning.advantages import group_advantages
 
     baseline = ALGORITHMS[config.algorithm.name].baseline
@@ -147,10 +147,10 @@ def _credit(config: Config) -> Callable[[Rollout], list[Advantages]]:
         team = team_spec(config, agents)
         learning = [a for a in agents if team.policies[team.agents[a]].can_be_trained]
         options = learner_options(config, 1, team.policies.values())
-        found = group_advantages([rollout], learning, baseline, options)
+        groups = group_advantages([rollout], learning, baseline, options)
         return [
-            {agent: values.tolist() for agent, values in lesson.advantages.items()}
-            for lesson in found
+            {agent: values.tolist() for agent, values in group.advantages.items()}
+            for group in groups
         ]
 
     return credit

@@ -29,11 +29,11 @@ FORMATS = ("parquet", "jsonl", "hub-folder")
 
 @dataclass(frozen=True)
 class Export:
-    """What an export has written."""
+    """The result of an export."""
 
     folder: Path
     rows: Mapping[str, int]
-    """How many, by split."""
+    """Number of rows by split."""
 
 
 def export(
@@ -73,22 +73,22 @@ def export(
         place = stack.enter_context(
             tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-")
         )
-        made = Path(place) / "made"
-        (made / "data" if to == "hub-folder" else made).mkdir(parents=True)
-        counts = {phase: _write(content, phase, to, made, Path(place)) for phase in PHASES}
+        data_set = Path(place) / "made"
+        (data_set / "data" if to == "hub-folder" else data_set).mkdir(parents=True)
+        counts = {phase: _write(content, phase, to, data_set, Path(place)) for phase in PHASES}
         rows = {phase: count for phase, count in counts.items() if count}
         if not rows:
             raise ConfigError(
                 f"{run} holds no {content.name} to export{NO_PAIRS if as_pairs else ''}"
             )
         if to == "hub-folder":
-            (made / "README.md").write_text(card(source, content, rows), encoding="utf-8")
-        made.rename(folder)
+            (data_set / "README.md").write_text(card(source, content, rows), encoding="utf-8")
+        data_set.rename(folder)
     return Export(folder, rows)
 
 
 def _write(content: Content, phase: str, to: str, folder: Path, scratch: Path) -> int:
-    """Write a phase, if it has any rows; their number."""
+    """Write a phase, if it has any rows, and return their number."""
     if next(content.rows(phase), None) is None:
         return 0
     if to == "jsonl":
@@ -107,15 +107,15 @@ def _write_parquet(content: Content, phase: str, path: Path, scratch: Path) -> i
 
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
-    found = datasets.Dataset.from_generator(
+    data_set = datasets.Dataset.from_generator(
         content.rows,
         features=datasets.Features({k: _feature(c) for k, c in content.columns.items()}),
         cache_dir=str(scratch / "cache"),
         gen_kwargs={"phase": phase},
         split=phase,
     )
-    found.to_parquet(path)
-    return int(found.num_rows)
+    data_set.to_parquet(path)
+    return int(data_set.num_rows)
 
 
 def _feature(column: Column) -> Any:

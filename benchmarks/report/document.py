@@ -24,7 +24,7 @@ def write_report(*folders: RunFolder, output: Path | None = None, files: bool = 
         folders: Runs, finished or not, and evaluations. Those whose configurations differ by the seed alone
             are shown as one.
         output: Where the page goes; by default `report.html` of the first folder.
-        files: Whether to write tables as CSV and figures as SVG and PNG, too, into a folder next to the page
+        files: True to write tables as CSV and figures as SVG and PNG, too, into a folder next to the page
             that is named like it.
 
     Returns:
@@ -34,19 +34,19 @@ def write_report(*folders: RunFolder, output: Path | None = None, files: bool = 
         ValueError: If nothing was measured in a folder yet.
         RunError: If the page cannot be written.
     """
-    found = experiments([read_results(folder) for folder in folders])
+    sets = experiments([read_results(folder) for folder in folders])
     path = output or folders[0].report
     with writing(path):
-        write_atomically(path, page(_title(found), _blocks(found)))
+        write_atomically(path, page(_title(sets), _blocks(sets)))
     if files:
         folder = path.with_name(f"{path.stem}_files")
         with writing(folder):
-            write_files(found, folder)
+            write_files(sets, folder)
     return path
 
 
 def report(paths: Sequence[Path], output: Path | None, files: bool) -> Path:
-    """The command `report`: as `write_report`, of folders that may not be there; or the page of a suite.
+    """Check folders, and write the page of runs and evaluations, or that of a suite.
 
     Raises:
         ConfigError: If a folder holds nothing to report, or several are given and no output.
@@ -72,19 +72,25 @@ def report(paths: Sequence[Path], output: Path | None, files: bool) -> Path:
         raise ConfigError(str(error)) from error
 
 
-def _title(found: Sequence[Experiment]) -> str:
-    manifests = [run.manifest for experiment in found for run in experiment.runs]
-    names = list(dict.fromkeys(str(m["algorithm"]).upper() for m in manifests if "algorithm" in m))
-    places = list(dict.fromkeys(str(m["environment"]) for m in manifests if "environment" in m))
-    return f"{', '.join(names) or 'Teams'} on {', '.join(places) or 'a text environment'}"
+def _title(experiments: Sequence[Experiment]) -> str:
+    manifests = [run.manifest for experiment in experiments for run in experiment.runs]
+    algorithms = list(
+        dict.fromkeys(str(m["algorithm"]).upper() for m in manifests if "algorithm" in m)
+    )
+    environments = list(
+        dict.fromkeys(str(m["environment"]) for m in manifests if "environment" in m)
+    )
+    return (
+        f"{', '.join(algorithms) or 'Teams'} on {', '.join(environments) or 'a text environment'}"
+    )
 
 
-def _blocks(found: Sequence[Experiment]) -> Iterator[str]:
-    panels = [(placed(panel, found), panel.draw(found)) for panel in PANELS]
+def _blocks(experiments: Sequence[Experiment]) -> Iterator[str]:
+    panels = [(placed(panel, experiments), panel.draw(experiments)) for panel in PANELS]
     yield from sections(
-        [tag("h1", _title(found)), *opening(found)],
+        [tag("h1", _title(experiments)), *opening(experiments)],
         [(panel, html) for panel, html in panels if html],
-        origins(found),
+        origins(experiments),
         "Made from config.yaml, manifest.json, metrics.jsonl and episodes.jsonl of the folders alone.",
     )
 
@@ -92,7 +98,7 @@ def _blocks(found: Sequence[Experiment]) -> Iterator[str]:
 def sections(
     head: Iterable[str], shown: Sequence[tuple[Panel, str]], origin: Iterable[str], made_from: str
 ) -> Iterator[str]:
-    """The blocks of a page.
+    """Yield the blocks of a page.
 
     Args:
         head: The blocks of its head.
@@ -116,9 +122,9 @@ def sections(
     yield tag("footer", made_from, "small")
 
 
-def opening(found: Sequence[Experiment]) -> Iterator[str]:
-    """Models, seeds and time, what all of it is about, and a warning of stand-in data."""
-    runs = [run for experiment in found for run in experiment.runs]
+def opening(experiments: Sequence[Experiment]) -> Iterator[str]:
+    """Yield models, seeds and time, descriptions, and a warning of stand-in data."""
+    runs = [run for experiment in experiments for run in experiment.runs]
     seeds = list(dict.fromkeys(run.manifest["seed"] for run in runs if "seed" in run.manifest))
     created = max(str(run.manifest.get("created", "")) for run in runs)
     facts = [
@@ -128,9 +134,9 @@ def opening(found: Sequence[Experiment]) -> Iterator[str]:
         created.replace("T", " ").replace("+00:00", " UTC"),
     ]
     yield tag("p", " · ".join(str(fact) for fact in facts if fact), "byline")
-    yield from about(found)
-    data = [about for run in runs for _, about in data_sets(run.manifest)]
-    stand_ins = {about["name"] for about in data if about.get("stand_in")}
+    yield from about(experiments)
+    data = [description for run in runs for _, description in data_sets(run.manifest)]
+    stand_ins = {description["name"] for description in data if description.get("stand_in")}
     if stand_ins:
         names = ", ".join(sorted(stand_ins))
         text = (

@@ -22,7 +22,7 @@ from llm_decpomdp.utils.storage import write_csv
 logger = logging.getLogger(__name__)
 
 
-def write_files(found: Sequence[Experiment], folder: Path) -> None:
+def write_files(experiments: Sequence[Experiment], folder: Path) -> None:
     """Write everything into a folder.
 
     - `metrics.csv`: every row of `metrics.jsonl`, with its run, seed and configuration.
@@ -31,26 +31,26 @@ def write_files(found: Sequence[Experiment], folder: Path) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name, rows_of in (("metrics", _metrics), ("episodes", _scores)):
-        rows = [_named(e, i) | row for e in found for i, row in rows_of(e)]
+        rows = [_named(e, i) | row for e in experiments for i, row in rows_of(e)]
         _write(folder / f"{name}.csv", rows)
     if installed("matplotlib") is None:
         logger.warning(
             "only the tables are written: figures need matplotlib, which is not installed"
         )
         return
-    save(learning_curve(found), folder)
-    every = [row for e in found for kind in ("train", "eval") for row in e.rows(kind)]
+    save(learning_curve(experiments), folder)
+    every = [row for e in experiments for kind in ("train", "eval") for row in e.rows(kind)]
     if component_names(every)[0]:
-        save(component_charts(found), folder)
-    columns = rewards_by_task(found)
+        save(component_charts(experiments), folder)
+    columns = rewards_by_task(experiments)
     if columns:
         save(task_map(columns), folder)
 
 
 def _write(path: Path, rows: Sequence[Row]) -> None:
-    """One line for each row, under all their keys."""
-    keys = list(dict.fromkeys(key for row in rows for key in row))
-    write_csv(path, keys, ([row.get(key) for key in keys] for row in rows))
+    """Write a line for each row, under all their keys."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    write_csv(path, columns, ([row.get(key) for key in columns] for row in rows))
 
 
 def _named(experiment: Experiment, index: int) -> dict[str, Any]:

@@ -45,15 +45,15 @@ PANELS = (
 
 
 MANY = 4
-"""Experiments that have room side by side in the width of the text."""
+"""Number of experiments that have room side by side in the width of the text."""
 
 
-def placed(panel: Panel, found: Sequence[Experiment]) -> Panel:
-    """The panel; one that shows several experiments side by side is wider than a half, many than the text.
+def placed(panel: Panel, experiments: Sequence[Experiment]) -> Panel:
+    """Widen a panel that shows several experiments side by side: beyond a half, for many beyond the text.
 
-    So is the summary of several, a table with a column for every measure.
+    The summary of several is widened too: a table with a column for every measure.
     """
-    if len(found) < 2 or (panel.place not in ("left", "right") and panel.anchor != "summary"):
+    if len(experiments) < 2 or (panel.place not in ("left", "right") and panel.anchor != "summary"):
         return panel
-    many = len(found) > MANY or panel.anchor == "summary"
+    many = len(experiments) > MANY or panel.anchor == "summary"
     return replace(panel, place="wide" if many else "")

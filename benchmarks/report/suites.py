@@ -51,7 +51,7 @@ def write_suite_report(output: Path, path: Path | None = None) -> Path:
 def _experiments(
     output: Path, cells: Sequence[Mapping[str, Any]], below: str
 ) -> Iterator[Experiment]:
-    """The cells that have something done: their evaluations, or what is below these."""
+    """Yield the cells with finished jobs: their evaluations, or the trainings below these."""
     for cell in cells:
         folders = [
             folder / below
@@ -66,18 +66,18 @@ def _experiments(
 def _blocks(
     league: League, evaluations: Sequence[Experiment], trainings: Sequence[Experiment]
 ) -> Iterator[str]:
-    shown: list[tuple[Panel, str]] = []
+    panels: list[tuple[Panel, str]] = []
     for panel in PANELS:
         if panel.anchor == LEAGUE:
             top = Panel(LEAGUE, "League", "League", lambda _: "", "wide")
-            shown.append((top, league_tables(league)))
+            panels.append((top, league_tables(league)))
             continue
-        found = (trainings or evaluations) if panel.anchor in OF_TRAININGS else evaluations
-        shown.append((placed(panel, found), panel.draw(found)))
+        experiments = (trainings or evaluations) if panel.anchor in OF_TRAININGS else evaluations
+        panels.append((placed(panel, experiments), panel.draw(experiments)))
     head = [tag("h1", f"Suite {league.suite}"), tag("p", league.description)]
     yield from sections(
         [*head, *opening([*trainings, *evaluations])],
-        [(panel, html) for panel, html in shown if html],
+        [(panel, html) for panel, html in panels if html],
         _origins(evaluations),
         "Made from suite.json and the folders of the suite's trainings and evaluations alone.",
     )

@@ -1,4 +1,4 @@
-"""What the jobs of a suite cost, before they are paid for: docs/bench.md has the formulas."""
+"""The cost of a suite's jobs, before they run: docs/bench.md has the formulas."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from llm_decpomdp.benchmarks.suites.job import Job
 from llm_decpomdp.env import DecPOMDPEnv
 
 LEARNING = 2
-"""How many times the work of sampling a token it is to sample it and to learn from it, about."""
+"""Approximate cost of sampling plus training on a token, relative to sampling it."""
 
 START = 2000
-"""The work of starting a process and loading models, in sampled tokens, about."""
+"""Approximate cost of starting a process and loading models, in sampled tokens."""
 
 FROZEN, TRAINED = 4, 16
 """Bytes for each parameter: of a float32 weight; with its gradient and the two moments of AdamW."""
@@ -31,41 +31,41 @@ SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)([bm])(?![a-z\d])", re.IGNORECASE)
 """The number of parameters in a model's name, as in `Qwen2.5-Coder-3B` or `smollm2-135m-instruct`."""
 
 Limits = Mapping[str, int]
-"""The most tokens of a completion of each agent that has a model."""
+"""Token limits of a completion, by agent that has a model."""
 
 
 @dataclass(frozen=True)
 class JobCost:
-    """What a job costs at most, as no episode may end before its horizon."""
+    """The highest cost of a job: that of episodes which all last to their horizon."""
 
     data: str
-    """The problems that are played, and whether they are the benchmark's own."""
+    """Description of the problems, with a note where they are stand-ins."""
     updates: int
     joint_samples: int
-    """Of training: steps of the environment."""
+    """Joint samples of training: steps of the environment."""
     training_tokens: int
-    """Sampled in training, its own evaluations among them; at most."""
+    """Tokens sampled in training, its own evaluations included; at most."""
     episodes: int
-    """Of the evaluation that follows."""
+    """Episodes of the evaluation that follows."""
     evaluation_tokens: int
-    """Sampled in it, at most."""
+    """Tokens sampled in that evaluation, at most."""
     gigabytes: float | None = 0.0
-    """Of weights, gradients and optimizer states; activations come on top. `None` where a name tells no size."""
+    """Memory of weights, gradients and optimizer states, no activations; `None` where a name tells no size."""
 
     @property
     def work(self) -> float:
-        """A size to compare jobs by, in sampled tokens."""
+        """Cost to compare jobs by, in sampled tokens."""
         start = START if self.evaluation_tokens else 1
         return start + self.tokens
 
     @property
     def tokens(self) -> int:
-        """All tokens, in those that take as long as a sampled one."""
+        """All tokens, in units of one that is only sampled."""
         return self.evaluation_tokens + LEARNING * self.training_tokens
 
 
 def job_cost(job: Job) -> JobCost:
-    """What a job costs; its data is read for that, and no model is loaded.
+    """Compute the cost of a job; its data is read for that, and no model is loaded.
 
     Raises:
         ConfigError: If the cell's method does not fit its environment, its team has nothing to learn with, or
@@ -79,9 +79,9 @@ def job_cost(job: Job) -> JobCost:
     episodes = tasks * cell.samples
     tokens = episodes * env.num_turns * sum(limits.values())
     size = gigabytes(specs, trained=cell.trained)
-    found = JobCost(_about(env, config), 0, 0, 0, episodes, tokens, size)
+    cost = JobCost(_about(env, config), 0, 0, 0, episodes, tokens, size)
     if not cell.trained:
-        return found
+        return cost
     teams.check_trainable(teams.team_spec(config, env.possible_agents).policies)
     batches = schedule(config, [task.task_id for task in _training_env(config, env).tasks.tasks])
     training: Cost = start_cost(config).scaled(sum(map(len, batches)))
@@ -89,20 +89,35 @@ def job_cost(job: Job) -> JobCost:
     own_episodes = held_out * trainer_options(config).evaluations(len(batches))
     completions = training.completions + own_episodes * env.num_turns
     return replace(
-        found,
+        cost,
         updates=len(batches),
         joint_samples=training.joint_samples,
         training_tokens=completions * sum(limits.values()),
     )
 
 
+def costs_of(jobs: Sequence[Job]) -> tuple[dict[str, JobCost], dict[str, str]]:
+    """Return the cost of one job of each cell, or else the reason why it is not known, by the names of cells."""
+    costs: dict[str, JobCost] = {}
+    reasons: dict[str, str] = {}
+    for job in jobs:
+        name = job.cell.name
+        if name in costs or name in reasons:
+            continue
+        try:
+            costs[name] = job_cost(job)
+        except (ValueError, OSError, ImportError) as error:
+            reasons[name] = str(error)
+    return costs, reasons
+
+
 def _training_env(config: Config, played: DecPOMDPEnv) -> DecPOMDPEnv:
-    """The environment on the training split, with its data from where that of the evaluation is."""
+    """Make the environment on the training split, with its data from where that of the evaluation is."""
     return config.make_train_env(same_source(config, played))
 
 
 def gigabytes(specs: Iterable[PolicySpec], *, trained: bool) -> float | None:
-    """The memory of weights, gradients and optimizer states of some policies, in units of 10^9 bytes.
+    """Estimate the memory of weights, gradients and optimizer states of policies, in units of 10^9 bytes.
 
     Adapters are counted as nothing, and their base once; `None` where the name of a model tells no size.
 
@@ -118,32 +133,32 @@ def gigabytes(specs: Iterable[PolicySpec], *, trained: bool) -> float | None:
         if spec.lora is None
     ]
     total = 0.0
-    for name, each in costs:
+    for name, bytes_each in costs:
         size = SIZE.search(name or "")
         if size is None:
             return None
-        total += float(size[1]) * (1.0 if size[2] in "bB" else 1e-3) * each
+        total += float(size[1]) * (1.0 if size[2] in "bB" else 1e-3) * bytes_each
     return total
 
 
 def _played(setting: Setting, method: str) -> tuple[DecPOMDPEnv, Limits, Sequence[PolicySpec]]:
-    """The environment that a method plays, how much its models may write in a turn, and the policies.
+    """Return the environment that a method plays, the token limits of a turn, and the policies.
 
     Raises:
         ConfigError: If the method does not fit the environment, or this machine lacks a device or the packages
             of language models.
     """
     if method in BASELINES:
-        found = BASELINES[method](setting)
-        _check_packages(found.config is not None)
-        return found.env, found.limits, found.specs
+        baseline = BASELINES[method](setting)
+        _check_packages(baseline.config is not None)
+        return baseline.env, baseline.limits, baseline.specs
     env = setting.env
     names = teams.agents_of(setting.config, env.possible_agents)
     specs = teams.policies_of(setting.config, names)
     _check_packages(any(spec.kind == "model" for spec in specs.values()))
     teams.check_devices(setting.config, specs)
-    own = {agent: specs[name] for agent, name in names.items()}
-    models = {a: spec for a, spec in own.items() if spec.kind in ("model", "endpoint")}
+    spec_of = {agent: specs[name] for agent, name in names.items()}
+    models = {a: spec for a, spec in spec_of.items() if spec.kind in ("model", "endpoint")}
     limits = {agent: spec.max_new_tokens for agent, spec in models.items()}
     return env, limits, list(specs.values())
 
@@ -155,13 +170,13 @@ def _check_packages(models: bool) -> None:
 
 
 def _about(env: DecPOMDPEnv, config: Config) -> str:
-    """The problems in words, and plainly where they are not those that were asked for."""
+    """Describe the problems, and say where they are not those that were asked for."""
     data = env.metadata["data"]
     text = f"{data['rows']} problems of {data['name']} {data['split']} ({data['source']})"
     if not data["stand_in"]:
         return text
-    asked = (config.dataset.eval_source or config.dataset.source) == "auto"
+    automatic = (config.dataset.eval_source or config.dataset.source) == "auto"
     return f"{text}, a stand-in" + (
         ": the benchmark's own cannot be reached from here, so the counts are of the stand-in"
-        * asked
+        * automatic
     )

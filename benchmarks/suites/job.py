@@ -1,10 +1,10 @@
-"""A job of a suite: one cell with one seed, and the folder that it leaves.
+"""A job of a suite: one cell with one seed, and its folder.
 
 The folder is that of an evaluation (docs/evaluation.md), and has besides:
 
-- `job.json`: what was to be done, from which the job's own process works.
-- `status.json`: how it ended: `done` or `failed`, with the traceback.
-- `log.txt`: what the process said.
+- `job.json`: the job, which the job's own process reads.
+- `status.json`: its end: `done` or `failed`, with the traceback.
+- `log.txt`: the output of the process.
 - `training/`: the run that the evaluated team comes from, if the cell trains one.
 """
 
@@ -25,6 +25,7 @@ from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.schema import KEYS, Config
 from llm_decpomdp.benchmarks.suites.suite import Cell, Suite
 from llm_decpomdp.utils.storage import RunFolder, write_atomically
+from llm_decpomdp.validation import unknown
 
 DONE, FAILED = "done", "failed"
 
@@ -36,7 +37,7 @@ class Job:
     cell: Cell
     seed: int
     config: Config
-    """Resolved, with the seed."""
+    """The cell's configuration, resolved, with the seed."""
     folder: Path
 
     @property
@@ -46,69 +47,69 @@ class Job:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What decides the episodes of the job, but for the seed and how many there are.
+        """Settings that decide the episodes of the job, without the seed and their number.
 
         How a run learns does not matter to a cell that trains nothing.
         """
         config = asdict(self.config)
         ignored = ["seed", "output", *([] if self.cell.trained else ["algorithm", "evaluation"])]
-        kept = {key: value for key, value in config.items() if key not in ignored}
+        settings = {key: value for key, value in config.items() if key not in ignored}
         if self.cell.trained and self.config.output.keep_best:
-            kept["output"] = {"keep_best": True}  # decides which team is the final one
-        return {"method": self.cell.method, "greedy": self.cell.greedy, "config": kept}
+            settings["output"] = {"keep_best": True}  # decides which team is the final one
+        return {"method": self.cell.method, "greedy": self.cell.greedy, "config": settings}
 
     @property
     def amount(self) -> dict[str, Any]:
-        """How much is measured, which may grow later."""
+        """Numbers of tasks and samples, which may grow later."""
         return {"tasks": self.cell.tasks, "samples": self.cell.samples}
 
     def status(self) -> dict[str, Any]:
-        """As `read_status`."""
+        """Return the content of `status.json`; empty if the job has not ended."""
         return read_status(self.folder)
 
     @property
     def done(self) -> bool:
-        """Whether all is measured that is to be."""
+        """True if the job has ended with its amount."""
         return is_done(self.status(), self.amount)
 
     def end(self, state: str, **details: Any) -> None:
         """Write `status.json`."""
-        found = {"state": state, "amount": self.amount, **details}
-        write_atomically(self.folder / "status.json", json.dumps(found, indent=2) + "\n")
+        content = {"state": state, "amount": self.amount, **details}
+        write_atomically(self.folder / "status.json", json.dumps(content, indent=2) + "\n")
 
     def write(self) -> None:
         """Write `job.json`, and forget how the job ended before."""
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "status.json").unlink(missing_ok=True)
-        found = {"cell": asdict(self.cell), "seed": self.seed, "identity": self.identity}
-        found |= {"config": asdict(self.config)}
-        write_atomically(self.folder / "job.json", json.dumps(found, indent=2) + "\n")
+        content = {"cell": asdict(self.cell), "seed": self.seed, "identity": self.identity}
+        content |= {"config": asdict(self.config)}
+        write_atomically(self.folder / "job.json", json.dumps(content, indent=2) + "\n")
 
 
 def read_status(folder: Path) -> dict[str, Any]:
-    """What `status.json` holds; empty where a job has not ended."""
+    """Return the content of `status.json`; empty if a job has not ended."""
     path = folder / "status.json"
     status: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     return status
 
 
-def is_done(status: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a job has measured just what is wanted, given as its cell or `Job.amount`."""
-    amount = {"tasks": wanted["tasks"], "samples": wanted["samples"]}
+def is_done(status: Mapping[str, Any], target: Mapping[str, Any]) -> bool:
+    """Check whether a job has ended with the tasks and samples of its cell or of `Job.amount`."""
+    amount = {"tasks": target["tasks"], "samples": target["samples"]}
     return status.get("state") == DONE and status["amount"] == amount
 
 
 def read_job(folder: Path) -> Job:
-    """The job that `job.json` in a folder describes."""
-    found = json.loads((folder / "job.json").read_text(encoding="utf-8"))
-    cell = found["cell"]
+    """Read the job that `job.json` in a folder describes."""
+    content = json.loads((folder / "job.json").read_text(encoding="utf-8"))
+    cell = content["cell"]
     tuples = {key: tuple(cell[key]) for key in ("override", "seeds")}
-    config = load_config(flags=canonical(found["config"], KEYS))
-    return Job(Cell(**{**cell, **tuples}), found["seed"], config, folder)
+    config = load_config(flags=canonical(content["config"], KEYS))
+    return Job(Cell(**{**cell, **tuples}), content["seed"], config, folder)
 
 
 def jobs_of(suite: Suite, output: Path, only: Sequence[str] = ()) -> list[Job]:
-    """The jobs of a suite, in its order, with their configurations loaded and checked.
+    """Return the jobs of a suite, in its order, with their configurations loaded and checked.
 
     Args:
         suite: The suite.
@@ -116,17 +117,21 @@ def jobs_of(suite: Suite, output: Path, only: Sequence[str] = ()) -> list[Job]:
         only: Names of cells; all if there are none.
 
     Raises:
-        ConfigError: If a cell's configuration is wrong; names the cell.
+        ConfigError: If `only` names no cell of the suite, or a cell's configuration is wrong; names the cell.
     """
-    chosen = [cell for cell in suite.cells if not only or cell.name in only]
-    return [job for cell in chosen for job in _jobs(suite, cell, output)]
+    names = [cell.name for cell in suite.cells]
+    for name in only:
+        if name not in names:
+            raise ConfigError(unknown("cell", name, names))
+    cells = [cell for cell in suite.cells if not only or cell.name in only]
+    return [job for cell in cells for job in _jobs(suite, cell, output)]
 
 
 def _jobs(suite: Suite, cell: Cell, output: Path) -> Iterator[Job]:
-    here = suite.path.parent / cell.config
+    beside = suite.path.parent / cell.config
     algorithm = [f"algorithm.name={cell.method}"] if cell.method in NAMES else []
     try:
-        path = here if here.is_file() else find_config(cell.config)
+        path = beside if beside.is_file() else find_config(cell.config)
         config = load_config(path, [*cell.override, *algorithm], folder=suite.path.parent)
         if cell.split is not None:
             dataset = replace(config.dataset, eval_split=cell.split)
@@ -149,8 +154,8 @@ def refuse_others(jobs: Sequence[Job]) -> None:
         if not any(path.exists() for path in results):
             continue
         before = json.loads((job.folder / "job.json").read_text(encoding="utf-8"))["identity"]
-        found = differences(before, json.loads(json.dumps(job.identity)))
-        differing = [one.removeprefix("config.") for one in found]
+        changes = differences(before, json.loads(json.dumps(job.identity)))
+        differing = [key.removeprefix("config.") for key in changes]
         if differing:
             raise ConfigError(
                 f"{job.folder} holds results of another cell ({in_short(differing)}): choose another "

@@ -37,7 +37,7 @@ MEASURES = {
     PASS: PASS,
     "tokens": "tokens an episode",
 }
-"""What a table shows of each cell, and the words for it."""
+"""Measures of a table, and their headings."""
 
 Scores = npt.NDArray[np.float64]
 """(seeds, tasks), each the mean over the samples of a task."""
@@ -50,19 +50,19 @@ class Line:
     name: str
     method: str
     command: str
-    """What measures this cell again."""
+    """Command line that measures this cell again."""
     seeds: tuple[int, ...]
-    """Those that are measured."""
-    wanted: int
-    """How many seeds there should be."""
+    """Seeds that are measured."""
+    planned: int
+    """Number of seeds of the cell, measured or not."""
     samples: int
-    """Of each task and seed."""
+    """Number of episodes of each task and seed."""
     estimates: Mapping[str, Estimate]
-    """Each of `MEASURES` that the cell has."""
+    """Estimates by measure, of `MEASURES` that the cell has."""
     comparisons: Mapping[str, Comparison]
-    """The same against another line; without those that cannot be compared."""
+    """Comparisons with another line, by measure; those that cannot be compared are missing."""
     against: str | None
-    """The name of that line; `None` for one that others are compared with."""
+    """Name of that line; `None` for one that others are compared with."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +71,12 @@ class LeagueTable:
 
     environment: str
     data: Mapping[str, Any]
-    """As the environment describes it."""
+    """Description of the data by the environment."""
     tasks: int
     against: str
-    """The name of the line that others are compared with unless they say otherwise."""
+    """Name of the line that others are compared with unless they say otherwise."""
     several_turns: bool
-    """Whether an episode had several turns, so that the reward at the end is not that of all turns."""
+    """True if an episode had several turns, so that the reward at the end is not that of all turns."""
     lines: tuple[Line, ...]
 
 
@@ -87,12 +87,12 @@ class Unfinished:
     name: str
     folder: str
     error: str = ""
-    """The traceback; empty for a job that was not done yet."""
+    """Traceback; empty for a job that was not done yet."""
 
 
 @dataclass(frozen=True)
 class League:
-    """What is known of a suite."""
+    """The results of a suite."""
 
     suite: str
     description: str
@@ -108,40 +108,42 @@ class _Measured:
 
     cell: Mapping[str, Any]
     seeds: tuple[int, ...]
-    found: tuple[Evaluation, ...]
+    evaluations: tuple[Evaluation, ...]
 
     def key(self) -> tuple[Any, ...]:
-        """What cells must have in common to be compared."""
-        manifest = self.found[0].manifest
+        """Return the environment, data and tasks that cells must have in common to be compared."""
+        manifest = self.evaluations[0].manifest
         data = manifest["data"]["eval"]["fingerprint"]
-        return manifest["environment"], data, self.found[0].tasks
+        return manifest["environment"], data, self.evaluations[0].tasks
 
     @property
     def environment(self) -> Mapping[str, Any]:
-        """With its arguments."""
-        found: Mapping[str, Any] = self.found[0].manifest["identity"]["environment"]
-        return found
+        """The environment's id and arguments."""
+        arguments: Mapping[str, Any] = self.evaluations[0].manifest["identity"]["environment"]
+        return arguments
 
     @property
     def team(self) -> list[str]:
-        agents: list[str] = self.found[0].manifest["identity"]["team"]
+        agents: list[str] = self.evaluations[0].manifest["identity"]["team"]
         return agents
 
     def scores(self, measure: str) -> Scores | None:
-        """`None` unless every seed has it for every task."""
+        """Return a measure by seed and task; `None` unless every seed has it for every task."""
         means = [
-            one.pass_at_k(1) if measure == PASS else one.means(measure)
-            for one in self.found
-            if measure == PASS or measure in one.values
+            evaluation.pass_at_k(1) if measure == PASS else evaluation.means(measure)
+            for evaluation in self.evaluations
+            if measure == PASS or measure in evaluation.values
         ]
-        tasks = self.found[0].tasks
-        if len(means) < len(self.found) or any(len(of_seed) < len(tasks) for of_seed in means):
+        tasks = self.evaluations[0].tasks
+        if len(means) < len(self.evaluations) or any(
+            len(of_seed) < len(tasks) for of_seed in means
+        ):
             return None
         return np.array([[of_seed[task] for task in tasks] for of_seed in means])
 
 
 def read_suite(output: Path) -> dict[str, Any]:
-    """The content of `suite.json`.
+    """Return the content of `suite.json`.
 
     Raises:
         ConfigError: If the folder holds no suite.
@@ -154,37 +156,37 @@ def read_suite(output: Path) -> dict[str, Any]:
 
 
 def job_folders(output: Path, cell: Mapping[str, Any]) -> Iterator[tuple[int, Path]]:
-    """The seeds and the folders of a cell's jobs, whether they are there or not."""
+    """Yield seeds and folders of a cell's jobs, existing or not."""
     for seed in cell["seeds"]:
         yield seed, output / f"{cell['name']}-seed-{seed}"
 
 
 def read_league(output: Path) -> League:
-    """What the jobs in a suite's folder have found so far.
+    """Read the results of the jobs in a suite's folder so far.
 
     Raises:
         ConfigError: If the folder holds no suite.
     """
     suite = read_suite(output)
-    command, measured = shlex.join(suite["command"]), []
+    command, cells = shlex.join(suite["command"]), []
     failed, missing = [], []
     for cell in suite["cells"]:
         folders = dict(job_folders(output, cell))
-        done = []
+        seeds = []
         for seed, folder in folders.items():
             status, name = read_status(folder), f"{cell['name']}, seed {seed}"
             if is_done(status, cell):
-                done.append(seed)
+                seeds.append(seed)
             elif status.get("state") == FAILED:
                 failed.append(Unfinished(name, folder.name, status["error"].strip()))
             else:
                 missing.append(Unfinished(name, folder.name))
-        if done:
-            found = tuple(read_evaluation(folders[seed]) for seed in done)
-            measured.append(_Measured(cell, tuple(done), found))
+        if seeds:
+            evaluations = tuple(read_evaluation(folders[seed]) for seed in seeds)
+            cells.append(_Measured(cell, tuple(seeds), evaluations))
     groups: dict[tuple[Any, ...], list[_Measured]] = {}
-    for one in measured:
-        groups.setdefault(one.key(), []).append(one)
+    for entry in cells:
+        groups.setdefault(entry.key(), []).append(entry)
     tables = tuple(_table(group, command) for group in groups.values())
     return League(
         suite["name"], suite["description"], command, tables, tuple(failed), tuple(missing)
@@ -192,46 +194,50 @@ def read_league(output: Path) -> League:
 
 
 def _table(group: Sequence[_Measured], command: str) -> LeagueTable:
-    untrained = [one for one in group if one.cell["method"] == UNTRAINED]
+    untrained = [entry for entry in group if entry.cell["method"] == UNTRAINED]
     reference = (untrained or group)[0]
     lines = {}
-    for one in group:
-        alike = (other for other in untrained if other.environment == one.environment)
-        lines[one.cell["name"]] = _line(one, next(alike, reference), command)
-    teams = {one.cell["name"]: one.team == reference.team for one in group}
+    for entry in group:
+        alike = (candidate for candidate in untrained if candidate.environment == entry.environment)
+        lines[entry.cell["name"]] = _line(entry, next(alike, reference), command)
+    teams = {entry.cell["name"]: entry.team == reference.team for entry in group}
     ranked = sorted(
         lines.values(), key=lambda line: (not teams[line.name], -line.estimates[REWARD].value)
     )
-    manifest = reference.found[0].manifest
+    manifest = reference.evaluations[0].manifest
     return LeagueTable(
         manifest["environment"],
         manifest["data"]["eval"],
-        len(reference.found[0].tasks),
+        len(reference.evaluations[0].tasks),
         reference.cell["name"],
-        any(max(one.found[0].means("turns").values()) > 1 for one in group),
+        any(max(entry.evaluations[0].means("turns").values()) > 1 for entry in group),
         tuple(ranked),
     )
 
 
-def _line(one: _Measured, reference: _Measured, command: str) -> Line:
-    scores = {measure: one.scores(measure) for measure in MEASURES}
+def _line(entry: _Measured, reference: _Measured, command: str) -> Line:
+    scores = {measure: entry.scores(measure) for measure in MEASURES}
     comparisons = {}
-    for measure, own in scores.items():
-        other = reference.scores(measure)
-        comparable = measure != REWARD or one.team == reference.team
-        if one is not reference and comparable and own is not None and other is not None:
-            comparisons[measure] = compare(other, own)
-    name = one.cell["name"]
+    for measure, values in scores.items():
+        baseline = reference.scores(measure)
+        comparable = measure != REWARD or entry.team == reference.team
+        if entry is not reference and comparable and values is not None and baseline is not None:
+            comparisons[measure] = compare(baseline, values)
+    name = entry.cell["name"]
     return Line(
         name,
-        one.cell["method"],
+        entry.cell["method"],
         f"{command} --only {name}",
-        one.seeds,
-        len(one.cell["seeds"]),
-        one.found[0].samples,
-        {measure: _estimate(measure, own) for measure, own in scores.items() if own is not None},
+        entry.seeds,
+        len(entry.cell["seeds"]),
+        entry.evaluations[0].samples,
+        {
+            measure: _estimate(measure, values)
+            for measure, values in scores.items()
+            if values is not None
+        },
         comparisons,
-        None if one is reference else reference.cell["name"],
+        None if entry is reference else reference.cell["name"],
     )
 
 

@@ -26,7 +26,7 @@ NONE = "—"
 AGAINST = "against "
 
 AT_THE_END = "reward at the end"
-"""What the reward is called where there are several turns."""
+"""Name of the reward where there are several turns."""
 
 IN_TERMINALS = ("cell", "seeds", "reward", AT_THE_END, MEASURES["tests_passed"])
 """Columns that a terminal has room for, beside the difference."""
@@ -39,18 +39,18 @@ def write_league(league: League, output: Path) -> None:
 
 
 def _csv_lines(league: League) -> Iterator[list[Any]]:
-    """A line for each cell and measure."""
+    """Yield a line for each cell and measure."""
     for table in league.tables:
         data = f"{table.data['name']} {table.data['split']}"
         about = [table.environment, data, table.data["stand_in"], table.tasks]
         for line in table.lines:
             for measure, estimate in line.estimates.items():
-                found = line.comparisons.get(measure)
+                comparison = line.comparisons.get(measure)
                 yield [
                     *about,
                     *(line.name, line.method, len(line.seeds), line.samples, measure),
                     *_numbers(estimate),
-                    *([line.against, *_compared(found)] if found else [None] * 8),
+                    *([line.against, *_compared(comparison)] if comparison else [None] * 8),
                     line.command,
                 ]
 
@@ -59,18 +59,22 @@ def _numbers(estimate: Estimate) -> list[float | None]:
     return [estimate.value, estimate.low, estimate.high]
 
 
-def _compared(found: Comparison) -> list[Any]:
-    return [*_numbers(found.difference), *_numbers(found.improvement), found.seeds_needed]
+def _compared(comparison: Comparison) -> list[Any]:
+    return [
+        *_numbers(comparison.difference),
+        *_numbers(comparison.improvement),
+        comparison.seeds_needed,
+    ]
 
 
 def as_markdown(league: League) -> str:
-    """A table for each set of problems, with what made it."""
+    """Return a table for each set of problems, with the command that made it."""
     parts = []
     for table in league.tables:
         head, rows = cells_of(table)
         lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-        marked = "\n".join(f"| {' | '.join(row)} |" for row in lines)
-        parts.append(f"**{title_of(table)}**\n\n{marked}")
+        grid = "\n".join(f"| {' | '.join(row)} |" for row in lines)
+        parts.append(f"**{title_of(table)}**\n\n{grid}")
     notes = [*dict.fromkeys(note for table in league.tables for note in notes_of(table))]
     notes += unfinished(league)
     parts.append(
@@ -86,7 +90,7 @@ NOTES = (
 
 
 def notes_of(table: LeagueTable) -> list[str]:
-    """What a reader of a table must know."""
+    """Return the notes below a table."""
     notes = list(NOTES)
     if table.several_turns:
         notes.append("The reward at the end is that of an episode's last turn.")
@@ -96,7 +100,7 @@ def notes_of(table: LeagueTable) -> list[str]:
 
 
 def unfinished(league: League) -> list[str]:
-    """What is not in the tables."""
+    """Return the jobs that are in no table, failed or not run yet, in words."""
     return [
         f"{word}: {'; '.join(job.name for job in jobs)}."
         for word, jobs in (("Failed", league.failed), ("Not measured yet", league.missing))
@@ -105,7 +109,7 @@ def unfinished(league: League) -> list[str]:
 
 
 def title_of(table: LeagueTable) -> str:
-    """The problems in words."""
+    """Describe the problems of a table."""
     data = table.data
     text = f"{table.environment}, {table.tasks} problems ({data['name']} {data['split']}"
     samples = {line.samples for line in table.lines}
@@ -116,7 +120,7 @@ def title_of(table: LeagueTable) -> str:
 
 
 def cells_of(table: LeagueTable) -> tuple[list[str], list[list[str]]]:
-    """The head and the rows of a table, as text; columns that no cell has anything for are left out."""
+    """Return head and rows of a table as text, without empty columns."""
     columns = {
         "cell": [line.name for line in table.lines],
         "seeds": [_seeds(line) for line in table.lines],
@@ -132,20 +136,20 @@ def cells_of(table: LeagueTable) -> tuple[list[str], list[list[str]]]:
             if measure != REWARD
         },
     }
-    kept = {name: cells for name, cells in columns.items() if set(cells) != {NONE}}
-    return list(kept), [list(row) for row in zip(*kept.values(), strict=True)]
+    nonempty = {name: cells for name, cells in columns.items() if set(cells) != {NONE}}
+    return list(nonempty), [list(row) for row in zip(*nonempty.values(), strict=True)]
 
 
 def shown(estimate: Estimate, *, sign: bool = False) -> str:
-    """Such as "1.39 (1.21 to 1.57)", or that there was nothing to resample."""
+    """Format an estimate, as in "1.39 (1.21 to 1.57)", or say that there was nothing to resample."""
     if estimate.low is not None and estimate.low == estimate.high:
         return f"{number(estimate.value, sign=sign)} (all equal)"
     return estimates.shown(estimate, sign=sign)
 
 
 def _seeds(line: Line) -> str:
-    done = len(line.seeds)
-    return str(done) if done == line.wanted else f"{done} of {line.wanted}"
+    count = len(line.seeds)
+    return str(count) if count == line.planned else f"{count} of {line.planned}"
 
 
 def _value(line: Line, measure: str) -> str:
@@ -154,36 +158,36 @@ def _value(line: Line, measure: str) -> str:
 
 
 def _difference(line: Line, usual: str) -> str:
-    """With the line that it is a difference from, unless that is the usual one."""
-    found = line.comparisons.get(REWARD)
-    if found is None:
+    """Format the difference of the reward, with the line that it is against unless that is the usual one."""
+    comparison = line.comparisons.get(REWARD)
+    if comparison is None:
         return NONE
-    other = "" if line.against == usual else f" {AGAINST}{line.against}"
-    return f"{shown(found.difference, sign=True)}{other}"
+    suffix = "" if line.against == usual else f" {AGAINST}{line.against}"
+    return f"{shown(comparison.difference, sign=True)}{suffix}"
 
 
 def _improvement(line: Line) -> str:
-    found = line.comparisons.get(REWARD)
-    return NONE if found is None else estimates.shown(found.improvement)
+    comparison = line.comparisons.get(REWARD)
+    return NONE if comparison is None else estimates.shown(comparison.improvement)
 
 
 def _needed(line: Line) -> str:
-    found = line.comparisons.get(REWARD)
-    return NONE if found is None else estimates.seeds_needed(found)
+    comparison = line.comparisons.get(REWARD)
+    return NONE if comparison is None else estimates.seeds_needed(comparison)
 
 
 def as_tables(league: League) -> Sequence[Table]:
-    """The tables for a terminal, which has no room for all columns."""
+    """Return the tables for a terminal, which has no room for all columns."""
     tables = []
     for table in league.tables:
         head, rows = cells_of(table)
-        kept = [
+        indices = [
             i for i, name in enumerate(head) if name in IN_TERMINALS or name.startswith(AGAINST)
         ]
-        drawn = Table(title=title_of(table), title_justify="left")
-        for i in kept:
-            drawn.add_column(head[i], justify="right" if i else "left")
+        grid = Table(title=title_of(table), title_justify="left")
+        for i in indices:
+            grid.add_column(head[i], justify="right" if i else "left")
         for row in rows:
-            drawn.add_row(*(row[i] for i in kept))
-        tables.append(drawn)
+            grid.add_row(*(row[i] for i in indices))
+        tables.append(grid)
     return tables

@@ -19,7 +19,7 @@ from llm_decpomdp.benchmarks.suites.job import FAILED, Job
 POLL_SECONDS = 0.2
 
 LOG_CHARACTERS = 4000
-"""Of the end of a log that stands for a traceback, where a process could not leave one."""
+"""Characters from the end of a log that replace a traceback, where a process could not write one."""
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Running:
     job: Job
     process: subprocess.Popen[bytes]
     cores: frozenset[int]
-    """The numbers of its cores."""
+    """Numbers of the cores that it may use."""
     log: IO[bytes] = field(repr=False)
 
 
@@ -77,13 +77,13 @@ class Pool:
                     running.process.kill()
 
     def _start(self, pending: list[Job]) -> None:
-        """Start those jobs that there is room for, the first ones first."""
+        """Start jobs, in their order, while there are free cores."""
         for job in list(pending):
             free = sorted(self.cores.difference(*(running.cores for running in self._running)))
-            wanted = min(job.cell.cores or len(self.cores), len(self.cores))
-            if wanted <= len(free):
+            size = min(job.cell.cores or len(self.cores), len(self.cores))
+            if size <= len(free):
                 pending.remove(job)
-                self._running.append(self._started(job, frozenset(free[:wanted])))
+                self._running.append(self._started(job, frozenset(free[:size])))
 
     def _started(self, job: Job, cores: frozenset[int]) -> Running:
         job.write()
@@ -101,14 +101,14 @@ class Pool:
         return Running(job, process, cores, log)
 
     def _collect(self) -> None:
-        """Tell what has ended and how the rest is doing."""
+        """Report jobs that have ended, and the progress of the others."""
         for running in list(self._running):
             if running.process.poll() is None:
                 continue
             self._running.remove(running)
             running.log.close()
             if not running.job.status():
-                running.job.end(FAILED, error=_last_words(running))
+                running.job.end(FAILED, error=_crash_report(running))
             self._changed(self._running, running.job)
         self._changed(self._running, None)
 
@@ -146,8 +146,8 @@ def _environment(cores: int) -> dict[str, str]:
     }
 
 
-def _last_words(running: Running) -> str:
-    """What is known of a process that could not leave a traceback."""
+def _crash_report(running: Running) -> str:
+    """Return log and exit code of a process that could not write a traceback."""
     code = running.process.returncode
     reason = f"exit code {code}"
     if code < 0:

@@ -1,4 +1,4 @@
-"""What `llm-decpomdp bench` shows while it works: bars on a terminal, plain lines elsewhere."""
+"""The progress of `llm-decpomdp bench`: bars on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class BenchProgress:
     without what was done before this bench was started.
 
     Args:
-        jobs: Those that are to be run.
-        costs: Of each cell's jobs, by name; cells whose cost is not known are missing.
+        jobs: Jobs that are to be run.
+        costs: Costs of a job of each cell, by name; cells whose cost is not known are missing.
     """
 
     def __init__(self, jobs: Sequence[Job], costs: Mapping[str, JobCost]) -> None:
@@ -71,18 +71,18 @@ class BenchProgress:
         self._looked = now
         if ended is not None:
             del self._left[ended.folder]
-        shares = {one.job.folder: self._share(one.job) for one in running}
-        done = 1 - self._sum_left(shares) / self._total if self._total else 1.0
-        text = f"{self._count - len(self._left)} of {self._count}{self._time(done)}"
+        shares = {run.job.folder: self._share(run.job) for run in running}
+        share = 1 - self._sum_left(shares) / self._total if self._total else 1.0
+        text = f"{self._count - len(self._left)} of {self._count}{self._time(share)}"
         if ended is not None:
             self._console.print(f"{_ending(ended)} ({text})", markup=False)
-        self._progress.update(self._all, completed=done, note=text)
-        self._draw({name_of(one.job): shares[one.job.folder] for one in running})
+        self._progress.update(self._all, completed=share, note=text)
+        self._draw({name_of(run.job): shares[run.job.folder] for run in running})
 
     def _sum_left(self, shares: Mapping[Path, float]) -> float:
-        """The work that is left, given how much of some jobs is done; of the others, what was done before."""
-        done = {**self._before, **shares}
-        return sum(work * (1 - done[folder]) for folder, work in self._left.items())
+        """Return the remaining work, given the shares of some jobs; others count as at the start."""
+        shares_of = {**self._before, **shares}
+        return sum(work * (1 - shares_of[folder]) for folder, work in self._left.items())
 
     def _draw(self, shares: Mapping[str, float]) -> None:
         for name in [name for name in self._bars if name not in shares]:
@@ -99,13 +99,13 @@ class BenchProgress:
         return f", about {duration(seconds)} left"
 
     def _work(self, job: Job) -> float:
-        known = [cost.work for cost in self._costs.values()]
-        usual = sum(known) / len(known) if known else 1.0
+        works = [cost.work for cost in self._costs.values()]
+        usual = sum(works) / len(works) if works else 1.0
         cost = self._costs.get(job.cell.name)
         return usual if cost is None else cost.work
 
     def _share(self, job: Job) -> float:
-        """How much of a job's work is done, from what it has written down."""
+        """Return the share of a job's work that is done, from the files that it has written."""
         cost = self._costs.get(job.cell.name)
         if cost is None:
             return 0.0
@@ -114,12 +114,12 @@ class BenchProgress:
         metrics = read_json_lines(job.folder / "training" / "metrics.jsonl")
         learned = sum(1 for row in metrics if row["kind"] == "train") / max(1, cost.updates)
         training = LEARNING * cost.training_tokens
-        done = evaluated * (cost.work - training) + min(1.0, learned) * training
-        return min(1.0, done / cost.work)
+        work = evaluated * (cost.work - training) + min(1.0, learned) * training
+        return min(1.0, work / cost.work)
 
 
 def name_of(job: Job) -> str:
-    """Such as "magrpo, seed 0"."""
+    """Return the name of a job, such as "magrpo, seed 0"."""
     return f"{job.cell.name}, seed {job.seed}"
 
 

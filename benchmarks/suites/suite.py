@@ -38,7 +38,7 @@ FOLDER = Path(__file__).parent
 
 UNTRAINED, TRAIN = "untrained", "train"
 METHODS = (UNTRAINED, TRAIN, *NAMES, *BASELINES)
-"""What a cell may measure: the configuration's team untrained, the same trained by the configuration's algorithm
+"""Methods of a cell: the configuration's team untrained, the same trained by the configuration's algorithm
 or by a named one, or a baseline."""
 
 CELL_NAME = re.compile(r"[A-Za-z0-9_.+-]+")
@@ -50,7 +50,7 @@ LISTS = ("config", "method", "override", "seeds")
 
 @dataclass(frozen=True)
 class Settings:
-    """What a suite says of its cells: of all, or of some."""
+    """The keys of cells in a suite's file: common to all, or of one entry."""
 
     config: list[str] = field(default_factory=list)
     """Names or paths of configurations; a path may be relative to the suite's file."""
@@ -63,7 +63,7 @@ class Settings:
     split: str | None = None
     """The problems that are played; null takes `dataset.eval_split`."""
     tasks: int | None = None
-    """How many of them, from the first on; null takes all."""
+    """Number of problems, from the first on; null takes all."""
     samples: int = 1
     """Episodes of each problem and seed."""
     greedy: bool = False
@@ -89,7 +89,7 @@ class Cell:
 
     @property
     def trained(self) -> bool:
-        """Whether a team is trained before it is measured."""
+        """True if a team is trained before it is measured."""
         return self.method == TRAIN or self.method in NAMES
 
 
@@ -104,12 +104,12 @@ class Suite:
 
 
 def shipped_suites() -> dict[str, Path]:
-    """The files that come with the package, by name."""
+    """Return the suites that come with the package, by name."""
     return shipped(FOLDER)
 
 
 def find_suite(name: str) -> Path:
-    """The file that a name or a path means.
+    """Return the file that a name or a path means.
 
     Raises:
         ConfigError: If there is none; the text names the nearest one.
@@ -123,7 +123,7 @@ def find_suite(name: str) -> Path:
 
 
 def load_suite(path: Path) -> Suite:
-    """The suite in a file; its configurations are not checked yet.
+    """Load the suite of a file; its configurations are not checked yet.
 
     Raises:
         ConfigError: If a key or a value is wrong; names the cell.
@@ -154,13 +154,13 @@ def load_suite(path: Path) -> Suite:
 
 
 def _cells(common: Mapping[str, Any], entry: Any, where: str) -> Iterator[Cell]:
-    """The cells of one entry of the list."""
+    """Yield the cells of one entry of the list."""
     if not isinstance(entry, dict):
         raise ConfigError(f"{where} must be a mapping such as {{method: train}}, got {entry!r}")
-    own = dict(entry)
-    name = own.pop("name", None)
-    _check_keys(own, where, ("name",))
-    settings = _settings(common, own, where)
+    keys = dict(entry)
+    name = keys.pop("name", None)
+    _check_keys(keys, where, ("name",))
+    settings = _settings(common, keys, where)
     _check_values(settings, where)
     for config, method in product(settings.config, settings.method):
         cell = _name(name, config, method, settings)
@@ -183,7 +183,7 @@ def _cells(common: Mapping[str, Any], entry: Any, where: str) -> Iterator[Cell]:
 
 
 def _name(name: object, config: str, method: str, settings: Settings) -> str:
-    """The name of a cell: as given, and with all in which the cells of its entry differ."""
+    """Return the name of a cell: that of its entry, and all in which the cells of the entry differ."""
     parts = [] if name is None else [str(name)]
     if len(settings.config) > 1:
         parts.append(Path(config).stem.removesuffix("_config"))
@@ -192,33 +192,33 @@ def _name(name: object, config: str, method: str, settings: Settings) -> str:
     return "-".join(parts)
 
 
-def _check_keys(given: Mapping[str, Any], where: str, others: Sequence[str]) -> None:
-    valid = [*others, *(one.name for one in fields(Settings))]
-    for key in given:
+def _check_keys(entry: Mapping[str, Any], where: str, others: Sequence[str]) -> None:
+    valid = [*others, *(field.name for field in fields(Settings))]
+    for key in entry:
         if key not in valid:
             raise ConfigError(f"{where}: {unknown('key', key, valid)}")
 
 
-def _settings(common: Mapping[str, Any], own: Mapping[str, Any], where: str) -> Settings:
-    """The settings of an entry: its own, else those of the suite, else the defaults."""
-    merged = OmegaConf.structured(Settings)
-    OmegaConf.set_readonly(merged, False)
-    layers = [_listed(common), _listed(own)]
+def _settings(common: Mapping[str, Any], entry: Mapping[str, Any], where: str) -> Settings:
+    """Merge the settings of an entry with those of the suite and the defaults."""
+    config = OmegaConf.structured(Settings)
+    OmegaConf.set_readonly(config, False)
+    layers = [_listed(common), _listed(entry)]
     override = [item for layer in layers for item in layer.get("override", [])]
     for key, value in {**layers[0], **layers[1], "override": override}.items():
         try:
-            OmegaConf.update(merged, key, value)
+            OmegaConf.update(config, key, value)
         except OmegaConfBaseException as error:
             raise ConfigError(f"{where}: {key}: {str(error).splitlines()[0]}") from None
-    found: Settings = OmegaConf.to_object(merged)  # type: ignore[assignment]
-    return found
+    settings: Settings = OmegaConf.to_object(config)  # type: ignore[assignment]
+    return settings
 
 
-def _listed(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with a list wherever a single value may stand for one."""
+def _listed(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace single values by lists of one, where a key takes a list."""
     return {
         key: [value] if key in LISTS and not isinstance(value, list) else value
-        for key, value in given.items()
+        for key, value in entry.items()
     }
 
 

@@ -13,7 +13,7 @@ import pytest
 from llm_decpomdp.agents.scripted import Constant
 from llm_decpomdp.benchmarks.audit.remarks import Remark
 from llm_decpomdp.benchmarks.audit.run import Audit, show
-from llm_decpomdp.benchmarks.cli import play
+from llm_decpomdp.benchmarks.cli import episode
 from llm_decpomdp.benchmarks.cli.console import Line, exit_codes
 from llm_decpomdp.benchmarks.config.errors import RunError
 from llm_decpomdp.registry import make
@@ -95,9 +95,9 @@ def test_the_id_of_a_task_is_no_markup(tmp_path: Path, capsys: pytest.CaptureFix
 def test_play_sends_nothing_either(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(play, "RandomText", lambda: Constant(HOSTILE))
-    play.play_episode(
-        play.Game("coophumaneval-v0", policy="random", seed=0, num_turns=1, source="bundled")
+    monkeypatch.setattr(episode, "RandomText", lambda: Constant(HOSTILE))
+    episode.play_episode(
+        episode.Game("coophumaneval-v0", policy="random", seed=0, num_turns=1, source="bundled")
     )
     shown = capsys.readouterr().out
     assert SHOWN in shown and not obeyed(shown)

@@ -1,1 +1,1 @@
-"""What the panels are made of: blocks of a page, and charts."""
+"""Elements of panels: blocks of a page, and charts."""

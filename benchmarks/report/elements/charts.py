@@ -68,7 +68,7 @@ class Chart:
 
     name: str
     label: str
-    """What it shows, for those who do not see it."""
+    """Description for those who do not see it."""
     draw: Draw
     height: Callable[[float], float]
     """Inches, by the width."""
@@ -85,12 +85,12 @@ class Chart:
             return figure
 
 
-def learning_curve(found: Sequence[Experiment]) -> Chart:
-    """The team's mean reward over the updates."""
+def learning_curve(experiments: Sequence[Experiment]) -> Chart:
+    """Return the curve of the team's mean reward over the updates."""
 
     def draw(figure: Figure, width: float, palette: Palette) -> None:
         axes = figure.subplots()
-        _curves(axes, found, "reward_mean", palette, large=True)
+        _curves(axes, experiments, "reward_mean", palette, large=True)
         axes.set_xlabel("update")
         axes.set_ylabel("mean team reward")
 
@@ -98,9 +98,11 @@ def learning_curve(found: Sequence[Experiment]) -> Chart:
     return Chart("learning", label, draw, lambda width: 3.8 if width > 5 else 3.1)
 
 
-def component_charts(found: Sequence[Experiment]) -> Chart:
-    """Small multiples on one scale: the points that each component of the reward earned."""
-    names, _ = component_names([row for e in found for k in ("train", "eval") for row in e.rows(k)])
+def component_charts(experiments: Sequence[Experiment]) -> Chart:
+    """Return small multiples on one scale: the points that each component of the reward earned."""
+    names, _ = component_names(
+        [row for e in experiments for k in ("train", "eval") for row in e.rows(k)]
+    )
 
     def columns(width: float) -> int:
         return min(len(names), 4 if width > 5 else 2)
@@ -112,7 +114,7 @@ def component_charts(found: Sequence[Experiment]) -> Chart:
         shape = rows(width), columns(width)
         grid = figure.subplots(*shape, sharex=True, sharey=True, squeeze=False).ravel()
         for axes, name in zip(grid, names, strict=False):
-            _curves(axes, found, f"reward/{name}", palette, large=False)
+            _curves(axes, experiments, f"reward/{name}", palette, large=False)
             axes.set_title(plain(name), loc="left", fontsize=10.5)
         for unused in grid[len(names) :]:
             unused.set_axis_off()
@@ -124,7 +126,7 @@ def component_charts(found: Sequence[Experiment]) -> Chart:
 
 
 def task_map(columns: Sequence[Column]) -> Chart:
-    """A heat map of tasks (down) and evaluations (across)."""
+    """Return a heat map of tasks (down) and evaluations (across)."""
     names = list(dict.fromkeys(task for column in columns for task in column.rewards))
     labels = ["\n".join((*column.lines, column.title)) for column in columns]
     longest = max(len(line) for label in labels for line in label.split("\n"))
@@ -143,26 +145,28 @@ def task_map(columns: Sequence[Column]) -> Chart:
 
 
 def window(updates: int) -> int:
-    """Updates in the moving average: a tenth of all, between 3 and 20."""
+    """Return the number of updates in the moving average: a tenth of all, between 3 and 20."""
     return int(np.clip(updates // 10, 3, 20))
 
 
-def colours(found: Sequence[Experiment]) -> Iterator[tuple[int, int]]:
-    """For each experiment the numbers, from 0 on, of the colours of its training and its evaluation."""
-    for index in range(len(found)):
-        yield (0, 1) if len(found) == 1 else (index % COLOURS, index % COLOURS)
+def colours(experiments: Sequence[Experiment]) -> Iterator[tuple[int, int]]:
+    """Yield for each experiment the numbers, from 0 on, of the colours of its training and its evaluation."""
+    for index in range(len(experiments)):
+        yield (0, 1) if len(experiments) == 1 else (index % COLOURS, index % COLOURS)
 
 
 def _curves(
-    axes: Axes, found: Sequence[Experiment], key: str, palette: Palette, *, large: bool
+    axes: Axes, experiments: Sequence[Experiment], key: str, palette: Palette, *, large: bool
 ) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    for experiment, (train, evaluation) in zip(found, colours(found), strict=True):
-        _training(axes, experiment.series("train", key), palette.series[train], large, len(found))
+    for experiment, (train, evaluation) in zip(experiments, colours(experiments), strict=True):
+        _training(
+            axes, experiment.series("train", key), palette.series[train], large, len(experiments)
+        )
         points = experiment.series("eval", key)
         bars = _bars(experiment, points) if large else None
-        _evaluations(axes, points, bars, palette.series[evaluation], large, len(found) > 1)
+        _evaluations(axes, points, bars, palette.series[evaluation], large, len(experiments) > 1)
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True, min_n_ticks=1))
     axes.yaxis.set_major_locator(MaxNLocator(5 if large else 3))
     axes.margins(y=0.08)
@@ -172,18 +176,18 @@ def _curves(
 
 
 def _bars(experiment: Experiment, points: Series) -> Array:
-    """Lengths (2, evaluations) of the intervals below and above the means; 0 where there is none."""
-    found = [evaluated_after(experiment, update) for update in points.updates]
+    """Return lengths (2, evaluations) of the intervals below and above the means; 0 where there is none."""
+    estimates = [evaluated_after(experiment, update) for update in points.updates]
     lengths = [
         (0.0, 0.0)
-        if one.low is None or one.high is None
-        else (one.value - one.low, one.high - one.value)
-        for one in found
+        if estimate.low is None or estimate.high is None
+        else (estimate.value - estimate.low, estimate.high - estimate.value)
+        for estimate in estimates
     ]
     return np.array(lengths).T
 
 
-def _training(axes: Axes, series: Series, colour: str, large: bool, experiments: int) -> None:
+def _training(axes: Axes, series: Series, colour: str, large: bool, count: int) -> None:
     if not series.updates:
         return
     size = window(len(series.updates))
@@ -193,7 +197,7 @@ def _training(axes: Axes, series: Series, colour: str, large: bool, experiments:
     if len(series.values) > 1:
         low, high = smooth.min(axis=0), smooth.max(axis=0)
         axes.fill_between(series.updates, low, high, color=colour, alpha=0.16, linewidth=0)
-    elif experiments == 1:
+    elif count == 1:
         marker = "." if large and len(series.updates) <= DOTTED else ""
         axes.plot(series.updates, series.values[0], color=colour, alpha=0.4, lw=0.9, marker=marker)
 
@@ -224,7 +228,7 @@ def _evaluations(
 
 
 def inline(chart: Chart) -> str:
-    """The figure as two `svg` elements, or a line that says why it is missing."""
+    """Return the figure as two `svg` elements, or a line that says why it is missing."""
     if installed("matplotlib") is None:
         return tag("p", f"{chart.label}: {UNDRAWN}", "note")
     return "\n".join(_svg(chart, kind, width) for kind, width in WIDTHS.items())
@@ -243,7 +247,7 @@ def save(chart: Chart, folder: Path) -> None:
 
 
 def _svg(chart: Chart, kind: str, width: float) -> str:
-    """The figure as an `svg` element whose ids begin with its name and kind."""
+    """Return the figure as an `svg` element whose ids begin with its name and kind."""
     import matplotlib as mpl
 
     figure = chart.figure(width, PLACEHOLDERS)

@@ -28,7 +28,7 @@ class Heading:
 
 
 def page(title: str, blocks: Iterable[str]) -> str:
-    """The whole document."""
+    """Return the whole document."""
     style = HERE.joinpath("page.css").read_text(encoding="utf-8")
     script = "\n" + HERE.joinpath("page.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -47,13 +47,13 @@ def page(title: str, blocks: Iterable[str]) -> str:
 
 
 def tag(name: str, text: str, kind: str = "") -> str:
-    """An element that holds a text."""
+    """Return an element that holds a text."""
     opening = f'{name} class="{kind}"' if kind else name
     return f"<{opening}>{escape(text)}</{name}>"
 
 
 def prose(text: str, kind: str = "") -> str:
-    """A paragraph of a text in which `code` stands in such marks; papers of the arXiv become links."""
+    """Return a paragraph of a text in which `code` stands in such marks; papers of the arXiv become links."""
     html = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
     paper = r'<a href="https://arxiv.org/abs/\1" rel="noreferrer">\g<0></a>'
     opening = f'p class="{kind}"' if kind else "p"
@@ -61,41 +61,41 @@ def prose(text: str, kind: str = "") -> str:
 
 
 def box(name: str, blocks: Iterable[str], kind: str = "") -> str:
-    """An element that holds blocks."""
+    """Return an element that holds blocks."""
     opening = f'{name} class="{kind}"' if kind else name
     return f"<{opening}>\n" + "\n".join(blocks) + f"\n</{name}>"
 
 
 def folded(summary: str, html: str, *, note: str = "") -> str:
-    """A block behind its summary."""
+    """Return a block behind its summary."""
     head = f"<b>{escape(summary)}</b> {escape(note)}"
     return f"<details><summary>{head}</summary>\n{html}\n</details>"
 
 
 def listing(text: str) -> str:
-    """Code in a block that scrolls."""
+    """Return code in a block that scrolls."""
     # The parser drops one line end after <pre>, so one is given.
     return f'<pre tabindex="0">\n{escape(text)}</pre>'
 
 
 def link(text: str, **filters: object) -> str:
-    """A link to the transcripts that pass the filters."""
+    """Return a link to the transcripts that pass the filters."""
     query = "&".join(f"{key}={quote(str(value), safe='')}" for key, value in filters.items())
     return f'<a href="#{escape(query)}">{escape(text)}</a>'
 
 
 def definitions(items: Mapping[str, Any]) -> str:
-    """Names and values, nested as they are."""
+    """Return a list of names and values, nested as they are."""
     blocks = []
     for name, value in items.items():
         nested = isinstance(value, Mapping) and value
-        shown = definitions(value) if nested else escape("none" if value is None else str(value))
-        blocks.append(f"<dt>{escape(str(name))}</dt><dd>{shown}</dd>")
+        text = definitions(value) if nested else escape("none" if value is None else str(value))
+        blocks.append(f"<dt>{escape(str(name))}</dt><dd>{text}</dd>")
     return box("dl", blocks)
 
 
 def table(name: str, head: Sequence[str | Heading], rows: Iterable[Sequence[str]]) -> str:
-    """A table whose first column names the rows; the page offers it as the file `<name>.csv`."""
+    """Return a table whose first column names the rows; the page offers it as the file `<name>.csv`."""
     cells = [
         "".join([f'<th scope="row">{escape(row[0])}</th>', *(tag("td", c) for c in row[1:])])
         for row in rows
@@ -104,7 +104,7 @@ def table(name: str, head: Sequence[str | Heading], rows: Iterable[Sequence[str]
 
 
 def table_of(name: str, head: Sequence[str | Heading], html_rows: Iterable[str]) -> str:
-    """As `table`, of rows whose cells are markup."""
+    """Return a table as `table` does, of rows whose cells are markup."""
     titles = "".join(map(_title, head))
     body = [f"<tr>{row}</tr>" for row in html_rows]
     blocks = [f"<thead><tr>{titles}</tr></thead>", box("tbody", body)]
@@ -120,5 +120,5 @@ def _title(cell: str | Heading) -> str:
 
 
 def plain(name: str) -> str:
-    """A key as words."""
+    """Return a key as words."""
     return name.replace("_", " ").replace("/", " · ")

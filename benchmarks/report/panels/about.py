@@ -1,4 +1,4 @@
-"""What the runs are about, for readers who know neither the environment nor the algorithm.
+"""Introduction to the runs, for readers who know neither the environment nor the algorithm.
 
 Environments, rewards and algorithms say it themselves, and manifests keep it: `describe_reward` has the fields.
 """
@@ -17,78 +17,80 @@ DOCS = (
 )
 
 
-def about(found: Sequence[Experiment]) -> Iterator[str]:
-    """What the agents do, how they learn, out of how much the reward is, and where more is said."""
+def about(experiments: Sequence[Experiment]) -> Iterator[str]:
+    """Yield descriptions of tasks, algorithms and highest rewards, and pointers into the documentation."""
     places = {
-        (str(r.manifest.get("environment")), _said(r.manifest).get("environment")): None
-        for r in _runs(found)
+        (str(r.manifest.get("environment")), _description(r.manifest).get("environment")): None
+        for r in _runs(experiments)
     }
-    several = len({name for name, _ in places}) > 1
+    several_places = len({name for name, _ in places}) > 1
     for name, text in places:
         if text:
-            yield prose(f"`{name}`: {text}" if several else text)
-    for text in dict.fromkeys(said.get("algorithm") for said in _descriptions(found)):
+            yield prose(f"`{name}`: {text}" if several_places else text)
+    for text in dict.fromkeys(
+        description.get("algorithm") for description in _descriptions(experiments)
+    ):
         if text:
             yield prose(text)
-    if most := _maxima(found):
+    if most := _maxima(experiments):
         yield prose(f"Every turn is rewarded, the whole team alike, with {most}.")
     yield prose(DOCS, "small")
 
 
-def _maxima(found: Sequence[Experiment]) -> str:
-    """Such as "4.0 at most, 2.1 for single_agent"; empty where the runs do not say it."""
+def _maxima(experiments: Sequence[Experiment]) -> str:
+    """Return the highest rewards, as in "4.0 at most, 2.1 for single_agent"; empty where they are unknown."""
     names: dict[str, dict[str, None]] = {}
-    for experiment in found:
+    for experiment in experiments:
         if most := out_of([experiment]):
             names.setdefault(most, {})[experiment.name] = None
     if not names:
         return ""
     usual = max(names, key=lambda most: len(names[most]))
-    others = [f", {most} for {', '.join(of)}" for most, of in names.items() if most != usual]
-    return f"{usual} at most{''.join(others)}"
+    exceptions = [f", {most} for {', '.join(of)}" for most, of in names.items() if most != usual]
+    return f"{usual} at most{''.join(exceptions)}"
 
 
-def out_of(found: Sequence[Experiment]) -> str:
-    """The most that a turn can earn, such as "4.0"; empty where the runs do not say it, or differ."""
-    most = {_reward(said).get("maximum") for said in _descriptions(found)}
+def out_of(experiments: Sequence[Experiment]) -> str:
+    """Return the most that a turn can earn, such as "4.0"; empty where the runs do not say it, or differ."""
+    most = {_reward(description).get("maximum") for description in _descriptions(experiments)}
     (value,) = most if len(most) == 1 else (None,)
     return "" if value is None else str(round(float(value), 2))
 
 
 def declared(experiment: Experiment) -> dict[str, Mapping[str, Any]]:
-    """What each component of the reward is for, by name; without those of which nothing is said."""
+    """Return descriptions of the reward's components by name, without those that have none."""
     return {
         name: component
-        for said in _descriptions([experiment])
-        for name, component in _reward(said).get("components", {}).items()
+        for description in _descriptions([experiment])
+        for name, component in _reward(description).get("components", {}).items()
         if component["text"]
     }
 
 
-def glossary(found: Sequence[Experiment], names: Sequence[str]) -> str:
-    """Each of these components in the sentences of its environments; nothing where they do not say it."""
+def glossary(experiments: Sequence[Experiment], names: Sequence[str]) -> str:
+    """Return the descriptions of components as markup; empty where the environments have none."""
     texts: dict[str, dict[str, None]] = {name: {} for name in names}
-    for experiment in found:
+    for experiment in experiments:
         for name, component in declared(experiment).items():
             if name in texts:
                 texts[name][component["text"]] = None
-    said = {plain(name): " Or: ".join(of) for name, of in texts.items() if of}
-    return definitions(said) if said else ""
+    meanings = {plain(name): " Or: ".join(of) for name, of in texts.items() if of}
+    return definitions(meanings) if meanings else ""
 
 
-def _runs(found: Sequence[Experiment]) -> list[Any]:
-    return [run for experiment in found for run in experiment.runs]
+def _runs(experiments: Sequence[Experiment]) -> list[Any]:
+    return [run for experiment in experiments for run in experiment.runs]
 
 
-def _descriptions(found: Sequence[Experiment]) -> list[Mapping[str, Any]]:
-    return [_said(run.manifest) for run in _runs(found)]
+def _descriptions(experiments: Sequence[Experiment]) -> list[Mapping[str, Any]]:
+    return [_description(run.manifest) for run in _runs(experiments)]
 
 
-def _said(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
-    said: Mapping[str, Any] = manifest.get("description", {})  # older manifests have none
-    return said
+def _description(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    description: Mapping[str, Any] = manifest.get("description", {})  # older manifests have none
+    return description
 
 
-def _reward(said: Mapping[str, Any]) -> Mapping[str, Any]:
-    reward: Mapping[str, Any] = said.get("reward", {})
+def _reward(description: Mapping[str, Any]) -> Mapping[str, Any]:
+    reward: Mapping[str, Any] = description.get("reward", {})
     return reward

@@ -1,4 +1,4 @@
-"""What may be claimed of a gain: whether tasks are solved now, and what of it is the form of the answers alone."""
+"""Claims about a gain that the data supports: significance, solved tasks, and the part that is mere form."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from llm_decpomdp.benchmarks.report.panels.about import declared
 from llm_decpomdp.utils.wording import number
 
 ENOUGH_TASKS = 6
-"""With fewer, even a gain on every task is not rarer than 1 in 20 without learning (two-sided sign test)."""
+"""Least number of tasks: with fewer, even a gain on every task has p > 0.05 (two-sided sign test)."""
 
 
 @dataclass(frozen=True)
 class Count:
-    """How many episodes of an evaluation were solved in some turn."""
+    """Number of episodes of an evaluation that were solved in some turn."""
 
     solved: int
     episodes: int
@@ -28,7 +28,7 @@ class Count:
 
 
 def solved(experiment: Experiment, position: int) -> Count | None:
-    """The count of the first (0) or last (-1) evaluation over all runs; `None` where nobody tells."""
+    """Return the count of the first (0) or last (-1) evaluation over all runs; `None` where it is unknown."""
     scores = [
         score.solved
         for run in experiment.runs
@@ -40,59 +40,61 @@ def solved(experiment: Experiment, position: int) -> Count | None:
 
 
 def units(experiment: Experiment) -> str:
-    """What `solved` counts, in words: tasks, unless some were played several times."""
-    (run, *others) = experiment.runs
+    """Return the unit of `solved` in words: tasks, unless some were played several times."""
+    (run, *more) = experiment.runs
     tasks = [s.task for s in run.scores_at("eval", run.evaluations[-1]["update"])]
-    return "tasks" if not others and len(set(tasks)) == len(tasks) else "episodes"
+    return "tasks" if not more and len(set(tasks)) == len(tasks) else "episodes"
 
 
 def headline(experiment: Experiment) -> str:
-    """The result of training in one line that claims no more than was measured."""
+    """Return the result of training in one line that claims no more than was measured."""
     gain, counts = gained(experiment), [solved(experiment, position) for position in (0, -1)]
-    if not told(gain, len(experiment.runs)):
+    if not significant(gain, len(experiment.runs)):
         return "What training changed cannot be told from chance."
     if gain.value < 0:
         return "The team earns less than before training."
     before, after = counts
     if before is None or after is None:
         return "The team earns more than before training."
-    what = "Training taught form" if of_form_alone(experiment) else "The team earns more"
+    lead = "Training taught form" if of_form_alone(experiment) else "The team earns more"
     if not after.solved:
-        return f"{what}; no task is solved."
-    return f"{what}; {units(experiment)} solved: {before} before training, {after} after."
+        return f"{lead}; no task is solved."
+    return f"{lead}; {units(experiment)} solved: {before} before training, {after} after."
 
 
-def told(gain: Estimate, runs: int) -> bool:
-    """Whether a gain is told from none: its interval leaves out 0, over enough tasks or several runs."""
+def significant(gain: Estimate, runs: int) -> bool:
+    """Check that the interval of a gain leaves out 0, over enough tasks or several runs."""
     if gain.low is None or (runs == 1 and gain.units < ENOUGH_TASKS):
         return False
     return gain.excludes(0.0)
 
 
 def of_form_alone(experiment: Experiment) -> bool:
-    """Whether nothing was gained, as far as can be told, beyond what wrong answers of good form earn too."""
-    forms, others = _kinds(experiment)
-    rest = gained_in(experiment, others)
+    """Check whether a gain is significant only in components of form, which wrong answers can earn too."""
+    forms, rest_names = _kinds(experiment)
+    rest = gained_in(experiment, rest_names)
     if not forms or rest is None:
         return False
-    return not (rest.value > 0 and told(rest, len(experiment.runs)))
+    return not (rest.value > 0 and significant(rest, len(experiment.runs)))
 
 
 def parts(experiment: Experiment) -> str:
-    """How much of a gain is form, and how much is more, in a sentence; empty where that is not declared."""
-    forms, others = _kinds(experiment)
-    of_forms, rest = gained_in(experiment, forms), gained_in(experiment, others)
+    """Return the parts of a gain that are form and more than form, in a sentence; empty if undeclared."""
+    forms, rest_names = _kinds(experiment)
+    of_forms, rest = gained_in(experiment, forms), gained_in(experiment, rest_names)
     if not forms or of_forms is None or rest is None:
         return ""
     names = ", ".join(map(plain, forms))
     text = f"Of the change, {number(of_forms.value, sign=True)} is form, which wrong answers earn too ({names})"
-    if not others:
+    if not rest_names:
         return f"{text}: this reward looks at nothing else."
-    return f"{text}, and {shown(rest, sign=True)} is the rest ({', '.join(map(plain, others))})."
+    return (
+        f"{text}, and {shown(rest, sign=True)} is the rest ({', '.join(map(plain, rest_names))})."
+    )
 
 
 def solved_sentence(experiment: Experiment) -> str:
-    """How many were solved before and after, in a sentence; empty where nobody tells."""
+    """Return the numbers of solved tasks before and after, in a sentence; empty if unknown."""
     before, after = (solved(experiment, position) for position in (0, -1))
     if before is None or after is None:
         return ""
@@ -103,8 +105,8 @@ def solved_sentence(experiment: Experiment) -> str:
 
 
 def _kinds(experiment: Experiment) -> tuple[Sequence[str], Sequence[str]]:
-    """The components that are declared to be form, and all others, of those that the runs have."""
-    said = declared(experiment)
+    """Return the components of the runs that are declared to be form, and all others."""
+    declarations = declared(experiment)
     names = list(dict.fromkeys(n for run in experiment.runs for s in run.scores for n in s.points))
-    forms = [name for name in names if name in said and said[name]["form"]]
+    forms = [name for name in names if name in declarations and declarations[name]["form"]]
     return forms, [name for name in names if name not in forms]

@@ -1,4 +1,4 @@
-"""The panel of cooperation: how often the agents met what the team is paid for, and what turns gained."""
+"""The panel of cooperation: rates of the reward's components, and gains from turn to turn."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from llm_decpomdp.benchmarks.runs.results import Results, Score
 from llm_decpomdp.utils.wording import number
 
 
-def cooperation(found: Sequence[Experiment]) -> str:
-    """Rates before and after training, on evaluation tasks where there are any."""
-    kinds = {_kind(experiment) for experiment in found}
+def cooperation(experiments: Sequence[Experiment]) -> str:
+    """Draw rates before and after training, on evaluation tasks where there are any."""
+    kinds = {_kind(experiment) for experiment in experiments}
     columns: dict[str | Heading, Mapping[str, str]] = {}
-    lines = headings(found)
-    for experiment in found:
+    lines = headings(experiments)
+    for experiment in experiments:
         name = experiment.name
-        for title, scores in _moments(experiment).items():
+        for title, scores in _points(experiment).items():
             above = Heading((*lines[name], title), f"{name}: {title}")
-            columns[title if len(found) == 1 else above] = measures(scores)
+            columns[title if len(experiments) == 1 else above] = measures(scores)
     if not columns:
         return ""
     keys = list(dict.fromkeys(key for column in columns.values() for key in column))
@@ -31,37 +31,37 @@ def cooperation(found: Sequence[Experiment]) -> str:
 
 
 def measures(scores: Sequence[Score]) -> dict[str, str]:
-    """The numbers of some rollouts, by what they are."""
-    found = {}
+    """Return the measures of rollouts by their names."""
+    values = {}
     names = list(dict.fromkeys(name for score in scores for name in score.earned))
     for name in names:
         rate = fmean(score.earned.get(name, 0.0) for score in scores)
-        found[plain(name)] = f"{rate:.0%}"
+        values[plain(name)] = f"{rate:.0%}"
     solved = [score.solved for score in scores if score.solved is not None]
     if solved:
-        found["solved"] = f"{fmean(solved):.0%}"
+        values["solved"] = f"{fmean(solved):.0%}"
     for agent in dict.fromkeys(agent for score in scores for agent in score.characters):
         length = fmean(score.characters[agent] for score in scores if agent in score.characters)
-        found[f"{agent}, characters a completion"] = f"{length:.0f}"
+        values[f"{agent}, characters a completion"] = f"{length:.0f}"
     for turn in range(1, max(len(score.turns) for score in scores)):
         steps = [s.turns[turn] - s.turns[turn - 1] for s in scores if len(s.turns) > turn]
-        found[f"gain from turn {turn} to {turn + 1}"] = number(fmean(steps), sign=True)
-    return found
+        values[f"gain from turn {turn} to {turn + 1}"] = number(fmean(steps), sign=True)
+    return values
 
 
 def _kind(experiment: Experiment) -> str:
     return "eval" if experiment.rows("eval") else "train"
 
 
-def _moments(experiment: Experiment) -> dict[str, list[Score]]:
-    """The scores of all seeds at the first and last evaluation, or else update."""
+def _points(experiment: Experiment) -> dict[str, list[Score]]:
+    """Return the scores of all seeds at the first and last evaluation, or else update."""
     kind = _kind(experiment)
-    moments: dict[str, list[Score]] = {}
+    points: dict[str, list[Score]] = {}
     for run in experiment.runs:
         for title, scores in _ends(run, kind).items():
             if scores:
-                moments.setdefault(title, []).extend(scores)
-    return moments
+                points.setdefault(title, []).extend(scores)
+    return points
 
 
 def _ends(run: Results, kind: str) -> dict[str, list[Score]]:

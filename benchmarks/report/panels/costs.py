@@ -17,19 +17,19 @@ ACTIVITIES = {
 }
 
 
-def costs(found: Sequence[Experiment]) -> str:
-    """Time and tokens of each experiment, a mean over its runs; nothing where no update was made."""
-    found = [experiment for experiment in found if experiment.rows("train")]
-    if not found:
+def costs(experiments: Sequence[Experiment]) -> str:
+    """Draw time and tokens of each experiment, a mean over its runs; empty where no update was made."""
+    experiments = [experiment for experiment in experiments if experiment.rows("train")]
+    if not experiments:
         return ""
-    columns = [_column(experiment) for experiment in found]
+    columns = [_column(experiment) for experiment in experiments]
     keys = list(dict.fromkeys(key for column in columns for key in column))
     rows = [(key, *(column.get(key, "—") for column in columns)) for key in keys]
-    if len(found) == 1:
-        name = "mean over runs" if len(found[0].runs) > 1 else "this run"
+    if len(experiments) == 1:
+        name = "mean over runs" if len(experiments[0].runs) > 1 else "this run"
         return table("costs", ("", name), rows)
-    lines = headings(found)
-    names = [Heading(lines[e.name], e.name) for e in found]
+    lines = headings(experiments)
+    names = [Heading(lines[e.name], e.name) for e in experiments]
     return table("costs", ("", *names), rows)
 
 
@@ -43,8 +43,8 @@ def _column(experiment: Experiment) -> dict[str, str]:
         share = f", {value / total:.0%}" if total else ""
         column[ACTIVITIES.get(activity, plain(activity))] = f"{value:.2f} s an update{share}"
     for name, kind in (("training in all", "train"), ("evaluation in all", "eval")):
-        spent = fmean(_seconds(run, kind) for run in experiment.runs)
-        column[name] = duration(spent) if spent else "—"
+        total_seconds = fmean(_seconds(run, kind) for run in experiment.runs)
+        column[name] = duration(total_seconds) if total_seconds else "—"
     if all("tokens" in row for row in train):
         tokens = fmean(sum(row["tokens"] for row in run.train) for run in experiment.runs)
         column["sampled tokens of training"] = f"{tokens:,.0f}"
@@ -56,20 +56,20 @@ def _column(experiment: Experiment) -> dict[str, str]:
 
 
 def _signal(train: Sequence[Row]) -> dict[str, str]:
-    """How much of training could teach nothing, and was cut off."""
-    found = {}
+    """Return the amounts of training without signal, and of cut text."""
+    values = {}
     if all("groups_without_signal" in row for row in train):
         groups, silent = (
             sum(row[key] for row in train) for key in ("groups", "groups_without_signal")
         )
-        found["groups without signal: all rewards equal"] = f"{silent:,.0f} of {groups:,.0f}"
-    cut = [value for row in train for key, value in row.items() if key.startswith("truncated/")]
-    if cut:
-        found["completions cut off at the token limit"] = f"{fmean(cut):.0%}"
+        values["groups without signal: all rewards equal"] = f"{silent:,.0f} of {groups:,.0f}"
+    shares = [value for row in train for key, value in row.items() if key.startswith("truncated/")]
+    if shares:
+        values["completions cut off at the token limit"] = f"{fmean(shares):.0%}"
     long = sum(v for row in train for key, v in row.items() if key.startswith("long_prompts/"))
     if long:
-        found["prompts that were too long, cut or skipped"] = f"{long:,.0f}"
-    return found
+        values["prompts that were too long, cut or skipped"] = f"{long:,.0f}"
+    return values
 
 
 def _second_keys(rows: Sequence[Row]) -> list[str]:

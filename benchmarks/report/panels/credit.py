@@ -1,4 +1,4 @@
-"""The panel of credit: who earned the team's reward, from what `llm-decpomdp credit` has left in the folders."""
+"""The panel of credit: shares of agents in the team's reward, from the files of `llm-decpomdp credit`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from llm_decpomdp.benchmarks.cooperation.credit_summary import (
     MEASURES,
     NAMES,
     TITLES,
-    Moment,
+    MeasurementPoint,
     lines,
     read,
 )
@@ -27,55 +27,55 @@ MEANINGS: Mapping[str, str] = {
 }
 
 
-def credit(found: Sequence[Experiment]) -> str:
-    """The measures of each agent at the first and last evaluation; nothing where nobody has asked for them."""
-    moments = [(title, moment) for experiment in found for title, moment in _moments(experiment)]
-    if not moments:
+def credit(experiments: Sequence[Experiment]) -> str:
+    """Draw the measures of each agent at the first and last evaluation; empty where there are none."""
+    points = [(title, point) for experiment in experiments for title, point in _points(experiment)]
+    if not points:
         return ""
-    titles = len(moments) > 1
+    titles = len(points) > 1
     rows = [
         (f"{title}: {agent}" if titles else agent, of)
-        for title, moment in moments
-        for agent, of in lines(moment)
+        for title, point in points
+        for agent, of in lines(point)
     ]
     names = [name for name in MEASURES if any(name in of for _, of in rows)]
-    cells = [[who, *(_cell(of.get(name)) for name in names)] for who, of in rows]
-    lead = f"Completions were replaced, and what came of them was graded again. {_team(moments)}"
-    told = {TITLES[name]: MEANINGS[name] for name in names}
+    cells = [[label, *(_cell(of.get(name)) for name in names)] for label, of in rows]
+    lead = f"Completions were replaced, and what came of them was graded again. {_team(points)}"
+    meanings = {TITLES[name]: MEANINGS[name] for name in names}
     return "\n".join(
         [
             tag("p", lead),
             table("credit", ["agent", *(TITLES[name] for name in names)], cells),
-            folded("What the columns say", definitions(told)),
+            folded("What the columns say", definitions(meanings)),
         ]
     )
 
 
-def _moments(experiment: Experiment) -> Iterator[tuple[str, Moment]]:
-    """The first and the last moment of each run, under a name that tells them apart."""
+def _points(experiment: Experiment) -> Iterator[tuple[str, MeasurementPoint]]:
+    """Yield the first and the last point of each run, under a name that tells them apart."""
     for run in experiment.runs:
         for phase in NAMES:
-            found = read(run.path, phase)
-            for moment in found if len(found) < 3 else (found[0], found[-1]):
-                yield ", ".join([run.path.name, *_when(moment, experiment)]), moment
+            points = read(run.path, phase)
+            for point in points if len(points) < 3 else (points[0], points[-1]):
+                yield ", ".join([run.path.name, *_when(point, experiment)]), point
 
 
-def _when(moment: Moment, experiment: Experiment) -> list[str]:
+def _when(point: MeasurementPoint, experiment: Experiment) -> list[str]:
     if not experiment.trained:
         return []
-    if moment.phase == "train":
-        return [f"training, update {moment.update}"]
-    return ["before training" if moment.update == 0 else f"after update {moment.update}"]
+    if point.phase == "train":
+        return [f"training, update {point.update}"]
+    return ["before training" if point.update == 0 else f"after update {point.update}"]
 
 
-def _team(moments: Sequence[tuple[str, Moment]]) -> str:
-    """What the teams earned, and what silence would have."""
+def _team(points: Sequence[tuple[str, MeasurementPoint]]) -> str:
+    """Return the rewards of the teams, and those of silence, in words."""
     parts = [
-        f"{title}: reward {shown(moment.team['reward'])}, in silence {shown(moment.team['silent'])}."
-        for title, moment in moments
+        f"{title}: reward {shown(point.team['reward'])}, in silence {shown(point.team['silent'])}."
+        for title, point in points
     ]
     return " ".join(parts) if len(parts) < 4 else "In brackets: 95 % intervals over tasks."
 
 
-def _cell(one: Estimate | None) -> str:
-    return "—" if one is None else shown(one)
+def _cell(estimate: Estimate | None) -> str:
+    return "—" if estimate is None else shown(estimate)

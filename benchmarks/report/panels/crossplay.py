@@ -14,12 +14,12 @@ from llm_decpomdp.benchmarks.report.elements.page import box, link, table_of, ta
 from llm_decpomdp.benchmarks.report.panels.tasks import SCALE
 
 WORDS = {REWARD: "reward", "pass@1": "pass@1", "tests_passed": "tests passed"}
-"""What the measures of a cross-play are called."""
+"""Names of the measures of a cross-play."""
 
 
-def crossplay(found: Sequence[Experiment]) -> str:
-    """The matrices of the cross-plays that the shown evaluations are cells of."""
-    paths = [run.path for experiment in found for run in experiment.runs]
+def crossplay(experiments: Sequence[Experiment]) -> str:
+    """Draw the matrices of the cross-plays that the shown evaluations are cells of."""
+    paths = [run.path for experiment in experiments for run in experiment.runs]
     places = {path: number for number, path in enumerate(paths)}
     blocks: list[str] = []
     for folder in dict.fromkeys(path.resolve().parents[1] for path in paths):
@@ -38,25 +38,25 @@ def _blocks(play: CrossPlay, folder: Path, numbers: Mapping[str, int]) -> Iterat
         f"{folder.name}: {play.agent} is from the column's run, all others are from the row's. The diagonal is "
         "self-play. Choose a number to read what the agents wrote.",
     )
-    for measure, of in play.matrices.items():
+    for measure, matrix in play.matrices.items():
         name = WORDS[measure]
-        yield box("div", [_table(play, measure, of, numbers)], "heat")
+        yield box("div", [_table(play, measure, matrix, numbers)], "heat")
         yield tag(
             "p",
-            f"{name}: self-play {shown(of.self_play)}, cross-play {shown(of.cross_play)}; the difference is "
-            f"{shown(of.difference, sign=True)}, paired by run and task.",
+            f"{name}: self-play {shown(matrix.self_play)}, cross-play {shown(matrix.cross_play)}; the "
+            f"difference is {shown(matrix.difference, sign=True)}, paired by run and task.",
         )
 
 
-def _table(play: CrossPlay, measure: str, of: Matrix, numbers: Mapping[str, int]) -> str:
-    top = max(one.value for columns in of.cells.values() for one in columns.values())
+def _table(play: CrossPlay, measure: str, matrix: Matrix, numbers: Mapping[str, int]) -> str:
+    top = max(estimate.value for columns in matrix.cells.values() for estimate in columns.values())
     rows = []
-    for row, columns in of.cells.items():
+    for row, columns in matrix.cells.items():
         cells = [f'<th scope="row">{escape(row)}</th>']
-        for column, one in columns.items():
-            share = round(SCALE * max(one.value, 0.0) / top) if top > 0 else 0
+        for column, estimate in columns.items():
+            share = round(SCALE * max(estimate.value, 0.0) / top) if top > 0 else 0
             place = numbers.get(f"{row}+{column}")
-            text = escape(shown(one)) if place is None else link(shown(one), run=place)
+            text = escape(shown(estimate)) if place is None else link(shown(estimate), run=place)
             cells.append(f'<td class="cell" style="--heat: {share}%">{text}</td>')
         rows.append("".join(cells))
     return table_of(measure.replace("/", "_"), [WORDS[measure], *play.teams], rows)

@@ -19,35 +19,37 @@ from llm_decpomdp.benchmarks.report.panels.about import glossary
 from llm_decpomdp.benchmarks.runs.results import component_names
 
 
-def learning(found: Sequence[Experiment]) -> str:
-    """The mean team reward, with a legend and what the lines and bands are; nothing where nobody was trained."""
-    if not any(experiment.rows("train") for experiment in found):
+def learning(experiments: Sequence[Experiment]) -> str:
+    """Draw the mean team reward, with a legend and an explanation; empty where nothing was trained."""
+    if not any(experiment.rows("train") for experiment in experiments):
         return ""
-    caption = f"<figcaption>{_legend(found)}<br>{escape(_explanation(found))}</figcaption>"
-    return box("figure", [inline(learning_curve(found)), caption])
+    caption = (
+        f"<figcaption>{_legend(experiments)}<br>{escape(_explanation(experiments))}</figcaption>"
+    )
+    return box("figure", [inline(learning_curve(experiments)), caption])
 
 
-def components(found: Sequence[Experiment]) -> str:
-    """The points of each component; nothing for environments without components."""
-    rows = [row for e in found for kind in ("train", "eval") for row in e.rows(kind)]
-    counted, silent = component_names(rows)
-    words = glossary(found, [*counted, *silent])
-    if not counted:
+def components(experiments: Sequence[Experiment]) -> str:
+    """Draw the points of each component; empty for environments without components."""
+    rows = [row for e in experiments for kind in ("train", "eval") for row in e.rows(kind)]
+    nonzero, zero = component_names(rows)
+    words = glossary(experiments, [*nonzero, *zero])
+    if not nonzero:
         return f"{tag('p', 'No component ever counted.')}\n{words}" if words else ""
     text = "Mean points of each component by update, all on one scale; they add up to the team's reward."
-    if silent:
-        text += f" Always zero, and not drawn: {', '.join(map(plain, silent))}."
-    figure = box("figure", [inline(component_charts(found)), tag("figcaption", text)])
+    if zero:
+        text += f" Always zero, and not drawn: {', '.join(map(plain, zero))}."
+    figure = box("figure", [inline(component_charts(experiments)), tag("figcaption", text)])
     return f"{figure}\n{words}"
 
 
-def _legend(found: Sequence[Experiment]) -> str:
-    if len(found) > 1:
-        names = [experiment.name for experiment in found]
-        series = [train for train, _ in colours(found)]
+def _legend(experiments: Sequence[Experiment]) -> str:
+    if len(experiments) > 1:
+        names = [experiment.name for experiment in experiments]
+        series = [train for train, _ in colours(experiments)]
     else:
         kinds = {"training": "train", "evaluation": "eval"}
-        present = [name for name, kind in kinds.items() if found[0].rows(kind)]
+        present = [name for name, kind in kinds.items() if experiments[0].rows(kind)]
         names, series = present, [list(kinds).index(name) for name in present]
     return "".join(
         f'<span class="key" style="--color: var(--series-{i + 1})">{escape(name)}</span>'
@@ -55,18 +57,18 @@ def _legend(found: Sequence[Experiment]) -> str:
     )
 
 
-def _explanation(found: Sequence[Experiment]) -> str:
-    runs = max(len(experiment.runs) for experiment in found)
-    updates = max(len(e.series("train", "reward_mean").updates) for e in found)
+def _explanation(experiments: Sequence[Experiment]) -> str:
+    runs = max(len(experiment.runs) for experiment in experiments)
+    updates = max(len(e.series("train", "reward_mean").updates) for e in experiments)
     parts = []
     if updates:
         mean = f"mean of the last {window(updates)} updates"
         if runs > 1:
             parts.append(f"Line: {mean}, over the seeds; band: lowest to highest seed ({runs}).")
-        elif len(found) == 1:
+        elif len(experiments) == 1:
             parts.append(f"Thin: each update; thick: {mean}.")
         else:
             parts.append(f"Lines: {mean}.")
-    if any(experiment.rows("eval") for experiment in found):
-        parts.append(f"Diamonds: evaluations, with 95 % intervals {over(found)}.")
+    if any(experiment.rows("eval") for experiment in experiments):
+        parts.append(f"Diamonds: evaluations, with 95 % intervals {over(experiments)}.")
     return " ".join(parts)

@@ -1,4 +1,4 @@
-"""The cards of the summary: what the team earned out of how much, what it gained, and how much it solved."""
+"""The cards of the summary: reward and its maximum, gain, and solved tasks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from llm_decpomdp.utils.wording import number
 
 
 def facts(experiment: Experiment) -> str:
-    """The cards of the first and the last evaluation and of the gain, or of a single evaluation."""
+    """Draw the cards of the first and the last evaluation and of the gain, or of a single evaluation."""
     return box("div", _cards(experiment), "facts")
 
 
@@ -35,7 +35,7 @@ def _cards(experiment: Experiment) -> Iterator[str]:
 
 
 def moment(row: Row) -> str:
-    """When an evaluation was made, in words."""
+    """Return the point of training at which an evaluation was made, in words."""
     update = row["update"]
     if update == 0:
         return "before training"

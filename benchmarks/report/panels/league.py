@@ -1,4 +1,4 @@
-"""The panel of a suite: its league tables, the command of each row, and what has failed."""
+"""The panel of a suite: its league tables, the command of each row, and failures."""
 
 from __future__ import annotations
 
@@ -12,30 +12,32 @@ from llm_decpomdp.benchmarks.suites.league_files import cells_of, notes_of, titl
 
 
 def league_tables(league: League) -> str:
-    """The tables with their explanations."""
-    blocks = [block for number, one in enumerate(league.tables) for block in _table(one, number)]
+    """Draw the tables with their explanations."""
+    blocks = [
+        block for number, entry in enumerate(league.tables) for block in _table(entry, number)
+    ]
     return "\n".join([*blocks, *_failures(league)])
 
 
-def _table(one: LeagueTable, number: int) -> Iterator[str]:
-    yield tag("h3", title_of(one))
-    head, rows = cells_of(one)
+def _table(table_: LeagueTable, number: int) -> Iterator[str]:
+    yield tag("h3", title_of(table_))
+    head, rows = cells_of(table_)
     yield table(f"league-{number + 1}", head, rows)
-    notes = notes_of(one)
-    if any(len(line.seeds) < MANY_SEEDS for line in one.lines):
+    notes = notes_of(table_)
+    if any(len(line.seeds) < MANY_SEEDS for line in table_.lines):
         notes.append(f"Intervals over fewer than {MANY_SEEDS} seeds are too narrow.")
-    others = [line.name for line in one.lines if _of_another_team(line.name, one)]
-    if others:
+    names = [line.name for line in table_.lines if _of_another_team(line.name, table_)]
+    if names:
         notes.append(
-            f"Teams of other agents ({', '.join(others)}) have another maximum: compare them by the tests passed."
+            f"Teams of other agents ({', '.join(names)}) have another maximum: compare them by the tests passed."
         )
     yield tag("p", " ".join(notes), "small")
-    commands = "\n".join(line.command for line in one.lines)
+    commands = "\n".join(line.command for line in table_.lines)
     yield folded("Commands", listing(commands), note="what measures each row again, in their order")
 
 
-def _of_another_team(name: str, one: LeagueTable) -> bool:
-    (line,) = (line for line in one.lines if line.name == name)
+def _of_another_team(name: str, league: LeagueTable) -> bool:
+    (line,) = (line for line in league.lines if line.name == name)
     return line.against is not None and REWARD not in line.comparisons
 
 

@@ -47,18 +47,18 @@ MANY_SEEDS = 5
 """With S seeds no bootstrap encloses the true median in more than 1 - 2^(1 - S) of all cases: 94 % with five."""
 
 
-def outcome(found: Sequence[Experiment]) -> str:
-    """What the teams earned, and what training changed, as far as the runs know."""
-    if len(found) > 1:
-        return "\n".join(_comparison(found))
-    experiment = found[0]
+def outcome(experiments: Sequence[Experiment]) -> str:
+    """Draw rewards and gains, as far as the runs know them."""
+    if len(experiments) > 1:
+        return "\n".join(_comparison(experiments))
+    experiment = experiments[0]
     if len(experiment.runs) > 1:
         return "\n".join(_over_seeds(experiment))
     return "\n".join(_of_a_run(experiment))
 
 
-def _intervals(found: Sequence[Experiment]) -> str:
-    return f"In brackets: 95 % intervals of a bootstrap {over(found)}."
+def _intervals(experiments: Sequence[Experiment]) -> str:
+    return f"In brackets: 95 % intervals of a bootstrap {over(experiments)}."
 
 
 def _of_a_run(experiment: Experiment) -> Iterator[str]:
@@ -88,7 +88,7 @@ def _of_a_run(experiment: Experiment) -> Iterator[str]:
 
 
 def _over_seeds(experiment: Experiment) -> Iterator[str]:
-    """All seeds of one configuration."""
+    """Yield the result of all seeds of one configuration."""
     if not all(len(run.evaluations) > 1 for run in experiment.runs):
         yield tag("p", "Not every run has two evaluations, so what training changed is not known.")
         yield _runs_table([experiment])
@@ -107,23 +107,23 @@ def _over_seeds(experiment: Experiment) -> Iterator[str]:
     yield from _examples(experiment.runs[0])
 
 
-def _comparison(found: Sequence[Experiment]) -> Iterator[str]:
-    """Several configurations, the best first, each against the one that was named first.
+def _comparison(experiments: Sequence[Experiment]) -> Iterator[str]:
+    """Yield a table of several configurations, the best first, each against the one that was named first.
 
     Those of several environments keep their order, and are compared where the environment is the same.
     """
-    first, *_ = found
-    places = list(dict.fromkeys(map(_environment, found)))
+    first, *_ = experiments
+    places = list(dict.fromkeys(map(_environment, experiments)))
     order = "the best first"
     if len(places) > 1:
         order = (
             f"not ranked: {' and '.join(places)} are different environments, whose highest "
             "rewards may differ, so the order is that of the command line"
         )
-    most = f" Rewards are out of {out_of(found)}." if out_of(found) else ""
-    yield tag("p", f"{len(found)} configurations, {order}.{most} {_intervals(found)}")
+    most = f" Rewards are out of {out_of(experiments)}." if out_of(experiments) else ""
+    yield tag("p", f"{len(experiments)} configurations, {order}.{most} {_intervals(experiments)}")
     rows = []
-    for experiment in found:
+    for experiment in experiments:
         last = evaluated(experiment, -1) if _all_have(experiment, 1) else None
         cells = [experiment.name, str(len(experiment.runs)), "—", "—", "—", "—", "—", "—"]
         if last is not None:
@@ -135,22 +135,24 @@ def _comparison(found: Sequence[Experiment]) -> Iterator[str]:
             )
         same = experiment is not first and _environment(experiment) == places[0]
         if last is not None and same and _all_have(first, 1):
-            found_between = compared(first, experiment)
-            if found_between is not None:
-                cells[5] = shown(found_between.difference, sign=True)
-                cells[6] = seeds_needed(found_between)
+            comparison = compared(first, experiment)
+            if comparison is not None:
+                cells[5] = shown(comparison.difference, sign=True)
+                cells[6] = seeds_needed(comparison)
         rows.append((last.value if last else float("-inf"), cells))
     if len(places) == 1:
         rows.sort(key=lambda row: -row[0])
-    against = Heading(("against", *headings(found)[first.name]), f"against {first.name}")
+    against = Heading(("against", *headings(experiments)[first.name]), f"against {first.name}")
     head: list[str | Heading] = ["configuration", "seeds", "before", "last evaluation", "gain"]
     head += [against, "seeds needed", "solved"]
     cells_of = [cells for _, cells in rows]
-    kept = [i for i in range(len(head)) if i < 5 or any(cells[i] != "—" for cells in cells_of)]
-    yield table("summary", [head[i] for i in kept], [[of[i] for i in kept] for of in cells_of])
-    if 6 in kept:
+    indices = [i for i in range(len(head)) if i < 5 or any(cells[i] != "—" for cells in cells_of)]
+    yield table(
+        "summary", [head[i] for i in indices], [[of[i] for i in indices] for of in cells_of]
+    )
+    if 6 in indices:
         yield tag("p", NEEDED, "small")
-    yield folded("Every run", _runs_table(found))
+    yield folded("Every run", _runs_table(experiments))
 
 
 def _environment(experiment: Experiment) -> str:
@@ -162,17 +164,17 @@ def _all_have(experiment: Experiment, evaluations: int) -> bool:
 
 
 def _training(train: tuple[Row, ...]) -> Iterator[str]:
-    """How the mean reward of the updates went, for runs that have no better measure."""
+    """Yield the course of the updates' mean reward, for runs that have no better measure."""
     if len(train) > 1:
         size = min(window(len(train)), len(train) // 2)
         first, last = (
             number(fmean(row["reward_mean"] for row in rows))
             for rows in (train[:size], train[-size:])
         )
-        which = f"{size} updates" if size > 1 else "update"
+        period = f"{size} updates" if size > 1 else "update"
         yield tag(
             "p",
-            f"On training tasks, the mean team reward was {first} over the first {which} and {last} over the "
+            f"On training tasks, the mean team reward was {first} over the first {period} and {last} over the "
             f"last, of {len(train)}. Each update has tasks of its own, so a part of this is chance.",
         )
     elif train:
@@ -185,7 +187,7 @@ def _episodes(row: Row) -> str:
 
 
 def _verdict(experiment: Experiment) -> str:
-    """The result of one run in plain words, with its uncertainty."""
+    """Return the result of one run in plain words, with its uncertainty."""
     (run,) = experiment.runs
     gain, last = gained(experiment), run.evaluations[-1]
     before, after = (shown(evaluated(experiment, i)) for i in (0, -1))
@@ -199,7 +201,7 @@ def _verdict(experiment: Experiment) -> str:
 
 
 def _claims(experiment: Experiment, notes: Sequence[str]) -> Iterator[str]:
-    """What was solved, what of the gain is form, and what the intervals are."""
+    """Yield solved tasks, the part of the gain that is form, and the meaning of the intervals."""
     if claims := [text for text in (solved_sentence(experiment), parts(experiment)) if text]:
         yield tag("p", " ".join(claims))
     if gained(experiment).low is not None:
@@ -207,7 +209,7 @@ def _claims(experiment: Experiment, notes: Sequence[str]) -> Iterator[str]:
 
 
 def _judgement(gain: Estimate, runs: int) -> str:
-    """Whether it may be chance."""
+    """Return a sentence on whether a gain may be chance."""
     if gain.low is None:
         return "How much of the difference is chance, these episodes cannot tell."
     if runs == 1 and gain.units < ENOUGH_TASKS:
@@ -220,23 +222,23 @@ def _judgement(gain: Estimate, runs: int) -> str:
 def _held_out(run: Results) -> str:
     before, _ = run.ends("eval")
     tasks = {score.task for score in before}
-    seen = len(tasks & run.trained_tasks)
-    if seen:
-        return f"evaluation tasks, {seen} of {len(tasks)} of which were also trained on"
+    shared = len(tasks & run.trained_tasks)
+    if shared:
+        return f"evaluation tasks, {shared} of {len(tasks)} of which were also trained on"
     if not tasks:
         return "the evaluation tasks"
     return "held-out tasks, none of which was trained on"
 
 
 def _examples(run: Results) -> Iterator[str]:
-    """Links to the tasks with the largest, the median and the smallest gain, chosen so that no one is misled."""
-    found = pairs(run)
-    if len(found) > 2:
-        chosen = {"Largest gain": 0, "median": len(found) // 2, "smallest": -1}
+    """Yield links to the tasks with the largest, the median and the smallest gain, a representative choice."""
+    pairs_ = pairs(run)
+    if len(pairs_) > 2:
+        positions = {"Largest gain": 0, "median": len(pairs_) // 2, "smallest": -1}
         links = [
-            f"{escape(name)}: {link(found[i].task, task=found[i].task, phase='eval', compare=1)} "
-            f"({number(found[i].before)} → {number(found[i].after)})"
-            for name, i in chosen.items()
+            f"{escape(name)}: {link(pairs_[i].task, task=pairs_[i].task, phase='eval', compare=1)} "
+            f"({number(pairs_[i].before)} → {number(pairs_[i].after)})"
+            for name, i in positions.items()
         ]
         yield f'<p class="small">Read before and after side by side. {"; ".join(links)}.</p>'
 
@@ -261,9 +263,9 @@ def _before_and_after(first: Row, last: Row) -> str:
     return folded("The parts of the reward in numbers", table("parts", head, rows))
 
 
-def _runs_table(found: Sequence[Experiment]) -> str:
+def _runs_table(experiments: Sequence[Experiment]) -> str:
     rows = []
-    for experiment in found:
+    for experiment in experiments:
         for run in experiment.runs:
             alone = Experiment(experiment.name, (run,))
             seed = str(run.manifest.get("seed", "—"))

@@ -1,4 +1,4 @@
-"""The end of the page: data, how to reproduce the runs, and what they were made with."""
+"""The end of the page: data, commands that reproduce the runs, configurations and versions."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ SHOWN_ELSEWHERE = ("data", "description", "first_prompts")
 """Keys of a manifest that have a place of their own on the page."""
 
 
-def origins(found: Sequence[Experiment]) -> Iterator[str]:
-    """Where the data comes from, and how to make the same again."""
-    yield from data_table(found[0].runs[0])
-    alone = sum(len(experiment.runs) for experiment in found) == 1
+def origins(experiments: Sequence[Experiment]) -> Iterator[str]:
+    """Yield the data, the commands that reproduce the runs, and their details."""
+    yield from data_table(experiments[0].runs[0])
+    alone = sum(len(experiment.runs) for experiment in experiments) == 1
     yield tag("h3", "Commands")
     place = "this folder" if alone else "the folders of the runs"
     yield tag("p", f"With the configuration in {place}:", "small")
-    for experiment in found:
-        if len(found) > 1:
+    for experiment in experiments:
+        if len(experiments) > 1:
             yield tag("h4", experiment.name)
         yield from _commands(experiment, alone=alone)
-    for run in (run for experiment in found for run in experiment.runs):
+    for run in (run for experiment in experiments for run in experiment.runs):
         yield from details(run)
 
 
 def data_table(run: Results) -> Iterator[str]:
-    """The data of a run or evaluation."""
+    """Yield the data of a run or evaluation."""
     data = dict(data_sets(run.manifest))
     if data:
         yield tag("h3", "Data")
@@ -57,7 +57,7 @@ def _commands(experiment: Experiment, *, alone: bool) -> Iterator[str]:
             continue
         git = run.manifest.get("git") or {}
         commit = f"git checkout {git['commit']}\n" if git.get("commit") else ""
-        seeds = [other.manifest.get("seed") for other in experiment.runs]
+        seeds = [member.manifest.get("seed") for member in experiment.runs]
         config = "config.yaml" if alone else shlex.quote(f"{run.path.name}/config.yaml")
         lines = [
             f"llm-decpomdp train --config {config} --override output.name=reproduction"
@@ -70,7 +70,7 @@ def _commands(experiment: Experiment, *, alone: bool) -> Iterator[str]:
 
 
 def details(run: Results) -> Iterator[str]:
-    """The configuration and the versions of a run or evaluation."""
+    """Yield the configuration and the versions of a run or evaluation."""
     name = run.path.name
     if run.config_text:
         yield folded("Configuration", listing(run.config_text), note=f"{name}/config.yaml")

@@ -1,4 +1,4 @@
-"""The panel of tasks: what the team earned on each, evaluation by evaluation."""
+"""The panel of tasks: the team's reward on each, evaluation by evaluation."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SCALE = 58
 """Percent of the heat's colour at the highest reward: text stays readable on it."""
 
 
-def tasks(found: Sequence[Experiment]) -> str:
-    """A heat map of tasks and evaluations; nothing where nothing was evaluated."""
-    columns = rewards_by_task(found)
+def tasks(experiments: Sequence[Experiment]) -> str:
+    """Draw a heat map of tasks and evaluations; empty where nothing was evaluated."""
+    columns = rewards_by_task(experiments)
     if not columns:
         return ""
-    gains = gains_of(found)
+    gains = gains_of(experiments)
     names = list(dict.fromkeys(task for column in columns for task in column.rewards))
     names.sort(key=lambda task: -gains.get(task, 0.0))
     top = max((value for column in columns for value in column.rewards.values()), default=0.0)
@@ -28,22 +28,22 @@ def tasks(found: Sequence[Experiment]) -> str:
     head = ["task", *map(_heading, columns), *(["gain"] if gains else [])]
     return "\n".join(
         [
-            tag("p", _lead(found, gains)),
+            tag("p", _lead(experiments, gains)),
             box("div", [table_of("tasks", head, rows)], "heat"),
             tag("p", "Choose a number to read what the agents wrote.", "small"),
         ]
     )
 
 
-def rewards_by_task(found: Sequence[Experiment]) -> list[Column]:
-    """Every evaluation of a single experiment, or the first and last of several."""
-    if len(found) == 1:
-        updates = found[0].series("eval", "reward_mean").updates
-        return [_column(found[0], update, "", ()) for update in updates]
-    lines = headings(found)
+def rewards_by_task(experiments: Sequence[Experiment]) -> list[Column]:
+    """Return every evaluation of a single experiment, or the first and last of several."""
+    if len(experiments) == 1:
+        updates = experiments[0].series("eval", "reward_mean").updates
+        return [_column(experiments[0], update, "", ()) for update in updates]
+    lines = headings(experiments)
     return [
         _column(experiment, update, experiment.name, lines[experiment.name])
-        for experiment in found
+        for experiment in experiments
         for update in _ends(experiment.series("eval", "reward_mean").updates)
     ]
 
@@ -62,10 +62,10 @@ def _heading(column: Column) -> str | Heading:
     return Heading((*column.lines, column.title), f"{column.experiment}: {column.title}")
 
 
-def gains_of(found: Sequence[Experiment]) -> dict[str, float]:
-    """The mean gain of each task over all runs that played it before and after training."""
+def gains_of(experiments: Sequence[Experiment]) -> dict[str, float]:
+    """Return the mean gain of each task over all runs that played it before and after training."""
     gains: dict[str, list[float]] = {}
-    for experiment in found:
+    for experiment in experiments:
         for run in experiment.runs:
             for pair in pairs(run):
                 gains.setdefault(pair.task, []).append(pair.gain)
@@ -73,11 +73,11 @@ def gains_of(found: Sequence[Experiment]) -> dict[str, float]:
 
 
 def _rewards(experiment: Experiment, update: int) -> dict[str, float]:
-    found: dict[str, list[float]] = {}
+    rewards_of: dict[str, list[float]] = {}
     for run in experiment.runs:
         for task, reward in by_task(run.scores_at("eval", update)).items():
-            found.setdefault(task, []).append(reward)
-    return {task: fmean(rewards) for task, rewards in found.items()}
+            rewards_of.setdefault(task, []).append(reward)
+    return {task: fmean(rewards) for task, rewards in rewards_of.items()}
 
 
 def _title(experiment: Experiment, update: int) -> str:
@@ -86,8 +86,8 @@ def _title(experiment: Experiment, update: int) -> str:
     return "before" if update == 0 else f"update {update}"
 
 
-def _lead(found: Sequence[Experiment], gains: dict[str, float]) -> str:
-    seeds = max(len(experiment.runs) for experiment in found)
+def _lead(experiments: Sequence[Experiment], gains: dict[str, float]) -> str:
+    seeds = max(len(experiment.runs) for experiment in experiments)
     text = "Mean team reward on each evaluation task" + (", over the seeds" if seeds > 1 else "")
     if not gains:
         return f"{text}."

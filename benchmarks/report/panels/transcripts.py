@@ -18,23 +18,23 @@ from llm_decpomdp.benchmarks.report.elements.page import HERE
 from llm_decpomdp.benchmarks.runs.results import Results, Row, task_name
 from llm_decpomdp.utils.storage import read_json_lines
 
-CHUNK = 300_000
-"""Characters of JSON from which a new chunk is begun."""
 
-
-def transcripts(found: Sequence[Experiment]) -> str:
-    """The browser of all episodes of all runs; nothing where there is none."""
+def transcripts(experiments: Sequence[Experiment]) -> str:
+    """Draw the browser of all episodes of all runs; empty where there is none."""
     pack = Pack()
-    for experiment in found:
+    for experiment in experiments:
         for run in experiment.runs:
-            pack.add_run(run, experiment.name if len(found) > 1 else "")
+            pack.add_run(run, experiment.name if len(experiments) > 1 else "")
     if not pack.episodes:
         return ""
     return HERE.joinpath("transcripts.html").read_text(encoding="utf-8") + "".join(pack.blocks())
 
 
 class Pack:
-    """Episodes on their way into the page."""
+    """Packed episodes of a page."""
+
+    CHUNK = 300_000
+    """Characters of JSON from which a new chunk is begun."""
 
     def __init__(self) -> None:
         self.runs: list[Row] = []
@@ -49,7 +49,7 @@ class Pack:
         self._size = 0
 
     def add_run(self, run: Results, experiment: str) -> None:
-        """All episodes of a run."""
+        """Add all episodes of a run."""
         seed = run.manifest.get("seed")
         about = {"name": run.path.name, "seed": seed, "experiment": experiment}
         self.runs.append({**about, "trained": bool(run.train)})
@@ -57,7 +57,7 @@ class Pack:
             self._add(row)
 
     def blocks(self) -> Iterator[str]:
-        """The chunks as elements of the page."""
+        """Yield the chunks as elements of the page."""
         self._close()
         index = {
             "runs": self.runs,
@@ -81,7 +81,7 @@ class Pack:
         text = json.dumps(self._text(row), separators=(",", ":"))
         self._texts.append(text)
         self._size += len(text)
-        if self._size > CHUNK:
+        if self._size > self.CHUNK:
             self._close()
 
     def _close(self) -> None:
@@ -90,7 +90,7 @@ class Pack:
             self._texts, self._size = [], 0
 
     def _text(self, row: Row) -> Row:
-        """What a reader of the episode sees beyond the index."""
+        """Return the texts and verdicts of an episode, which the index has not."""
         final: Row = row["final"] or {}
         turns: list[Row] = final.get("turns", [])
         if len(turns) != len(
@@ -121,7 +121,7 @@ class Pack:
         }
 
     def _points(self, info: Mapping[str, float]) -> list[list[float]]:
-        """Pairs of a component's number and its points."""
+        """Return pairs of a component's number and its points."""
         return [
             [self.components.setdefault(key[7:], len(self.components)), round(value, 4)]
             for key, value in info.items()
@@ -140,7 +140,7 @@ class Pack:
 
 
 def _solved(infos: Sequence[Mapping[str, float]]) -> list[int] | None:
-    """Which joint samples solved the task; `None` where the environment does not tell."""
+    """Return flags of the joint samples that solved the task; `None` where the environment has none."""
     if not infos or "solved" not in infos[0]:
         return None
     return [int(info["solved"]) for info in infos]

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.text import Text
 
 from llm_decpomdp import __version__
 from llm_decpomdp.benchmarks.cli.main import main, spread
@@ -33,14 +34,49 @@ def test_override_takes_several_values_and_can_be_repeated() -> None:
     assert spread(line) == expected
 
 
-def test_help_loads_nothing_heavy() -> None:
+@pytest.mark.parametrize("line", ["--help", "train --help", "list"])
+def test_help_and_the_list_load_nothing_heavy(line: str) -> None:
     code = (
         "import sys\nfrom llm_decpomdp.benchmarks.cli.main import main\n"
-        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        f"try:\n    main({line.split()})\nexcept SystemExit:\n    pass\n"
         "heavy = {'torch', 'transformers', 'datasets', 'matplotlib'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("module", ["llm_decpomdp", "llm_decpomdp.benchmarks"])
+@pytest.mark.parametrize("command", ["list", "train"])  # `train` starts its process anew
+def test_packages_run_as_the_program(module: str, command: str) -> None:
+    line = [sys.executable, "-m", module, command, "--help"]
+    process = subprocess.run(line, cwd=ROOT, check=True, capture_output=True, text=True)
+    assert f"Usage: llm-decpomdp {command}" in Text.from_ansi(process.stdout).plain
+
+
+def test_help_begins_with_the_commands_to_start_with(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("--help") == 0
+    text = Text.from_ansi(capsys.readouterr().out).plain
+    panels = [text.index(name) for name in ("Start", "Train and measure", "After a run", "Data")]
+    assert panels == sorted(panels)
+
+
+@pytest.mark.parametrize(
+    ("command", "usage"),
+    [
+        ("crossplay", "crossplay [OPTIONS] RUN...\n"),
+        ("necessity", "necessity [OPTIONS] TEAM SINGLE\n"),
+        ("play", "play [OPTIONS] [env_id]\n"),
+        ("eval", "eval [OPTIONS]\n"),
+    ],
+)
+def test_help_names_arguments_by_their_roles(
+    command: str, usage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(command, "--help") == 0
+    lines = Text.from_ansi(capsys.readouterr().out).plain.splitlines()
+    text = "\n".join(line.strip() for line in lines)
+    assert f"Usage: llm-decpomdp {usage}" in text
+    assert "<list" not in text and "<bool>" not in text and "<path>" not in text
 
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp.benchmarks.cli import main as commands
-from llm_decpomdp.benchmarks.cli.console import outcome
+from llm_decpomdp.benchmarks.cli.train import outcome
 from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.runs import environment as process

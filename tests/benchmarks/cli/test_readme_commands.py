@@ -47,14 +47,22 @@ COMMANDS: list[tuple[str, dict[str, Any]]] = [
         {"model.name": "bigcode/starcoder2-3b"},
     ),
     (
-        "train_grpo.py --config CONFIGS/grpo_che_config.yaml "
+        "train_grpo.py --config LLM_Collaboration_with_MARL/configs/grpo_che_config.yaml "
         "--override grpo.num_train_epochs=20 grpo.learning_rate=3e-5",
-        {"algorithm.num_train_epochs": 20, "algorithm.learning_rate": 3e-5},
+        {
+            "env.id": "coophumaneval-v0",
+            "algorithm.num_train_epochs": 20,
+            "algorithm.learning_rate": 3e-5,
+        },
     ),
     (
-        "train_grpo.py --config CONFIGS/grpo_che_config.yaml "
+        "train_grpo.py --config experiments/configs/grpo_che_config.yaml "
         "--override grpo.num_train_epochs=20 grpo.learning_rate=5e-6",
-        {"algorithm.num_train_epochs": 20, "algorithm.learning_rate": 5e-6},
+        {
+            "dataset.eval_split": "test[50:66]",
+            "algorithm.num_train_epochs": 20,
+            "algorithm.learning_rate": 5e-6,
+        },
     ),
     (
         "train_magrpo.py --config CONFIGS/mt_magrpo_che_config.yaml "
@@ -68,9 +76,14 @@ COMMANDS: list[tuple[str, dict[str, Any]]] = [
         },
     ),
     (
-        "train_mt_magrpo.py --config CONFIGS/mt_magrpo_che_config.yaml "
+        "train_mt_magrpo.py --config experiments/configs/mt_magrpo_che_config.yaml "
         "--override mt_magrpo.num_turns=2 mt_magrpo.turn_gradient_weights=[1.5,0.5]",
-        {"env.num_turns": 2, "algorithm.turn_gradient_weights": [1.5, 0.5]},
+        {
+            "env.num_turns": 2,
+            "algorithm.turn_gradient_weights": [1.5, 0.5],
+            "algorithm.num_train_epochs": 10,
+            "algorithm.learning_rate": 1e-5,
+        },
     ),
     (
         "train_magrpo.py --config CONFIGS/magrpo_he_config.yaml --model_name Qwen/Qwen2.5-Coder-7B",
@@ -86,9 +99,14 @@ COMMANDS: list[tuple[str, dict[str, Any]]] = [
         },
     ),
     (
-        "train_mt_magrpo.py --config CONFIGS/mt_magrpo_he_config.yaml "
-        "--num_epochs 10 --turn_gradient_weights 1.2 0.8",
-        {"algorithm.num_train_epochs": 10, "algorithm.turn_gradient_weights": [1.2, 0.8]},
+        "train_mt_magrpo.py --config experiments/configs/mt_magrpo_he_config.yaml "
+        "--num_epochs 3 --turn_gradient_weights 1.2 0.8",
+        {
+            "env.id": "humaneval-v0",
+            "algorithm.num_train_epochs": 3,
+            "algorithm.learning_rate": 1e-5,
+            "algorithm.turn_gradient_weights": [1.2, 0.8],
+        },
     ),
     (
         "train_magrpo.py --config CONFIGS/mt_magrpo_he_config.yaml "
@@ -135,6 +153,11 @@ COMMANDS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def a_key_for_the_expert(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+
+
 def effective(command: str) -> dict[str, Any]:
     script, *arguments = shlex.split(command.replace("CONFIGS", str(ROOT / "benchmarks/configs")))
     algorithm, default = SCRIPTS[script]
@@ -161,11 +184,12 @@ def test_several_override_flags_add_up() -> None:
 
 def test_the_splits_of_a_writing_configuration_can_be_overridden() -> None:
     command = (
-        "train_magrpo.py --config CONFIGS/magrpo_tldr_config.yaml "
+        "train_magrpo.py --config experiments/configs/magrpo_tldr_config.yaml "
         "--override dataset.train_split='train[:1000]' dataset.eval_split='test[:100]'"
     )
     config = effective(command)["config"]
     assert (config.env.id, config.dataset.eval_split) == ("tldr-v0", "test[:100]")
+    assert config.algorithm.learning_rate == 5e-6
 
 
 @pytest.mark.parametrize(

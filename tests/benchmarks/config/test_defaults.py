@@ -19,16 +19,19 @@ from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.algorithms.learning.options import LearnerOptions
 from llm_decpomdp.algorithms.training.options import TrainerOptions
 from llm_decpomdp.benchmarks.audit.run import audit
-from llm_decpomdp.benchmarks.cli import cooperation as cooperation
-from llm_decpomdp.benchmarks.cli import main as commands
-from llm_decpomdp.benchmarks.cli.credit import run as credit
-from llm_decpomdp.benchmarks.cli.evaluate import Request
-from llm_decpomdp.benchmarks.cli.evaluation_options import eval_
+from llm_decpomdp.benchmarks.cli import audit as audit_command
+from llm_decpomdp.benchmarks.cli import credit as credit_command
+from llm_decpomdp.benchmarks.cli import crossplay as crossplay_command
+from llm_decpomdp.benchmarks.cli import export as export_command
+from llm_decpomdp.benchmarks.cli import report as report_command
+from llm_decpomdp.benchmarks.cli.evaluate import eval_
+from llm_decpomdp.benchmarks.cli.request import Request
 from llm_decpomdp.benchmarks.config.catalogue import find_config, shipped
 from llm_decpomdp.benchmarks.config.defaults import ARGUMENTS
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config, load_stored_config
 from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.cooperation.credit_folder import credit_folder
 from llm_decpomdp.benchmarks.cooperation.crossplay import cross_play
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.export.write import export
@@ -132,12 +135,12 @@ def same(value: Any) -> Any:
     [
         (eval_, Request),
         (eval_, evaluate),
-        (cooperation.crossplay, Request),
-        (cooperation.crossplay, cross_play),
-        (cooperation.credit, credit),
-        (commands.audit, audit),
-        (commands.export, export),
-        (commands.report, report),
+        (crossplay_command.crossplay, Request),
+        (crossplay_command.crossplay, cross_play),
+        (credit_command.credit, credit_folder),
+        (audit_command.audit, audit),
+        (export_command.export, export),
+        (report_command.report, report),
     ],
 )
 def test_a_command_does_what_its_function_does(

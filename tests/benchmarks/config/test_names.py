@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.benchmarks.cli.scripts import parser, read
 from llm_decpomdp.benchmarks.config.catalogue import (
     ALGORITHMS,
     DATA,
@@ -121,33 +119,3 @@ def test_a_missing_configuration_is_an_error_that_says_what_exists(
 ) -> None:
     with pytest.raises(ConfigError, match=expected):
         find_config(spelled)
-
-
-@pytest.mark.parametrize(
-    ("script", "command", "promised"),
-    [
-        ("grpo", f"--config {SEPTEMBER}/grpo_che_config.yaml --override grpo.num_train_epochs=20 "
-         "grpo.learning_rate=3e-5", ("coophumaneval-v0", 1, 20, 3e-5)),
-        ("grpo", f"--config {AUGUST}/grpo_che_config.yaml --override grpo.num_train_epochs=20 "
-         "grpo.learning_rate=5e-6", ("coophumaneval-v0", 1, 20, 5e-6)),
-        ("magrpo", f"--config {AUGUST}/mt_magrpo_che_config.yaml --override mt_magrpo.num_turns=2 "
-         "mt_magrpo.turn_gradient_weights=[1.5,0.5]", ("coophumaneval-v0", 2, 10, 1e-5)),
-        ("magrpo", f"--config {AUGUST}/mt_magrpo_he_config.yaml --num_epochs 3 "
-         "--turn_gradient_weights 1.2 0.8", ("humaneval-v0", 2, 3, 1e-5)),
-        ("magrpo", f"--config {AUGUST}/magrpo_tldr_config.yaml --override "
-         "dataset.train_split='train[:1000]' dataset.eval_split='test[:100]'", ("tldr-v0", 1, 1, 5e-6)),
-    ],
-)  # fmt: skip
-def test_the_arguments_of_a_command_work_as_a_readme_writes_them(
-    script: str, command: str, promised: tuple[str, int, int, float]
-) -> None:
-    config, name = read(script, "", parser("").parse_args(shlex.split(command)))
-    algorithm = config.algorithm
-    found = (
-        config.env.id,
-        config.env.num_turns,
-        algorithm.num_train_epochs,
-        algorithm.learning_rate,
-    )
-    assert found == promised
-    assert name in shipped()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp import registry
-from llm_decpomdp.benchmarks.cli.play import Game, play_episode
+from llm_decpomdp.benchmarks.cli.episode import Game, play_episode
 from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp.benchmarks.cli.console import prepare_process
-from llm_decpomdp.benchmarks.cli.evaluate import Request, setting_of
 from llm_decpomdp.benchmarks.cli.main import main
+from llm_decpomdp.benchmarks.cli.request import Request, setting_of
 from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import load_config

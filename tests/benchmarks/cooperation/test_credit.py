@@ -18,7 +18,12 @@ from llm_decpomdp.algorithms.rollouts.tree import rollout_trees
 from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.cooperation.credit import Credit, credits
-from llm_decpomdp.benchmarks.cooperation.credit_summary import MEASURES, by_task, moments, read
+from llm_decpomdp.benchmarks.cooperation.credit_summary import (
+    MEASURES,
+    by_task,
+    measurement_points,
+    read,
+)
 from llm_decpomdp.benchmarks.cooperation.replay import Replayed, replay
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.env import DecPOMDPEnv
@@ -241,7 +246,7 @@ def test_a_task_is_the_mean_over_groups_turns_and_episodes_each_counted_the_same
     ]
     assert by_task(found, MEASURES["difference"]) == {"t": 2.0, "u": -1.0}
     assert by_task(found, MEASURES["lazy"]) == {}
-    (moment,) = moments(found)
+    (moment,) = measurement_points(found)
     assert moment.agents["a"]["difference"].value == 0.5
     assert "lazy" not in moment.agents["a"]
     assert (moment.tasks, moment.samples, len(moment.turns)) == (2, 7, 2)

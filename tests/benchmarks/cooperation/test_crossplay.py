@@ -14,11 +14,11 @@ from llm_decpomdp.agents.scripted import Constant, Gold, RandomText
 from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.agents.team import load_team
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.benchmarks.cli.crossplay import load_teams, names_of
 from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.cooperation.crossplay import cross_play, matrix, read
+from llm_decpomdp.benchmarks.cooperation.crossplay_teams import load_teams, names_of
 from llm_decpomdp.benchmarks.evaluation.baselines import Setting
 from llm_decpomdp.benchmarks.evaluation.statistics import bootstrap
 from llm_decpomdp.benchmarks.runs.train import train

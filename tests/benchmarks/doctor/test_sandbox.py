@@ -43,7 +43,7 @@ def findings(without: tuple[str, ...] = ()) -> Sequence[Finding]:
 
 
 def about(found: Iterable[Finding], start: str) -> Finding:
-    (finding,) = [one for one in found if one.what.startswith(f"sandbox: {start}")]
+    (finding,) = [one for one in found if one.message.startswith(f"sandbox: {start}")]
     return finding
 
 
@@ -60,21 +60,21 @@ def test_every_attempt_that_a_layer_names_is_made() -> None:
 def test_with_all_layers_every_attempt_is_refused() -> None:
     found = findings()
     assert [
-        finding.what for finding in found if not finding.ok and "cgroup" not in finding.what
+        finding.message for finding in found if not finding.ok and "cgroup" not in finding.message
     ] == []
     calls = (
         "socket() EPERM, connect() EPERM, fork() EPERM, exec() EPERM, chmod() EPERM, kill() EPERM"
     )
     number = len(seccomp.allowed("candidate", True, os.uname().machine))
-    assert about(found, "seccomp").what == (
+    assert about(found, "seccomp").message == (
         f"sandbox: seccomp ({number} system calls allowed): {calls}"
     )
-    shown = about(found, f"landlock (ABI {landlock.abi()})").what
+    shown = about(found, f"landlock (ABI {landlock.abi()})").message
     assert "/etc/passwd EACCES" in shown and "works" not in shown
-    assert "writing in its folder works" in about(found, "private folder").what
-    assert "1 GiB of memory MemoryError" in about(found, "limits").what
-    assert about(found, "host-safe").what.startswith("sandbox: host-safe: yes")
-    assert about(found, "reward-safe").what.startswith("sandbox: reward-safe: yes")
+    assert "writing in its folder works" in about(found, "private folder").message
+    assert "1 GiB of memory MemoryError" in about(found, "limits").message
+    assert about(found, "host-safe").message.startswith("sandbox: host-safe: yes")
+    assert about(found, "reward-safe").message.startswith("sandbox: reward-safe: yes")
 
 
 @needs_layers
@@ -89,11 +89,11 @@ def test_without_a_layer_the_host_is_not_safe_and_the_reward_is(off: str, attemp
     found = findings((off,))
     line = about(found, off)
     assert not line.ok and not line.core
-    assert "left off on request. Lost: " in line.what and attempt in line.what
+    assert "left off on request. Lost: " in line.message and attempt in line.message
     assert line.remedy
     safe = about(found, "host-safe")
     assert (safe.ok, safe.core) == (False, False)
-    assert safe.what == f"sandbox: host-safe: no (without {off})"
+    assert safe.message == f"sandbox: host-safe: no (without {off})"
     assert about(found, "reward-safe").ok
 
 
@@ -101,7 +101,7 @@ def test_without_a_layer_the_host_is_not_safe_and_the_reward_is(off: str, attemp
 def test_without_namespaces_the_host_is_still_safe() -> None:
     found = findings(("namespaces",))
     assert not about(found, "namespaces").ok
-    assert "needs namespaces and landlock" in about(found, "private folder").what
+    assert "needs namespaces and landlock" in about(found, "private folder").message
     assert about(found, "host-safe").ok
 
 
@@ -109,7 +109,7 @@ def test_without_any_layer_the_tests_are_still_out_of_reach() -> None:
     found = findings(ALL)
     assert about(found, "reward-safe").ok
     assert not about(found, "host-safe").ok
-    assert "connect() works" in about(found, "namespaces").what
+    assert "connect() works" in about(found, "namespaces").message
 
 
 def test_the_forgeries_are_real() -> None:
@@ -128,14 +128,14 @@ def test_a_layer_that_does_not_hold_is_a_failure(monkeypatch: pytest.MonkeyPatch
     found = list(examine_sandbox(Sandbox(cache_size=0)))
     line = about(found, "seccomp")
     assert line.core and not line.ok
-    assert line.what.endswith("seems to be on, but a program succeeded at fork()")
-    assert about(found, "host-safe").what.endswith("no (a layer does not hold)")
+    assert line.message.endswith("seems to be on, but a program succeeded at fork()")
+    assert about(found, "host-safe").message.endswith("no (a layer does not hold)")
 
 
 def test_a_forged_reward_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox_doctor, "forgeries", lambda sandbox: ["a report of its own"])
     line = about(examine_sandbox(Sandbox(cache_size=0)), "reward-safe")
-    assert line.what == "sandbox: reward-safe: no (a report of its own)"
+    assert line.message == "sandbox: reward-safe: no (a report of its own)"
     assert line.core and not line.ok
 
 
@@ -143,7 +143,9 @@ def test_a_forged_reward_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_root_is_told_what_it_means() -> None:
     assert about(findings(), "you are root; programs run as user 65534").ok
     bare = about(findings(ALL), "you are root; programs run as user 0")
-    assert not bare.ok and "/etc/shadow" in bare.what and bare.remedy == "run as an ordinary user"
+    assert (
+        not bare.ok and "/etc/shadow" in bare.message and bare.remedy == "run as an ordinary user"
+    )
     assert not about(findings(("namespaces",)), "you are root; programs run as user 0").ok
 
 
@@ -151,7 +153,7 @@ def test_memory_and_speed_are_figures_of_this_machine() -> None:
     workers = Sandbox().workers
     what = f"programs use at most {workers} workers x 0.5 GiB = {workers * 0.5:g} GiB"
     assert about(findings(), what).ok
-    (speed,) = [one.what for one in findings() if "programs/s" in one.what]
+    (speed,) = [one.message for one in findings() if "programs/s" in one.message]
     assert float(speed.split()[1]) > 1
     assert "trivial" in speed
 
@@ -178,7 +180,7 @@ def test_the_lowest_limit_of_a_cgroup_and_those_above_it_counts(
 def test_an_unprivileged_user_gets_the_same_judgement(without: tuple[str, ...]) -> None:
     code = (
         "from llm_decpomdp.benchmarks.doctor.sandbox import *\n"
-        f"for f in examine_sandbox(Sandbox(cache_size=0, without={without!r})): print(f.ok, f.what)"
+        f"for f in examine_sandbox(Sandbox(cache_size=0, without={without!r})): print(f.ok, f.message)"
     )
     try:
         done = subprocess.run(

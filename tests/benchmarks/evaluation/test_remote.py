@@ -15,7 +15,7 @@ pytest.importorskip("openai")
 from llm_decpomdp.agents.remote.endpoint import Endpoint, EndpointError
 from llm_decpomdp.agents.scripted import RandomText
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.benchmarks.cli import evaluation_options as commands
+from llm_decpomdp.benchmarks.cli import evaluate as commands
 from llm_decpomdp.benchmarks.config.errors import RunError
 from llm_decpomdp.benchmarks.evaluation import baselines
 from llm_decpomdp.benchmarks.evaluation.run import Evaluation, evaluate, read_evaluation

@@ -60,7 +60,7 @@ def test_each_component_is_explained_in_the_words_of_its_environment(tmp_path: P
     silent = RunFolder(tmp_path / "none")
     silent.write_manifest(ABOUT)
     evaluate(silent, 0, [0.0] * 8, components=FORM)
-    assert f"No component ever counted. syntax {COMPONENTS['syntax'].text}" in words(silent)
+    assert f"syntax {COMPONENTS['syntax'].text}" in words(silent)
 
 
 def test_teams_with_another_maximum_are_named(tmp_path: Path) -> None:
@@ -95,24 +95,19 @@ def test_the_cards_say_out_of_how_much_and_how_many_were_solved(tmp_path: Path) 
         r"before training 1\.00 of 4\.0 1\.00 to 1\.00 after 2 updates 2\.25 of 4\.0", text
     )
     assert "tasks solved 0 of 8 → 1 of 8" in text
-    assert "Solved tasks: 0 of 8 before training, 1 of 8 after." in text
 
 
 def test_a_gain_in_form_is_called_form(tmp_path: Path) -> None:
     text = words(run_of(tmp_path, [1.0, 0.5] * 4, [2.0] * 8, FORM))
     assert "Training taught form; no task is solved." in text
     assert "tasks solved 0 of 8 → 0 of 8" in text
-    assert "None of the 8 tasks was solved, before or after training." in text
-    assert (
-        "Of the change, +1.25 is form, which wrong answers earn too (syntax, main defined)" in text
-    )
+    assert re.search(r"\+1\.25 is form, .*\(syntax, main defined\)", text)
 
 
 def test_a_gain_beyond_form_is_told_apart(tmp_path: Path) -> None:
     text = words(run_of(tmp_path, [1.0, 0.5] * 4, [2.0] * 8, WHOLE))
     assert "The team earns more; no task is solved." in text
-    assert "+0.62 is form, which wrong answers earn too (syntax), and +0.62" in text
-    assert "is the rest (tests)." in text
+    assert re.search(r"\+0\.62 is form, .*\(syntax\), and \+0\.62 .* is the rest \(tests\)", text)
 
 
 @pytest.mark.parametrize(

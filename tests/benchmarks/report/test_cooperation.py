@@ -10,9 +10,9 @@ import pytest
 
 from llm_decpomdp.agents.scripted import Constant, Gold
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.benchmarks.cli import credit as credit_command
 from llm_decpomdp.benchmarks.cooperation import credit_summary
 from llm_decpomdp.benchmarks.cooperation.credit import Credit
+from llm_decpomdp.benchmarks.cooperation.credit_folder import credit_folder
 from llm_decpomdp.benchmarks.cooperation.crossplay import cross_play
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.runs.results import stored_rows
@@ -39,7 +39,7 @@ def test_without_the_files_there_are_no_panels(tmp_path: Path) -> None:
 
 
 def test_credit_is_shown_with_what_its_columns_say(gold: RunFolder) -> None:
-    credit_command.run(gold.path)
+    credit_folder(gold.path)
     text = words(gold)
     assert "gold: reward 4.00 (4.00 to 4.00), in silence 0.00" in text
     shares = "1.65 (1.65 to 1.65) 2.90 (2.90 to 2.90) 0.00 (0.00 to 0.00)"
@@ -53,7 +53,7 @@ def test_the_credit_of_several_folders_is_told_apart_and_turn_by_turn(
 ) -> None:
     run = run_of(tmp_path / "run")
     for folder in (gold.path, run.path):
-        credit_command.run(folder)
+        credit_folder(folder)
     text = words(gold, run)
     assert "gold: aux_0 1.65" in text
     assert "run: main_0, turn 2 1.10" in text

@@ -16,6 +16,7 @@ from llm_decpomdp.benchmarks.evaluation.experiments import (
     headings,
 )
 from llm_decpomdp.benchmarks.report.document import report
+from llm_decpomdp.benchmarks.report.panels.outcome import FEW_SEEDS
 from llm_decpomdp.benchmarks.runs.results import read_results
 from llm_decpomdp.utils.storage import RunFolder, write_atomically
 from tests.benchmarks.report_runs import MANIFEST, evaluate, finished, html, words
@@ -50,20 +51,16 @@ def test_seeds_without_common_tasks_have_no_interval_to_speak_of(tmp_path: Path)
     runs = [finished(RunFolder(tmp_path / f"s{seed}"), seed) for seed in range(2)]
     runs[1].episodes.write_text("", encoding="utf-8")
     text = words(*runs)
-    assert "it rose with 2 of them. How much of the difference is chance" in text
+    assert "rose with 2 of them" in text
     assert "The interval" not in text and "In brackets" not in text
 
 
 def test_seeds_have_a_band_a_table_and_one_interval(tmp_path: Path) -> None:
     runs = [finished(RunFolder(tmp_path / f"s{seed}"), seed, extra=seed / 10) for seed in range(3)]
     text = words(*runs)
-    assert re.search(
-        r"Over 3 seeds the mean team reward changed by \+1\.3\d \(\+1\.\d\d to \+", text
-    )
-    assert "it rose with 3 of them" in text
-    assert "over tasks and seeds. Fewer than five seeds" in text
-    assert "with 95 % intervals over tasks and seeds." in text
-    assert "band: lowest to highest seed (3)" in text
+    assert re.search(r"Over 3 seeds .* by \+1\.3\d \(\+1\.\d\d to \+", text)
+    assert "rose with 3 of them" in text
+    assert text.count("over tasks and seeds.") == 2 and FEW_SEEDS in text
     assert re.search(r"s1 1 6 0\.75 \(\S+ to \S+\) 2\.12 \(\S+ to \S+\) \+1\.3\d", text)
 
 
@@ -72,7 +69,7 @@ def test_several_configurations_are_compared_with_the_first(tmp_path: Path) -> N
     strong = finished(RunFolder(tmp_path / "strong"), extra=1.0)
     strong.config.write_text("algorithm:\n  name: marloo\n", encoding="utf-8")
     text = words(weak, strong)
-    assert "2 configurations, the best first" in text
+    assert "the best first" in text
     assert "gain against name=magrpo" in text
     assert re.search(
         r"algorithm.name=marloo 1 0\.75 .* 3\.02 .* \+1\.00 \(\+1\.00 to \+1\.00\)", text
@@ -87,7 +84,7 @@ def test_configurations_of_different_environments_are_not_ranked(tmp_path: Path)
     second.config.write_text("env:\n  id: mbpp-v0\n", encoding="utf-8")
     second.write_manifest({**MANIFEST, "environment": "mbpp-v0"})
     text = words(first, second)
-    assert "2 configurations, not ranked: coophumaneval-v0 and mbpp-v0 are different" in text
+    assert "not ranked: coophumaneval-v0 and mbpp-v0" in text
     assert text.index("env.id=None 1") < text.index("env.id=mbpp-v0 1")
     assert "against" not in text
 
@@ -134,8 +131,8 @@ def test_a_folder_of_an_evaluation_has_a_report(tmp_path: Path) -> None:
     assert row["reward/tests"] == pytest.approx(1.5)
     assert row["reward_standard_error"] == pytest.approx(1 / 3**0.5)
     text = words(run)
-    assert "One evaluation, without training: mean team reward 2.00 (" in text
-    assert "Learning" not in text
+    assert "mean team reward 2.00 (" in text
+    assert 'id="learning"' not in html(run)
 
 
 def test_files_hold_tables_and_figures(folder: RunFolder, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_decpomdp.benchmarks.report import write_report
-from llm_decpomdp.benchmarks.report.panels import transcripts as packing
+from llm_decpomdp.benchmarks.report.panels.transcripts import Pack
 from llm_decpomdp.utils.storage import RunFolder
 from tests.benchmarks.report_runs import HOSTILE, chain, evaluate, finished, tree, write
 
@@ -71,7 +71,7 @@ def test_a_prompt_that_repeats_is_stored_once(tmp_path: Path) -> None:
 def test_texts_are_cut_into_chunks_that_the_index_can_find(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(packing, "CHUNK", 2000)
+    monkeypatch.setattr(Pack, "CHUNK", 2000)
     found = blocks(finished(RunFolder(tmp_path)))
     chunks = [found[f"chunk-{i}"] for i in range(len(found["index"]["starts"]))]
     sizes = [len(chunk) for chunk in chunks]

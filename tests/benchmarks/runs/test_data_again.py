@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.benchmarks.cli import credit as credit_command
-from llm_decpomdp.benchmarks.cli import evaluate as command
-from llm_decpomdp.benchmarks.cli.evaluate import Request
+from llm_decpomdp.benchmarks.cli.request import Request, evaluate_team
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config, load_stored_config
+from llm_decpomdp.benchmarks.cooperation.credit_folder import credit_folder
 from llm_decpomdp.benchmarks.cooperation.rescore import rescore
 from llm_decpomdp.benchmarks.cooperation.stored import stored
 from llm_decpomdp.benchmarks.runs.data import load_envs
@@ -83,7 +82,7 @@ def test_a_run_goes_on_and_is_graded_again_with_the_commit_it_began_with(
     assert rescore(run).lines()[1:] == [
         "all agree: rewards, components, numbers, tests and prompts"
     ]
-    credit_command.run(run)
+    credit_folder(run)
     assert set(hub["asked"]) == {OLD}
 
 
@@ -92,7 +91,7 @@ def test_an_evaluation_is_graded_again_with_the_commit_it_was_played_on(
 ) -> None:
     items = ["dataset.source=hub", "dataset.eval_split=test[:2]", "env.num_turns=1"]
     folder = tmp_path / "e"
-    command.run(Request(overrides=[*quick, *items], baseline="random", output=folder))
+    evaluate_team(Request(overrides=[*quick, *items], baseline="random", output=folder))
     hub["main"] = NEW
     assert stored(folder).changes_of_data() == []
     assert not rescore(folder).differences
@@ -101,14 +100,14 @@ def test_an_evaluation_is_graded_again_with_the_commit_it_was_played_on(
 def test_a_team_that_plays_other_data_than_its_run_did_is_warned_of(
     run: Path, hub: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    command.run(Request(team=run, output=tmp_path / "now"))
+    evaluate_team(Request(team=run, output=tmp_path / "now"))
     (told,) = [one.getMessage() for one in caplog.records if "differ" in one.getMessage()]
     for part in (OLD, NEW, f"dataset.source=hub@{OLD} takes what it was", str(run)):
         assert part in told
     caplog.clear()
     pinned = Request(team=run, overrides=[f"dataset.source=hub@{OLD}"], output=tmp_path / "then")
-    command.run(pinned)
-    command.run(Request(team=run, split="test[:1]", output=tmp_path / "other"))
+    evaluate_team(pinned)
+    evaluate_team(Request(team=run, split="test[:1]", output=tmp_path / "other"))
     assert not [one for one in caplog.records if "differ" in one.getMessage()]
 
 

@@ -108,7 +108,7 @@ def test_the_numbers_are_those_of_a_calculation_by_hand(output: Path) -> None:
 
 def test_a_line_knows_its_seeds_and_the_command_that_makes_it_again(output: Path) -> None:
     learned = lines(output)["learned"]
-    assert (learned.seeds, learned.wanted) == ((0, 1), 3)
+    assert (learned.seeds, learned.planned) == ((0, 1), 3)
     assert learned.command == "llm-decpomdp bench 'a b' --only learned"
 
 

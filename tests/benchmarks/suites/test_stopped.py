@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from llm_decpomdp.benchmarks.cli import cell
 from tests.benchmarks.benches import results, suite, two_at_once
 
 LONG = """# Waits in the middle for as long as it is held.
@@ -70,7 +71,7 @@ def workers(folder: Path) -> list[int]:
     return [
         int(path.parent.name)
         for path in Path("/proc").glob("[0-9]*/cmdline")
-        if f"cli.cell\0{folder}".encode() in _read(path)
+        if f"{cell.__name__}\0{folder}".encode() in _read(path)
     ]
 
 

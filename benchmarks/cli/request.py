@@ -1,0 +1,199 @@
+"""Requests for evaluations: from the options of a command to a team, an environment and an evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from llm_decpomdp.agents.saved_team import MANIFEST
+from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.benchmarks.config.catalogue import find_config
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.config.legacy import renamed
+from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.config.overrides import parse_overrides
+from llm_decpomdp.benchmarks.config.places import data_place
+from llm_decpomdp.benchmarks.evaluation import teams as eval_teams
+from llm_decpomdp.benchmarks.evaluation.baselines import Contestant, Setting, contestant
+from llm_decpomdp.benchmarks.evaluation.remote_models import RemoteModel
+from llm_decpomdp.benchmarks.evaluation.run import Evaluation, evaluate
+from llm_decpomdp.benchmarks.runs import kept_teams
+from llm_decpomdp.benchmarks.runs.failures import as_run_errors
+from llm_decpomdp.utils.storage import read_json_lines
+
+OF_THE_TEAM = ("model", "team", "policies")
+"""Sections of a configuration that a saved team replaces, but for `model.device`."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """The options of an evaluation."""
+
+    config: str | None = None
+    """Name or path of a configuration."""
+    overrides: Sequence[str] = ()
+    team: Path | None = None
+    """The folder of a team or of a run."""
+    checkpoint: str | None = None
+    """The team of a run: `final`, `best` or `last`."""
+    baseline: str | None = None
+    model: RemoteModel | None = None
+    """A model behind a server, in place of the configuration's team."""
+    env: str | None = None
+    """An environment instead of the configuration's."""
+    env_options: Sequence[str] = ()
+    """Arguments of the environment, such as `num_turns=2`."""
+    split: str | None = None
+    tasks: int | None = None
+    """Number of the split's first tasks; `None` for all."""
+    samples: int = 1
+    k: Sequence[int] = ()
+    greedy: bool = False
+    seed: int = 0
+    at_a_time: int = 64
+    on_error: str = "raise"
+    output: Path | None = None
+    """The evaluation's folder."""
+
+
+def evaluate_models(request: Request, models: Sequence[RemoteModel]) -> dict[str, Evaluation]:
+    """Evaluate a team, or each of some models behind a server.
+
+    Args:
+        request: The options of the command.
+        models: Models in place of the request's team; without any, that team is evaluated.
+
+    Returns:
+        The evaluations by the names of the models; that of the request's team under an empty name.
+
+    Raises:
+        ConfigError: If an option is wrong, or two exclude each other.
+        RunError: If data or models cannot be loaded, or a policy or the sandbox fails.
+        KeyboardInterrupt: After Ctrl-C; says how to go on.
+    """
+    if not models:
+        return {"": evaluate_team(request)}
+    requests = {model.name: _of_model(request, model, len(models) > 1) for model in models}
+    return {name: evaluate_team(of_model) for name, of_model in requests.items()}
+
+
+def _of_model(request: Request, model: RemoteModel, several: bool) -> Request:
+    """Return the request for one of the models; each of several has a folder of its own in that of `--output`."""
+    if request.team is not None or request.baseline is not None:
+        raise ConfigError(
+            "--model excludes --team and --baseline: each says who plays. Baselines play the configuration's model"
+        )
+    output = request.output / model.slug if request.output and several else request.output
+    return replace(request, model=model, output=output)
+
+
+def evaluate_team(request: Request) -> Evaluation:
+    """Evaluate one team; errors as in `evaluate_models`."""
+    if request.greedy and request.samples > 1:
+        raise ConfigError("greedy answers are all the same: leave out --samples or --greedy")
+    setting = setting_of(request)
+    folder = request.output or _folder(request, setting)
+    with as_run_errors():
+        env = setting.env
+        starts = [Start(task_id=task.task_id) for task in env.tasks.tasks][: request.tasks]
+        entry = _contestant(request, setting)
+        if request.team is not None:
+            kept_teams.warn_of_other_data(request.team, env)
+        if request.greedy:
+            eval_teams.make_greedy(entry.team)
+    with _resumable(folder, len(starts) * request.samples), as_run_errors():
+        return evaluate(
+            entry.env,
+            entry.team,
+            starts,
+            samples=request.samples,
+            folder=folder,
+            seed=request.seed,
+            act=entry.act,
+            about={**entry.about, "greedy": request.greedy},
+            k=request.k,
+            at_a_time=request.at_a_time,
+            on_error=request.on_error,
+        )
+
+
+@contextmanager
+def _resumable(folder: Path, total: int) -> Iterator[None]:
+    """Add to failures and Ctrl-C how to resume the evaluation, if any of its episodes are stored."""
+
+    def remedy() -> str:
+        rows = sum(1 for _ in read_json_lines(folder / "episodes.jsonl"))
+        return f"run the same command again: {rows} of {total} episodes are kept" if rows else ""
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(remedy()) from None
+    except RunError as error:
+        if not remedy():
+            raise
+        raise RunError(f"{error}. To go on, {remedy()}") from error
+
+
+def setting_of(request: Request) -> Setting:
+    """Resolve the environment and the configuration.
+
+    Raises:
+        ConfigError: If an option is wrong, or two exclude each other.
+    """
+    if request.team is not None and request.baseline is not None:
+        raise ConfigError("--team and --baseline exclude each other: each is a team of its own")
+    if request.checkpoint is not None and request.team is None:
+        raise ConfigError("--checkpoint says which team of a run: name the run with --team")
+    path = find_config(request.config) if request.config else None
+    if path is None and request.team is not None and (request.team / "config.yaml").is_file():
+        path = request.team / "config.yaml"
+    config = load_config(path, request.overrides)
+    config = replace(config, output=replace(config.output, report=False))  # nothing is drawn
+    if request.model is not None:
+        config = request.model.play(config)
+    options = parse_overrides(
+        request.env_options, wanted="an argument of the environment must look like KEY=VALUE"
+    )
+    if "source" in options:
+        options["source"] = data_place(options["source"], Path.cwd())
+    split = {} if request.split is None else {"split": request.split}
+    if request.env is not None:
+        return Setting(config, request.env, {**options, **split})
+    setting = Setting.of(config)
+    return replace(setting, env_options={**setting.env_options, **options, **split})
+
+
+def _contestant(request: Request, setting: Setting) -> Contestant:
+    if request.baseline is not None:
+        return contestant(request.baseline, setting)
+    if request.team is not None:
+        path = kept_teams.locate(request.team, request.checkpoint, setting.config)
+        if (path / MANIFEST).is_file():
+            _refuse_changes(request.overrides, path)
+        return eval_teams.of_folder(request.team, request.checkpoint, setting)
+    return eval_teams.of_config(setting)
+
+
+def _refuse_changes(overrides: Sequence[str], team: Path) -> None:
+    for item in overrides:
+        key = renamed(item.partition("=")[0])
+        if key.partition(".")[0] in OF_THE_TEAM and key != "model.device":
+            raise ConfigError(
+                f"{item!r} changes nothing: the saved team in {team} has its own models and sampling; leave "
+                f"it out, or change {MANIFEST} in a copy of that folder"
+            )
+
+
+def _folder(request: Request, setting: Setting) -> Path:
+    """Return the default folder: equal for equal teams and environments, so that the same command goes on."""
+    name = (
+        (request.model and request.model.slug)
+        or request.baseline
+        or (request.team and request.team.resolve().name)
+        or (request.config and Path(request.config).stem)
+    )
+    place = setting.env_id.replace(":", "-")
+    return Path(setting.config.output.base_dir) / f"eval-{name or 'untrained'}-{place}"

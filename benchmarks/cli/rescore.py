@@ -1,0 +1,31 @@
+"""The command `rescore`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from llm_decpomdp.benchmarks.cli.options import AFTER, Command, Folder
+
+app = typer.Typer()
+
+
+@app.command(cls=Command, rich_help_panel=AFTER, epilog="Example: llm-decpomdp rescore runs/a")
+def rescore(
+    folder: Folder,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="All differences, as JSON Lines.")
+    ] = None,
+) -> None:
+    """Grade stored episodes again, and name what differs.
+
+    The exit code is 1 if anything does.
+    """
+    from llm_decpomdp.benchmarks.cooperation.rescore import rescore as again
+    from llm_decpomdp.utils.terminal import visible
+
+    result = again(folder, output)
+    print(visible("\n".join(result.lines())))
+    raise SystemExit(1 if result.differences else 0)

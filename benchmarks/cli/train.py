@@ -1,0 +1,165 @@
+"""The commands `train` and `demo`, and the lines at the end of a training."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from llm_decpomdp.benchmarks.cli.console import PROGRAM, first_process
+from llm_decpomdp.benchmarks.cli.options import MEASURE, START, Command, Overrides
+
+if TYPE_CHECKING:
+    from llm_decpomdp.benchmarks.runs.train import Result
+
+app = typer.Typer()
+
+NEXT = {
+    "play --team {run}": "watch the team that you trained; with --agent NAME, be one of it",
+    "credit {run}": "what each agent added to the reward",
+    "export {run} --pairs": "its answers as preference pairs, a data set",
+}
+"""Commands that take a run with a team, and their purposes."""
+
+
+@app.command(cls=Command, rich_help_panel=START, epilog="Example: llm-decpomdp demo")
+def demo(override: Overrides = None) -> None:
+    """Train two small language models on this machine's CPU, in minutes and without a hub.
+
+    It takes 8.5 GiB of memory, and leaves the trained pair (1.1 GB) to be played with.
+    """
+    from llm_decpomdp.benchmarks.doctor.memory import require_for_demo
+
+    if not override:  # else it may need less
+        require_for_demo()
+    train(config="demo", override=override)
+
+
+@app.command(
+    cls=Command,
+    rich_help_panel=MEASURE,
+    epilog="Example: llm-decpomdp train --config demo --override algorithm.name=marloo env.num_turns=2",
+)
+def train(
+    config: Annotated[str | None, typer.Option(help="Name or path of a configuration.")] = None,
+    override: Overrides = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Decides what is drawn at random; the key seed.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="The run folder; the keys output.base_dir and name."),
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Continue an interrupted run, or with --override a longer one: the budget, checkpoints and what "
+            "happens to long prompts may change.",
+        ),
+    ] = None,
+    from_: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="RUN",
+            help="Begin a new run with the team of another, by its configuration if --config names none.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Check the configuration, and say what it would cost."),
+    ] = False,
+) -> None:
+    """Train a team of language models, and write a report."""
+    from llm_decpomdp.benchmarks.config.catalogue import find_config, shipped
+    from llm_decpomdp.benchmarks.config.errors import ALONE, ConfigError
+    from llm_decpomdp.benchmarks.config.load import read_config
+    from llm_decpomdp.benchmarks.runs import dry_run as trial
+    from llm_decpomdp.benchmarks.runs import resume as resuming
+    from llm_decpomdp.benchmarks.runs import train as run
+    from llm_decpomdp.benchmarks.runs import warm_start
+
+    if resume is not None:
+        if config or from_ or dry_run or seed is not None or output is not None:
+            raise ConfigError(ALONE)
+        conclude(resuming.resume(resume, override or ()))
+        return
+    if config is None and from_ is None:
+        raise ConfigError(f"give --config NAME_OR_PATH; names: {', '.join(shipped())}")
+    flags: dict[str, Any] = {} if seed is None else {"seed": seed}
+    if output is not None:
+        flags |= {"output.base_dir": str(output.parent), "output.name": output.name}
+    if from_ is not None:
+        settings, name = warm_start.settings(from_, config, override or (), flags)
+    else:
+        path = find_config(str(config))
+        settings, name = read_config(path, override or (), flags), path.stem
+    if dry_run:
+        for line in trial.dry_run(settings, name):
+            print(line)
+    elif from_ is not None:
+        conclude(warm_start.train_from(from_, settings, name))
+    else:
+        conclude(run.train(settings, name))
+
+
+def conclude(result: Result) -> None:
+    """Write the report of a training, unless its configuration declines one, and print `outcome`."""
+    from llm_decpomdp.benchmarks.report import write_report
+
+    if first_process():
+        report = write_report(result.folder) if result.config.output.report else None
+        print("\n".join(outcome(result, report)))
+
+
+def outcome(result: Result, report: Path | None) -> list[str]:
+    """Return first and last mean rewards, paths, and commands to go on with, as lines."""
+    summary = result.summary
+    lines = [f"updates: {summary['updates']}"]
+    first, last = summary["first_eval"], summary["last_eval"]
+    if first is not None:
+        before, after = _evaluation(first), _evaluation(last)
+        lines.append(f"evaluation before training: {before}")
+        lines.append(f"evaluation after training:  {after}")
+    for label, row in (("first", summary["first_train"]), ("last", summary["last_train"])):
+        lines.append(f"{label} update: mean reward {row['reward_mean']:.3f} (training problems)")
+    lines += _doubts(summary)
+    lines.append(f"run folder: {result.folder.path}")
+    if report is not None:
+        lines.append(f"report: {report}")
+    if result.team.is_dir():
+        lines += _next(result)
+    return lines
+
+
+def _next(result: Result) -> Iterator[str]:
+    """Yield the trained team with its size, and commands that take it."""
+    size = sum(path.stat().st_size for path in result.team.rglob("*") if path.is_file())
+    yield f"trained team: {result.team} ({size / 10**6:,.0f} MB)"
+    yield "next:"
+    program = sys.argv[0] if Path(sys.argv[0]).name == PROGRAM else PROGRAM
+    for options, purpose in NEXT.items():
+        yield f"  {program} {options.format(run=result.folder.path)}  # {purpose}"
+
+
+def _doubts(summary: Mapping[str, Any]) -> list[str]:
+    """Return signs that little was learned, as lines."""
+    silent, lines = summary["groups_without_signal"], []
+    if silent:
+        lines.append(
+            f"without signal, as all their rewards were equal: {silent:.0f} of {summary['groups']:.0f} groups; "
+            f"{summary['silent_updates']} of {summary['updates']} updates taught nothing"
+        )
+    if summary["cut_off"]:
+        lines.append(f"cut off at the token limit: {summary['cut_off']:.0%} of the completions")
+    return lines
+
+
+def _evaluation(row: Mapping[str, Any]) -> str:
+    error = row["reward_standard_error"]
+    spread = "" if error is None else f", standard error {error:.3f}"
+    return f"mean reward {row['reward_mean']:.3f} (n = {row['n']}{spread})"
