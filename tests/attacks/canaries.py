@@ -15,15 +15,17 @@ from types import TracebackType
 from llm_decpomdp.envs.sandbox import Execution
 from tests.attacks.files import Files, remove
 from tests.attacks.listeners import Listeners
-from tests.attacks.parts import BOAST
 from tests.attacks.processes import adopt_orphans, descendants, end
 from tests.attacks.victim import Victim
 
+BOAST = "escaped: "
+"""Begin of a line of a program that reached something forbidden where it leaves no trace."""
+
 SETTLE_SECONDS = 5.0
-"""How long the sandbox may take to clean up behind a program."""
+"""Time that the sandbox may take to clean up behind a program."""
 
 EQUAL_LOOKS = 10
-"""How many looks in a row, 0.05 s apart, must agree until nothing is said to change any more."""
+"""Number of looks in a row, 0.05 s apart, that must agree until the state counts as settled."""
 
 SEGMENT_KEYS = 0x5EC00000
 """Keys of shared memory that attacks ask for, less the victim's number."""
@@ -71,7 +73,7 @@ class Canaries:
         shutil.rmtree(self.folder)
 
     def fill(self, code: str) -> str:
-        """The program with the words that `Attack` lists replaced."""
+        """Return the program with the words that `corpus/README.md` lists replaced."""
         for word, value in {
             "@MARKER@": self.files.marker,
             "@SECRET_FILE@": self.files.secret_file,
