@@ -19,6 +19,7 @@ import torch
 from llm_decpomdp.agents.inference.sampling import Sampling
 from llm_decpomdp.algorithms.learning.options import LearnerOptions
 from llm_decpomdp.algorithms.training.options import TrainerOptions
+from llm_decpomdp.benchmarks.cli.console import tell
 from llm_decpomdp.benchmarks.config.catalogue import shipped
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.schema import KEYS, Config
@@ -218,8 +219,8 @@ def test_what_a_run_leaves_behind_is_as_wanted(quick: list[str], tmp_path: Path)
     short = [*quick, "algorithm.max_updates=1", "evaluation.num_tasks=1"]
     wanted = ["output.name=all", "output.save_final_model=true", "output.report=true"]
     wanted += ["output.trackers={tensorboard: true}", "output.record_tokens=true"]
-    train(load_config(None, [*short, *wanted]), "all")
-    train(load_config(None, [*short, "output.name=little", "output.report=false"]), "little")
+    tell(train(load_config(None, [*short, *wanted]), "all"))
+    tell(train(load_config(None, [*short, "output.name=little", "output.report=false"]), "little"))
     extra = {"final_model", "report.html", "tensorboard"}
     assert {path.name for path in (tmp_path / "all").iterdir()} >= extra
     assert not {path.name for path in (tmp_path / "little").iterdir()} & extra
