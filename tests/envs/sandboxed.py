@@ -9,13 +9,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-import llm_decpomdp
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, instrument
+from tests.support.processes import ROOT
+from tests.support.programs import SQUARES
 
-ROOT = Path(llm_decpomdp.__file__).parents[1]
 SHORT = Limits(load_seconds=0.7, test_seconds=0.7)
-SQUARE = "def sq(x):\n    return x * x"
-SQUARES = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 9\n"
 CHANNEL = """
 import fcntl, json, os, stat, time
 for number in range(3, 64):
@@ -44,11 +42,6 @@ WRONG = {
 }
 """Programs that square all numbers but 3, or not the third one."""
 HANG_ON_TWO = "def sq(x):\n    while x == 2:\n        pass\n    return x * x"
-
-
-def check(*lines: str) -> str:
-    """A test of these statements."""
-    return "def check(candidate):\n" + "".join(f"    {line}\n" for line in lines)
 
 
 def program(code: str, entry_point: str = "sq") -> Program:
@@ -82,7 +75,8 @@ def value_of(expression: str, around: str = "") -> str:
 PRELUDE = """
 import os, resource, signal, sys, threading, time, warnings
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError, instrument
-from tests.envs.sandboxed import HANG_ON_TWO, SHORT, SQUARE, SQUARES, check, program, workers_of
+from tests.envs.sandboxed import HANG_ON_TWO, SHORT, program, workers_of
+from tests.support.programs import SQUARE, SQUARES, check
 TESTS = instrument(SQUARES, "sq")
 def statuses(sandbox, code=SQUARE):
     return [outcome.status for outcome in sandbox.run(program(code), TESTS).tests]

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, instrument
-from tests.envs.sandboxed import SHORT, SQUARES, check, run
+from tests.envs.sandboxed import SHORT, run
+from tests.support.programs import SQUARES, check
 
 WRITE = """
 import os

@@ -15,8 +15,6 @@ import pytest
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, instrument
 from tests.envs.sandboxed import (
     HANG_ON_TWO,
-    SQUARE,
-    SQUARES,
     end_within,
     processes,
     program,
@@ -25,6 +23,7 @@ from tests.envs.sandboxed import (
     workers_of,
     zygote_of,
 )
+from tests.support.programs import SQUARE, SQUARES
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 TESTS = instrument(SQUARES, "sq")

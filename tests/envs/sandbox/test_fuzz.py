@@ -17,7 +17,8 @@ from llm_decpomdp.envs.coding.reward import COMPONENTS, CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
 from llm_decpomdp.envs.programs.completion import read
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, instrument
-from tests.envs.sandboxed import check, program
+from tests.envs.sandboxed import program
+from tests.support.programs import check
 
 LIMITS = Limits(load_seconds=0.3, test_seconds=0.3, max_timeouts=1, wall_factor=2)
 SANDBOX = Sandbox(LIMITS, cache_size=0)

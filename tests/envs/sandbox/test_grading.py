@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, instrument
-from tests.envs.sandboxed import SHORT, SQUARE, check, program, run, statuses
+from tests.envs.sandboxed import SHORT, program, run, statuses
+from tests.support.programs import SQUARE, check
 
 SWALLOW = ("try:", "    candidate(2)", "except:", "    pass", "else:", "    assert False")
 
@@ -70,35 +71,6 @@ def test_a_test_whose_process_has_ended_does_not_pass():
 
 
 # Arguments that a call changes
-
-
-@pytest.mark.parametrize("split", [True, False])
-def test_a_call_in_place_changes_the_tests_own_objects(split):
-    test = check("xs = [3, 1]", "candidate(xs)", "assert xs == [1, 3]")
-    assert statuses("def sq(xs):\n    xs.sort()", test, split=split) == ["passed"]
-    assert statuses("def sq(xs):\n    return sorted(xs)", test, split=split) == ["failed"]
-
-
-@pytest.mark.parametrize(
-    ("value", "change", "expected"),
-    [
-        ("[1]", "x.append(2)", "[1, 2]"),
-        ("{1: 2}", "x[3] = 4", "{1: 2, 3: 4}"),
-        ("{1}", "x.add(2)", "{1, 2}"),
-        ("bytearray(b'a')", "x.extend(b'b')", "bytearray(b'ab')"),
-        ("([1], 2)", "x[0].append(3)", "([1, 3], 2)"),
-        ("__import__('collections').deque([1])", "x.append(2)", "__import__('collections').deque([1, 2])"),
-    ],
-)  # fmt: skip
-def test_every_container_can_be_changed_in_place(value, change, expected):
-    test = check(f"x = {value}", "candidate(x)", f"assert x == {expected}")
-    assert statuses(f"def sq(x):\n    {change}", test) == ["passed"]
-
-
-def test_a_call_cannot_make_its_test_true_by_changing_its_arguments():
-    test = check("xs = [3, 1, 2]", "assert candidate(xs) == sorted(xs)")
-    assert statuses("def sq(xs):\n    xs.clear()\n    return []", test) == ["failed"]
-    assert statuses("def sq(xs):\n    xs.sort()\n    return xs", test) == ["passed"]
 
 
 def test_timeouts_count_once_though_changed_arguments_need_a_second_run():

@@ -15,6 +15,7 @@ import pytest
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, instrument
 from llm_decpomdp.envs.sandbox.inside.program.changes import changed
 from llm_decpomdp.envs.sandbox.inside.protocol.requests import CHANGES
+from tests.support.programs import check as function_of
 
 AUX = "def aux(x):\n    return x * x"
 CHECK = ("assert candidate(2) == 4", "assert candidate(3) == 9")
@@ -23,7 +24,7 @@ SANDBOX = Sandbox(Limits(load_seconds=5, test_seconds=5), workers=1, cache_size=
 
 def run(main: str, aux: str = AUX, check=CHECK, split: bool = True, limits=None) -> Execution:
     """A team of two against a test."""
-    test = "def check(candidate):\n" + "".join(f"    {line}\n" for line in check)
+    test = function_of(*check)
     program = Program((("aux_0", aux), ("main_0", main)), "sq", helpers=(("aux_0", "aux"),))
     return SANDBOX.run(program, instrument(test, "sq", split), limits)
 
@@ -181,7 +182,7 @@ def test_several_helpers_are_changed_one_by_one():
         "sq",
         helpers=tuple((agent, agent) for agent, _ in helpers),
     )
-    test = instrument("def check(candidate):\n    assert candidate(3) == 9\n", "sq")
+    test = instrument(function_of("assert candidate(3) == 9"), "sq")
     execution = SANDBOX.run(program, test)
     assert execution.helper_calls == (1, 1, 0)
     assert execution.helpers_used == (False, True, False)
@@ -192,7 +193,7 @@ def test_what_helpers_give_each_other_is_not_changed():
     second = ("aux_1", "def aux_1(x):\n    return aux_0(x) * x")
     main = ("main_0", body("aux_0(x)\nreturn aux_1(x) + 0"))
     helpers = (("aux_0", "aux_0"), ("aux_1", "aux_1"))
-    test = instrument("def check(candidate):\n    assert candidate(3) == 9\n", "sq")
+    test = instrument(function_of("assert candidate(3) == 9"), "sq")
     execution = SANDBOX.run(Program((first, second, main), "sq", helpers=helpers), test)
     assert execution.helpers_used == (False, True)
 

@@ -17,17 +17,14 @@ from llm_decpomdp.envs.sandbox import worker_process as workers
 from tests.envs.sandboxed import (
     CHANNEL,
     SHORT,
-    SQUARE,
-    SQUARES,
-    check,
     end_within,
     program,
     run,
-    statuses,
     trainer,
     workers_of,
     zygote_of,
 )
+from tests.support.programs import SQUARE, SQUARES, check
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 TESTS = instrument(SQUARES, "sq")
@@ -223,30 +220,6 @@ CHANGES = {
 def test_what_a_test_changes_in_its_process_is_undone_for_the_next(own, changing, depending):
     for test in (depending, changing, depending):
         assert said(own, test=test) == ["passed"]
-
-
-def test_items_are_made_when_they_are_asked_for():
-    hangs = "def sq(x):\n    yield from (6, 28, 496, 8128)\n    while True:\n        pass"
-    test = check("assert list(islice(candidate(1), 4)) == [6, 28, 496, 8128]")
-    assert statuses(hangs, "from itertools import islice\n" + test) == ["passed"]
-
-
-@pytest.mark.parametrize("split", [True, False])
-def test_a_function_of_the_test_may_call_the_program(split):
-    test = check(
-        "def g(n):",
-        "    return 0 if n == 0 else 1 + candidate(g, n - 1)",
-        "assert candidate(g, 5) == 5",
-    )
-    assert statuses("def sq(g, n):\n    return g(n)", test, split=split) == ["passed"]
-
-
-@pytest.mark.parametrize("split", [True, False])
-@pytest.mark.parametrize("outer", ["[row, [2]]", "(row, [2])", "[[[0]], row]", "{'a': row}"])
-def test_changes_reach_every_name_of_a_changed_list(outer, split):
-    code = "def sq(g):\n    for row in list(g.values()) if type(g) is dict else g:\n        row[-1:] = [9]"
-    test = check("row = [1]", f"g = {outer}", "candidate(g)", "assert row == [9]")
-    assert statuses(code, test, split=split) == ["passed"]
 
 
 FILL = "try:\n    while True:\n        os.write(BELL, b'x')\nexcept BlockingIOError:\n    pass\n"

@@ -12,7 +12,8 @@ import time
 import pytest
 
 from llm_decpomdp.envs.sandbox import Sandbox
-from tests.envs.sandboxed import SQUARE, run, statuses, value_of
+from tests.envs.sandboxed import run, statuses, value_of
+from tests.support.programs import SQUARE
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="a layer of Linux")
 LEAVE_A_FILE = "import os\nos.makedirs('deep/er')\nopen('deep/er/left.txt', 'w').write('x')\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llm_decpomdp.envs.sandbox import Program, Sandbox, instrument
-from tests.envs.sandboxed import check
+from tests.support.programs import check
 
 SANDBOX = Sandbox(workers=1, cache_size=0)
 

@@ -9,15 +9,14 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError, instrument
-from llm_decpomdp.envs.sandbox.batch import Batch
 from llm_decpomdp.envs.sandbox.pool import Pool
 from llm_decpomdp.envs.sandbox.worker_process import Worker
-from tests.envs.sandboxed import SHORT, SQUARE, SQUARES, check, program, run, trainer
+from tests.envs.sandboxed import SHORT, program, run, trainer
+from tests.support.programs import SQUARE, SQUARES, check
 
 TESTS = instrument(SQUARES, "sq")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux's processes")
@@ -78,12 +77,14 @@ def test_s9_threads_may_share_one_sandbox():
     assert [all(o.passed for o in e.tests) for e in found] == [n % 3 == 0 for n in range(24)]
 
 
-def waiting(pool: Pool, order: list[int], number: int) -> threading.Thread:
-    """A thread that waits for a worker, notes its number, and gives the worker back."""
+def caller(pool: Pool, order: list[int], number: int) -> threading.Thread:
+    """Start a thread that waits for a worker, notes its number, and gives the worker back."""
 
     def take() -> None:
-        with pool._workers(1):
-            order.append(number)
+        workers: list[Worker] = []
+        pool.take(workers, 1)
+        order.append(number)
+        pool.give_back(workers)
 
     thread = threading.Thread(target=take)
     before = pool.queue
@@ -96,10 +97,13 @@ def waiting(pool: Pool, order: list[int], number: int) -> threading.Thread:
 def test_callers_get_their_workers_in_the_order_in_which_they_came():
     pool = Pool(1, (), (), 0)
     order: list[int] = []
-    with pool._workers(1):
-        threads = [waiting(pool, order, number) for number in range(4)]
-    with pool._workers(1):  # asks last, though it is the first to run
-        order.append(4)
+    workers: list[Worker] = []
+    pool.take(workers, 1)
+    threads = [caller(pool, order, number) for number in range(4)]
+    pool.give_back(workers)
+    pool.take(workers, 1)  # asks last, though it is the first to run
+    order.append(4)
+    pool.give_back(workers)
     for thread in threads:
         thread.join(60)
     assert order == [0, 1, 2, 3, 4]
@@ -109,43 +113,44 @@ def test_callers_get_their_workers_in_the_order_in_which_they_came():
 def test_a_caller_that_is_interrupted_costs_the_others_nothing():
     pool = Pool(1, (), (), 0)
     order: list[int] = []
+    workers: list[Worker] = []
+    pool.take(workers, 1)
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     main = threading.main_thread().ident
     assert main is not None
     try:
-        with pool._workers(1) as workers:
-            held = [workers.pop()]  # nobody gives it back
         timer = threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT))
         timer.start()
-        with pytest.raises(KeyboardInterrupt), pool._workers(1):
-            pass
+        with pytest.raises(KeyboardInterrupt):
+            pool.take([], 1)
     finally:
         signal.signal(signal.SIGINT, handler)
     assert pool.queue == 0
-    thread = waiting(pool, order, 1)
-    pool.give_back(held)
+    thread = caller(pool, order, 1)
+    pool.give_back(workers)
     thread.join(60)
-    assert order == [1] and not held
+    assert order == [1] and not workers
     pool.close()
 
 
-class Listed(Worker):
-    """A worker that only remembers which jobs it was given."""
+TELLS_ITS_TIME = """
+import time
 
-    def send(self, index: int, job: dict[str, Any]) -> None:
-        self.waiting.append(index)
+def sq(x):
+    begin = time.monotonic()
+    time.sleep(0.3)
+    raise ValueError(f"{begin} {time.monotonic()}")
+"""
 
 
-@pytest.mark.parametrize(
-    ("jobs", "expected"),
-    [(2, [[0], [1], []]), (4, [[0], [1], [2]]), (7, [[0, 3], [1, 4], [2]]), (20, 3)],
-)
-def test_every_worker_gets_a_job_before_any_gets_its_second(jobs, expected):
-    batch = Batch(Pool(1, (), (), 0), [{}] * jobs)
-    batch.workers = [Listed((), (), 0) for _ in range(3)]
-    batch.share_out()
-    given = [list(worker.waiting) for worker in batch.workers]
-    assert (given if jobs < 20 else max(map(len, given))) == expected
+@pytest.mark.parametrize("jobs", [3, 4])
+def test_every_worker_gets_a_job_before_any_gets_its_second(jobs):
+    sandbox = Sandbox(workers=3, cache_size=0)
+    once = instrument(check("assert candidate(2) == 4"), "sq")
+    batch = [(program(f"{TELLS_ITS_TIME}# {n}"), once) for n in range(jobs)]
+    outcomes = [execution.tests[0].message for execution in sandbox.run_batch(batch)]
+    times = [[float(word) for word in message.split()[1:]] for message in outcomes]
+    assert max(begin for begin, _ in times[:3]) < min(end for _, end in times[:3])
 
 
 @pytest.mark.parametrize("milliseconds", [2, 30, 60, 100])

@@ -8,7 +8,8 @@ import time
 import pytest
 
 from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, instrument
-from tests.envs.sandboxed import HANG_ON_TWO, SHORT, SQUARE, SQUARES, check, run, statuses
+from tests.envs.sandboxed import HANG_ON_TWO, SHORT, run, statuses
+from tests.support.programs import SQUARE, SQUARES, check
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux limits this")
 

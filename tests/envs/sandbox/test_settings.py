@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from llm_decpomdp.envs.sandbox import LAYERS, Limits, Sandbox, SandboxError
-from tests.envs.sandboxed import SQUARE, run, trainer
+from tests.envs.sandboxed import run, trainer
+from tests.support.programs import SQUARE
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="layers of Linux")
 

@@ -9,7 +9,8 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp.envs.sandbox import Sandbox, instrument
-from tests.envs.sandboxed import SHORT, WRONG, check, program
+from tests.envs.sandboxed import SHORT, WRONG, program
+from tests.support.programs import check
 
 one = Sandbox(SHORT, workers=1, cache_size=0, seed=23)
 
