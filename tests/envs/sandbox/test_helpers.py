@@ -88,9 +88,9 @@ def test_a_run_with_changed_results_finds_what_the_first_one_found(main, check):
 
 
 def test_a_program_that_takes_long_has_its_time_anew_in_each_run():
-    limits = Limits(load_seconds=2, test_seconds=2, program_seconds=2)
+    limits = Limits(load_seconds=1, test_seconds=1, program_seconds=1)
     slow = "import time\ndef sq(x):\n    aux(x)\n    t = time.process_time()\n"
-    slow += "    while time.process_time() < t + 0.8:\n        pass\n    return x * x"
+    slow += "    while time.process_time() < t + 0.4:\n        pass\n    return x * x"
     assert use(slow, check=CHECK[:1], limits=limits) == IGNORED
 
 

@@ -132,7 +132,7 @@ def test_a_worker_that_is_started_again_must_have_the_required_layers_too(tmp_pa
 def test_a_batch_gives_workers_to_those_who_wait():
     sandbox = Sandbox(workers=2, cache_size=0, seed=34)
     order = []
-    batch = [(program(f"{SLOW}  # {number}"), TESTS) for number in range(24)]
+    batch = [(program(f"{SLOW}  # {number}"), TESTS) for number in range(14)]
 
     def long() -> None:
         sandbox.run_batch(batch)
