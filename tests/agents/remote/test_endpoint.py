@@ -14,7 +14,7 @@ pytest.importorskip("openai")
 
 from llm_decpomdp.agents.remote.endpoint import Endpoint, EndpointError
 from llm_decpomdp.policy import REFUSAL, Policy, Seedable, TrainablePolicy, Usage
-from tests.chat_server import ChatServer, serving
+from tests.chat_server import ChatServer
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def server() -> Iterator[ChatServer]:
-    with serving() as running:
+    with ChatServer() as running:
         yield running
 
 
