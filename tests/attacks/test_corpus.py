@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -14,7 +13,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from multiprocessing import get_context
-from pathlib import Path
 
 import pytest
 
@@ -24,6 +22,7 @@ from tests.attacks.canaries import overhear, provoke
 from tests.attacks.entries import ALL, CORPUS, ENTRIES, TEAM_ENTRIES, Entry, load
 from tests.attacks.processes import adopt_orphans, descendants, end
 from tests.attacks.running import MODES, Result, judge, lacking, run_all
+from tests.support.processes import python
 
 JOBS = 2
 SECONDS = 0.3
@@ -37,8 +36,6 @@ GRADING = frozenset(
     {"benign", "comparison_tricks", "interpreter_tampering", "result_forging", "test_reading"}
 )
 """Categories that are about the verdict; in the others, it is the lack of layers that decides."""
-
-CHECKOUT = Path(__file__).parents[2]
 
 
 @cache
@@ -98,29 +95,21 @@ def test_the_corpus_comes_to_nothing_for_an_unprivileged_user(options: list[str]
     with tempfile.TemporaryDirectory(prefix="nobody-") as home:
         os.chown(home, NOBODY, NOBODY)
 
-        def python(*arguments: str) -> subprocess.CompletedProcess[str]:
-            return subprocess.run(
-                [sys.executable, "-B", *arguments],
-                cwd=CHECKOUT,
-                env={"HOME": home, "TMPDIR": home, "PATH": os.defpath},
-                user=NOBODY,
-                group=NOBODY,
-                extra_groups=[],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-
+        unprivileged = {
+            "env": {"HOME": home, "TMPDIR": home, "PATH": os.defpath},
+            **{"user": NOBODY, "group": NOBODY, "extra_groups": []},
+        }
         try:
-            tried = python("-c", "import tests.attacks.running")
+            load = python("-B", "-c", "import tests.attacks.running", check=False, **unprivileged)
         except PermissionError as error:
             pytest.skip(f"an unprivileged user cannot read the interpreter: {error}")
-        if tried.returncode:
-            reason = (tried.stderr.splitlines() or ["no reason"])[-1]
+        if load.returncode:
+            reason = (load.stderr.splitlines() or ["no reason"])[-1]
             pytest.skip(f"an unprivileged user cannot read the checkout: {reason}")
         limits = ["--seconds", str(SECONDS), "--jobs", str(JOBS)]
-        ran = python("-m", "tests.attacks", "--without", *limits, *options)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+        command = ("-B", "-m", "tests.attacks", "--without", *limits, *options)
+        run = python(*command, check=False, **unprivileged)
+    assert run.returncode == 0, run.stdout + run.stderr
 
 
 # The harness itself: what it says of a sandbox that fails.

@@ -14,8 +14,7 @@ from llm_decpomdp.benchmarks.config.catalogue import shipped
 from llm_decpomdp.benchmarks.doctor import examine as doctor
 from llm_decpomdp.privileged import answers
 from llm_decpomdp.registry import make, registered
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.support.processes import ROOT, python
 
 
 def call(*arguments: str) -> int:
@@ -40,7 +39,7 @@ def test_help_loads_nothing_heavy() -> None:
         "heavy = {'torch', 'transformers', 'datasets', 'matplotlib'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)
+    python("-c", code)
 
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:

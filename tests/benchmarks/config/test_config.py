@@ -11,8 +11,9 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.options import learner_options, start_cost
 from llm_decpomdp.benchmarks.config.ranges import COMPUTE_DTYPES
+from tests.support.processes import ROOT
 
-BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
+BENCHMARKS = ROOT / "benchmarks"
 
 
 @pytest.fixture
