@@ -67,9 +67,9 @@ class Handler(servers.Handler):
 
     def answer(self, request: dict[str, Any], status: int) -> dict[str, Any]:
         if status != 200:
-            refused = sorted(self.server.refused & request.keys())
-            said = f"unknown parameter {refused[0]!r}" if refused else "as the test wants"
-            return {"error": {"message": said, "type": "test"}}
+            options = sorted(self.server.refused & request.keys())
+            message = f"unknown parameter {options[0]!r}" if options else "as the test wants"
+            return {"error": {"message": message, "type": "test"}}
         prompt, seed = request["messages"][0]["content"], request.get("seed", id(request))
         text = self.server.fixed
         choices = [

@@ -1,4 +1,4 @@
-"""A host that attacks may hurt, read or reach, and how it fares."""
+"""Host that attacks may hurt, read or reach, and the damage to it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Canaries:
         return code
 
     def settle(self) -> None:
-        """Takes what there is now, such as the sandbox's own processes and folders, for what is to be."""
+        """Wait until the state is stable, and expect it from now on, with the sandbox's processes and folders."""
         agreeing, self._expected = 0, self._present()
         while agreeing < EQUAL_LOOKS:
             time.sleep(0.05)
@@ -96,23 +96,25 @@ class Canaries:
             agreeing = agreeing + 1 if self._expected == before else 0
 
     def harm(self, execution: Execution | None, patience: float = SETTLE_SECONDS) -> list[str]:
-        """What went wrong since the last time, in words; empty if nothing did. `reset` mends it.
+        """List damage since the last call, in words; `reset` mends it.
 
-        What is left behind may vanish for `patience` seconds.
+        Processes and files that are left behind may vanish for `patience` seconds.
         """
-        found = [] if execution is None else self._leaks(execution)
-        found += self.files.changes() + self.listeners.contacts() + self.victim.complaints()
+        findings = [] if execution is None else self._leaks(execution)
+        findings += self.files.changes() + self.listeners.contacts() + self.victim.complaints()
         deadline = time.monotonic() + patience
         while True:
             now = self._present()
-            extra = {what: number - self._expected[what] for what, number in now.items()}
-            left = [f"left behind: {number} {what}" for what, number in extra.items() if number > 0]
-            if not left or time.monotonic() > deadline:
-                return found + left
+            extra = {kind: number - self._expected[kind] for kind, number in now.items()}
+            leftovers = [
+                f"left behind: {number} {kind}" for kind, number in extra.items() if number > 0
+            ]
+            if not leftovers or time.monotonic() > deadline:
+                return findings + leftovers
             time.sleep(0.01)
 
     def reset(self) -> None:
-        """Mends everything, and ends every process below this one but a new victim: close the sandbox before."""
+        """Mend all damage, and end every process below this one but a new victim: close the sandbox before."""
         self.victim.end()
         end(descendants())
         for segment in self._segments():
@@ -125,16 +127,16 @@ class Canaries:
         self.victim = Victim(self.secret)
 
     def _leaks(self, execution: Execution) -> list[str]:
-        """Secrets in what the sandbox tells, and what programs boast of."""
+        """List secrets in the sandbox's answer, and lines in which programs report success."""
         outcomes = [*execution.tests, *([execution.error] if execution.error else [])]
-        found = [f"told the secret in {o}" for o in outcomes if self.secret in repr(o)]
+        findings = [f"told the secret in {o}" for o in outcomes if self.secret in repr(o)]
         if self.secret in execution.output:
-            found.append("told the secret in the output")
+            findings.append("told the secret in the output")
         lines = execution.output.splitlines()
-        return found + list(dict.fromkeys(line for line in lines if line.startswith(BOAST)))
+        return findings + list(dict.fromkeys(line for line in lines if line.startswith(BOAST)))
 
     def _present(self) -> dict[str, int]:
-        """How much there is of what programs could leave behind."""
+        """Count the kinds of things that programs could leave behind."""
         files = sum(len(folders) + len(names) for _, folders, names in os.walk(self.temporary))
         return {
             "processes": len(descendants()),
@@ -151,7 +153,7 @@ class Canaries:
 
 
 def provoke(deed: str) -> tuple[list[str], list[str], list[str]]:
-    """What new canaries say before a deed, after it, and once they are reset."""
+    """Return findings of new canaries before a deed, after it, and after a reset."""
     with Canaries() as canaries:
         before = canaries.harm(None)
         exec(canaries.fill(deed), {})
@@ -161,7 +163,7 @@ def provoke(deed: str) -> tuple[list[str], list[str], list[str]]:
 
 
 def overhear(execution: Execution) -> list[str]:
-    """What new canaries say of an execution, with their secret for `@SECRET@`."""
+    """Return findings of new canaries about an execution, with their secret for `@SECRET@`."""
     with Canaries() as canaries:
 
         def tell(text: str) -> str:

@@ -40,7 +40,7 @@ GRADING = frozenset(
 
 @cache
 def results_of(mode: str) -> list[Result]:
-    """What became of all programs in a protected mode, of those about the verdict in a degraded one."""
+    """Return results of all programs in a protected mode, of those about the verdict in a degraded one."""
     reason = lacking(MODES[mode])
     if reason:
         pytest.skip(f"this machine does not offer the mode {mode!r}: {reason}")
@@ -186,7 +186,7 @@ def test_canaries_notice(elsewhere: ProcessPoolExecutor, deed: str, words: str) 
 
 
 def slipped_away(times: int) -> int:
-    """How often a process was overlooked whose parent ended during the look."""
+    """Count looks that overlooked a process whose parent ended meanwhile."""
     adopt_orphans()
     overlooked = 0
     for _ in range(times):

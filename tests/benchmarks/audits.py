@@ -8,6 +8,7 @@ from typing import Any
 
 from llm_decpomdp.benchmarks.audit.remarks import Remark
 from llm_decpomdp.benchmarks.audit.run import Audit, audit
+from tests.support.programs import SQUARES
 
 SOUND = "def f(x):\n    return x * x\n"
 

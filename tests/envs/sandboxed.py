@@ -65,7 +65,7 @@ def statuses(code: str, test: str = SQUARES, limits: Limits = SHORT, **settings:
 
 
 def value_of(expression: str, around: str = "") -> str:
-    """What an expression is inside the sandbox."""
+    """Evaluate an expression inside the sandbox; return its `repr`."""
     code = f"{around}\ndef sq(x):\n    raise ValueError(repr({expression}))"
     return run(code).tests[0].message.removeprefix("ValueError: ")
 
@@ -98,7 +98,7 @@ def start_trainer(code: str, **environment: str) -> subprocess.Popen[str]:
 
 
 def trainer(code: str, seconds: float = 40.0, **environment: str) -> str:
-    """What a process that runs `code` prints; it must end by itself and leave no worker behind."""
+    """Return the output of a process that runs `code`; it must end by itself and leave no worker behind."""
     with start_trainer(code, **environment) as process:
         try:
             output, errors = process.communicate(timeout=seconds)
@@ -111,7 +111,7 @@ def trainer(code: str, seconds: float = 40.0, **environment: str) -> str:
 
 def processes() -> dict[int, tuple[int, int, str]]:
     """Parent, session and command of every process that lives."""
-    found = {}
+    table = {}
     for path in Path("/proc").glob("[0-9]*"):
         try:
             fields = (path / "stat").read_text().rpartition(")")[2].split()
@@ -119,8 +119,8 @@ def processes() -> dict[int, tuple[int, int, str]]:
         except OSError:
             continue  # it has ended
         if fields[0] not in "ZX":
-            found[int(path.name)] = (int(fields[1]), int(fields[3]), command)
-    return found
+            table[int(path.name)] = (int(fields[1]), int(fields[3]), command)
+    return table
 
 
 def workers_of(process: int) -> set[int]:
@@ -139,7 +139,7 @@ def zygote_of(worker: int) -> int:
 
 
 def end_within(seconds: float, workers: set[int]) -> bool:
-    """Whether all processes of workers end in time."""
+    """True if all processes of workers end in time."""
     deadline = time.monotonic() + seconds
     while any(session in workers for _, session, _ in processes().values()):
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""What a process may answer that speaks for itself, and what honest programs may answer that is rare."""
+"""Answers of a process that speaks for itself, and rare ones of honest programs."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ def test_reading_a_value_asks_the_program_for_nothing(own, value):
         f"{SPEAKS}\nsend('value', {value!r}, None, [], '')\n"
         f"send('error', {raises!r}, None, [], '')\ntime.sleep(0.3)\n"
     )
-    found = graded(own, code).tests
-    assert {test.status for test in found} == {"crashed"}
+    outcomes = graded(own, code).tests
+    assert {test.status for test in outcomes} == {"crashed"}
     assert passes(own)
 
 
@@ -132,8 +132,8 @@ def test_a_callback_has_a_number_and_arguments(own, content):
 )
 def test_changed_arguments_are_a_list_and_pairs(own, changed):
     takes = check("assert candidate([1]) == 4")
-    found = graded(own, f"{SPEAKS}\nsend('value', 4, {changed!r}, [], '')\n", takes).tests
-    assert [test.status for test in found] == ["crashed"]
+    outcomes = graded(own, f"{SPEAKS}\nsend('value', 4, {changed!r}, [], '')\n", takes).tests
+    assert [test.status for test in outcomes] == ["crashed"]
     assert passes(own)
 
 
@@ -166,8 +166,8 @@ def test_a_zygote_that_a_program_has_stopped_costs_only_time():
     assert [passes(sandbox) for _ in range(3)] == [True] * 3
     workers |= workers_of(os.getpid())
     sandbox.close()
-    others = {worker for worker in workers if worker in workers_of(os.getpid())}
-    assert end_within(20, workers - others)
+    alive = {worker for worker in workers if worker in workers_of(os.getpid())}
+    assert end_within(20, workers - alive)
 
 
 # What a program leaves, and finds
@@ -233,11 +233,11 @@ def test_a_program_may_replace_both_of_its_streams():
     ],
 )
 def test_a_helper_can_do_what_it_can_do_alone(helper, body):
-    both = Program(
+    team = Program(
         (("aux_0", helper), ("main_0", f"def sq(x):\n    return {body}")),
         "sq",
         helpers=(("aux_0", "aux"),),
     )
-    execution = Sandbox(cache_size=0).run(both, instrument(SQUARES, "sq"))
+    execution = Sandbox(cache_size=0).run(team, instrument(SQUARES, "sq"))
     assert [test.status for test in execution.tests] == ["passed", "passed"], execution
     assert execution.helper_calls[0] > 0

@@ -47,9 +47,9 @@ def test_a_test_that_does_not_end_for_two_programs_is_told_of_once_by_its_task(
     for body in ("return 2 * x", "return x * 2"):
         play("a", body)
     (record,) = caplog.records
-    told = record.getMessage()
-    assert told.startswith("task 'a': the test did not end on the program's values within 0.7 s")
-    assert "llm-decpomdp audit" in told
+    message = record.getMessage()
+    assert message.startswith("task 'a': the test did not end on the program's values within 0.7 s")
+    assert "llm-decpomdp audit" in message
 
 
 def test_programs_that_do_not_end_say_nothing_of_a_test(

@@ -226,7 +226,7 @@ except SandboxError as error:
 
 
 def as_nobody(code: str) -> list[str]:
-    """What a trainer of a user without any other processes prints, line by line."""
+    """Return the lines that a trainer prints whose user has no other processes."""
     if os.getuid() != 0:
         pytest.skip("only root can become a user without other processes")
     output = trainer(NOBODY + code)

@@ -1,4 +1,4 @@
-"""What counts as passing: verdicts come from values, whatever way the test asks for them."""
+"""Verdicts come from values, whatever way the test asks for them."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def test_a_test_that_swallows_everything_passes_for_an_exception_only(way, statu
 def test_tests_after_a_timeout_are_run(split):
     test = check(*(f"assert candidate({x}) == {x}" for x in range(5)))
     code = "import os\ndef sq(x):\n    while x == 1: pass\n    x == 3 and os._exit(1)\n    return x"
-    expected = ["passed", "timeout", "passed", "crashed", "passed"]
-    assert statuses(code, test, split=split) == expected
+    verdicts = ["passed", "timeout", "passed", "crashed", "passed"]
+    assert statuses(code, test, split=split) == verdicts
 
 
 def test_a_test_whose_process_has_ended_does_not_pass():
@@ -65,9 +65,9 @@ def test_a_test_whose_process_has_ended_does_not_pass():
     code = "import os\ndef sq(x):\n    x == 2 and os._exit(1)\n    return iter(range(9)) if x == 1 else x * x"
     one_by_one = replace(instrument(test, "sq"), ahead=False)
     sandbox = Sandbox(SHORT, workers=1, cache_size=0, seed=13)
-    found = [outcome.status for outcome in sandbox.run(program(code), one_by_one).tests]
+    verdicts = [outcome.status for outcome in sandbox.run(program(code), one_by_one).tests]
     sandbox.close()
-    assert found == ["passed", "crashed", "crashed", "passed"]
+    assert verdicts == ["passed", "crashed", "crashed", "passed"]
 
 
 # Arguments that a call changes
@@ -124,10 +124,10 @@ def test_calls_that_a_test_does_not_make_cost_it_no_timeouts():
     hangs = "def sq(x):\n    while x > 99: pass\n    return 0 if x == 0 else 5"
     sandbox = Sandbox(Limits(2, 0.3), workers=1, cache_size=0, seed=12)
     tests = instrument(DEPENDENT, "sq")
-    expected = [o.status for o in sandbox.run(program(hangs), tests).tests]
-    assert expected == ["not_run", "passed"]
+    verdicts = [o.status for o in sandbox.run(program(hangs), tests).tests]
+    assert verdicts == ["not_run", "passed"]
     sandbox.run(program(WAYS["three"]), tests)
-    assert [o.status for o in sandbox.run(program(hangs), tests).tests] == expected
+    assert [o.status for o in sandbox.run(program(hangs), tests).tests] == verdicts
     sandbox.close()
 
 
@@ -175,7 +175,7 @@ def test_calls_of_the_helper_are_counted_but_not_those_while_loading():
 
 
 def calls_of(*segments: tuple[str, str]) -> tuple[int, ...]:
-    """How often one call of `sq` calls the helpers `aux_0` and `aux_1` of agents of these names."""
+    """Count the calls of the helpers `aux_0` and `aux_1`, of agents of these names, by one call of `sq`."""
     helpers = (("aux_0", "aux_0"), ("aux_1", "aux_1"))
     tests = instrument(check("assert candidate(2) != 'no number'"), "sq")
     return Sandbox(SHORT).run(Program(segments, "sq", helpers=helpers), tests).helper_calls

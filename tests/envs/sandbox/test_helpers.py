@@ -1,4 +1,4 @@
-"""Which helpers a program calls in tests that pass, and whether any outcome depends on what they return."""
+"""Helpers that a program calls in tests that pass, and outcomes that depend on their results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(main: str, aux: str = AUX, check=CHECK, split: bool = True, limits=None)
 
 
 def use(*args, **options) -> tuple[bool, bool]:
-    """Whether the helper is called and whether it is used, of a program that passes all tests."""
+    """Run a program that passes all tests; tell if it calls the helper, and if it uses the results."""
     execution = run(*args, **options)
     assert all(test.passed for test in execution.tests), execution.tests
     return execution.helper_calls[0] > 0, execution.helpers_used[0]
@@ -116,11 +116,11 @@ def test_what_a_program_prints_with_changed_results_is_for_nobody():
 
 
 def test_each_run_begins_anew():
-    counted = "N = []\n" + body("N.append(aux(x))\nreturn x * x if len(N) < 3 else 0")
-    assert use(counted) == IGNORED
-    drawn = body("import random\naux(x)\nreturn x * x if random.random() == FIRST else x * x + N")
+    counter = "N = []\n" + body("N.append(aux(x))\nreturn x * x if len(N) < 3 else 0")
+    assert use(counter) == IGNORED
+    sample = body("import random\naux(x)\nreturn x * x if random.random() == FIRST else x * x + N")
     first = "import random\nFIRST, N = random.random(), 0\n"
-    assert use(first + drawn) == IGNORED
+    assert use(first + sample) == IGNORED
 
 
 RESULTS = {
@@ -219,10 +219,10 @@ MAINS = {
 def test_helpers_are_judged_in_every_way_of_grading(way):
     main = body(MAINS.get(way, "{}\nreturn {}"))
     argument = "x[0]" if way == "arguments that change" else "x"
-    aux, own = f"aux({argument})", f"{argument} ** 2"
+    aux, plain = f"aux({argument})", f"{argument} ** 2"
     assert use(main.format("pass", f"{aux} + 0"), **WAYS[way]) == USED
-    assert use(main.format(aux, own), **WAYS[way]) == IGNORED
-    assert use(main.format("pass", own), **WAYS[way]) == NOT_CALLED
+    assert use(main.format(aux, plain), **WAYS[way]) == IGNORED
+    assert use(main.format("pass", plain), **WAYS[way]) == NOT_CALLED
 
 
 def test_equal_programs_are_judged_equally():
@@ -277,9 +277,9 @@ VALUES = [
 @pytest.mark.parametrize("kind", range(CHANGES))
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_a_changed_value_is_another_one_of_its_type(value, kind):
-    found = changed(value, kind)
-    assert found != value and (value is None or type(found) is type(value))
-    assert changed(value, kind) == found
+    change = changed(value, kind)
+    assert change != value and (value is None or type(change) is type(value))
+    assert changed(value, kind) == change
 
 
 def test_what_has_no_equals_is_changed_in_its_parts():

@@ -83,8 +83,8 @@ for _ in range(240):
 
 @pytest.mark.parametrize("then", ["", "os._exit(3)\n"])
 def test_folders_of_any_depth_harm_neither_their_program_nor_the_next_ones(own, then):
-    found = said(own, DEEP + then + SQUARE)
-    assert found == (["crashed"] * 2 if then else PASSED)
+    verdicts = said(own, DEEP + then + SQUARE)
+    assert verdicts == (["crashed"] * 2 if then else PASSED)
     assert [said(own) for _ in range(4)] == [PASSED] * 4
 
 
@@ -179,13 +179,13 @@ def test_a_thread_that_blocks_signals_does_not_lift_the_limit_of_a_test(monkeypa
     sandbox = Sandbox(limits, workers=1, cache_size=0, seed=35)
     masked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGPROF, signal.SIGALRM])
     try:
-        found = said(
+        verdicts = said(
             sandbox, "def sq(x):\n    return 10**12", check("assert sum(range(candidate(1)))")
         )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, masked)
         sandbox.close()
-    assert found == ["timeout"]
+    assert verdicts == ["timeout"]
 
 
 def test_a_test_that_sleeps_on_a_value_is_a_timeout_by_the_clock(monkeypatch):

@@ -1,4 +1,4 @@
-"""What a program sees of its surroundings, and what of it stays when the program has ended."""
+"""Surroundings that a program sees, and traces that it leaves behind."""
 
 from __future__ import annotations
 
@@ -87,11 +87,11 @@ def test_s7_what_a_program_patches_stays_in_its_process():
         "import builtins, random, os\nbuiltins.sorted = lambda *a, **k: []\nrandom.seed(0)\n"
         "os.environ['LEAK'] = '1'\nos.chdir('/')\ndef sq(x):\n    return x * x"
     )
-    here = os.getcwd()
+    folder = os.getcwd()
     assert statuses(code, workers=1) == ["passed", "passed"]
     assert builtins.sorted([3, 1]) == [1, 3]
     assert random.getstate() == state
-    assert "LEAK" not in os.environ and os.getcwd() == here
+    assert "LEAK" not in os.environ and os.getcwd() == folder
     follower = (
         "import os\ndef sq(x):\n    return sorted([x * x, 99])[0] + len(os.environ.get('LEAK', ''))"
     )

@@ -1,4 +1,4 @@
-"""What a worker remembers of a program's answers."""
+"""Memory that a worker takes for a program's answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program's function may return or raise, and how a test sees it on its side."""
+"""Values and exceptions of a program's function, as a test sees them on its side."""
 
 from __future__ import annotations
 

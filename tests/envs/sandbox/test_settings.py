@@ -1,4 +1,4 @@
-"""What a sandbox can be asked for: limits, layers of protection, and whether it may do without them."""
+"""Settings of a sandbox: limits, and layers of protection that it requires or leaves off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What prompts may show of a program comes before it knows the calls of hidden tests."""
+"""Outputs that prompts may show come before a program knows the calls of hidden tests."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def test_what_prompts_may_show_comes_before_the_program_knows_the_rest(shown):
         "assert candidate(4) == 16", "for x in [5, 6]:", "    assert candidate(x) == x * x"
     )
     test += "    assert candidate(4711) == 0\n    assert candidate(8080) == 0\n"
-    told = one.run(program(SPY), instrument(test, "sq")).tests[0].message
-    assert "4711" in told and "8080" in told
+    message = one.run(program(SPY), instrument(test, "sq")).tests[0].message
+    assert "4711" in message and "8080" in message
     tests = replace(instrument(test, "sq"), shown=shown)
     for _ in range(2):
         first, *rest = one.run(program(SPY), tests).tests
@@ -59,9 +59,9 @@ def test_what_prompts_may_show_comes_before_the_program_knows_the_rest(shown):
 def test_the_order_of_the_calls_turns_no_verdict(shown):
     test = check(*(f"assert candidate({x}) == {x * x}" for x in range(1, 5)))
     for code in ("def sq(x):\n    return x * x", *WRONG.values()):
-        expected = one.run(program(code), instrument(test, "sq")).tests
+        verdicts = one.run(program(code), instrument(test, "sq")).tests
         tests = replace(instrument(test, "sq"), shown=shown)
-        assert one.run(program(code), tests).tests == expected
+        assert one.run(program(code), tests).tests == verdicts
 
 
 def test_no_prompt_tells_inputs_of_hidden_tests(tmp_path):
