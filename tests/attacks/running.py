@@ -112,9 +112,9 @@ def run(names: Sequence[str], without: tuple[str, ...], seconds: float) -> list[
             elapsed = execution.seconds if execution else time.monotonic() - begin
             judgement = judge(entry, execution, harm)
             open_to_it = bool(entry.stopped_by) and entry.stopped_by <= set(without)
-            known = open_to_it and judgement not in ("ok", "hung")
+            excused = open_to_it and judgement not in ("ok", "hung")
             detail = "; ".join(harm) or _summary(execution)
-            results.append(Result(name, entry.category, judgement, known, detail, elapsed))
+            results.append(Result(name, entry.category, judgement, excused, detail, elapsed))
             if harm or execution is None:
                 sandbox.close()
                 canaries.reset()

@@ -27,7 +27,7 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     row = {"prompt": 'def double(x):\n    """Double."""\n', "entry_point": "double"}
     rows = [{**row, "task_id": name, "test": test} for name, test in (("a", LOOP), ("b", PLAIN))]
     path = tmp_path / "own.jsonl"
-    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    path.write_text("".join(json.dumps(line) + "\n" for line in rows))
     env = llm_decpomdp.make("humaneval-v0", source=str(path), num_agents=1)
     env.reward = replace(env.reward, sandbox=Sandbox(SHORT))  # type: ignore[type-var]
 

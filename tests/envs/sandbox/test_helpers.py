@@ -232,8 +232,8 @@ def test_equal_programs_are_judged_equally():
         body("return len(str(aux(x))) + x * x - 1"),
     ]
     for main in mains:
-        found = {(e.tests, e.helper_calls, e.helpers_used) for e in (run(main) for _ in range(5))}
-        assert len(found) == 1
+        executions = [run(main) for _ in range(5)]
+        assert len({(e.tests, e.helper_calls, e.helpers_used) for e in executions}) == 1
 
 
 # Changes

@@ -35,18 +35,18 @@ def test_parts_share_one_namespace_and_keep_their_own_lines():
         ("aux_0", "\n\ndef aux(x):\n    return math.sqrt(x)"),
         ("main_0", "def sq(x):\n    return aux(-x)"),
     )
-    wanted = Program(parts, "sq", preamble="import math\n")
-    first, _ = Sandbox().run(wanted, instrument(SQUARES, "sq")).tests
+    team = Program(parts, "sq", preamble="import math\n")
+    first, _ = Sandbox().run(team, instrument(SQUARES, "sq")).tests
     assert (first.origin, first.line) == ("aux_0", 4)
     assert first.message == "ValueError: math domain error"
 
 
 def test_a_test_may_use_the_names_of_the_preamble():
-    wanted = Program(
+    doubled = Program(
         (("main_0", "def sq(x):\n    return twice(x)"),), "sq", "def twice(x):\n    return 2 * x\n"
     )
     test = check("assert candidate(4) == twice(4)", "assert candidate(4) == twice(5)")
-    outcomes = Sandbox().run(wanted, instrument(test, "sq")).tests
+    outcomes = Sandbox().run(doubled, instrument(test, "sq")).tests
     assert [outcome.status for outcome in outcomes] == ["passed", "failed"]
 
 

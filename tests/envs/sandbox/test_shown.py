@@ -68,10 +68,10 @@ def test_no_prompt_tells_inputs_of_hidden_tests(tmp_path):
     test = check("assert candidate(1) == 1", "assert candidate(4711) == 4711**2")
     row = {"task_id": "t/0", "prompt": 'def sq(x):\n    """square"""\n', "entry_point": "sq"}
     (tmp_path / "own.json").write_text(json.dumps([{**row, "test": test}]))
-    for shown in (1, 0):
+    for number in (1, 0):
         env = llm_decpomdp.make(
-            "humaneval-v0", source=str(tmp_path / "own.json"), num_agents=1, sandbox_slice=shown
+            "humaneval-v0", source=str(tmp_path / "own.json"), num_agents=1, sandbox_slice=number
         )
         env.reset(seed=0)
         prompt = env.step({"main_0": SPY})[0]["main_0"]
-        assert "ValueError: [1" in prompt and ("4711" in prompt) == (shown == 0)
+        assert "ValueError: [1" in prompt and ("4711" in prompt) == (number == 0)
