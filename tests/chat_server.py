@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from typing import Any
 
+from tests.support import servers
 
-class ChatServer(ThreadingHTTPServer):
+
+class ChatServer(servers.Server):
     """Answers a prompt with its own words and the request's seed, and keeps the requests."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str] = []
         self.most_samples = 100
@@ -35,14 +33,13 @@ class ChatServer(ThreadingHTTPServer):
         self.most_waiting = 0
         self.expected = 0  # how many must have waited together before any is answered
         self.changed = threading.Condition()
-        self.closing = threading.Event()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+        return f"{self.address}/v1"
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(servers.Handler):
     server: ChatServer
 
     def do_POST(self) -> None:
@@ -66,20 +63,13 @@ class Handler(BaseHTTPRequestHandler):
         if (server.refuses_several and request["n"] > 1) or server.refused & request.keys():
             status = 400
         body = server.body or json.dumps(self.answer(request, status))
-        try:
-            self.send_response(status)
-            self.send_header("Content-Type", server.content_type)
-            self.send_header("Retry-After-Ms", "1")
-            self.end_headers()
-            self.wfile.write(body.encode())
-        except OSError:  # the client gave up waiting
-            pass
+        self.send(status, body, {"Content-Type": server.content_type, "Retry-After-Ms": "1"})
 
     def answer(self, request: dict[str, Any], status: int) -> dict[str, Any]:
         if status != 200:
-            refused = sorted(self.server.refused & request.keys())
-            said = f"unknown parameter {refused[0]!r}" if refused else "as the test wants"
-            return {"error": {"message": said, "type": "test"}}
+            options = sorted(self.server.refused & request.keys())
+            message = f"unknown parameter {options[0]!r}" if options else "as the test wants"
+            return {"error": {"message": message, "type": "test"}}
         prompt, seed = request["messages"][0]["content"], request.get("seed", id(request))
         text = self.server.fixed
         choices = [
@@ -101,19 +91,3 @@ class Handler(BaseHTTPRequestHandler):
             "choices": choices,
             **({"usage": self.server.usage} if self.server.usage else {}),
         }
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
-@contextmanager
-def serving() -> Iterator[ChatServer]:
-    """A server that runs meanwhile."""
-    running = ChatServer()
-    threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
-    try:
-        yield running
-    finally:
-        running.closing.set()
-        running.shutdown()
-        running.server_close()

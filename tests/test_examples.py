@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.support.processes import ROOT, python
+
 LEARNERS = ("training_loop.py", "own_environment.py")
 """The examples that train from scratch, offline and in seconds."""
 
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_an_example_runs_offline_and_its_team_learns(name: str) -> None:
-    run = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / name)],
-        cwd=ROOT,
-        env={"PYTHONPATH": str(ROOT), "PATH": "", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert run.returncode == 0, run.stderr
+    environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    run = python(str(ROOT / "examples" / name), env=environment | {"PATH": ""}, timeout=120)
     rewards = [float(found) for found in re.findall(r"mean reward (\d\.\d\d)", run.stdout)]
     assert len(rewards) == 6
     assert rewards[-1] >= 0.9 and rewards[-1] > rewards[0], rewards

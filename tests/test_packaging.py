@@ -18,8 +18,8 @@ import pytest
 import tomllib
 
 from llm_decpomdp.benchmarks.config.extras import EXTRAS
+from tests.support.processes import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("llm_decpomdp", "envs", "agents", "algorithms", "benchmarks")
 BESIDE = ("docs", "examples", "tests")
 """Folders that are in the source archive and not in the wheel."""

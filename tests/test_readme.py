@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.support.processes import ROOT, python
+
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_python_of_the_readme_runs() -> None:
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
-    result = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True
-    )
-    assert result.returncode == 0, result.stderr
+    result = python("-c", code, env=environment)
     assert "turn 2 of 2" in result.stdout
 
 
@@ -55,11 +50,4 @@ def test_the_python_of_the_page_on_wrappers_runs() -> None:
         "assert type(twin) is Judged and twin.env is not env\n"
         'assert env.metadata["id"] == "coophumaneval-v0" and gold.secrets'
     )
-    result = subprocess.run(
-        [sys.executable, "-c", f"{code}\n{check}"],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 0, result.stderr
+    python("-c", f"{code}\n{check}", env=environment)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.support.processes import ROOT
+
 SOURCE = ("llm_decpomdp", "envs", "agents", "algorithms", "benchmarks")
 
 RELATIVE = set("as how of than that what when where whether which who whom whose why".split())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from pathlib import Path
 
 import pytest
 from pettingzoo.utils import aec_to_parallel, parallel_to_aec
@@ -15,9 +14,8 @@ from llm_decpomdp.branching import Forkable, branch, branches_in_threads, record
 from llm_decpomdp.checks.rules import ConformanceError
 from llm_decpomdp.policy import EnginePolicy, Policy, TrainablePolicy
 from tests.foreign_envs import Rendezvous
+from tests.support.processes import ROOT
 from tests.wrappers import Counting, Greeting, Locked, Paying, Quoting, words
-
-ROOT = Path(__file__).resolve().parents[1]
 
 # Branches
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +18,7 @@ from llm_decpomdp.agents.loading import load_policy
 from llm_decpomdp.agents.models import pretrained
 from llm_decpomdp.agents.models.tiny_model import tiny_model
 from llm_decpomdp.utils import hub
+from tests.support.processes import python
 
 
 @pytest.fixture
@@ -117,9 +116,7 @@ def test_a_hub_that_does_not_answer_is_asked_once_and_told_in_one_line(
     )
     env = {k: v for k, v in os.environ.items() if "OFFLINE" not in k}
     env |= {"HF_ENDPOINT": silent_hub.address, "HF_HOME": str(tmp_path), "NO_PROXY": "127.0.0.1"}
-    ran = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
-    )
+    ran = python("-c", code, env=env)
     first, second = ran.stdout.splitlines()
     assert ran.stderr == ""
     # huggingface_hub asks once for something of its own.

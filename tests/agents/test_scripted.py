@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 import llm_decpomdp
@@ -13,6 +10,7 @@ from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.tree import rollout_trees
 from llm_decpomdp.policy import Policy, PrivilegedPolicy
 from llm_decpomdp.privileged import answers
+from tests.support.processes import python
 
 
 def test_all_keep_the_protocol() -> None:
@@ -98,4 +96,4 @@ def test_importing_the_package_and_the_scripts_loads_no_torch() -> None:
         "import sys, llm_decpomdp.agents, llm_decpomdp.agents.scripted, llm_decpomdp.agents.loading\n"
         "assert not {'torch', 'transformers'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    python("-c", code)

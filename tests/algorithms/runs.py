@@ -30,8 +30,8 @@ from llm_decpomdp.algorithms.training import checkpoint, run_log
 from llm_decpomdp.algorithms.training.trainer import Trainer, TrainerOptions
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines
 from tests.algorithms.conftest import EchoEnv, Recurrent, TinyPolicy
+from tests.support.processes import ROOT
 
-ROOT = Path(__file__).parents[2]
 BATCHES = [[Start(seed=n), Start(seed=n + 1)] for n in range(4)]
 EVAL_STARTS = [Start(seed=n) for n in range(20)]
 ALIKE_STARTS = [Start(seed=n) for n in range(0, 40, 2)]

@@ -1,4 +1,4 @@
-"""`python -m tests.attacks`: runs the corpus in every isolation mode and prints a table."""
+"""`python -m tests.attacks`: run of the corpus in every isolation mode, and a table of the verdicts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from tests.attacks.corpus import ENTRIES, SLOW
-from tests.attacks.running import LAYERS, MODES, Result, lacking, run_all
+from tests.attacks.entries import ENTRIES
+from tests.attacks.running import LAYERS, MODES, SLOW, Result, lacking, run_all
 
 console = Console(width=None if sys.stdout.isatty() else 140)
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if anything was fooled, harmed, hung or wrong."""
+    """Run the entries and modes of the command line; 1 if anything was fooled, harmed, hung or wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.attacks", description=__doc__)
     parser.add_argument(
         "--without",
@@ -31,7 +31,7 @@ def main() -> int:
         "--only", metavar="TEXT", default="", help="only entries with this in the name"
     )
     parser.add_argument("--seconds", type=float, default=1.0, help="limit on loading and on a call")
-    parser.add_argument("--quick", action="store_true", help=f"without {', '.join(SLOW)}")
+    parser.add_argument("--quick", action="store_true", help=f"without {SLOW}")
     arguments = parser.parse_args()
     modes = MODES
     if arguments.without is not None:
@@ -41,7 +41,7 @@ def main() -> int:
     entries = [
         name
         for name, entry in ENTRIES.items()
-        if arguments.only in name and not (arguments.quick and entry.category in SLOW)
+        if arguments.only in name and not (arguments.quick and entry.category == SLOW)
     ]
     bad = 0
     for mode, without in track(
@@ -57,21 +57,21 @@ def main() -> int:
 
 
 def show(mode: str, results: list[Result]) -> int:
-    """Print what became of the programs in one mode; how many went wrong."""
+    """Print the verdicts of one mode; return the number of entries that went wrong."""
     columns = ("ok", "fooled", "harmed", "hung", "wrong", "known")
     table = Table("category", "entries", *columns, "seconds", title=mode, title_justify="left")
     categories = list(dict.fromkeys(result.category for result in results))
     for category in (*categories, "total"):
-        of = [result for result in results if category in (result.category, "total")]
+        rows = [result for result in results if category in (result.category, "total")]
         counts = dict.fromkeys(columns, 0)
-        for result in of:
+        for result in rows:
             counts["known" if result.known else result.judgement] += 1
-        seconds = sum(result.seconds for result in of)
-        table.add_row(category, str(len(of)), *map(str, counts.values()), f"{seconds:.1f}")
+        seconds = sum(result.seconds for result in rows)
+        table.add_row(category, str(len(rows)), *map(str, counts.values()), f"{seconds:.1f}")
     console.print(table)
     bad = [result for result in results if result.judgement != "ok" and not result.known]
     for result in bad:
-        line = f"{result.judgement:7} {result.attack}: {result.detail}"
+        line = f"{result.judgement:7} {result.entry}: {result.detail}"
         console.print(line, markup=False, highlight=False)
     console.print()
     return len(bad)

@@ -1,4 +1,4 @@
-"""A host that attacks may hurt, read or reach, and how it fares."""
+"""Host that attacks may hurt, read or reach, and the damage to it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from types import TracebackType
 from llm_decpomdp.envs.sandbox import Execution
 from tests.attacks.files import Files, remove
 from tests.attacks.listeners import Listeners
-from tests.attacks.parts import BOAST
 from tests.attacks.processes import adopt_orphans, descendants, end
 from tests.attacks.victim import Victim
 
+BOAST = "escaped: "
+"""Begin of a line of a program that reached something forbidden where it leaves no trace."""
+
 SETTLE_SECONDS = 5.0
-"""How long the sandbox may take to clean up behind a program."""
+"""Time that the sandbox may take to clean up behind a program."""
 
 EQUAL_LOOKS = 10
-"""How many looks in a row, 0.05 s apart, must agree until nothing is said to change any more."""
+"""Number of looks in a row, 0.05 s apart, that must agree until the state counts as settled."""
 
 SEGMENT_KEYS = 0x5EC00000
 """Keys of shared memory that attacks ask for, less the victim's number."""
@@ -71,7 +73,7 @@ class Canaries:
         shutil.rmtree(self.folder)
 
     def fill(self, code: str) -> str:
-        """The program with the words that `Attack` lists replaced."""
+        """Return the program with the words that `corpus/README.md` lists replaced."""
         for word, value in {
             "@MARKER@": self.files.marker,
             "@SECRET_FILE@": self.files.secret_file,
@@ -86,7 +88,7 @@ class Canaries:
         return code
 
     def settle(self) -> None:
-        """Takes what there is now, such as the sandbox's own processes and folders, for what is to be."""
+        """Wait until the state is stable, and expect it from now on, with the sandbox's processes and folders."""
         agreeing, self._expected = 0, self._present()
         while agreeing < EQUAL_LOOKS:
             time.sleep(0.05)
@@ -94,23 +96,25 @@ class Canaries:
             agreeing = agreeing + 1 if self._expected == before else 0
 
     def harm(self, execution: Execution | None, patience: float = SETTLE_SECONDS) -> list[str]:
-        """What went wrong since the last time, in words; empty if nothing did. `reset` mends it.
+        """List damage since the last call, in words; `reset` mends it.
 
-        What is left behind may vanish for `patience` seconds.
+        Processes and files that are left behind may vanish for `patience` seconds.
         """
-        found = [] if execution is None else self._leaks(execution)
-        found += self.files.changes() + self.listeners.contacts() + self.victim.complaints()
+        findings = [] if execution is None else self._leaks(execution)
+        findings += self.files.changes() + self.listeners.contacts() + self.victim.complaints()
         deadline = time.monotonic() + patience
         while True:
             now = self._present()
-            extra = {what: number - self._expected[what] for what, number in now.items()}
-            left = [f"left behind: {number} {what}" for what, number in extra.items() if number > 0]
-            if not left or time.monotonic() > deadline:
-                return found + left
+            extra = {kind: number - self._expected[kind] for kind, number in now.items()}
+            leftovers = [
+                f"left behind: {number} {kind}" for kind, number in extra.items() if number > 0
+            ]
+            if not leftovers or time.monotonic() > deadline:
+                return findings + leftovers
             time.sleep(0.01)
 
     def reset(self) -> None:
-        """Mends everything, and ends every process below this one but a new victim: close the sandbox before."""
+        """Mend all damage, and end every process below this one but a new victim: close the sandbox before."""
         self.victim.end()
         end(descendants())
         for segment in self._segments():
@@ -123,16 +127,16 @@ class Canaries:
         self.victim = Victim(self.secret)
 
     def _leaks(self, execution: Execution) -> list[str]:
-        """Secrets in what the sandbox tells, and what programs boast of."""
+        """List secrets in the sandbox's answer, and lines in which programs report success."""
         outcomes = [*execution.tests, *([execution.error] if execution.error else [])]
-        found = [f"told the secret in {o}" for o in outcomes if self.secret in repr(o)]
+        findings = [f"told the secret in {o}" for o in outcomes if self.secret in repr(o)]
         if self.secret in execution.output:
-            found.append("told the secret in the output")
+            findings.append("told the secret in the output")
         lines = execution.output.splitlines()
-        return found + list(dict.fromkeys(line for line in lines if line.startswith(BOAST)))
+        return findings + list(dict.fromkeys(line for line in lines if line.startswith(BOAST)))
 
     def _present(self) -> dict[str, int]:
-        """How much there is of what programs could leave behind."""
+        """Count the kinds of things that programs could leave behind."""
         files = sum(len(folders) + len(names) for _, folders, names in os.walk(self.temporary))
         return {
             "processes": len(descendants()),
@@ -149,7 +153,7 @@ class Canaries:
 
 
 def provoke(deed: str) -> tuple[list[str], list[str], list[str]]:
-    """What new canaries say before a deed, after it, and once they are reset."""
+    """Return findings of new canaries before a deed, after it, and after a reset."""
     with Canaries() as canaries:
         before = canaries.harm(None)
         exec(canaries.fill(deed), {})
@@ -159,7 +163,7 @@ def provoke(deed: str) -> tuple[list[str], list[str], list[str]]:
 
 
 def overhear(execution: Execution) -> list[str]:
-    """What new canaries say of an execution, with their secret for `@SECRET@`."""
+    """Return findings of new canaries about an execution, with their secret for `@SECRET@`."""
     with Canaries() as canaries:
 
         def tell(text: str) -> str:

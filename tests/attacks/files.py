@@ -19,7 +19,7 @@ SHARED_PLACES = (
     *("/etc", "/etc/cron.d", "/var/spool/cron", "/var/spool/cron/crontabs"),
     *(LIBRARY, f"{LIBRARY}/__pycache__", f"{LIBRARY}/site-packages"),
 )
-"""Where attacks leave files under the marker's name, or that name with a number."""
+"""Places where attacks leave files under the marker's name, or that name with a number."""
 
 
 class Files:
@@ -63,22 +63,26 @@ class Files:
         self._root = set(os.listdir("/"))
 
     def changes(self) -> list[str]:
-        """What happened to them, in words, and what appeared elsewhere."""
-        marked = [str(self.marker), *(os.path.join(p, self.marker.name) for p in SHARED_PLACES)]
-        found = [f"{p} exists" for p in marked if os.path.lexists(p) or os.path.lexists(p + "-0")]
+        """List changes to the files, in words, and files that appeared elsewhere."""
+        markers = [str(self.marker), *(os.path.join(p, self.marker.name) for p in SHARED_PLACES)]
+        findings = [
+            f"{p} exists" for p in markers if os.path.lexists(p) or os.path.lexists(p + "-0")
+        ]
         # A program without a folder of its own may find itself in this one.
-        found += [f"/{name} appeared" for name in self._strangers()]
+        findings += [f"/{name} appeared" for name in self._strangers()]
         try:
             after = self._look()
         except OSError as error:
-            return [*found, f"files of the host cannot be read any more: {error}"]
+            return [*findings, f"files of the host cannot be read any more: {error}"]
         for name in sorted(self._before.keys() | after.keys()):
             before, now = self._before.get(name), after.get(name)
             if before is None or now is None:
-                found.append(f"{name} {'appeared' if before is None else 'is gone'}")
+                findings.append(f"{name} {'appeared' if before is None else 'is gone'}")
             elif before != now:
-                found.append(f"{name}: changed {', '.join(w for w in now if now[w] != before[w])}")
-        return found or self._locks()
+                findings.append(
+                    f"{name}: changed {', '.join(w for w in now if now[w] != before[w])}"
+                )
+        return findings or self._locks()
 
     def clear(self) -> None:
         """Remove what attacks hit or made."""
@@ -92,18 +96,18 @@ class Files:
         shutil.rmtree(self.home, ignore_errors=True)
 
     def _look(self) -> dict[str, dict[str, object]]:
-        """What can be seen of each file; any change at all moves one of its times."""
-        found = {}
+        """Return contents and metadata of each file; any change moves one of its times."""
+        states = {}
         for path in (self.secret_file, self.answers, self.home, *self.home.rglob("*")):
             state = path.lstat()
-            found[str(path.relative_to(self.folder))] = {
+            states[str(path.relative_to(self.folder))] = {
                 "contents": path.read_bytes() if path.is_file() else b"",
                 "mode": state.st_mode,
                 "owner": (state.st_uid, state.st_gid),
                 "number": (state.st_dev, state.st_ino),
                 "times": (state.st_mtime_ns, state.st_ctime_ns),
             }
-        return found
+        return states
 
     def _strangers(self) -> list[str]:
         """Names of new files of this user, not folders, in the root folder; not the marker's."""

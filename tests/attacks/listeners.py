@@ -1,4 +1,4 @@
-"""Whom a program may try to talk to on this host."""
+"""Sockets on this host that a program may try to reach."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Listeners:
             listener.setblocking(False)
 
     def contacts(self) -> list[str]:
-        """Who has been called since the last time."""
-        found = []
+        """List the sockets that were reached since the last call."""
+        contacts = []
         for name, listener in self._sockets.items():
             while True:
                 try:
@@ -48,8 +48,8 @@ class Listeners:
                         listener.recv(4096)
                 except BlockingIOError:
                     break
-                found.append(f"contact by {name}")
-        return list(dict.fromkeys(found))
+                contacts.append(f"contact by {name}")
+        return list(dict.fromkeys(contacts))
 
     def close(self) -> None:
         for listener in self._sockets.values():

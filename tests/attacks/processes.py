@@ -27,12 +27,12 @@ def descendants() -> set[int]:
     A process that ends during a look hands its children over to this one behind the look's back, so only what
     two looks agree on counts; where processes start and end all the time, the last look.
     """
-    seen: dict[int, bool] = {}
+    states: dict[int, bool] = {}
     for _ in range(LOOKS):
-        before, seen = seen, _look()
-        if seen == before:
+        before, states = states, _look()
+        if states == before:
             break
-    return {pid for pid, living in seen.items() if living}
+    return {pid for pid, living in states.items() if living}
 
 
 def end(processes: set[int]) -> None:
@@ -50,14 +50,14 @@ def end(processes: set[int]) -> None:
 
 def _look() -> dict[int, bool]:
     """The processes below this one, and whether each lives or waits to be buried."""
-    found: dict[int, bool] = {}
+    states: dict[int, bool] = {}
     waiting = [os.getpid()]
     while waiting:
         for child in _children(waiting.pop()):
-            found[child] = not _ended(child)
-            if found[child]:
+            states[child] = not _ended(child)
+            if states[child]:
                 waiting.append(child)
-    return found
+    return states
 
 
 def _children(pid: int) -> list[int]:

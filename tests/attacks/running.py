@@ -1,4 +1,4 @@
-"""Runs programs of the corpus, each judged before the next one runs."""
+"""Run of the corpus: each program is judged before the next one starts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
+from typing import Literal
 
-from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox
+from llm_decpomdp.envs.sandbox import Execution, Limits, Sandbox
 from tests.attacks.canaries import Canaries
-from tests.attacks.corpus import ENTRIES, Judgement, judge
-from tests.attacks.entry import Attack
-from tests.attacks.parts import SQUARE
+from tests.attacks.entries import ENTRIES, Entry
+from tests.support.programs import SQUARE
 
 LAYERS = ("namespaces", "landlock", "seccomp")
 
@@ -24,38 +24,73 @@ MODES: dict[str, tuple[str, ...]] = {
     "without namespaces, seccomp": ("namespaces", "seccomp"),
     "bare": LAYERS,
 }
-"""The layers that each mode leaves off, as on systems that do not offer them."""
+"""Layers that each mode leaves off, as on systems that do not offer them."""
+
+SLOW = "denial_of_service"
+"""Category in which most programs use up their time limits."""
 
 PATIENCE = 40.0
-"""How long one execution may take until it counts as hung, in seconds."""
+"""Seconds until an execution that does not return counts as hung."""
 
-HONEST = Attack("honest", "benign", SQUARE, "pass")
+HUNG_SECONDS = 20.0
+"""An execution that takes longer does not heed its limits (of at most two seconds in these runs)."""
+
+HONEST = Entry("benign", "honest", {"main": SQUARE}, "pass")
+
+Judgement = Literal["ok", "fooled", "harmed", "hung", "wrong"]
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one program in one mode."""
+    """Verdict on one program in one mode."""
 
-    attack: str
+    entry: str
     """Category and name."""
     category: str
     judgement: Judgement
     known: bool
-    """Whether it succeeds because this mode lacks every layer that stops it."""
+    """True if it succeeds because this mode lacks every layer that stops it."""
     detail: str
     seconds: float
 
 
+def judge(entry: Entry, execution: Execution | None, harm: list[str]) -> Judgement:
+    """Judge the sandbox's verdict on a program, and the state of its host.
+
+    Args:
+        entry: The program.
+        execution: The sandbox's answer; None if it has not returned, or raised: then `harm` is not empty.
+        harm: Findings of `Canaries.harm` afterwards.
+
+    Returns:
+        `fooled`: the program got more than it deserves. `harmed`: the host was. `hung`: it took too long.
+        `wrong`: it got less than it deserves. `ok`: none of these.
+    """
+    if execution is None:
+        return "harmed" if harm else "hung"
+    passed = [test.passed for test in execution.tests]
+    solved = bool(passed) and all(passed)
+    if (entry.honest == "fail" and any(passed)) or (entry.honest == "some" and solved):
+        return "fooled"
+    if harm:
+        return "harmed"
+    if execution.seconds > HUNG_SECONDS:
+        return "hung"
+    if (entry.honest == "pass" and not solved) or (entry.honest == "some" and not any(passed)):
+        return "wrong"
+    return "ok"
+
+
 def open_sandbox(without: tuple[str, ...], seconds: float) -> Sandbox:
-    """A sandbox with all layers but these, its worker started; `seconds` for loading and for each call."""
+    """Start a sandbox with all layers but these, and its worker; `seconds` for loading and for each call."""
     limits = Limits(load_seconds=seconds, test_seconds=seconds, max_timeouts=1)
     sandbox = Sandbox(limits, workers=1, without=without, cache_size=0)
-    _execute(sandbox, HONEST, HONEST.code)
+    _execute(sandbox, HONEST, SQUARE)
     return sandbox
 
 
 def lacking(without: tuple[str, ...]) -> str:
-    """Why this machine does not offer a mode; empty if it does."""
+    """Reasons why this machine does not offer a mode; empty if it does."""
     sandbox = Sandbox(workers=1, without=without)
     reasons = sandbox.layers()
     sandbox.close()
@@ -71,15 +106,15 @@ def run(names: Sequence[str], without: tuple[str, ...], seconds: float) -> list[
         sandbox = open_sandbox(without, seconds)
         canaries.settle()
         for name in names:
-            attack = ENTRIES[name]
+            entry = ENTRIES[name]
             begin = time.monotonic()
-            execution, harm = _run_one(sandbox, attack, canaries)
+            execution, harm = _run_one(sandbox, entry, canaries)
             elapsed = execution.seconds if execution else time.monotonic() - begin
-            judgement = judge(attack, execution, harm)
-            open_to_it = bool(attack.stopped_by) and attack.stopped_by <= set(without)
-            known = open_to_it and judgement not in ("ok", "hung")
+            judgement = judge(entry, execution, harm)
+            open_to_it = bool(entry.stopped_by) and entry.stopped_by <= set(without)
+            excused = open_to_it and judgement not in ("ok", "hung")
             detail = "; ".join(harm) or _summary(execution)
-            results.append(Result(name, attack.category, judgement, known, detail, elapsed))
+            results.append(Result(name, entry.category, judgement, excused, detail, elapsed))
             if harm or execution is None:
                 sandbox.close()
                 canaries.reset()
@@ -98,54 +133,55 @@ def run_all(
         return [result for part in parts for result in part.result()]
 
 
-def _execute(sandbox: Sandbox, attack: Attack, code: str) -> Execution:
-    program = Program((("main_0", code),), attack.entry_point)
-    return sandbox.run(program, attack.tests)
+def _execute(sandbox: Sandbox, entry: Entry, code: str) -> Execution:
+    return sandbox.run(entry.program(code), entry.tests)
 
 
 def _run_one(
-    sandbox: Sandbox, attack: Attack, canaries: Canaries
+    sandbox: Sandbox, entry: Entry, canaries: Canaries
 ) -> tuple[Execution | None, list[str]]:
     """Run one program, and honest ones in the two processes after it; its execution, and the harm that it did.
 
     Where the clock made one of them fail, the machine may have paused, and both have a second chance.
     """
     for _ in range(2):
-        outcome = _attempt(sandbox, attack, canaries.fill(attack.code))
+        outcome = _attempt(sandbox, entry, canaries.fill(entry.completions["main"]))
         if outcome is None:
             return None, []
-        after = _attempt(sandbox, HONEST, HONEST.code, PATIENCE / 4)
-        if (
-            isinstance(after, Execution) and judge(HONEST, after, []) == "ok"
-        ):  # that one was waiting before
-            after = _attempt(sandbox, HONEST, HONEST.code, PATIENCE / 4)
-        if not (_by_clock(after) or (attack.honest in ("pass", "some") and _by_clock(outcome))):
+        after = _attempt(sandbox, HONEST, SQUARE, PATIENCE / 4)
+        if _passes(after):  # this process was waiting before
+            after = _attempt(sandbox, HONEST, SQUARE, PATIENCE / 4)
+        if not (_by_clock(after) or (entry.honest in ("pass", "some") and _by_clock(outcome))):
             break
     harm = [] if isinstance(outcome, Execution) else [outcome]
-    if not isinstance(after, Execution) or judge(HONEST, after, []) != "ok":
+    if not _passes(after):
         harm.append(f"an honest program does not pass afterwards: {after or 'no answer'}")
     execution = outcome if isinstance(outcome, Execution) else None
     return execution, harm + canaries.harm(execution)
 
 
 def _attempt(
-    sandbox: Sandbox, attack: Attack, code: str, patience: float = PATIENCE
+    sandbox: Sandbox, entry: Entry, code: str, patience: float = PATIENCE
 ) -> Execution | str | None:
-    """An execution, what the sandbox raised instead, or None if it has not returned in time."""
-    found: list[Execution | str] = []
+    """Execution, text of the error that the sandbox raised instead, or None if it has not returned in time."""
+    answers: list[Execution | str] = []
 
     def work() -> None:
         try:
-            found.append(_execute(sandbox, attack, code))
+            answers.append(_execute(sandbox, entry, code))
         except (
             Exception
         ) as error:  # whatever a program makes the sandbox raise is to be in the table
-            found.append(f"the sandbox raised {type(error).__name__}: {str(error)[:300]}")
+            answers.append(f"the sandbox raised {type(error).__name__}: {str(error)[:300]}")
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(patience)
-    return found[0] if found else None
+    return answers[0] if answers else None
+
+
+def _passes(outcome: Execution | str | None) -> bool:
+    return isinstance(outcome, Execution) and judge(HONEST, outcome, []) == "ok"
 
 
 def _by_clock(outcome: Execution | str | None) -> bool:

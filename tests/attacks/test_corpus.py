@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from multiprocessing import get_context
-from pathlib import Path
 
 import pytest
 
 from llm_decpomdp.envs.sandbox import Execution
 from llm_decpomdp.episode import Outcome
 from tests.attacks.canaries import overhear, provoke
-from tests.attacks.corpus import ATTACKS, BENIGN, ENTRIES, TEAM, judge
-from tests.attacks.entry import Attack
+from tests.attacks.entries import ALL, CORPUS, ENTRIES, TEAM_ENTRIES, Entry, load
 from tests.attacks.processes import adopt_orphans, descendants, end
-from tests.attacks.running import MODES, Result, lacking, run_all
+from tests.attacks.running import MODES, Result, judge, lacking, run_all
+from tests.support.processes import python
 
 JOBS = 2
 SECONDS = 0.3
@@ -34,16 +33,14 @@ CATEGORIES = sorted({entry.category for entry in ENTRIES.values()})
 PROTECTED = ("full", "without namespaces")
 DEGRADED = tuple(mode for mode in MODES if mode not in PROTECTED)
 GRADING = frozenset(
-    {"benign", "comparison tricks", "interpreter tampering", "result forging", "test reading"}
+    {"benign", "comparison_tricks", "interpreter_tampering", "result_forging", "test_reading"}
 )
 """Categories that are about the verdict; in the others, it is the lack of layers that decides."""
-
-CHECKOUT = Path(__file__).parents[2]
 
 
 @cache
 def results_of(mode: str) -> list[Result]:
-    """What became of all programs in a protected mode, of those about the verdict in a degraded one."""
+    """Return results of all programs in a protected mode, of those about the verdict in a degraded one."""
     reason = lacking(MODES[mode])
     if reason:
         pytest.skip(f"this machine does not offer the mode {mode!r}: {reason}")
@@ -51,14 +48,28 @@ def results_of(mode: str) -> list[Result]:
     return run_all(names, MODES[mode], SECONDS, JOBS)
 
 
-def told(results: list[Result]) -> str:
-    return "\n".join(f"{r.judgement} {r.attack}: {r.detail}" for r in results)
+def lines(results: list[Result]) -> str:
+    return "\n".join(f"{r.judgement} {r.entry}: {r.detail}" for r in results)
 
 
-def test_the_corpus_is_large_and_every_name_is_taken_once() -> None:
-    assert len(ATTACKS) + len(TEAM) >= 150
-    assert len(BENIGN) >= 60
-    assert len(ENTRIES) == len(ATTACKS) + len(BENIGN)
+def test_the_corpus_is_large_and_its_labels_are_of_those_that_the_readme_names() -> None:
+    labels = Counter(entry.honest for entry in ENTRIES.values())
+    assert labels.keys() == {"pass", "fail", "some", "any"}
+    assert len(ENTRIES) >= 550 and len(TEAM_ENTRIES) >= 630
+    assert sum(entry.category == "benign" for entry in ENTRIES.values()) >= 115
+    layers = frozenset[str]().union(*(entry.stopped_by for entry in ENTRIES.values()))
+    assert layers == {"namespaces", "landlock", "seccomp"}
+    assert all(entry.completions.keys() == {"main"} for entry in ENTRIES.values())
+    assert all(entry.completions.keys() == {"aux", "main"} for entry in TEAM_ENTRIES.values())
+    readme = (CORPUS / "README.md").read_text()
+    assert all(f"`{entry.category}" in readme for entry in ENTRIES.values())
+
+
+def test_a_file_holds_its_program_to_the_byte() -> None:
+    path = CORPUS / "benign" / "no_newline_at_the_end.py"
+    assert load(path).completions["main"] == "def sq(x): return x*x"
+    assert ALL["denial_of_service/a_million_lines"].completions["main"].count("x = 0\n") == 10**6
+    assert "\0" in ALL["denial_of_service/null_bytes"].completions["main"]
 
 
 @pytest.mark.parametrize("category", CATEGORIES)
@@ -67,14 +78,14 @@ def test_nothing_is_fooled_harmed_hung_or_wrong(mode: str, category: str) -> Non
     results = [result for result in results_of(mode) if result.category == category]
     assert results
     bad = [result for result in results if result.judgement != "ok" and not result.known]
-    assert not bad, told(bad)
+    assert not bad, lines(bad)
 
 
 @pytest.mark.parametrize("mode", DEGRADED)
 def test_fewer_layers_leave_the_verdicts_honest(mode: str) -> None:
     results = [result for result in results_of(mode) if not result.known]
     bad = [result for result in results if result.judgement in ("fooled", "hung")]
-    assert not bad, told(bad)
+    assert not bad, lines(bad)
 
 
 @pytest.mark.parametrize("options", [["--quick"], pytest.param([], marks=pytest.mark.slow)])
@@ -84,29 +95,21 @@ def test_the_corpus_comes_to_nothing_for_an_unprivileged_user(options: list[str]
     with tempfile.TemporaryDirectory(prefix="nobody-") as home:
         os.chown(home, NOBODY, NOBODY)
 
-        def python(*arguments: str) -> subprocess.CompletedProcess[str]:
-            return subprocess.run(
-                [sys.executable, "-B", *arguments],
-                cwd=CHECKOUT,
-                env={"HOME": home, "TMPDIR": home, "PATH": os.defpath},
-                user=NOBODY,
-                group=NOBODY,
-                extra_groups=[],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-
+        unprivileged = {
+            "env": {"HOME": home, "TMPDIR": home, "PATH": os.defpath},
+            **{"user": NOBODY, "group": NOBODY, "extra_groups": []},
+        }
         try:
-            tried = python("-c", "import tests.attacks.running")
+            load = python("-B", "-c", "import tests.attacks.running", check=False, **unprivileged)
         except PermissionError as error:
             pytest.skip(f"an unprivileged user cannot read the interpreter: {error}")
-        if tried.returncode:
-            reason = (tried.stderr.splitlines() or ["no reason"])[-1]
+        if load.returncode:
+            reason = (load.stderr.splitlines() or ["no reason"])[-1]
             pytest.skip(f"an unprivileged user cannot read the checkout: {reason}")
         limits = ["--seconds", str(SECONDS), "--jobs", str(JOBS)]
-        ran = python("-m", "tests.attacks", "--without", *limits, *options)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+        command = ("-B", "-m", "tests.attacks", "--without", *limits, *options)
+        run = python(*command, check=False, **unprivileged)
+    assert run.returncode == 0, run.stdout + run.stderr
 
 
 # The harness itself: what it says of a sandbox that fails.
@@ -135,13 +138,12 @@ def test_judgements(
 ) -> None:
     outcomes = tuple(Outcome("", ok) for ok in passed or ())
     execution = None if passed is None else Execution(outcomes, None, "", 0.1)
-    assert judge(Attack("name", "category", "", honest), execution, harm) == judgement
+    assert judge(Entry("category", "name", {}, honest), execution, harm) == judgement
 
 
 def test_slow_executions_hang() -> None:
-    assert (
-        judge(Attack("name", "category", "", "any"), Execution((), None, "", 100.0), []) == "hung"
-    )
+    entry = Entry("category", "name", {}, "any")
+    assert judge(entry, Execution((), None, "", 100.0), []) == "hung"
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +186,7 @@ def test_canaries_notice(elsewhere: ProcessPoolExecutor, deed: str, words: str) 
 
 
 def slipped_away(times: int) -> int:
-    """How often a process was overlooked whose parent ended during the look."""
+    """Count looks that overlooked a process whose parent ended meanwhile."""
     adopt_orphans()
     overlooked = 0
     for _ in range(times):
@@ -206,10 +208,10 @@ def test_no_process_slips_away_between_two_looks(elsewhere: ProcessPoolExecutor)
 
 
 def test_canaries_notice_secrets_and_boasts(elsewhere: ProcessPoolExecutor) -> None:
-    told = Outcome("case", False, "error", "ValueError: @SECRET_FILE@")
-    assert not elsewhere.submit(overhear, Execution((told,), None, "hello", 0.1)).result(300)
+    outcome = Outcome("case", False, "error", "ValueError: @SECRET_FILE@")
+    assert not elsewhere.submit(overhear, Execution((outcome,), None, "hello", 0.1)).result(300)
     for execution in (
-        Execution((replace(told, message="ValueError: @SECRET@"),), None, "", 0.1),
+        Execution((replace(outcome, message="ValueError: @SECRET@"),), None, "", 0.1),
         Execution((), Outcome("", False, "error", "@SECRET@"), "", 0.1),
         Execution((), None, "the secret: @SECRET@", 0.1),
         Execution((), None, "escaped: far away", 0.1),

@@ -40,23 +40,23 @@ class Victim:
         self.settings = self._settings()
 
     def complaints(self) -> list[str]:
-        """What was done to it."""
+        """List damage to the victim."""
         if self.process.poll() is not None:
             return [f"the victim died (exit code {self.process.returncode})"]
         answer = None if self._stopped() else self._answer(ANSWER_SECONDS)
         if answer is None:
             return ["the victim was stopped or died"]
         memory, *signals = answer.split(",")
-        found = [f"the victim received signal {number}" for number in signals]
+        complaints = [f"the victim received signal {number}" for number in signals]
         if memory != UNHURT:
-            found.append("the victim's memory was changed")
+            complaints.append("the victim's memory was changed")
         settings = self._settings()
-        found += [
+        complaints += [
             f"the victim's {name} changed"
             for name in settings
             if settings[name] != self.settings[name]
         ]
-        return found
+        return complaints
 
     def end(self) -> None:
         self.process.kill()
@@ -69,12 +69,12 @@ class Victim:
                 pass  # the question to a dead victim
 
     def _stopped(self) -> bool:
-        """Whether it is known to be, so that no answer is worth waiting for."""
+        """True if the process is known to be stopped, so that no answer is worth waiting for."""
         stat = Path("/proc", str(self.pid), "stat")
         return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] in "Tt"
 
     def _answer(self, seconds: float) -> str | None:
-        """How it says it is; None if it does not answer."""
+        """Ask for memory and signals; None without an answer in time."""
         assert self.process.stdin is not None and self.process.stdout is not None
         try:
             os.write(self.process.stdin.fileno(), b"?\n")
@@ -85,13 +85,13 @@ class Victim:
         return os.read(self.process.stdout.fileno(), 65536).decode().strip() or None
 
     def _settings(self) -> dict[str, object]:
-        """What other processes could set of it."""
-        found: dict[str, object] = {"priority": os.getpriority(os.PRIO_PROCESS, self.pid)}
+        """Return the settings that other processes could change."""
+        settings: dict[str, object] = {"priority": os.getpriority(os.PRIO_PROCESS, self.pid)}
         if sys.platform != "linux":
-            return found
+            return settings
         proc = Path("/proc", str(self.pid))
         status = dict(line.split(":", 1) for line in (proc / "status").read_text().splitlines())
-        return found | {
+        return settings | {
             "processors": os.sched_getaffinity(self.pid),
             "scheduling": os.sched_getscheduler(self.pid),
             "limits": (proc / "limits").read_text(),

@@ -8,8 +8,8 @@ from typing import Any
 
 from llm_decpomdp.benchmarks.audit.remarks import Remark
 from llm_decpomdp.benchmarks.audit.run import Audit, audit
+from tests.support.programs import SQUARES
 
-SQUARES = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 9\n"
 SOUND = "def f(x):\n    return x * x\n"
 
 

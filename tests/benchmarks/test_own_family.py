@@ -17,8 +17,8 @@ from llm_decpomdp.benchmarks.report import write_report
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.benchmarks.suites.suite import load_suite
+from tests.support.processes import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "own_family.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"Save this as `(\w+\.yaml)`:\n\n```yaml\n(.*?)```", GUIDE, re.DOTALL))
 COMMANDS = [

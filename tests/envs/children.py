@@ -5,11 +5,10 @@ What they try must do no harm if a layer is broken and lets it pass, because the
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 from llm_decpomdp.envs.sandbox.inside.confinement import kernel
+from tests.support.processes import python
 
 INSIDE = Path(kernel.__file__).parents[1]
 PRELUDE = f"""
@@ -45,9 +44,7 @@ if os.getuid() == 0:
 
 
 def child(code: str, stdin: str = "", cwd: Path | str = "/") -> str:
-    command = [sys.executable, "-S", "-s", "-B", "-c", PRELUDE + code]
-    done = subprocess.run(
-        command, input=stdin, capture_output=True, text=True, timeout=20, cwd=cwd, check=False
-    )
-    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stderr}"
-    return done.stdout
+    """Run a program with `PRELUDE`; return its output."""
+    return python(
+        *("-S", "-s", "-B", "-c", PRELUDE + code), input=stdin, timeout=20, cwd=cwd
+    ).stdout

@@ -4,52 +4,34 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
+from tests.support import servers
 
-class HubServer:
+
+class Handler(servers.Handler):
+    server: HubServer
+
+    def do_GET(self) -> None:
+        status, headers, body = self.server.answer(self.path)
+        self.send(status, body, {**headers, "Content-Length": str(len(body))})
+
+    do_HEAD = do_GET
+
+
+class HubServer(servers.Server):
     """Serves one data set.
 
     Args:
-        name: Its name, such as `own/data`.
+        name: Name of the data set, such as `own/data`.
         commits: The folder of each commit.
         main: The commit that the branch `main` is at.
     """
 
     def __init__(self, name: str, commits: dict[str, Path], main: str) -> None:
+        super().__init__(Handler)
         self.name, self.commits, self.main = name, commits, main
-        hub = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self.answer(*hub.answer(self.path))
-
-            do_HEAD = do_GET
-
-            def answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
-                self.send_response(status)
-                for key, value in {**headers, "Content-Length": str(len(body))}.items():
-                    self.send_header(key, value)
-                self.end_headers()
-                if self.command == "GET":
-                    self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                """Quiet."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_port}"
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
 
     def answer(self, path: str) -> tuple[int, dict[str, str], bytes]:
         """Status, headers and body for a path."""

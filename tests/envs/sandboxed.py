@@ -9,13 +9,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-import llm_decpomdp
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, instrument
+from tests.support.processes import ROOT
+from tests.support.programs import SQUARES
 
-ROOT = Path(llm_decpomdp.__file__).parents[1]
 SHORT = Limits(load_seconds=0.7, test_seconds=0.7)
-SQUARE = "def sq(x):\n    return x * x"
-SQUARES = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 9\n"
 CHANNEL = """
 import fcntl, json, os, stat, time
 for number in range(3, 64):
@@ -44,11 +42,6 @@ WRONG = {
 HANG_ON_TWO = "def sq(x):\n    while x == 2:\n        pass\n    return x * x"
 
 
-def check(*lines: str) -> str:
-    """A test of these statements."""
-    return "def check(candidate):\n" + "".join(f"    {line}\n" for line in lines)
-
-
 def program(code: str, entry_point: str = "sq") -> Program:
     return Program((("main_0", code),), entry_point)
 
@@ -70,7 +63,7 @@ def statuses(code: str, test: str = SQUARES, limits: Limits = SHORT, **settings:
 
 
 def value_of(expression: str, around: str = "") -> str:
-    """What an expression is inside the sandbox."""
+    """Evaluate an expression inside the sandbox; return its `repr`."""
     code = f"{around}\ndef sq(x):\n    raise ValueError(repr({expression}))"
     return run(code).tests[0].message.removeprefix("ValueError: ")
 
@@ -80,7 +73,8 @@ def value_of(expression: str, around: str = "") -> str:
 PRELUDE = """
 import os, resource, signal, sys, threading, time, warnings
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError, instrument
-from tests.envs.sandboxed import HANG_ON_TWO, SHORT, SQUARE, SQUARES, check, program, workers_of
+from tests.envs.sandboxed import HANG_ON_TWO, SHORT, program, workers_of
+from tests.support.programs import SQUARE, SQUARES, check
 TESTS = instrument(SQUARES, "sq")
 def statuses(sandbox, code=SQUARE):
     return [outcome.status for outcome in sandbox.run(program(code), TESTS).tests]
@@ -102,7 +96,7 @@ def start_trainer(code: str, **environment: str) -> subprocess.Popen[str]:
 
 
 def trainer(code: str, seconds: float = 40.0, **environment: str) -> str:
-    """What a process that runs `code` prints; it must end by itself and leave no worker behind."""
+    """Return the output of a process that runs `code`; it must end by itself and leave no worker behind."""
     with start_trainer(code, **environment) as process:
         try:
             output, errors = process.communicate(timeout=seconds)
@@ -115,7 +109,7 @@ def trainer(code: str, seconds: float = 40.0, **environment: str) -> str:
 
 def processes() -> dict[int, tuple[int, int, str]]:
     """Parent, session and command of every process that lives."""
-    found = {}
+    table = {}
     for path in Path("/proc").glob("[0-9]*"):
         try:
             fields = (path / "stat").read_text().rpartition(")")[2].split()
@@ -123,8 +117,8 @@ def processes() -> dict[int, tuple[int, int, str]]:
         except OSError:
             continue  # it has ended
         if fields[0] not in "ZX":
-            found[int(path.name)] = (int(fields[1]), int(fields[3]), command)
-    return found
+            table[int(path.name)] = (int(fields[1]), int(fields[3]), command)
+    return table
 
 
 def workers_of(process: int) -> set[int]:
@@ -143,7 +137,7 @@ def zygote_of(worker: int) -> int:
 
 
 def end_within(seconds: float, workers: set[int]) -> bool:
-    """Whether all processes of workers end in time."""
+    """True if all processes of workers end in time."""
     deadline = time.monotonic() + seconds
     while any(session in workers for _, session, _ in processes().values()):
         if time.monotonic() > deadline:

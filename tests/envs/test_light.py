@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.processes import python
 
 PROGRAM = """
 import sys
@@ -22,12 +19,5 @@ print(sorted(heavy & set(sys.modules)))
 
 
 def test_playing_an_episode_loads_no_heavy_library():
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        cwd=ROOT,
-        env={**os.environ, "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.stdout.strip() == "[]", done.stderr
+    process = python("-c", PROGRAM, env={**os.environ, "HF_HUB_OFFLINE": "1"}, timeout=120)
+    assert process.stdout.strip() == "[]"

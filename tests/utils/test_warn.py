@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
 import pytest
 
 from llm_decpomdp.utils.warn import warn
+from tests.support.processes import ROOT, python
 from tests.wrappers import Greeting, words
-
-ROOT = Path(__file__).resolve().parents[2]
 
 LOOP = """
 import llm_decpomdp
@@ -27,13 +24,8 @@ def test_a_warning_in_the_depth_names_the_line_that_led_to_it(tmp_path: Path) ->
     """Without a hub the problems are stand-ins, which is found when they are loaded."""
     script = tmp_path / "loop.py"
     script.write_text(LOOP)
-    result = subprocess.run(
-        [sys.executable, str(script)],
-        env={"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "PATH": ""},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    environment = {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "PATH": ""}
+    result = python(str(script), env=environment)
     line = LOOP.splitlines().index("env.reset(seed=7)  # the line") + 1
     assert f"{script}:{line}: UserWarning: the Hugging Face hub" in result.stderr
 

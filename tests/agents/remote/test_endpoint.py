@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +13,8 @@ pytest.importorskip("openai")
 
 from llm_decpomdp.agents.remote.endpoint import Endpoint, EndpointError
 from llm_decpomdp.policy import REFUSAL, Policy, Seedable, TrainablePolicy, Usage
-from tests.chat_server import ChatServer, serving
+from tests.chat_server import ChatServer
+from tests.support.processes import python
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def server() -> Iterator[ChatServer]:
-    with serving() as running:
+    with ChatServer() as running:
         yield running
 
 
@@ -320,4 +320,4 @@ def test_neither_torch_nor_openai_is_loaded_before_it_is_asked() -> None:
         "import sys; from llm_decpomdp.agents import Endpoint; Endpoint('m', 'http://localhost/v1'); "
         "assert not {'torch', 'openai'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    python("-c", code)

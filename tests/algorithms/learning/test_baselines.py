@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
 from llm_decpomdp.algorithms import ALGORITHMS, NAMES
 from llm_decpomdp.algorithms.learning.baselines import BASELINES, advantages, mean
+from tests.support.processes import python
 
 
 def test_mean_is_the_group_mean_for_every_leading_shape() -> None:
@@ -60,4 +58,4 @@ def test_importing_the_algorithms_and_the_rollout_loads_no_torch() -> None:
         "import llm_decpomdp.algorithms.learning.baselines, llm_decpomdp.algorithms.training.metrics\n"
         "assert 'torch' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    python("-c", code)

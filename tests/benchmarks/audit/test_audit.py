@@ -11,7 +11,8 @@ from llm_decpomdp.benchmarks.audit.run import audit
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.envs.datasets.known_issues import KNOWN_ISSUES
 from llm_decpomdp.envs.sandbox import Limits
-from tests.benchmarks.audits import SOUND, SQUARES, audited, only, rows
+from tests.benchmarks.audits import SOUND, audited, only, rows
+from tests.support.programs import SQUARES
 
 
 def test_sound_data_gives_no_remarks(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from llm_decpomdp import make
 from llm_decpomdp.benchmarks.audit.run import audit
-from tests.benchmarks.audits import SQUARES, only
+from tests.benchmarks.audits import only
+from tests.support.programs import SQUARES
 
 STACK = '''class Pile:
     """A pile of things."""

@@ -9,7 +9,8 @@ from llm_decpomdp import registry
 from llm_decpomdp.benchmarks.audit.run import audit, save
 from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.config.errors import RunError
-from tests.benchmarks.audits import SOUND, SQUARES, rows
+from tests.benchmarks.audits import SOUND, rows
+from tests.support.programs import SQUARES
 
 SHORTER = """
 from llm_decpomdp import DecPOMDPEnv, make, register

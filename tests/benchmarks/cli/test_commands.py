@@ -15,8 +15,7 @@ from llm_decpomdp.benchmarks.config.catalogue import shipped
 from llm_decpomdp.benchmarks.doctor import examine as doctor
 from llm_decpomdp.privileged import answers
 from llm_decpomdp.registry import make, registered
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.support.processes import ROOT, python
 
 
 def call(*arguments: str) -> int:
@@ -42,7 +41,7 @@ def test_help_and_the_list_load_nothing_heavy(line: str) -> None:
         "heavy = {'torch', 'transformers', 'datasets', 'matplotlib'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)
+    python("-c", code)
 
 
 @pytest.mark.parametrize("module", ["llm_decpomdp", "llm_decpomdp.benchmarks"])

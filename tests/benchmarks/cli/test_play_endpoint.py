@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("openai")
 
 from tests.benchmarks.evaluation.test_baselines import call
-from tests.chat_server import ChatServer, serving
+from tests.chat_server import ChatServer
 
 LINE = "play coophumaneval-v0 --source bundled --seed 1 --num-turns 1".split()
 
@@ -18,7 +18,7 @@ LINE = "play coophumaneval-v0 --source bundled --seed 1 --num-turns 1".split()
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatServer]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with serving() as running:
+    with ChatServer() as running:
         yield running
 
 

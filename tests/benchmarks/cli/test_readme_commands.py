@@ -12,8 +12,8 @@ from omegaconf import OmegaConf
 
 from llm_decpomdp.benchmarks.cli.scripts import parser, read
 from llm_decpomdp.benchmarks.config.errors import ConfigError
+from tests.support.processes import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 SCRIPTS = {
     "train_grpo.py": ("grpo", "grpo_he_config"),
     "train_magrpo.py": ("magrpo", "magrpo_he_config"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,8 +12,8 @@ from llm_decpomdp.benchmarks.config.extras import missing_packages
 from llm_decpomdp.utils.storage import RunFolder
 from tests.benchmarks.report_runs import finished
 from tests.benchmarks.stored_runs import run_of
+from tests.support.processes import python
 
-ROOT = Path(__file__).resolve().parents[3]
 WITHOUT = """
 import contextlib, importlib.machinery, importlib.metadata, io, json, sys
 ABSENT = ("torch", "transformers", "peft", "accelerate", "matplotlib")
@@ -86,14 +85,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, s
         "crossplay": ["crossplay", played, learned],
         "audit": ["audit", "tldr-v1", "--source", "bundled"],
     }
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT],
-        input=json.dumps(list(commands.values())),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    done = python("-c", WITHOUT, input=json.dumps(list(commands.values())))
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     return {name: (code, text) for name, (code, text) in zip(commands, rows, strict=True)}
 

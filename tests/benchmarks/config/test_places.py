@@ -22,6 +22,7 @@ from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.benchmarks.suites.job import jobs_of
 from llm_decpomdp.benchmarks.suites.suite import load_suite
 from llm_decpomdp.utils.storage import RunFolder
+from tests.support.processes import ROOT
 
 TEST = "def check(candidate):\n    assert candidate() == {number}\n"
 
@@ -181,7 +182,7 @@ def test_a_stored_team_is_found_from_anywhere(
 def test_the_recipe_for_problems_of_ones_own_works(
     project: Path, quick: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "data.md").read_text()
+    page = (ROOT / "docs" / "data.md").read_text()
     (row,) = re.findall(r"```json\n(.*)\n```", page)
     commands = re.search(r"## Your own problems.*?```bash\n(.*?)```", page, re.DOTALL)
     assert commands is not None

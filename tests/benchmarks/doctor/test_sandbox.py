@@ -18,8 +18,8 @@ from llm_decpomdp.benchmarks.doctor.sandbox import LAYERS, examine_sandbox, memo
 from llm_decpomdp.benchmarks.doctor.sandbox_probes import FORGERIES, Attempt, forgeries, run_probes
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.envs.sandbox.inside.confinement import kernel, landlock, seccomp
+from tests.support.processes import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 ALL = ("landlock", "namespaces", "seccomp")
 NOBODY = 65534
 

@@ -23,7 +23,7 @@ from llm_decpomdp.benchmarks.evaluation.summary import table
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.benchmarks.evaluation.test_baselines import call
-from tests.chat_server import ChatServer, serving
+from tests.chat_server import ChatServer
 
 Make = Callable[..., DecPOMDPEnv]
 
@@ -40,7 +40,7 @@ def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def server() -> Iterator[ChatServer]:
-    with serving() as running:
+    with ChatServer() as running:
         yield running
 
 

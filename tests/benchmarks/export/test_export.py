@@ -24,8 +24,8 @@ from llm_decpomdp.benchmarks.export.write import FORMATS, export
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import RunFolder, append_json_line, read_json_lines
+from tests.support.processes import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 AGENTS = ("aux_0", "main_0")
 DATA = {"name": "coophumaneval", "source": "bundled", "split": "test", "stand_in": True}
 MANIFEST = {

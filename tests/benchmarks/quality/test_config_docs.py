@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -9,8 +8,9 @@ from llm_decpomdp.benchmarks.config.catalogue import OTHER_NAMES, shipped
 from llm_decpomdp.benchmarks.config.legacy import GONE, ROOT_KEYS, SECTION_KEYS
 from llm_decpomdp.benchmarks.config.schema import KEYS
 from llm_decpomdp.benchmarks.quality.config_docs import COMMAND, documented, page
+from tests.support.processes import ROOT
 
-FILE = Path(__file__).resolve().parents[3] / "docs" / "configuration.md"
+FILE = ROOT / "docs" / "configuration.md"
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp.benchmarks.runs.environment import SETTINGS
+from tests.support.processes import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 CODE = """
 import os, sys
 sys.path.insert(0, sys.argv[1])

@@ -25,8 +25,7 @@ from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.policy import TrainablePolicy
 from llm_decpomdp.utils.storage import read_json_lines
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.support.processes import ROOT
 
 
 def episodes(folder: Path) -> list[dict[str, Any]]:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 import llm_decpomdp
 from llm_decpomdp.envs.bugfix.reward import MAXIMUM
 from tests.envs.bugfix_examples import answers, sample
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.support.processes import python
 
 
 def test_there_are_more_than_a_thousand_tasks_for_teams_of_two():
@@ -32,10 +28,7 @@ def test_loading_the_tasks_runs_no_program():
         "import llm_decpomdp; from llm_decpomdp.envs.sandbox.pool import POOLS;"
         "print(len(llm_decpomdp.make('bugfix-v0').tasks) > 0, len(POOLS))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == ["True", "0"]
+    assert python("-c", code).stdout.split() == ["True", "0"]
 
 
 def test_other_processes_make_the_same_tasks():
@@ -43,18 +36,10 @@ def test_other_processes_make_the_same_tasks():
         "import llm_decpomdp; env = llm_decpomdp.make('bugfix-v0', bugs=2, task_seed=5);"
         "print(env.metadata['data']['fingerprint'], env.reset(seed=3)[0]['fixer_0'])"
     )
-    found = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
+    prints = {
+        python("-c", code, env={**os.environ, "PYTHONHASHSEED": seed}).stdout for seed in ("1", "2")
     }
-    assert len(found) == 1 and next(iter(found))
+    assert len(prints) == 1 and next(iter(prints))
 
 
 def test_the_seed_decides_the_order_of_the_tasks_and_nothing_else():

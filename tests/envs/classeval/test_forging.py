@@ -11,12 +11,13 @@ from llm_decpomdp.envs.classeval.reward import ClassReward
 from llm_decpomdp.envs.classeval.roles import class_team
 from llm_decpomdp.envs.classeval.tasks import ClassTask, load_classes
 from llm_decpomdp.envs.sandbox import Sandbox
-from tests.attacks.objects import YES
+from tests.attacks.entries import ENTRIES
 from tests.envs.class_examples import ROW, SKELETON, class_task
 
 TEAM = class_team(1, "balanced")
 REWARD = ClassReward(TEAM, Sandbox())
 PLAIN = ("None", "True", "1", "[]")
+YES = ENTRIES["comparison_tricks/an_object_whose_attributes_all_say_yes"].completions["main"]
 SAYS_YES = "def make():\n" + YES.partition("def make")[0].replace("\n", "\n    ") + "return Yes()\n"
 REAL = Path(os.environ.get("LLM_DECPOMDP_DATA", "/nowhere")) / "classeval.jsonl"
 

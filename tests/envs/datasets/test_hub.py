@@ -6,12 +6,9 @@ import dataclasses
 import json
 import os
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -23,6 +20,8 @@ from llm_decpomdp.envs.datasets.loading import load
 from llm_decpomdp.utils import hub
 from tests.envs.hub_server import HubServer
 from tests.envs.own_rows import make_rows, write_lines, write_parquet
+from tests.support.processes import python
+from tests.support.servers import Handler, Server
 
 pytestmark = pytest.mark.usefixtures("offline")
 
@@ -163,23 +162,15 @@ def test_a_configuration_of_the_hub_has_the_splits_of_a_local_file(tmp_path, mon
 
 
 def test_a_hub_that_answers_with_an_error_is_a_hub_out_of_reach(monkeypatch):
-    class Unavailable(BaseHTTPRequestHandler):
+    class Unavailable(Handler):
         def do_GET(self):
             self.send_error(503)
 
-        def log_message(self, *_):
-            """Quiet."""
-
-    server = HTTPServer(("127.0.0.1", 0), Unavailable)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     monkeypatch.delenv("HF_HUB_OFFLINE")
-    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
-    try:
+    with Server(Unavailable) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.address)
         with pytest.warns(UserWarning, match="stand-in"):
             assert load(COOPHUMANEVAL, "test", "auto").stand_in
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def test_a_hub_that_answers_and_gives_no_data_is_replaced_and_said(monkeypatch, tmp_path, caplog):
@@ -211,15 +202,10 @@ def test_what_the_hub_gave_is_known_by_its_commit_and_can_be_had_again(tmp_path)
     for commit, rows in ((old, make_rows(3)), (new, make_rows(4)[1:])):
         (tmp_path / commit / "data").mkdir(parents=True)
         write_parquet(tmp_path / commit / "data" / "test-00000-of-00001.parquet", rows)
-    hub = HubServer("own/data", {commit: tmp_path / commit for commit in (old, new)}, new)
     usual = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
-    settings = {"HF_ENDPOINT": hub.address, "HF_HOME": str(tmp_path / "home"), "no_proxy": "*"}
-    try:
-        command = [sys.executable, "-c", SCRIPT, f"hub@{old}"]
-        done = subprocess.run(command, env=usual | settings, capture_output=True, text=True)
-    finally:
-        hub.close()
-    assert done.returncode == 0, done.stderr
+    with HubServer("own/data", {commit: tmp_path / commit for commit in (old, new)}, new) as hub:
+        settings = {"HF_ENDPOINT": hub.address, "HF_HOME": str(tmp_path / "home"), "no_proxy": "*"}
+        done = python("-c", SCRIPT, f"hub@{old}", env=usual | settings)
     now, same, before = map(json.loads, done.stdout.splitlines())
     assert (now["source"], now["revision"], now["first"], now["rows"]) == ("hub", new, "own/1", 3)
     assert (same["source"], same["revision"], same["stand_in"]) == ("hub", new, False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
 import sys
 from typing import Any
 
@@ -14,6 +13,7 @@ pytest.importorskip("anthropic")
 
 import llm_decpomdp
 from llm_decpomdp.envs.modes.experts import RemoteExpert, make_expert
+from tests.support.processes import python
 
 KEY_VARIABLES = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "DEEPSEEK_API_KEY", "DASHSCOPE_API_KEY")
 
@@ -99,7 +99,7 @@ def test_construction_imports_no_sdk() -> None:
         "make_expert('claude', api_key='k'); make_expert('gpt', api_key='k'); "
         "sys.exit('openai' in sys.modules or 'anthropic' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    python("-c", code)
 
 
 def test_a_key_of_the_environment_is_not_pickled(monkeypatch: pytest.MonkeyPatch) -> None:

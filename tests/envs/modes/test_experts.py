@@ -6,10 +6,8 @@ import copy
 import json
 import pickle
 import socket
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -18,6 +16,7 @@ pytest.importorskip("openai")
 pytest.importorskip("anthropic")
 
 from llm_decpomdp.envs.modes.experts import ExpertError, RemoteExpert
+from tests.support import servers
 
 TEAM = {"aux_0": "def aux(n):\n    return {}", "main_0": "def solve(n):\n    return aux(n)"}
 ANSWER = {"aux": "return {'a': {1: {2}}}", "main": 'use "aux" }{ here'}
@@ -37,23 +36,20 @@ class Answer:
     body: str | None = None
 
 
-class ModelServer(ThreadingHTTPServer):
+class ModelServer(servers.Server):
     """Sends its answers in order, the last one for ever, and keeps the requests."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
         self.answers = [Answer()]
         self.requests: list[tuple[str, dict[str, str], dict[str, Any]]] = []
-        self.closing = threading.Event()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        return self.address
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(servers.Handler):
     server: ModelServer
 
     def do_POST(self) -> None:
@@ -64,14 +60,7 @@ class Handler(BaseHTTPRequestHandler):
         answer = self.server.answers[position]
         self.server.closing.wait(answer.delay)
         body = answer.body if answer.body is not None else self.protocol(answer)
-        try:
-            self.send_response(answer.status)
-            for name, value in {"Content-Type": "application/json", **answer.headers}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body.encode())
-        except OSError:  # the client gave up waiting
-            pass
+        self.send(answer.status, body, {"Content-Type": "application/json", **answer.headers})
 
     def protocol(self, answer: Answer) -> str:
         if answer.status != 200:
@@ -86,9 +75,6 @@ class Handler(BaseHTTPRequestHandler):
         message = {"role": "assistant", "content": answer.text}
         return json.dumps({"object": "chat.completion", "choices": [{"message": message}]})
 
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
 
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,13 +83,8 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def server() -> Iterator[ModelServer]:
-    running = ModelServer()
-    thread = threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield running
-    running.closing.set()
-    running.shutdown()
-    running.server_close()
+    with ModelServer() as running:
+        yield running
 
 
 def expert_at(url: str, model: str = "gpt-test", **options: Any) -> RemoteExpert:

@@ -1,4 +1,4 @@
-"""What a process may answer that speaks for itself, and what honest programs may answer that is rare."""
+"""Answers of a process that speaks for itself, and rare ones of honest programs."""
 
 from __future__ import annotations
 
@@ -11,18 +11,8 @@ import pytest
 
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, instrument
 from llm_decpomdp.envs.sandbox.inside.confinement import landlock
-from tests.envs.sandboxed import (
-    CHANNEL,
-    SQUARE,
-    SQUARES,
-    check,
-    end_within,
-    program,
-    run,
-    statuses,
-    value_of,
-    workers_of,
-)
+from tests.envs.sandboxed import CHANNEL, end_within, program, run, value_of, workers_of
+from tests.support.programs import SQUARE, SQUARES, check
 
 SPEAKS = (
     CHANNEL
@@ -77,63 +67,6 @@ def test_an_exception_shows_no_memory_of_the_process_that_judges(own, kind, text
     assert passes(own)
 
 
-def test_an_honest_exception_about_coding_arrives_whole():
-    wants = check(
-        "try:",
-        "    candidate(2)",
-        "except UnicodeDecodeError as e:",
-        "    assert (e.encoding, e.object, e.start, e.end) == ('utf-8', b'a\\xff', 1, 2)",
-        "    assert str(e).startswith(\"'utf-8' codec can't decode byte 0xff in position 1\")",
-    )
-    assert statuses("def sq(x):\n    return b'a\\xff'.decode()", wants) == ["passed"] * 2
-
-
-OWN_TEXT = """
-class Negative(ValueError):
-    def __init__(self, value):
-        super().__init__()
-        self.value = value
-    def __str__(self):
-        return f"negative: {self.value}"
-
-def sq(x):
-    raise Negative(-1)
-"""
-
-
-@pytest.mark.parametrize("split", [True, False])
-def test_an_exception_has_the_text_that_its_class_gives_it(split):
-    test = check(
-        "try:",
-        "    candidate(2)",
-        "except ValueError as e:",
-        "    assert str(e) == 'negative: -1'",
-    )
-    execution = run(OWN_TEXT, test, split=split)
-    assert [outcome.status for outcome in execution.tests] == ["passed"]
-
-
-@pytest.mark.parametrize(
-    ("raised", "kind", "text"),
-    [
-        ("open('missing')", "FileNotFoundError", "[Errno 2] No such file or directory: 'missing'"),
-        ("int('x')", "ValueError", "invalid literal for int() with base 10: 'x'"),
-        ("{}['a']", "KeyError", "'a'"),
-        ("exec('x =')", "SyntaxError", "invalid syntax (<string>, line 1)"),
-        ("(_ for _ in ()).throw(ValueError('y' * 5000))", "ValueError", 300 * "y"),
-    ],
-)
-def test_a_builtin_exception_keeps_its_class_and_its_text(raised, kind, text):
-    test = check(
-        "try:",
-        "    candidate(2)",
-        "except Exception as e:",
-        f"    assert type(e) is {kind}",
-        f"    assert str(e) == {text!r}",
-    )
-    assert statuses(f"def sq(x):\n    {raised}", test) == ["passed", "passed"]
-
-
 def test_a_syntax_error_does_not_take_gigabytes(own):
     raises = "e = SyntaxError('x'); e.args = ('m', range(42 * 10**6)); raise e"
     test = check(
@@ -147,13 +80,6 @@ def test_a_syntax_error_does_not_take_gigabytes(own):
         "    assert pages() - before < 50_000",
     )
     assert graded(own, f"def sq(x):\n    {raises}", test).tests[0].passed
-
-
-def test_a_long_text_of_an_exception_keeps_its_beginning():
-    test = check(
-        "try:", "    candidate(2)", "except ValueError as e:", "    assert str(e) == 300 * 'x'"
-    )
-    assert statuses("def sq(x):\n    raise ValueError('x' * 5000)", test) == ["passed"]
 
 
 # Values
@@ -177,8 +103,8 @@ def test_reading_a_value_asks_the_program_for_nothing(own, value):
         f"{SPEAKS}\nsend('value', {value!r}, None, [], '')\n"
         f"send('error', {raises!r}, None, [], '')\ntime.sleep(0.3)\n"
     )
-    found = graded(own, code).tests
-    assert {test.status for test in found} == {"crashed"}
+    outcomes = graded(own, code).tests
+    assert {test.status for test in outcomes} == {"crashed"}
     assert passes(own)
 
 
@@ -205,14 +131,12 @@ def test_a_callback_has_a_number_and_arguments(own, content):
 )
 def test_changed_arguments_are_a_list_and_pairs(own, changed):
     takes = check("assert candidate([1]) == 4")
-    found = graded(own, f"{SPEAKS}\nsend('value', 4, {changed!r}, [], '')\n", takes).tests
-    assert [test.status for test in found] == ["crashed"]
+    outcomes = graded(own, f"{SPEAKS}\nsend('value', 4, {changed!r}, [], '')\n", takes).tests
+    assert [test.status for test in outcomes] == ["crashed"]
     assert passes(own)
 
 
-def test_a_large_grid_can_be_returned_and_what_is_too_large_is_called_that():
-    grid = "def sq(x):\n    return {(i, j) for i in range(150) for j in range(150)}"
-    assert statuses(grid, check("assert len(candidate(2)) == 22500")) == ["passed"]
+def test_what_is_too_large_to_compare_is_called_that():
     nested = "def sq(x):\n    return {((i, j),) for i in range(150) for j in range(150)}"
     (outcome,) = run(nested, check("assert len(candidate(2)) == 22500")).tests
     assert outcome.status == "error" and "too large to compare" in outcome.message
@@ -241,8 +165,8 @@ def test_a_zygote_that_a_program_has_stopped_costs_only_time():
     assert [passes(sandbox) for _ in range(3)] == [True] * 3
     workers |= workers_of(os.getpid())
     sandbox.close()
-    others = {worker for worker in workers if worker in workers_of(os.getpid())}
-    assert end_within(20, workers - others)
+    alive = {worker for worker in workers if worker in workers_of(os.getpid())}
+    assert end_within(20, workers - alive)
 
 
 # What a program leaves, and finds
@@ -294,14 +218,6 @@ def test_a_program_may_replace_both_of_its_streams():
     assert execution.output == "hello\nthere\n"
 
 
-def test_names_can_be_taken_from_the_main_module():
-    code = f"{SQUARE}\ndef double(x):\n    from __main__ import sq\n    return 2 * sq(x)"
-    found = Sandbox(cache_size=0).run(
-        Program((("main_0", code),), "double"), instrument(check("assert double(2) == 8"), "double")
-    )
-    assert found.tests[0].passed
-
-
 # Helpers
 
 
@@ -316,11 +232,11 @@ def test_names_can_be_taken_from_the_main_module():
     ],
 )
 def test_a_helper_can_do_what_it_can_do_alone(helper, body):
-    both = Program(
+    team = Program(
         (("aux_0", helper), ("main_0", f"def sq(x):\n    return {body}")),
         "sq",
         helpers=(("aux_0", "aux"),),
     )
-    execution = Sandbox(cache_size=0).run(both, instrument(SQUARES, "sq"))
+    execution = Sandbox(cache_size=0).run(team, instrument(SQUARES, "sq"))
     assert [test.status for test in execution.tests] == ["passed", "passed"], execution
     assert execution.helper_calls[0] > 0

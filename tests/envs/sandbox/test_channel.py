@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, instrument
-from tests.envs.sandboxed import SHORT, SQUARES, check, run
+from tests.envs.sandboxed import SHORT, run
+from tests.support.programs import SQUARES, check
 
 WRITE = """
 import os
@@ -62,7 +63,7 @@ def forged(*messages: bytes, at_load: bool, test: str = SQUARES) -> Execution:
 
 
 def is_bad_but_sound(execution: Execution) -> bool:
-    """Whether no test passes, and all that is said about them can be kept in a file."""
+    """True if no test passes, and all texts about them can be kept in a file."""
     json.dumps(
         [[o.message, o.origin, o.line] for o in execution.tests],
         allow_nan=False,
@@ -103,8 +104,8 @@ def with_count(count: Any) -> Execution:
 
 def test_a_count_of_helper_calls_that_is_none_is_no_answer():
     assert with_count([7]).tests[0].passed and with_count([7]).helper_calls[0] >= 7
-    for what, count in COUNTS.items():
-        assert is_bad_but_sound(with_count(count)), what
+    for part, count in COUNTS.items():
+        assert is_bad_but_sound(with_count(count)), part
 
 
 @pytest.mark.parametrize("header", [b"\xff\xff\xff\xff", b"\x00\x90\x00\x00", b"\x00\x00\x01"])
@@ -116,8 +117,8 @@ def test_a_message_that_is_too_long_or_never_ends_fails(header):
 
 def test_messages_about_tests_mean_nothing():
     passed = [json.dumps(["test", [test, None], None, [], ""]).encode() for test in (0, 1)]
-    done = json.dumps(["done", [[0, 1], [1, 1]], None, [], ""]).encode()
-    assert is_bad_but_sound(forged(*passed, done, at_load=False))
+    message = json.dumps(["done", [[0, 1], [1, 1]], None, [], ""]).encode()
+    assert is_bad_but_sound(forged(*passed, message, at_load=False))
 
 
 REPORTS: dict[str, Any] = {
@@ -135,7 +136,7 @@ REPORTS: dict[str, Any] = {
 
 @pytest.mark.parametrize("message", REPORTS.values(), ids=REPORTS)
 def test_nonsense_instead_of_reports_neither_raises_nor_hangs(message):
-    """Where tests run inside, reports can be forged, but they do no harm."""
+    """Reports can be forged if tests run inside, but they do no harm."""
     text = json.dumps(message).encode()
     code = f"{WRITE}def sq(x):\n    forge({text!r})\n    return 0"
     execution = run(code, split=False)
@@ -146,7 +147,7 @@ def test_a_program_cannot_buy_time_with_answers_that_nobody_asked_for():
     callback = json.dumps(["callback", [0, [[1], []]], None, [], ""]).encode()
     code = f"{WRITE}import time\ndef sq(x):\n    while True:\n        time.sleep(0.2)\n        forge({callback!r})"
     begin = time.monotonic()
-    assert is_bad_but_sound(run(code, limits=replace(SHORT, program_seconds=4)))
+    assert is_bad_but_sound(run(code, limits=replace(SHORT, program_seconds=2)))
     assert time.monotonic() - begin < 9
 
 

@@ -213,8 +213,8 @@ os.read(0, 1)
     ) as process:
         assert process.stdin and process.stdout
         answers = json.loads(process.stdout.readline())
-        folder, written, mode, names = json.loads(process.stdout.readline())
-        seen = {*os.listdir(folder)}
+        folder, text, mode, names = json.loads(process.stdout.readline())
+        entries = {*os.listdir(folder)}
         process.stdin.close()
     assert answers == {
         "second": "ok",
@@ -223,8 +223,8 @@ os.read(0, 1)
         "device": "EPERM",
         "unmount": "EPERM",
     }
-    assert (written, mode, {*names}) == (1 << 16, 0o700, {"full", "second", "third"})
-    assert not seen & {"full", "second", "third"}
+    assert (text, mode, {*names}) == (1 << 16, 0o700, {"full", "second", "third"})
+    assert not entries & {"full", "second", "third"}
     assert folder not in ("/tmp", "/var/tmp")
 
 
@@ -262,8 +262,8 @@ try:
 except OSError as error:
     print(error.strerror)
 """
-    told = namespaced(code, "the one who tests")
-    assert told.startswith("no private folder: /tmp, ") and "are missing or in use" in told
+    answer = namespaced(code, "the one who tests")
+    assert answer.startswith("no private folder: /tmp, ") and "are missing or in use" in answer
 
 
 def test_the_systems_own_folders_are_never_covered():

@@ -27,7 +27,7 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     row = {"prompt": 'def double(x):\n    """Double."""\n', "entry_point": "double"}
     rows = [{**row, "task_id": name, "test": test} for name, test in (("a", LOOP), ("b", PLAIN))]
     path = tmp_path / "own.jsonl"
-    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    path.write_text("".join(json.dumps(line) + "\n" for line in rows))
     env = llm_decpomdp.make("humaneval-v0", source=str(path), num_agents=1)
     env.reward = replace(env.reward, sandbox=Sandbox(SHORT))  # type: ignore[type-var]
 
@@ -47,9 +47,9 @@ def test_a_test_that_does_not_end_for_two_programs_is_told_of_once_by_its_task(
     for body in ("return 2 * x", "return x * 2"):
         play("a", body)
     (record,) = caplog.records
-    told = record.getMessage()
-    assert told.startswith("task 'a': the test did not end on the program's values within 0.7 s")
-    assert "llm-decpomdp audit" in told
+    message = record.getMessage()
+    assert message.startswith("task 'a': the test did not end on the program's values within 0.7 s")
+    assert "llm-decpomdp audit" in message
 
 
 def test_programs_that_do_not_end_say_nothing_of_a_test(

@@ -15,8 +15,6 @@ import pytest
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, instrument
 from tests.envs.sandboxed import (
     HANG_ON_TWO,
-    SQUARE,
-    SQUARES,
     end_within,
     processes,
     program,
@@ -25,6 +23,7 @@ from tests.envs.sandboxed import (
     workers_of,
     zygote_of,
 )
+from tests.support.programs import SQUARE, SQUARES
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 TESTS = instrument(SQUARES, "sq")
@@ -227,7 +226,7 @@ except SandboxError as error:
 
 
 def as_nobody(code: str) -> list[str]:
-    """What a trainer of a user without any other processes prints, line by line."""
+    """Return the lines that a trainer prints whose user has no other processes."""
     if os.getuid() != 0:
         pytest.skip("only root can become a user without other processes")
     output = trainer(NOBODY + code)

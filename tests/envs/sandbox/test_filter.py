@@ -59,8 +59,8 @@ def test_every_number_gets_its_rule_and_all_others_are_denied(machine, role, wri
 
 @pytest.mark.parametrize("machine", TABLES)
 def test_another_architecture_is_killed(machine):
-    other = next(name for name in TABLES if name != machine)
-    assert decide(seccomp.program("candidate", False, machine), other, 0) == KILL
+    foreign = next(name for name in TABLES if name != machine)
+    assert decide(seccomp.program("candidate", False, machine), foreign, 0) == KILL
 
 
 @pytest.mark.parametrize("machine", TABLES)
@@ -110,8 +110,8 @@ def test_both_machines_have_every_call_but_the_old_ones_of_x86_64():
         names = {*seccomp.policy(role, True, "x86_64")}
         assert names <= {*TABLES["x86_64"]}
         assert names - LEGACY == {*seccomp.policy(role, True, "aarch64")} <= {*TABLES["aarch64"]}
-    used = {n for role in seccomp.ROLES for n in seccomp.policy(role, True, "x86_64")}
-    assert used == {*TABLES["x86_64"]}, "names that no policy uses"
+    names_in_use = {n for role in seccomp.ROLES for n in seccomp.policy(role, True, "x86_64")}
+    assert names_in_use == {*TABLES["x86_64"]}, "names that no policy uses"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from llm_decpomdp.envs.coding.reward import COMPONENTS, CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
 from llm_decpomdp.envs.programs.completion import read
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, instrument
-from tests.envs.sandboxed import check, program
+from tests.envs.sandboxed import program
+from tests.support.programs import check
 
 LIMITS = Limits(load_seconds=0.3, test_seconds=0.3, max_timeouts=1, wall_factor=2)
 SANDBOX = Sandbox(LIMITS, cache_size=0)
@@ -213,17 +214,17 @@ def test_random_functions_pass_for_right_values_only():
     """The test states what one function returns; another one passes if, and only if, it returns the same."""
     chance = random.Random(1)
     codes = [expression(chance) for _ in range(600)]
-    jobs, expected = [], []
+    jobs, right = [], []
     for code in codes:
-        other = code if chance.random() < 0.5 else chance.choice(codes)
-        wanted = [value_or_error(code, x) for x in range(4)]
-        lines = [f"assert candidate({x}) == {value!r}" for x, value in enumerate(wanted)]
-        kept = [x for x, value in enumerate(wanted) if not isinstance(value, type)]
-        if not kept:
+        answer = code if chance.random() < 0.5 else chance.choice(codes)
+        values = [value_or_error(code, x) for x in range(4)]
+        lines = [f"assert candidate({x}) == {value!r}" for x, value in enumerate(values)]
+        numbers = [x for x, value in enumerate(values) if not isinstance(value, type)]
+        if not numbers:
             continue
-        tests = instrument(check(*(lines[x] for x in kept)), "sq")
-        jobs.append((program(f"def sq(x):\n    return {other}"), tests))
-        expected.append([value_or_error(other, x) == wanted[x] for x in kept])
-    found = [[o.passed for o in e.tests] for e in PATIENT.run_batch(jobs)]
-    assert found == expected
-    assert {True, False} <= {passed for outcomes in expected for passed in outcomes}
+        tests = instrument(check(*(lines[x] for x in numbers)), "sq")
+        jobs.append((program(f"def sq(x):\n    return {answer}"), tests))
+        right.append([value_or_error(answer, x) == values[x] for x in numbers])
+    verdicts = [[o.passed for o in e.tests] for e in PATIENT.run_batch(jobs)]
+    assert verdicts == right
+    assert {True, False} <= {passed for outcomes in right for passed in outcomes}

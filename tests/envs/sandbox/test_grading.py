@@ -1,4 +1,4 @@
-"""What counts as passing: verdicts come from values, whatever way the test asks for them."""
+"""Verdicts come from values, whatever way the test asks for them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, instrument
-from tests.envs.sandboxed import SHORT, SQUARE, check, program, run, statuses
+from tests.envs.sandboxed import SHORT, program, run, statuses
+from tests.support.programs import SQUARE, check
 
 SWALLOW = ("try:", "    candidate(2)", "except:", "    pass", "else:", "    assert False")
 
@@ -49,8 +50,8 @@ def test_a_test_that_swallows_everything_passes_for_an_exception_only(way, statu
 def test_tests_after_a_timeout_are_run(split):
     test = check(*(f"assert candidate({x}) == {x}" for x in range(5)))
     code = "import os\ndef sq(x):\n    while x == 1: pass\n    x == 3 and os._exit(1)\n    return x"
-    expected = ["passed", "timeout", "passed", "crashed", "passed"]
-    assert statuses(code, test, split=split) == expected
+    verdicts = ["passed", "timeout", "passed", "crashed", "passed"]
+    assert statuses(code, test, split=split) == verdicts
 
 
 def test_a_test_whose_process_has_ended_does_not_pass():
@@ -64,41 +65,12 @@ def test_a_test_whose_process_has_ended_does_not_pass():
     code = "import os\ndef sq(x):\n    x == 2 and os._exit(1)\n    return iter(range(9)) if x == 1 else x * x"
     one_by_one = replace(instrument(test, "sq"), prefetch=False)
     sandbox = Sandbox(SHORT, workers=1, cache_size=0, seed=13)
-    found = [outcome.status for outcome in sandbox.run(program(code), one_by_one).tests]
+    verdicts = [outcome.status for outcome in sandbox.run(program(code), one_by_one).tests]
     sandbox.close()
-    assert found == ["passed", "crashed", "crashed", "passed"]
+    assert verdicts == ["passed", "crashed", "crashed", "passed"]
 
 
 # Arguments that a call changes
-
-
-@pytest.mark.parametrize("split", [True, False])
-def test_a_call_in_place_changes_the_tests_own_objects(split):
-    test = check("xs = [3, 1]", "candidate(xs)", "assert xs == [1, 3]")
-    assert statuses("def sq(xs):\n    xs.sort()", test, split=split) == ["passed"]
-    assert statuses("def sq(xs):\n    return sorted(xs)", test, split=split) == ["failed"]
-
-
-@pytest.mark.parametrize(
-    ("value", "change", "expected"),
-    [
-        ("[1]", "x.append(2)", "[1, 2]"),
-        ("{1: 2}", "x[3] = 4", "{1: 2, 3: 4}"),
-        ("{1}", "x.add(2)", "{1, 2}"),
-        ("bytearray(b'a')", "x.extend(b'b')", "bytearray(b'ab')"),
-        ("([1], 2)", "x[0].append(3)", "([1, 3], 2)"),
-        ("__import__('collections').deque([1])", "x.append(2)", "__import__('collections').deque([1, 2])"),
-    ],
-)  # fmt: skip
-def test_every_container_can_be_changed_in_place(value, change, expected):
-    test = check(f"x = {value}", "candidate(x)", f"assert x == {expected}")
-    assert statuses(f"def sq(x):\n    {change}", test) == ["passed"]
-
-
-def test_a_call_cannot_make_its_test_true_by_changing_its_arguments():
-    test = check("xs = [3, 1, 2]", "assert candidate(xs) == sorted(xs)")
-    assert statuses("def sq(xs):\n    xs.clear()\n    return []", test) == ["failed"]
-    assert statuses("def sq(xs):\n    xs.sort()\n    return xs", test) == ["passed"]
 
 
 def test_timeouts_count_once_though_changed_arguments_need_a_second_run():
@@ -152,10 +124,10 @@ def test_calls_that_a_test_does_not_make_cost_it_no_timeouts():
     hangs = "def sq(x):\n    while x > 99: pass\n    return 0 if x == 0 else 5"
     sandbox = Sandbox(Limits(2, 0.3), workers=1, cache_size=0, seed=12)
     tests = instrument(DEPENDENT, "sq")
-    expected = [o.status for o in sandbox.run(program(hangs), tests).tests]
-    assert expected == ["not_run", "passed"]
+    verdicts = [o.status for o in sandbox.run(program(hangs), tests).tests]
+    assert verdicts == ["not_run", "passed"]
     sandbox.run(program(WAYS["three"]), tests)
-    assert [o.status for o in sandbox.run(program(hangs), tests).tests] == expected
+    assert [o.status for o in sandbox.run(program(hangs), tests).tests] == verdicts
     sandbox.close()
 
 
@@ -203,7 +175,7 @@ def test_calls_of_the_helper_are_counted_but_not_those_while_loading():
 
 
 def calls_of(*segments: tuple[str, str]) -> tuple[int, ...]:
-    """How often one call of `sq` calls the helpers `aux_0` and `aux_1` of agents of these names."""
+    """Count the calls of the helpers `aux_0` and `aux_1`, of agents of these names, by one call of `sq`."""
     helpers = (("aux_0", "aux_0"), ("aux_1", "aux_1"))
     tests = instrument(check("assert candidate(2) != 'no number'"), "sq")
     return Sandbox(SHORT).run(Program(segments, "sq", helpers=helpers), tests).helper_calls

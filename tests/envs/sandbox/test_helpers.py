@@ -1,4 +1,4 @@
-"""Which helpers a program calls in tests that pass, and whether any outcome depends on what they return."""
+"""Helpers that a program calls in tests that pass, and outcomes that depend on their results."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pytest
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, instrument
 from llm_decpomdp.envs.sandbox.inside.program.changes import changed
 from llm_decpomdp.envs.sandbox.inside.protocol.requests import CHANGES
+from tests.support.programs import check as function_of
 
 AUX = "def aux(x):\n    return x * x"
 CHECK = ("assert candidate(2) == 4", "assert candidate(3) == 9")
@@ -23,13 +24,13 @@ SANDBOX = Sandbox(Limits(load_seconds=5, test_seconds=5), workers=1, cache_size=
 
 def run(main: str, aux: str = AUX, check=CHECK, split: bool = True, limits=None) -> Execution:
     """A team of two against a test."""
-    test = "def check(candidate):\n" + "".join(f"    {line}\n" for line in check)
+    test = function_of(*check)
     program = Program((("aux_0", aux), ("main_0", main)), "sq", helpers=(("aux_0", "aux"),))
     return SANDBOX.run(program, instrument(test, "sq", split), limits)
 
 
 def use(*args, **options) -> tuple[bool, bool]:
-    """Whether the helper is called and whether it is used, of a program that passes all tests."""
+    """Run a program that passes all tests; tell if it calls the helper, and if it uses the results."""
     execution = run(*args, **options)
     assert all(test.passed for test in execution.tests), execution.tests
     return execution.helper_calls[0] > 0, execution.helpers_used[0]
@@ -87,9 +88,9 @@ def test_a_run_with_changed_results_finds_what_the_first_one_found(main, check):
 
 
 def test_a_program_that_takes_long_has_its_time_anew_in_each_run():
-    limits = Limits(load_seconds=2, test_seconds=2, program_seconds=2)
+    limits = Limits(load_seconds=1, test_seconds=1, program_seconds=1)
     slow = "import time\ndef sq(x):\n    aux(x)\n    t = time.process_time()\n"
-    slow += "    while time.process_time() < t + 0.8:\n        pass\n    return x * x"
+    slow += "    while time.process_time() < t + 0.4:\n        pass\n    return x * x"
     assert use(slow, check=CHECK[:1], limits=limits) == IGNORED
 
 
@@ -115,11 +116,11 @@ def test_what_a_program_prints_with_changed_results_is_for_nobody():
 
 
 def test_each_run_begins_anew():
-    counted = "N = []\n" + body("N.append(aux(x))\nreturn x * x if len(N) < 3 else 0")
-    assert use(counted) == IGNORED
-    drawn = body("import random\naux(x)\nreturn x * x if random.random() == FIRST else x * x + N")
+    counter = "N = []\n" + body("N.append(aux(x))\nreturn x * x if len(N) < 3 else 0")
+    assert use(counter) == IGNORED
+    sample = body("import random\naux(x)\nreturn x * x if random.random() == FIRST else x * x + N")
     first = "import random\nFIRST, N = random.random(), 0\n"
-    assert use(first + drawn) == IGNORED
+    assert use(first + sample) == IGNORED
 
 
 RESULTS = {
@@ -181,7 +182,7 @@ def test_several_helpers_are_changed_one_by_one():
         "sq",
         helpers=tuple((agent, agent) for agent, _ in helpers),
     )
-    test = instrument("def check(candidate):\n    assert candidate(3) == 9\n", "sq")
+    test = instrument(function_of("assert candidate(3) == 9"), "sq")
     execution = SANDBOX.run(program, test)
     assert execution.helper_calls == (1, 1, 0)
     assert execution.helpers_used == (False, True, False)
@@ -192,7 +193,7 @@ def test_what_helpers_give_each_other_is_not_changed():
     second = ("aux_1", "def aux_1(x):\n    return aux_0(x) * x")
     main = ("main_0", body("aux_0(x)\nreturn aux_1(x) + 0"))
     helpers = (("aux_0", "aux_0"), ("aux_1", "aux_1"))
-    test = instrument("def check(candidate):\n    assert candidate(3) == 9\n", "sq")
+    test = instrument(function_of("assert candidate(3) == 9"), "sq")
     execution = SANDBOX.run(Program((first, second, main), "sq", helpers=helpers), test)
     assert execution.helpers_used == (False, True)
 
@@ -218,10 +219,10 @@ MAINS = {
 def test_helpers_are_judged_in_every_way_of_grading(way):
     main = body(MAINS.get(way, "{}\nreturn {}"))
     argument = "x[0]" if way == "arguments that change" else "x"
-    aux, own = f"aux({argument})", f"{argument} ** 2"
+    aux, plain = f"aux({argument})", f"{argument} ** 2"
     assert use(main.format("pass", f"{aux} + 0"), **WAYS[way]) == USED
-    assert use(main.format(aux, own), **WAYS[way]) == IGNORED
-    assert use(main.format("pass", own), **WAYS[way]) == NOT_CALLED
+    assert use(main.format(aux, plain), **WAYS[way]) == IGNORED
+    assert use(main.format("pass", plain), **WAYS[way]) == NOT_CALLED
 
 
 def test_equal_programs_are_judged_equally():
@@ -231,8 +232,8 @@ def test_equal_programs_are_judged_equally():
         body("return len(str(aux(x))) + x * x - 1"),
     ]
     for main in mains:
-        found = {(e.tests, e.helper_calls, e.helpers_used) for e in (run(main) for _ in range(5))}
-        assert len(found) == 1
+        executions = [run(main) for _ in range(5)]
+        assert len({(e.tests, e.helper_calls, e.helpers_used) for e in executions}) == 1
 
 
 # Changes
@@ -276,9 +277,9 @@ VALUES = [
 @pytest.mark.parametrize("kind", range(CHANGES))
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_a_changed_value_is_another_one_of_its_type(value, kind):
-    found = changed(value, kind)
-    assert found != value and (value is None or type(found) is type(value))
-    assert changed(value, kind) == found
+    change = changed(value, kind)
+    assert change != value and (value is None or type(change) is type(value))
+    assert changed(value, kind) == change
 
 
 def test_what_has_no_equals_is_changed_in_its_parts():

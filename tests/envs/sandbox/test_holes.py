@@ -17,17 +17,14 @@ from llm_decpomdp.envs.sandbox import worker_process as workers
 from tests.envs.sandboxed import (
     CHANNEL,
     SHORT,
-    SQUARE,
-    SQUARES,
-    check,
     end_within,
     program,
     run,
-    statuses,
     trainer,
     workers_of,
     zygote_of,
 )
+from tests.support.programs import SQUARE, SQUARES, check
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 TESTS = instrument(SQUARES, "sq")
@@ -86,8 +83,8 @@ for _ in range(240):
 
 @pytest.mark.parametrize("then", ["", "os._exit(3)\n"])
 def test_folders_of_any_depth_harm_neither_their_program_nor_the_next_ones(own, then):
-    found = said(own, DEEP + then + SQUARE)
-    assert found == (["crashed"] * 2 if then else PASSED)
+    verdicts = said(own, DEEP + then + SQUARE)
+    assert verdicts == (["crashed"] * 2 if then else PASSED)
     assert [said(own) for _ in range(4)] == [PASSED] * 4
 
 
@@ -135,7 +132,7 @@ def test_a_worker_that_is_started_again_must_have_the_required_layers_too(tmp_pa
 def test_a_batch_gives_workers_to_those_who_wait():
     sandbox = Sandbox(workers=2, cache_size=0, seed=34)
     order = []
-    batch = [(program(f"{SLOW}  # {number}"), TESTS) for number in range(24)]
+    batch = [(program(f"{SLOW}  # {number}"), TESTS) for number in range(14)]
 
     def long() -> None:
         sandbox.run_batch(batch)
@@ -182,13 +179,13 @@ def test_a_thread_that_blocks_signals_does_not_lift_the_limit_of_a_test(monkeypa
     sandbox = Sandbox(limits, workers=1, cache_size=0, seed=35)
     masked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGPROF, signal.SIGALRM])
     try:
-        found = said(
+        verdicts = said(
             sandbox, "def sq(x):\n    return 10**12", check("assert sum(range(candidate(1)))")
         )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, masked)
         sandbox.close()
-    assert found == ["timeout"]
+    assert verdicts == ["timeout"]
 
 
 def test_a_test_that_sleeps_on_a_value_is_a_timeout_by_the_clock(monkeypatch):
@@ -223,30 +220,6 @@ CHANGES = {
 def test_what_a_test_changes_in_its_process_is_undone_for_the_next(own, changing, depending):
     for test in (depending, changing, depending):
         assert said(own, test=test) == ["passed"]
-
-
-def test_items_are_made_when_they_are_asked_for():
-    hangs = "def sq(x):\n    yield from (6, 28, 496, 8128)\n    while True:\n        pass"
-    test = check("assert list(islice(candidate(1), 4)) == [6, 28, 496, 8128]")
-    assert statuses(hangs, "from itertools import islice\n" + test) == ["passed"]
-
-
-@pytest.mark.parametrize("split", [True, False])
-def test_a_function_of_the_test_may_call_the_program(split):
-    test = check(
-        "def g(n):",
-        "    return 0 if n == 0 else 1 + candidate(g, n - 1)",
-        "assert candidate(g, 5) == 5",
-    )
-    assert statuses("def sq(g, n):\n    return g(n)", test, split=split) == ["passed"]
-
-
-@pytest.mark.parametrize("split", [True, False])
-@pytest.mark.parametrize("outer", ["[row, [2]]", "(row, [2])", "[[[0]], row]", "{'a': row}"])
-def test_changes_reach_every_name_of_a_changed_list(outer, split):
-    code = "def sq(g):\n    for row in list(g.values()) if type(g) is dict else g:\n        row[-1:] = [9]"
-    test = check("row = [1]", f"g = {outer}", "candidate(g)", "assert row == [9]")
-    assert statuses(code, test, split=split) == ["passed"]
 
 
 @pytest.mark.parametrize("origin", ["aux_0", "x" * 150, "\ud800\nmain_0"], ids=ascii)

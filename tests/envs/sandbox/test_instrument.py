@@ -198,8 +198,8 @@ def test_a_guard_in_a_helper_outside_the_test_function_can_be_passed() -> None:
     tests = instrument(test, "f")
     good = "def f(x):\n    if x < 0:\n        raise ValueError\n    return x"
     for code, passed in ((good, [True, True]), ("def f(x):\n    return x", [False, True])):
-        found = Sandbox().run(Program((("main_0", code),), "f"), tests).tests
-        assert [outcome.passed for outcome in found] == passed
+        results = Sandbox().run(Program((("main_0", code),), "f"), tests).tests
+        assert [outcome.passed for outcome in results] == passed
 
 
 @pytest.mark.parametrize(

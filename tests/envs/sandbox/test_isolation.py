@@ -1,4 +1,4 @@
-"""What a program sees of its surroundings, and what of it stays when the program has ended."""
+"""Surroundings that a program sees, and traces that it leaves behind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import time
 import pytest
 
 from llm_decpomdp.envs.sandbox import Sandbox
-from tests.envs.sandboxed import SQUARE, run, statuses, value_of
+from tests.envs.sandboxed import run, statuses, value_of
+from tests.support.programs import SQUARE
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="a layer of Linux")
 LEAVE_A_FILE = "import os\nos.makedirs('deep/er')\nopen('deep/er/left.txt', 'w').write('x')\n"
@@ -86,11 +87,11 @@ def test_s7_what_a_program_patches_stays_in_its_process():
         "import builtins, random, os\nbuiltins.sorted = lambda *a, **k: []\nrandom.seed(0)\n"
         "os.environ['LEAK'] = '1'\nos.chdir('/')\ndef sq(x):\n    return x * x"
     )
-    here = os.getcwd()
+    folder = os.getcwd()
     assert statuses(code, workers=1) == ["passed", "passed"]
     assert builtins.sorted([3, 1]) == [1, 3]
     assert random.getstate() == state
-    assert "LEAK" not in os.environ and os.getcwd() == here
+    assert "LEAK" not in os.environ and os.getcwd() == folder
     follower = (
         "import os\ndef sq(x):\n    return sorted([x * x, 99])[0] + len(os.environ.get('LEAK', ''))"
     )

@@ -1,4 +1,4 @@
-"""What a worker remembers of a program's answers."""
+"""Memory that a worker takes for a program's answers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, instrument
 from tests.envs.sandboxed import program, workers_of
+from tests.support.programs import check
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 LIMITS = Limits(load_seconds=5, test_seconds=5)
@@ -29,7 +30,7 @@ def peak_of(code: str, test: str, passed: bool = True) -> int:
 def test_answers_that_swell_while_they_are_read_are_refused():
     code = """
 import os
-TEXT = b'["value",[' + b",".join([b'{"deque":[[],null]}'] * 400_000) + b'],null,[],""]'
+TEXT = b'["value",[' + b",".join([b"[]"] * 2_600_000) + b'],null,[],""]'
 def sq(x):
     for descriptor in range(3, 20):
         data = (len(TEXT).to_bytes(4, "big") + TEXT) * 4
@@ -39,12 +40,12 @@ def sq(x):
         except OSError:
             pass
 """
-    test = "def check(candidate):\n" + "    assert candidate(0) == 0\n" * 4
-    assert peak_of(code, test, passed=False) < 700
+    test = check(*["assert candidate(0) == 0"] * 4)
+    assert peak_of(code, test, passed=False) < 600
 
 
 def test_the_answers_of_a_run_are_forgotten_before_the_next_one():
-    test = "def check(candidate):\n    for i in range(4):\n        assert candidate([i])\n"
+    test = check("for i in range(4):", "    assert candidate([i])")
     large = "def sq(xs):\n    {}\n    return 'x' * 7_000_000"
     once = peak_of(large.format("pass"), test)
     twice = peak_of(large.format("xs[0] += 1"), test)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llm_decpomdp.envs.sandbox import Program, Sandbox, instrument
-from tests.envs.sandboxed import check
+from tests.support.programs import check
 
 SANDBOX = Sandbox(workers=1, cache_size=0)
 
@@ -119,8 +119,8 @@ def test_a_function_of_the_test_comes_back_as_itself():
         "point.save.assert_called_once_with(4)",
         "assert candidate('same', point.save) is point.save",
     )
-    found = outcomes(CLASSES, check(*body))
-    assert all(outcome.passed for outcome in found), found
+    results = outcomes(CLASSES, check(*body))
+    assert all(outcome.passed for outcome in results), results
 
 
 YES = """

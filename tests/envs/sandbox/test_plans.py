@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from llm_decpomdp.envs.sandbox import Execution, Limits, Sandbox, instrument
-from tests.envs.sandboxed import SHORT, WRONG, check, program
+from tests.envs.sandboxed import SHORT, WRONG, program
+from tests.support.programs import check
 
 PLAN = """
 import marshal, sys

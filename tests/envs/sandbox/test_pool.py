@@ -9,15 +9,14 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError, instrument
-from llm_decpomdp.envs.sandbox.batch import Batch
 from llm_decpomdp.envs.sandbox.pool import Pool
 from llm_decpomdp.envs.sandbox.worker_process import Worker
-from tests.envs.sandboxed import SHORT, SQUARE, SQUARES, check, program, run, trainer
+from tests.envs.sandboxed import SHORT, program, run, trainer
+from tests.support.programs import SQUARE, SQUARES, check
 
 TESTS = instrument(SQUARES, "sq")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux's processes")
@@ -39,8 +38,8 @@ def test_a_batch_keeps_its_order_whatever_the_number_of_workers(workers):
         (program(f"{waits * (v == 4)}def sq(x):\n    return {v}"), TESTS) for v in (4, 9, 0, 4) * 3
     ]
     executions = Sandbox(workers=workers, cache_size=0).run_batch(jobs)
-    found = [[o.passed for o in execution.tests] for execution in executions]
-    assert found == [[True, False], [False, True], [False, False], [True, False]] * 3
+    verdicts = [[o.passed for o in execution.tests] for execution in executions]
+    assert verdicts == [[True, False], [False, True], [False, False], [True, False]] * 3
 
 
 def test_an_empty_batch_is_no_work():
@@ -50,15 +49,17 @@ def test_an_empty_batch_is_no_work():
 @pytest.mark.parametrize("cache_size", [0, 100])
 def test_equal_programs_of_one_batch_run_once(cache_size):
     sandbox = Sandbox(SHORT, workers=2, cache_size=cache_size)
-    same, other = program(TELLS_ITS_RUNS), program(TELLS_ITS_RUNS + "\n")
-    first, second, third = sandbox.run_batch([(same, TESTS), (same, TESTS), (other, TESTS)])
+    same, variant = program(TELLS_ITS_RUNS), program(TELLS_ITS_RUNS + "\n")
+    first, second, third = sandbox.run_batch([(same, TESTS), (same, TESTS), (variant, TESTS)])
     assert first == second and first.tests != third.tests
 
 
 def test_a_program_that_breaks_its_process_costs_the_others_nothing():
     codes = [SQUARE, "import os\nos._exit(1)", "while True: pass", SQUARE + "\n", "raise KeyError"]
-    found = Sandbox(SHORT, workers=2, cache_size=0).run_batch([(program(c), TESTS) for c in codes])
-    assert [e.error.status if e.error else "" for e in found] == [
+    executions = Sandbox(SHORT, workers=2, cache_size=0).run_batch(
+        [(program(c), TESTS) for c in codes]
+    )
+    assert [e.error.status if e.error else "" for e in executions] == [
         "",
         "crashed",
         "timeout",
@@ -74,16 +75,18 @@ def test_s9_threads_may_share_one_sandbox():
     sandbox = Sandbox(workers=2, cache_size=0)
     codes = [f"def sq(x):\n    return x * x + {n % 3}" for n in range(24)]
     with ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(lambda code: sandbox.run(program(code), TESTS), codes))
-    assert [all(o.passed for o in e.tests) for e in found] == [n % 3 == 0 for n in range(24)]
+        executions = list(threads.map(lambda code: sandbox.run(program(code), TESTS), codes))
+    assert [all(o.passed for o in e.tests) for e in executions] == [n % 3 == 0 for n in range(24)]
 
 
-def waiting(pool: Pool, order: list[int], number: int) -> threading.Thread:
-    """A thread that waits for a worker, notes its number, and gives the worker back."""
+def caller(pool: Pool, order: list[int], number: int) -> threading.Thread:
+    """Start a thread that waits for a worker, notes its number, and gives the worker back."""
 
     def take() -> None:
-        with pool._workers(1):
-            order.append(number)
+        workers: list[Worker] = []
+        pool.take(workers, 1)
+        order.append(number)
+        pool.give_back(workers)
 
     thread = threading.Thread(target=take)
     before = pool.queue
@@ -96,10 +99,13 @@ def waiting(pool: Pool, order: list[int], number: int) -> threading.Thread:
 def test_callers_get_their_workers_in_the_order_in_which_they_came():
     pool = Pool(1, (), (), 0)
     order: list[int] = []
-    with pool._workers(1):
-        threads = [waiting(pool, order, number) for number in range(4)]
-    with pool._workers(1):  # asks last, though it is the first to run
-        order.append(4)
+    workers: list[Worker] = []
+    pool.take(workers, 1)
+    threads = [caller(pool, order, number) for number in range(4)]
+    pool.give_back(workers)
+    pool.take(workers, 1)  # asks last, though it is the first to run
+    order.append(4)
+    pool.give_back(workers)
     for thread in threads:
         thread.join(60)
     assert order == [0, 1, 2, 3, 4]
@@ -109,48 +115,49 @@ def test_callers_get_their_workers_in_the_order_in_which_they_came():
 def test_a_caller_that_is_interrupted_costs_the_others_nothing():
     pool = Pool(1, (), (), 0)
     order: list[int] = []
+    workers: list[Worker] = []
+    pool.take(workers, 1)
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     main = threading.main_thread().ident
     assert main is not None
     try:
-        with pool._workers(1) as workers:
-            held = [workers.pop()]  # nobody gives it back
         timer = threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT))
         timer.start()
-        with pytest.raises(KeyboardInterrupt), pool._workers(1):
-            pass
+        with pytest.raises(KeyboardInterrupt):
+            pool.take([], 1)
     finally:
         signal.signal(signal.SIGINT, handler)
     assert pool.queue == 0
-    thread = waiting(pool, order, 1)
-    pool.give_back(held)
+    thread = caller(pool, order, 1)
+    pool.give_back(workers)
     thread.join(60)
-    assert order == [1] and not held
+    assert order == [1] and not workers
     pool.close()
 
 
-class Listed(Worker):
-    """A worker that only remembers which jobs it was given."""
+TELLS_ITS_TIME = """
+import time
 
-    def send(self, index: int, job: dict[str, Any]) -> None:
-        self.waiting.append(index)
+def sq(x):
+    begin = time.monotonic()
+    time.sleep(0.3)
+    raise ValueError(f"{begin} {time.monotonic()}")
+"""
 
 
-@pytest.mark.parametrize(
-    ("jobs", "expected"),
-    [(2, [[0], [1], []]), (4, [[0], [1], [2]]), (7, [[0, 3], [1, 4], [2]]), (20, 3)],
-)
-def test_every_worker_gets_a_job_before_any_gets_its_second(jobs, expected):
-    batch = Batch(Pool(1, (), (), 0), [{}] * jobs)
-    batch.workers = [Listed((), (), 0) for _ in range(3)]
-    batch.dispatch_first()
-    given = [list(worker.waiting) for worker in batch.workers]
-    assert (given if jobs < 20 else max(map(len, given))) == expected
+@pytest.mark.parametrize("jobs", [3, 4])
+def test_every_worker_gets_a_job_before_any_gets_its_second(jobs):
+    sandbox = Sandbox(workers=3, cache_size=0)
+    once = instrument(check("assert candidate(2) == 4"), "sq")
+    batch = [(program(f"{TELLS_ITS_TIME}# {n}"), once) for n in range(jobs)]
+    outcomes = [execution.tests[0].message for execution in sandbox.run_batch(batch)]
+    times = [[float(word) for word in message.split()[1:]] for message in outcomes]
+    assert max(begin for begin, _ in times[:3]) < min(end for _, end in times[:3])
 
 
 @pytest.mark.parametrize("milliseconds", [2, 30, 60, 100])
 def test_s9_an_interrupt_while_a_worker_is_started_again_shifts_no_verdict(milliseconds):
-    found = trainer(f"""
+    output = trainer(f"""
 sandbox = Sandbox(SHORT, workers=1, cache_size=0)
 assert statuses(sandbox) == ["passed", "passed"]
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -166,7 +173,7 @@ for n in range(4):
     wrong = f"def sq(x):\\n    raise ValueError({{n}})"
     print(sandbox.run(program(wrong), TESTS).tests[0].message)
 """)
-    assert found.split("\n") == [f"ValueError: {n}" for n in range(4)] + [""]
+    assert output.split("\n") == [f"ValueError: {n}" for n in range(4)] + [""]
 
 
 def test_a_thread_that_outlives_its_test_befalls_no_other_program():
@@ -188,8 +195,8 @@ def test_a_thread_that_outlives_its_test_befalls_no_other_program():
         right = f"def sq(x):\n    return x + {number}"
         test = check(f"assert [candidate(n) for n in range(5)] == [n + {number} for n in range(5)]")
         jobs.append((program(right), instrument(test, "sq")))
-    found = Sandbox(Limits(), workers=1, cache_size=0).run_batch(jobs)
-    assert [test.status for e in found for test in e.tests] == ["passed"] * 20
+    executions = Sandbox(Limits(), workers=1, cache_size=0).run_batch(jobs)
+    assert [test.status for e in executions for test in e.tests] == ["passed"] * 20
 
 
 def test_threads_that_ask_for_the_same_share_one_run():
@@ -207,7 +214,7 @@ def test_a_verdict_is_remembered_by_all_that_it_depends_on():
     code = f"{TELLS_ITS_RUNS}  # {time.monotonic_ns()}"
     first = told(sandbox, code)
     assert told(sandbox, code) == told(Sandbox(SHORT, workers=2), code) == first
-    others = [
+    messages = [
         told(sandbox, code + " "),
         told(sandbox, code, Limits(load_seconds=0.8, test_seconds=0.7)),
         told(Sandbox(SHORT, workers=1, seed=1), code),
@@ -215,7 +222,7 @@ def test_a_verdict_is_remembered_by_all_that_it_depends_on():
         told(Sandbox(SHORT, workers=1, cache_size=0), code),
         sandbox.run(program(code), instrument(SQUARES + "\n    assert candidate(1)", "sq")).tests[0].message,
     ]  # fmt: skip
-    assert len({first, *others}) == 7
+    assert len({first, *messages}) == 7
 
 
 def test_a_sandbox_that_remembers_nothing_leaves_the_memory_of_others_alone():
@@ -269,14 +276,14 @@ def test_a_closed_sandbox_works_again():
 
 def test_closing_while_another_thread_waits_costs_it_nothing():
     sandbox = Sandbox(workers=1, cache_size=0)
-    found = []
+    executions = []
     code = f"import time\ntime.sleep(0.4)\n{SQUARE}"
-    thread = threading.Thread(target=lambda: found.append(sandbox.run(program(code), TESTS)))
+    thread = threading.Thread(target=lambda: executions.append(sandbox.run(program(code), TESTS)))
     thread.start()
     time.sleep(0.2)
     sandbox.close()
     thread.join()
-    assert all(o.passed for o in found[0].tests)
+    assert all(o.passed for o in executions[0].tests)
 
 
 # Forks of the trainer

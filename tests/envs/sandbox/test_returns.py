@@ -1,88 +1,33 @@
-"""What a program's function may return or raise, and how a test sees it on its side."""
+"""Values and exceptions of a program's function, as a test sees them on its side."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from tests.envs.sandboxed import check, run, statuses
+from llm_decpomdp.envs.sandbox import Limits, Sandbox, instrument
+from tests.attacks.entries import ENTRIES
+from tests.envs.sandboxed import run, statuses
+from tests.support.programs import check
 
-PASSING = {
-    "list of an iterator": ("return iter(range(x))", "list(candidate(3)) == [0, 1, 2]"),
-    "long generator": ("yield from range(x)", "sum(candidate(5000)) == sum(range(5000))"),
-    "endless generator": (
-        "while True:\n        yield x",
-        "[v for v, _ in zip(candidate(3), range(70))] == [3] * 70",
-    ),
-    "two iterators in turn": (
-        "return map(abs, [x, -x])",
-        "(lambda a, b: [next(a), next(b), next(a)])(candidate(1), candidate(2)) == [1, 2, 1]",
-    ),
-    "generator that ends": ("return\n    yield", "next(candidate(1), 'over') == 'over'"),
-    "function": ("return lambda y: x + y", "candidate(2)(3) == 5"),
-    "function of functions": ("return lambda: lambda: x", "candidate(2)()() == 2"),
-    "functions in a list": ("return [lambda: x, lambda: -x]", "[f() for f in candidate(2)] == [2, -2]"),
-    "callback": ("return [x(v) for v in (1, 2)]", "candidate(lambda v: v + 5) == [6, 7]"),
-    "callback as a key": ("return sorted([3, -4, 1], key=x)", "candidate(abs) == [1, 3, -4]"),
-    "callback with keywords": ("return x(a=1, b=[2])", "candidate(lambda a, b: (a, b)) == (1, [2])"),
-    "callback that raises": (
-        "try:\n        return x(0)\n    except ZeroDivisionError:\n        return 'caught'",
-        "candidate(lambda v: 1 / v) == 'caught'",
-    ),
-    "coroutine": ("async def f():\n        return x * x\n    return f()", "asyncio.run(candidate(3)) == 9"),
-    "named tuple": ("return collections.namedtuple('P', 'a b')(x, 2)", "candidate(1) == (1, 2)"),
-    "counter": ("return collections.Counter('aab')", "candidate(1) == {'a': 2, 'b': 1}"),
-    "default dict": ("return collections.defaultdict(int, {1: x})", "candidate(1) == {1: 1}"),
-    "enum of integers": ("return enum.IntEnum('E', 'a b')(x)", "candidate(2) == 2"),
-    "not a number": ("return float('nan')", "candidate(1) != candidate(1)"),
-    "infinity": ("return [float('inf'), -0.0]", "str(candidate(1)) == '[inf, -0.0]'"),
-    "huge integer": ("return x ** 20000", "candidate(3) == 3 ** 20000"),
-    "lone surrogate": ("return chr(0xD800 + x)", "candidate(1) == '\\ud801'"),
-    "every type": (
-        "return x",
-        "(lambda v: candidate(v) == v)([None, True, 1, 2.5, 1j, 's', b'b', bytearray(b'c'), (1,), {1: (2,)},"
-        " {3}, frozenset({4}), range(5), ..., fractions.Fraction(1, 3), decimal.Decimal('0.10'),"
-        " collections.deque([1], 3)])",
-    ),
-}  # fmt: skip
-FAILING = {
-    "object": ("class C:\n        __eq__ = lambda *_: True\n    return C()", "candidate(4) == 4"),
-    "object in a list": (
-        "class C:\n        __eq__ = lambda *_: True\n    return [C()]",
-        "candidate(4) == [4]",
-    ),
-    "subclass that lies": (
-        "class C(int):\n        __eq__ = lambda *_: True\n    return C(5)",
-        "candidate(4) == 4",
-    ),
-    "list that lies": (
-        "class C(list):\n        __iter__ = lambda self: iter([4])\n    return C()",
-        "list(candidate(4)) == [4]",
-    ),
-    "type": ("return float", "candidate(4) == int"),
-    "list that contains itself": ("y = []\n    y.append(y)\n    return y", "candidate(4) == []"),
-    "truth without a value": ("class C: pass\n    return C()", "candidate(1) is True"),
-    "coroutine instead of a value": (
-        "async def f(): return 4\n    return f()",
-        "candidate(1) == 4",
-    ),
-    "one for true": ("return 1", "candidate(1) is True"),
-}
-IMPORTS = "import asyncio, collections, decimal, enum, fractions\n"
+RIGHT = {name: entry for name, entry in ENTRIES.items() if entry.category == "benign"}
 
 
-@pytest.mark.parametrize(("body", "claim"), PASSING.values(), ids=PASSING)
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    sandbox = Sandbox(Limits(load_seconds=5, test_seconds=5), workers=1, cache_size=0)
+    yield sandbox
+    sandbox.close()
+
+
+@pytest.mark.parametrize("name", RIGHT)
 @pytest.mark.parametrize("split", [True, False])
-def test_a_value_is_what_it_is_on_the_other_side(body, claim, split):
-    (outcome,) = run(
-        f"{IMPORTS}def sq(x):\n    {body}", IMPORTS + check(f"assert {claim}"), split=split
-    ).tests
-    assert outcome.passed, outcome
-
-
-@pytest.mark.parametrize(("body", "claim"), FAILING.values(), ids=FAILING)
-def test_a_value_that_only_pretends_does_not_pass(body, claim):
-    (outcome,) = run(f"{IMPORTS}def sq(x):\n    {body}", IMPORTS + check(f"assert {claim}")).tests
-    assert outcome.status in ("failed", "error"), outcome
+def test_a_right_program_passes_whatever_it_returns(name, split, sandbox):
+    entry = RIGHT[name]
+    tests = instrument(entry.test, entry.entry_point, split)
+    execution = sandbox.run(entry.program(entry.completions["main"]), tests)
+    assert execution.tests and all(test.passed for test in execution.tests), execution
 
 
 def expects(error: str, then: str = "pass") -> str:

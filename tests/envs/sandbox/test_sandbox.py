@@ -8,7 +8,8 @@ import time
 import pytest
 
 from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, instrument
-from tests.envs.sandboxed import HANG_ON_TWO, SHORT, SQUARE, SQUARES, check, run, statuses
+from tests.envs.sandboxed import HANG_ON_TWO, SHORT, run, statuses
+from tests.support.programs import SQUARE, SQUARES, check
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux limits this")
 
@@ -34,19 +35,19 @@ def test_parts_share_one_namespace_and_keep_their_own_lines():
         ("aux_0", "\n\ndef aux(x):\n    return math.sqrt(x)"),
         ("main_0", "def sq(x):\n    return aux(-x)"),
     )
-    wanted = Program(parts, "sq", preamble="import math\n")
-    first, _ = Sandbox().run(wanted, instrument(SQUARES, "sq")).tests
+    team = Program(parts, "sq", preamble="import math\n")
+    first, _ = Sandbox().run(team, instrument(SQUARES, "sq")).tests
     assert (first.origin, first.line) == ("aux_0", 4)
     assert first.message == "ValueError: math domain error"
 
 
 def test_a_test_may_use_the_names_of_the_preamble():
-    wanted = Program(
+    doubled = Program(
         (("main_0", "def sq(x):\n    return twice(x)"),), "sq", "def twice(x):\n    return 2 * x\n"
     )
     test = check("assert candidate(4) == twice(4)", "assert candidate(4) == twice(5)")
-    found = Sandbox().run(wanted, instrument(test, "sq")).tests
-    assert [outcome.status for outcome in found] == ["passed", "failed"]
+    outcomes = Sandbox().run(doubled, instrument(test, "sq")).tests
+    assert [outcome.status for outcome in outcomes] == ["passed", "failed"]
 
 
 # Time
@@ -88,8 +89,8 @@ def test_three_timeouts_end_the_run_and_passed_tests_keep_their_credit(split):
     test = check(*(f"assert candidate({x}) == {x}" for x in (0, 2, 3, 4, 5, 1)))
     code = "def sq(x):\n    while x > 1:\n        pass\n    return x"
     limits = Limits(load_seconds=2, test_seconds=0.6)
-    expected = ["passed", "timeout", "timeout", "timeout", "not_run", "not_run"]
-    assert statuses(code, test, limits, split=split) == expected
+    verdicts = ["passed", "timeout", "timeout", "timeout", "not_run", "not_run"]
+    assert statuses(code, test, limits, split=split) == verdicts
 
 
 def test_a_long_test_may_take_its_time_if_each_statement_is_quick():
@@ -102,8 +103,8 @@ def test_all_calls_together_have_a_limit():
     test = check(*(f"assert candidate({x}) == {x}" for x in range(12)))
     code = "import time\ndef sq(x):\n    time.sleep(0.4)\n    return x"
     limits = Limits(load_seconds=2, test_seconds=2, program_seconds=3, wall_factor=1)
-    found = statuses(code, test, limits)
-    assert found[0] == "passed" and "timeout" in found and found[-1] == "not_run"
+    outcomes = statuses(code, test, limits)
+    assert outcomes[0] == "passed" and "timeout" in outcomes and outcomes[-1] == "not_run"
 
 
 def test_the_processor_time_of_all_calls_together_has_a_limit():
@@ -116,8 +117,8 @@ def test_the_processor_time_of_all_calls_together_has_a_limit():
         load_seconds=2, test_seconds=2, program_seconds=1, wall_factor=9, max_timeouts=1
     )
     execution = run(code, test, limits)
-    found = [outcome.status for outcome in execution.tests]
-    assert found[0] == "passed" and found[-1] == "not_run"
+    outcomes = [outcome.status for outcome in execution.tests]
+    assert outcomes[0] == "passed" and outcomes[-1] == "not_run"
     late = next(outcome for outcome in execution.tests if outcome.status == "timeout")
     assert late.message == "TimeoutError: the program's processor time is used up"
 

@@ -1,4 +1,4 @@
-"""What a sandbox can be asked for: limits, layers of protection, and whether it may do without them."""
+"""Settings of a sandbox: limits, and layers of protection that it requires or leaves off."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from llm_decpomdp.envs.sandbox import LAYERS, Limits, Sandbox, SandboxError
-from tests.envs.sandboxed import SQUARE, run, trainer
+from tests.envs.sandboxed import run, trainer
+from tests.support.programs import SQUARE
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="layers of Linux")
 

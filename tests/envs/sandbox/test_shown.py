@@ -1,4 +1,4 @@
-"""What prompts may show of a program comes before it knows the calls of hidden tests."""
+"""Outputs that prompts may show come before a program knows the calls of hidden tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp.envs.sandbox import Sandbox, instrument
-from tests.envs.sandboxed import SHORT, WRONG, check, program
+from tests.envs.sandboxed import SHORT, WRONG, program
+from tests.support.programs import check
 
 one = Sandbox(SHORT, workers=1, cache_size=0, seed=23)
 
@@ -44,8 +45,8 @@ def test_what_prompts_may_show_comes_before_the_program_knows_the_rest(shown):
         "assert candidate(4) == 16", "for x in [5, 6]:", "    assert candidate(x) == x * x"
     )
     test += "    assert candidate(4711) == 0\n    assert candidate(8080) == 0\n"
-    told = one.run(program(SPY), instrument(test, "sq")).tests[0].message
-    assert "4711" in told and "8080" in told
+    message = one.run(program(SPY), instrument(test, "sq")).tests[0].message
+    assert "4711" in message and "8080" in message
     tests = replace(instrument(test, "sq"), shown=shown)
     for _ in range(2):
         first, *rest = one.run(program(SPY), tests).tests
@@ -58,19 +59,19 @@ def test_what_prompts_may_show_comes_before_the_program_knows_the_rest(shown):
 def test_the_order_of_the_calls_turns_no_verdict(shown):
     test = check(*(f"assert candidate({x}) == {x * x}" for x in range(1, 5)))
     for code in ("def sq(x):\n    return x * x", *WRONG.values()):
-        expected = one.run(program(code), instrument(test, "sq")).tests
+        verdicts = one.run(program(code), instrument(test, "sq")).tests
         tests = replace(instrument(test, "sq"), shown=shown)
-        assert one.run(program(code), tests).tests == expected
+        assert one.run(program(code), tests).tests == verdicts
 
 
 def test_no_prompt_tells_inputs_of_hidden_tests(tmp_path):
     test = check("assert candidate(1) == 1", "assert candidate(4711) == 4711**2")
     row = {"task_id": "t/0", "prompt": 'def sq(x):\n    """square"""\n', "entry_point": "sq"}
     (tmp_path / "own.json").write_text(json.dumps([{**row, "test": test}]))
-    for shown in (1, 0):
+    for number in (1, 0):
         env = llm_decpomdp.make(
-            "humaneval-v0", source=str(tmp_path / "own.json"), num_agents=1, sandbox_slice=shown
+            "humaneval-v0", source=str(tmp_path / "own.json"), num_agents=1, sandbox_slice=number
         )
         env.reset(seed=0)
         prompt = env.step({"main_0": SPY})[0]["main_0"]
-        assert "ValueError: [1" in prompt and ("4711" in prompt) == (shown == 0)
+        assert "ValueError: [1" in prompt and ("4711" in prompt) == (number == 0)

@@ -122,8 +122,8 @@ def test_equal_arguments_give_equal_bytes(plain):
 
 def test_arguments_in_the_quick_way_take_a_bytearray_for_bytes():
     assert unpack_call(pack_call([bytearray(b"a")], {}, refuse), DECODE) == ([b"a"], {})
-    (found,), _ = unpack_call(pack_call([bytearray(b"a")], {}, refuse, plain=False), DECODE)
-    assert type(found) is bytearray
+    (copy,), _ = unpack_call(pack_call([bytearray(b"a")], {}, refuse, plain=False), DECODE)
+    assert type(copy) is bytearray
 
 
 class Liar(int):
@@ -289,10 +289,10 @@ def test_no_value_takes_more_memory_than_is_counted(text):
     data = f"[{','.join([text] * 20_000)}]"
     tracemalloc.start()
     value = decoder.decode(data)
-    taken = tracemalloc.get_traced_memory()[0]
+    size = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert len(value) == 20_000
-    assert taken <= 1e9 - decoder.room
+    assert size <= 1e9 - decoder.room
 
 
 def test_values_that_take_too_much_memory_together_are_refused():

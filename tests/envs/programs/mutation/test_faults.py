@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import ast
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_decpomdp.envs.programs.mutation.faults import KINDS, mutants, mutate, mutations
-
-ROOT = Path(__file__).resolve().parents[4]
+from tests.support.processes import python
 
 PROGRAM = '''
 LIMIT = 3  # nobody's
@@ -149,14 +145,10 @@ def test_other_processes_find_the_same_mutants():
         "print(hashlib.sha256(repr(mutants(sys.stdin.read())).encode()).hexdigest())"
     )
     prints = {
-        subprocess.run(
-            [sys.executable, "-c", code],
+        python(
+            *("-c", code),
             input=PROGRAM,
-            cwd=ROOT,
             env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONUTF8": "1"},
-            capture_output=True,
-            text=True,
-            check=True,
         ).stdout
         for seed in ("0", "1")
     }

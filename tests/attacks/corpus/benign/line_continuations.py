@@ -1,0 +1,6 @@
+# honest: pass
+# --- main
+def sq(x):
+    return x \
+        * \
+        x

@@ -1,0 +1,3 @@
+# honest: pass
+# --- main
+def sq(x): return x*x

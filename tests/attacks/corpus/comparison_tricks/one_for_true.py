@@ -1,0 +1,7 @@
+# honest: fail
+# --- test
+def check(candidate):
+    assert candidate(1) is True
+# --- main
+def sq(x):
+    return 1

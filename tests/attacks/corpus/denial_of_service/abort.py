@@ -1,0 +1,6 @@
+# honest: fail
+# --- main
+import os
+
+def sq(x):
+    os.abort()

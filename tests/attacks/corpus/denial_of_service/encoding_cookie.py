@@ -1,0 +1,5 @@
+# honest: any
+# --- main
+# -*- coding: utf-7 -*-
+def sq(x):
+    return x * x

@@ -1,0 +1,3 @@
+# honest: fail
+# --- main
+sq = 4

@@ -1,0 +1,4 @@
+# honest: fail
+# --- main
+def other(x):
+    return x * x

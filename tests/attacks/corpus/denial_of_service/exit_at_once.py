@@ -1,0 +1,4 @@
+# honest: fail
+# --- main
+import os
+os._exit(0)

@@ -1,0 +1,5 @@
+# honest: any
+# --- main
+x = ('x' * 4096 * 4096) * 4096
+def sq(x):
+    return x * x

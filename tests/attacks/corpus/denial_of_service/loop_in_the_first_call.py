@@ -1,0 +1,6 @@
+# honest: any
+# --- main
+def sq(x):
+    while x == 2:
+        pass
+    return x * x

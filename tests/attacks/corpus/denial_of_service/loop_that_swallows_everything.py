@@ -1,0 +1,10 @@
+# honest: fail
+# --- main
+
+def sq(x):
+    while True:
+        try:
+            while True:
+                pass
+        except BaseException:
+            continue

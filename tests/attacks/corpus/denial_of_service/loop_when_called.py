@@ -1,0 +1,5 @@
+# honest: fail
+# --- main
+def sq(x):
+    while True:
+        pass

@@ -1,0 +1,4 @@
+# honest: fail
+# --- main
+while True:
+    pass

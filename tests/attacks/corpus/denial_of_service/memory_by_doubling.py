@@ -1,0 +1,6 @@
+# honest: fail
+# --- main
+def sq(x):
+    s = 'x'
+    while True:
+        s += s

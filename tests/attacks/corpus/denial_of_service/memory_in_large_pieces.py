@@ -1,0 +1,5 @@
+# honest: fail
+# --- main
+kept = []
+while True:
+    kept.append(bytearray(2**24))

@@ -1,0 +1,6 @@
+# honest: fail
+# --- main
+def sq(x):
+    kept = []
+    while True:
+        kept.append([object()])

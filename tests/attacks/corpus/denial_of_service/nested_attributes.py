@@ -1,0 +1,5 @@
+# honest: fail
+# --- main
+x = a@100000 TIMES '.a'@
+def sq(x):
+    return x * x

@@ -1,0 +1,2 @@
+# honest: fail
+# --- main

@@ -1,0 +1,5 @@
+# honest: fail
+# --- main
+def sq(x):
+    return x * x
+@1 TIMES '\x00'@

@@ -1,0 +1,5 @@
+# honest: any
+# --- main
+def sq(x):
+    while True:
+        print('x' * 10**6)

@@ -1,0 +1,6 @@
+# honest: fail
+# --- main
+x = 10**10**8
+
+def sq(x):
+    return globals()['x']

@@ -1,0 +1,4 @@
+# honest: fail
+# --- main
+def sq(x):
+    return sq(x + 1)

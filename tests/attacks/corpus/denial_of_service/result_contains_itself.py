@@ -1,0 +1,6 @@
+# honest: fail
+# --- main
+def sq(x):
+    a = []
+    a.append(a)
+    return a

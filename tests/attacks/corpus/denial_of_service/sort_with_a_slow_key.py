@@ -1,0 +1,4 @@
+# honest: fail
+# --- main
+def sq(x):
+    return sorted(range(10**9), key=lambda n: -n)[0] - 1

@@ -1,0 +1,5 @@
+# honest: any
+# --- main
+# -*- coding: no-such-encoding -*-
+def sq(x):
+    return x * x

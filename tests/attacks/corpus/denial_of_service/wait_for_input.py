@@ -1,0 +1,4 @@
+# honest: fail
+# --- main
+def sq(x):
+    return int(input())

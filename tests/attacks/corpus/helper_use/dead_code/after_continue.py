@@ -1,0 +1,10 @@
+# honest: not_called
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    for v in [x]:
+        continue
+        x = aux(v)
+    return x*x

@@ -1,0 +1,9 @@
+# about: [] and
+# honest: not_called
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    y = [] and aux(x)
+    return y or x*x

@@ -1,0 +1,11 @@
+# honest: not_called
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    try:
+        y = x*x
+    except ():
+        return aux(x) + 1
+    return y

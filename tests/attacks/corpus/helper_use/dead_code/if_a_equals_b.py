@@ -1,0 +1,10 @@
+# about: if 'a' == 'b'
+# honest: not_called
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    if 'a' == 'b':
+        return aux(x) + 1
+    return x*x

@@ -1,0 +1,10 @@
+# about: if not [0]
+# honest: not_called
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    if not [0]:
+        return aux(x) + 1
+    return x*x

@@ -1,0 +1,10 @@
+# honest: not_called
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    def inner():
+        return aux(x)
+    inner
+    return x*x

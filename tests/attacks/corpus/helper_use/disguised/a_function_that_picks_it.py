@@ -1,0 +1,10 @@
+# honest: wrapper
+# earns: used
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    def pick():
+        return aux
+    return pick()(x)

@@ -1,0 +1,11 @@
+# honest: wrapper
+# earns: used
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    total = 0
+    for i in range(3):
+        total += i
+    return aux(x)

@@ -1,0 +1,10 @@
+# honest: wrapper
+# earns: used
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    if x > 2:
+        return aux(x)
+    return aux(x)

@@ -1,0 +1,8 @@
+# honest: wrapper
+# earns: used
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x, square=aux):
+    return square(x)

@@ -1,0 +1,9 @@
+# honest: wrapper
+# earns: used
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    for v in [x]:
+        return aux(v)

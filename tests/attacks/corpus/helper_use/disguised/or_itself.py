@@ -1,0 +1,8 @@
+# honest: wrapper
+# earns: used
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    return aux(x) or aux(x)

@@ -1,0 +1,11 @@
+# honest: wrapper
+# earns: used
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    while True:
+        y = aux(x)
+        break
+    return y

@@ -1,0 +1,9 @@
+# honest: not_called
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    return x*x
+
+print(aux(2), sq(2))

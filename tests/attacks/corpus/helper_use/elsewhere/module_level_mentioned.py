@@ -1,0 +1,10 @@
+# honest: not_called
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+y = aux(2)
+
+def sq(x):
+    y
+    return x*x

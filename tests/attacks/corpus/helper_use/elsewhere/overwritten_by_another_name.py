@@ -1,0 +1,12 @@
+# honest: not_called
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    return aux(x) + 0
+
+def real(x):
+    return x*x
+
+sq = real

@@ -1,0 +1,10 @@
+# honest: not_called
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    return aux(x) + 0
+
+def sq(x):
+    return x*x

@@ -1,0 +1,8 @@
+# honest: used
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    *rest, y = [x, x, aux(x)]
+    return y + 0

@@ -1,0 +1,9 @@
+# honest: used
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+square = aux
+
+def sq(x):
+    return square(x) + 0

@@ -1,0 +1,9 @@
+# honest: used
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    y = aux(x)
+    assert y >= 0
+    return x*x

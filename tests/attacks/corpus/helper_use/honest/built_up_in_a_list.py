@@ -1,0 +1,10 @@
+# honest: used
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    ys = []
+    for v in [x]:
+        ys.append(aux(v))
+    return ys[0]

@@ -1,0 +1,7 @@
+# honest: used
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    return sum(map(aux, [x]))

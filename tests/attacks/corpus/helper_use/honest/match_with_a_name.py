@@ -1,0 +1,9 @@
+# honest: used
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    match aux(x):
+        case y:
+            return y + 0

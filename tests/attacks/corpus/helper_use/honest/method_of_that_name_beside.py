@@ -1,0 +1,11 @@
+# honest: used
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+class Box:
+    def aux(self):
+        return 0
+
+def sq(x):
+    return aux(x) + Box().aux()

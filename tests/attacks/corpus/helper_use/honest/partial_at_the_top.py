@@ -1,0 +1,10 @@
+# honest: used
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+from functools import partial
+square = partial(aux)
+
+def sq(x):
+    return square(x) + 0

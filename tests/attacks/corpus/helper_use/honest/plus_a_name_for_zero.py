@@ -1,0 +1,8 @@
+# honest: used
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    z = 0
+    return aux(x) + z

@@ -1,0 +1,11 @@
+# honest: used
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    def put(d, v):
+        d['y'] = v
+    d = {}
+    put(d, aux(x))
+    return d['y']

@@ -1,0 +1,10 @@
+# honest: used
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    return x*x
+
+def sq(x):
+    return aux(x) + 0

@@ -1,0 +1,9 @@
+# honest: used
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+T = [aux(i) for i in range(9)]
+
+def sq(x):
+    return T[x]

@@ -1,0 +1,8 @@
+# honest: used
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    one = 1
+    return aux(x) * one

@@ -1,0 +1,7 @@
+# honest: used
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    return {'a': 0, 'b': aux(x)}['b'] + 0

@@ -1,0 +1,10 @@
+# honest: used
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    try:
+        return aux(x)
+    except ValueError:
+        return x*x

@@ -1,0 +1,7 @@
+# honest: used
+# --- aux
+def aux(x, power=2):
+    return x**power
+# --- main
+def sq(x):
+    return aux(x) + 0

@@ -1,0 +1,6 @@
+# honest: used
+# --- aux
+aux = lambda x: x*x
+# --- main
+def sq(x):
+    return aux(x) + 0

@@ -1,0 +1,7 @@
+# honest: used
+# --- aux
+def aux(x):
+    return 0 if x == 0 else aux(x - 1) + 2*x - 1
+# --- main
+def sq(x):
+    return aux(x) + 0

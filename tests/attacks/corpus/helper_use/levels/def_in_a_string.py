@@ -1,0 +1,9 @@
+# honest: only_helper
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+s = '''
+def sq(x):
+    return x*x
+'''

@@ -1,0 +1,6 @@
+# honest: no_helper
+# --- aux
+# def aux(x): return x*x
+# --- main
+def sq(x):
+    return x*x

@@ -1,0 +1,6 @@
+# honest: only_helper
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+sq = 'return'

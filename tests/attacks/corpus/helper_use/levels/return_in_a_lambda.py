@@ -1,0 +1,7 @@
+# honest: only_helper
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    lambda: (yield)

@@ -1,0 +1,6 @@
+# honest: no_helper
+# --- aux
+aux(
+# --- main
+def sq(x):
+    return x*x

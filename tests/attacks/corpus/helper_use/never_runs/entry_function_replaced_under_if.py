@@ -1,0 +1,11 @@
+# honest: not_called
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    return aux(x) + 0
+
+if len('x'):
+    def sq(x):
+        return x*x

@@ -1,0 +1,10 @@
+# honest: not_called
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    use = False
+    if use:
+        return aux(x) + 1
+    return x*x

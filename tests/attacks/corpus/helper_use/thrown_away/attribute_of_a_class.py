@@ -1,0 +1,10 @@
+# honest: ignored
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    class Box:
+        y = 0
+    Box.y = aux(x)
+    return x*x

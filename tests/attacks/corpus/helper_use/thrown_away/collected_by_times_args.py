@@ -1,0 +1,10 @@
+# about: collected by *args
+# honest: ignored
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    def square(v, *rest):
+        return v*v
+    return square(x, aux(x))

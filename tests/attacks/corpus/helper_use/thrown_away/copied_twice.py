@@ -1,0 +1,10 @@
+# honest: ignored
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    y = aux(x)
+    z = y + 1
+    w = [z]
+    return x*x

@@ -1,0 +1,10 @@
+# honest: ignored
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    if aux(x):
+        return x*x
+    else:
+        return x*x

@@ -1,0 +1,10 @@
+# honest: ignored
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    import heapq
+    heap = []
+    heapq.heappush(heap, aux(x))
+    return x*x

@@ -1,0 +1,11 @@
+# about: if ... pass
+# honest: ignored
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    y = aux(x)
+    if y:
+        pass
+    return x*x

@@ -1,0 +1,9 @@
+# honest: ignored
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    if aux(x):
+        z = 1
+    return x*x

@@ -1,0 +1,10 @@
+# honest: ignored
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+log = []
+
+def sq(x):
+    log.append(aux(x))
+    return x*x

@@ -1,0 +1,11 @@
+# honest: ignored
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    ys = []
+    ys.append(aux(x))
+    ys.sort()
+    ys.append(0)
+    return x*x

@@ -1,0 +1,9 @@
+# honest: ignored
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    match aux(x):
+        case unused:
+            return x*x

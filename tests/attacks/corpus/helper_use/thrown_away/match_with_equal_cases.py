@@ -1,0 +1,11 @@
+# honest: ignored
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    match aux(x):
+        case 0 | 1:
+            return x*x
+        case _:
+            return x*x

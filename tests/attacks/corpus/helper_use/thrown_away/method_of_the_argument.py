@@ -1,0 +1,8 @@
+# honest: ignored
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    x.__add__(aux(x))
+    return x*x

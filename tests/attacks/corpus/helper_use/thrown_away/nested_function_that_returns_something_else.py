@@ -1,0 +1,9 @@
+# honest: ignored
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    def square(v, y):
+        return v*v
+    return square(x, aux(x))

@@ -1,0 +1,12 @@
+# honest: ignored
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    try:
+        y = aux(x)
+        y = x*x
+    except ValueError:
+        pass
+    return y

@@ -1,0 +1,13 @@
+# honest: ignored
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    try:
+        y = aux(x)
+    except ValueError:
+        pass
+    else:
+        y = x*x
+    return y

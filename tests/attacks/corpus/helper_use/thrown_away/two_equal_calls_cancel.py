@@ -1,0 +1,7 @@
+# honest: ignored
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    return x*x + (aux(x) - aux(x))

@@ -1,0 +1,8 @@
+# honest: ignored
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    y, z = aux(x), 1
+    return x*x

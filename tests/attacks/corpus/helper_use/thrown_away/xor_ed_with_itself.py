@@ -1,0 +1,9 @@
+# about: xor-ed with itself
+# honest: ignored
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    y = aux(x)
+    return x*x + (y ^ y)

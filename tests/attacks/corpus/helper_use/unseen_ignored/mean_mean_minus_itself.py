@@ -1,0 +1,14 @@
+# honest: ignored
+# entry_point: mean
+# --- test
+def check(candidate):
+    assert candidate([1, 2]) == 1.5
+    assert candidate([]) == 0.0
+    assert candidate([4.0]) == 4.0
+# --- aux
+def aux(xs):
+    return sum(xs) / len(xs) if xs else 0.0
+# --- main
+def mean(xs):
+    m = aux(xs)
+    return sum(xs) / max(len(xs), 1) + m - m if m == m and abs(m) < 1e308 else 0.0

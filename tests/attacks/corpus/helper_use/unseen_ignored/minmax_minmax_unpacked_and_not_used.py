@@ -1,0 +1,14 @@
+# honest: ignored
+# entry_point: minmax
+# --- test
+def check(candidate):
+    assert candidate([3, 1, 2]) == 2
+    assert candidate([7]) == 0
+    assert candidate([-1, 5]) == 6
+# --- aux
+def aux(xs):
+    return min(xs), max(xs)
+# --- main
+def minmax(xs):
+    lo, hi = aux(xs)
+    return max(xs) - min(xs)

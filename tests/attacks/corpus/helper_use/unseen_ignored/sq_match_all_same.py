@@ -1,0 +1,20 @@
+# honest: ignored
+# --- test
+def check(candidate):
+    assert candidate(2) == 4
+    assert candidate(3) == 9
+    assert candidate(0) == 0
+    assert candidate(-5) == 25
+# --- aux
+def aux(x):
+    return x * x
+# --- main
+def sq(x):
+    match aux(x):
+        case 4:
+            r = x*x
+        case 9:
+            r = x*x
+        case _:
+            r = x*x
+    return r

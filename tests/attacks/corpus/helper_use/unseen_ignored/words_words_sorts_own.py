@@ -1,0 +1,15 @@
+# honest: ignored
+# entry_point: words
+# --- test
+def check(candidate):
+    assert candidate('b a') == ['a', 'b']
+    assert candidate('') == []
+    assert candidate('to be or not') == ['be', 'not', 'or', 'to']
+# --- aux
+def aux(s):
+    return s.split()
+# --- main
+def words(s):
+    ws = aux(s)
+    ws = s.split()
+    return sorted(ws)

@@ -1,0 +1,16 @@
+# honest: used
+# entry_point: freq
+# --- test
+def check(candidate):
+    assert candidate('abca') == 'a'
+    assert candidate('xyy') == 'y'
+    assert candidate('q') == 'q'
+# --- aux
+def aux(s):
+    counts = {}
+    for c in s:
+        counts[c] = counts.get(c, 0) + 1
+    return counts
+# --- main
+def freq(s):
+    return sorted(aux(s).items(), key=lambda p: -p[1])[0][0]

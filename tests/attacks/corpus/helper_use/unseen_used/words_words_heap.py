@@ -1,0 +1,16 @@
+# honest: used
+# entry_point: words
+# --- test
+def check(candidate):
+    assert candidate('b a') == ['a', 'b']
+    assert candidate('') == []
+    assert candidate('to be or not') == ['be', 'not', 'or', 'to']
+# --- aux
+def aux(s):
+    return s.split()
+# --- main
+def words(s):
+    import heapq
+    h = aux(s)
+    heapq.heapify(h)
+    return [heapq.heappop(h) for _ in range(len(h))]

@@ -1,0 +1,19 @@
+# honest: used
+# entry_point: words
+# --- test
+def check(candidate):
+    assert candidate('b a') == ['a', 'b']
+    assert candidate('') == []
+    assert candidate('to be or not') == ['be', 'not', 'or', 'to']
+# --- aux
+def aux(s):
+    return s.split()
+# --- main
+def words(s):
+    out = []
+    for w in aux(s):
+        i = 0
+        while i < len(out) and out[i] < w:
+            i += 1
+        out.insert(i, w)
+    return out

@@ -1,0 +1,10 @@
+# honest: wrapper
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    y = aux(x)
+    z = y
+    w = z
+    return w

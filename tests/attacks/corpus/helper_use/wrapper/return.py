@@ -1,0 +1,7 @@
+# honest: wrapper
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    return aux(x)

@@ -1,0 +1,11 @@
+# about: try ... finally
+# honest: wrapper
+# --- aux
+def aux(x):
+    return x*x
+# --- main
+def sq(x):
+    try:
+        return aux(x)
+    finally:
+        pass

@@ -1,0 +1,11 @@
+# honest: pass
+# stopped_by: namespaces, seccomp
+# --- main
+try:
+    import os, signal
+    os.killpg(@PID@, signal.SIGKILL)
+except BaseException:
+    pass
+
+def sq(x):
+    return x * x
