@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.envs.bugfix.execution import Bench
+from llm_decpomdp.envs.bugfix.execution import Runner
 from llm_decpomdp.envs.bugfix.reward import RepairReward
 from llm_decpomdp.envs.classeval.reward import ClassReward
 from llm_decpomdp.envs.coding.reward import CodeReward
@@ -75,7 +75,7 @@ def grade(env_id: str, subject: Subject, seed: int, limits: Limits) -> Grading:
 
 def _in_sandbox(reward: Reward, sandbox: Sandbox) -> Reward:
     if isinstance(reward, RepairReward):
-        return replace(reward, bench=Bench(sandbox))
+        return replace(reward, runner=Runner(sandbox))
     if isinstance(reward, CodeReward | ClassReward):
         return replace(reward, sandbox=sandbox)
     raise ConfigError(

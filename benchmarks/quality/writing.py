@@ -70,7 +70,7 @@ def sample(
     env = make(f"{genre}-v1", source=source, split="all")
     policy = load_policy(model, Sampling(temperature, max_new_tokens=max_new_tokens))
     prompts = [
-        (role.agent, role.first_prompt(task))
+        (role.agent, role.instructions(task))
         for task in env.tasks.tasks[:rows]
         for role in env.roles
     ]

@@ -18,7 +18,6 @@ from pathlib import Path
 from llm_decpomdp.envs.bugfix.programs import (
     Source,
     bundled_sources,
-    faults_by_key,
     own_sources,
 )
 from llm_decpomdp.envs.datasets.loading import Row, bundled_rows
@@ -64,7 +63,6 @@ def counting_faults(source: Source, sandbox: Sandbox) -> list[Faults]:
 
 def _drawn(source: Source, found: list[Faults], bugs: int, count: int) -> list[Faults]:
     """Some combinations of faults that do not touch each other."""
-    known = faults_by_key(source.code)
     keys = [faults[0] for faults in found if len(faults) == 1]
     rng = stream(0, "bugfix", source.name, bugs)
     if len(keys) < bugs:
@@ -72,7 +70,7 @@ def _drawn(source: Source, found: list[Faults], bugs: int, count: int) -> list[F
     draws = (rng.choice(len(keys), bugs, replace=False) for _ in range(4 * count))
     candidates = dict.fromkeys(tuple(sorted(map(int, draw))) for draw in draws)
     chosen = [tuple(keys[number] for number in numbers) for numbers in candidates]
-    apart = [faults for faults in chosen if not overlap([known[key] for key in faults])]
+    apart = [faults for faults in chosen if not overlap([source.faults[key] for key in faults])]
     return apart[:count]
 
 

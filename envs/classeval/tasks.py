@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cached_property, partial
 
 from llm_decpomdp.envs.classeval.unit_tests import class_tests
 from llm_decpomdp.envs.coding.humaneval import MAX_PROMPT_LENGTH
@@ -44,17 +44,17 @@ class ClassTask(Task):
     solution: str = ""
     """The data's own complete class; empty where there is none."""
 
-    @property
+    @cached_property
     def outline(self) -> Outline:
         """What is to be written."""
         return outline(self.prompt, self.class_name)
 
-    @property
+    @cached_property
     def imports(self) -> str:
         """The import statements of the skeleton: a test may use their names."""
         return "\n".join(import_statements(self.prompt))
 
-    @property
+    @cached_property
     def packages(self) -> tuple[str, ...]:
         """The modules beside the standard library that the class and its tests import."""
         texts = (self.prompt, self.solution, self.test)
@@ -62,13 +62,13 @@ class ClassTask(Task):
         names |= {BEHIND[name] for name in names if name in BEHIND}
         return tuple(sorted(names - sys.stdlib_module_names))
 
-    @property
+    @cached_property
     def tests(self) -> Tests:
         """The cases, to be run apart from the program."""
         own = self.outline.taken
         return class_tests(self.test, self.class_name, self.imports, own=own)
 
-    @property
+    @cached_property
     def tests_inside(self) -> Tests:
         """The same cases, to be run in the program's process."""
         return class_tests(self.test, self.class_name, split=False)
@@ -147,7 +147,6 @@ def _missing(task: ClassTask) -> list[str]:
     return [name for name in task.packages if not is_installed(name)]
 
 
-@lru_cache(maxsize=1024)
 def _imported(code: str) -> frozenset[str]:
     """The top-level modules that code imports."""
     module = parsed(code)

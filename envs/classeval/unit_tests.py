@@ -14,7 +14,6 @@ from __future__ import annotations
 import ast
 import textwrap
 from collections.abc import Iterator
-from functools import lru_cache
 
 from llm_decpomdp.envs.programs.classes.skeleton import FunctionNode
 from llm_decpomdp.envs.programs.parsing import parse
@@ -70,7 +69,6 @@ def __check__(candidate, __record__, __stage__):
 """
 
 
-@lru_cache(maxsize=1024)
 def class_tests(
     test: str,
     class_name: str,

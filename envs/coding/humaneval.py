@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from llm_decpomdp.envs.datasets.known_issues import KNOWN_ISSUES
@@ -26,23 +27,23 @@ class CodeTask(Task):
     entry_point: str
     """Name of the function to write."""
 
-    @property
+    @cached_property
     def stub(self) -> str:
         """The prompt as a module: a header without a docstring gets a body."""
         bare = find_function(self.prompt, self.entry_point) is None
         return f"{self.prompt.rstrip()}\n    pass\n" if bare else self.prompt
 
-    @property
+    @cached_property
     def signature(self) -> str:
         """The header of the entry point, such as `def f(x: int) -> str`."""
         return signature(self.stub, self.entry_point)
 
-    @property
+    @cached_property
     def preamble(self) -> str:
         """Imports and helper functions of the prompt: a part of every program."""
         return without_definition(self.stub, self.entry_point)
 
-    @property
+    @cached_property
     def tests(self) -> Tests:
         """The instrumented test."""
         return instrument(self.test, self.entry_point)

@@ -38,10 +38,6 @@ class Player:
         """The agent's id."""
         return f"player_{self.position}"
 
-    def first_prompt(self, task: ProbeTask) -> str:
-        """The first cue."""
-        return task.cues[self.position]
-
     def reference(self, task: ProbeTask) -> str | None:
         """The letter that it should say."""
         return task.letters[self.position]
@@ -76,6 +72,10 @@ class Cues:
     password: str = ""
     """How the first agent's answer must begin."""
     info_keys: Sequence[str] = ("opened",)
+
+    def first(self, task: ProbeTask) -> dict[str, str]:
+        """Return the first cues."""
+        return {Player(place).agent: cue for place, cue in enumerate(task.cues)}
 
     def __call__(self, task: ProbeTask, turn: Turn) -> tuple[dict[str, str], Info]:
         """The next prompt of each agent, and whether these are the later cues."""

@@ -123,7 +123,7 @@ class WriterRole:
         """What the agent's text is called."""
         return self.part.title
 
-    def first_prompt(self, task: WritingTask) -> str:
+    def instructions(self, task: WritingTask) -> str:
         """What to write, the source, and the rules."""
         return _prompt(self.part.opening, self.part.heading, task, self.part.rules)
 
@@ -140,7 +140,7 @@ class SoloRole:
     agent: str = "writer_0"
     title: str = "text"
 
-    def first_prompt(self, task: WritingTask) -> str:
+    def instructions(self, task: WritingTask) -> str:
         """What to write, the source, the rules, and how to divide the paragraphs."""
         first, second = self.genre.parts
         rules = (

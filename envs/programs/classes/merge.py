@@ -13,12 +13,13 @@ changes. The rules, all of them without chance:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from llm_decpomdp.envs.programs.classes.completion import Piece, inside_strings, shift
 from llm_decpomdp.envs.programs.classes.skeleton import Outline, Unit
 from llm_decpomdp.envs.programs.completion import parsed
+from llm_decpomdp.envs.programs.parsing import SyntaxProblem
 
 FUTURE = "from __future__ import"
 """How imports begin that must stand before all other code."""
@@ -39,6 +40,8 @@ class Contribution:
     """Methods that it was asked for, and helpers of its own."""
     foreign: tuple[Piece, ...]
     """Methods that others were asked for."""
+    broken: Mapping[str, SyntaxProblem] = field(default_factory=dict)
+    """Methods that it was asked for and that do not parse."""
 
     @property
     def parts(self) -> tuple[str, ...]:
