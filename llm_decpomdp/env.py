@@ -111,7 +111,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """Name, registered id and arguments, descriptions of the game and its reward, and the identity of the data."""
+        """Name, registered id and arguments, descriptions of game and reward, and the identity of the data."""
         return {
             "name": self.name,
             "render_modes": list(self.render_modes),

@@ -51,7 +51,7 @@ class TaskSet:
         return len(self.tasks)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TaskSet:
-        """Return itself: nothing in it changes, and deep copies of an environment should cost no copy of the data."""
+        """Return itself: nothing in it changes, and a copy of an environment should not copy the data."""
         return self
 
     @cached_property

@@ -181,7 +181,7 @@ def audit_programs(plan: Plan) -> Audit:
     idle = [subject for task in tasks for subject in rows.idlers(task, team)]
     work = partial(grade, env_id, seed=0, limits=limits)
     for subject, one in zip(idle, _all(work, idle, "programs that do no work"), strict=True):
-        remarks += about_idler(subject, one.verdict)
+        remarks += about_idler(subject, one)
     remarks += _about_examples(plan, [one for one in answers if one.task.task_id not in told])
     count = len(answers), len(subjects)
     return Audit(env_id, plan.data.describe(), plan.repeats, *count, tuple(remarks))
@@ -189,9 +189,9 @@ def audit_programs(plan: Plan) -> Audit:
 
 def _fails_clearly(gradings: Iterable[Grading]) -> bool:
     """Whether a program never passes, and not because time ran out."""
-    verdicts = [grading.verdict for grading in gradings]
-    outcomes = [outcome.status for verdict in verdicts for outcome in verdict.tests]
-    return not any(verdict.solved for verdict in verdicts) and "timeout" not in outcomes
+    gradings = list(gradings)
+    outcomes = [outcome.status for grading in gradings for outcome in grading.tests]
+    return not any(grading.verdict.solved for grading in gradings) and "timeout" not in outcomes
 
 
 def _about_sharing(plan: Plan, failed: Iterable[Subject]) -> list[Remark]:
@@ -217,7 +217,7 @@ def _about_examples(plan: Plan, answers: Iterable[Subject]) -> list[Remark]:
     work = partial(grade, plan.env_id, seed=0, limits=plan.limits)
     remarks = []
     for subject, one in zip(asked, _all(work, asked, "examples"), strict=True):
-        failed = [why(outcome) for outcome in one.verdict.tests if not outcome.passed]
+        failed = [why(outcome) for outcome in one.tests if not outcome.passed]
         if failed:
             remarks.append(Remark("example", subject.task.task_id, REFERENCE, some(failed)))
     return remarks

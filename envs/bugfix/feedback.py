@@ -55,7 +55,7 @@ def level_feedback(analysis: RepairAnalysis, role: FixerRole) -> list[str]:
     lines += [
         f"- Functions of {mate.agent}: {'some MISSING' if analysis.missing(mate) else 'all FOUND'}"
         for mate in analysis.roles
-        if mate is not role
+        if mate.agent != role.agent
     ]
     problem = analysis.work[role.agent].problem
     if problem is not None:
@@ -63,7 +63,9 @@ def level_feedback(analysis: RepairAnalysis, role: FixerRole) -> list[str]:
         lines.append(f"- Syntax: ERROR ({place} of your code: {foreign_line(problem.message)})")
     else:
         lines.append(f"- Syntax: {'OK' if analysis.parses else 'ERROR (in code of a team-mate)'}")
-    lines.append(f"- Tests: {sum(test.passed for test in analysis.tests)}/{len(analysis.tests)} passed")
+    lines.append(
+        f"- Tests: {sum(test.passed for test in analysis.tests)}/{len(analysis.tests)} passed"
+    )
     return lines + _failures(analysis.tests, role.agent, "your code")
 
 
@@ -109,6 +111,7 @@ REPAIR_FEEDBACK: dict[str, Callable[[RepairAnalysis, FixerRole], list[str]]] = {
 class RepairMode(CodeMode):
     """Tells, in the first prompts too, of the tests that the bugs fail before all others."""
 
+    roles: Sequence[FixerRole]
     runner: Runner = field(kw_only=True)
 
     def first(self, task: BugTask) -> dict[str, str]:

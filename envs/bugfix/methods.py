@@ -86,7 +86,7 @@ class KnownClass:
         return merge(self.shape, (*parts, Contribution("", (), (), (), (), pieces)))
 
     def added(self, part: Contribution) -> int:
-        """Count the tokens of an agent's code that are neither in methods of the class nor stand beside it there."""
+        """Count the tokens of an agent's code outside the class's methods, but for what stands there already."""
         known = {*self.reading.imports, *(piece.code for piece in self.reading.functions)}
         beside = [*part.imports, *(piece.code for piece in part.functions)]
         beside += [piece.code for piece in part.own if piece.name not in self.shape.names]

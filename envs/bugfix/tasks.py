@@ -85,9 +85,10 @@ class BugTask(Task):
 
 
 def bug_task(index: int, row: Row) -> BugTask:
-    """Make a task of a row with `task_id`, `prompt`, `correct`, `buggy`, `test`, `entry_point`, `bugs` and `problem`.
+    """Make a task of a row.
 
-    `problem` is the id of the problem that the program solves, where its known issues are listed.
+    Its fields are `task_id`, `prompt`, `correct`, `buggy`, `test`, `entry_point`, `bugs` and `problem`: the id of
+    the problem that the program solves, under which its known issues are listed.
     """
     return BugTask(
         task_id=row["task_id"],

@@ -70,7 +70,9 @@ def level_feedback(analysis: ClassAnalysis, role: ClassRole) -> list[str]:
         lines.append(f"- Not yours to write: {named}")
     lines.append(_syntax(analysis, role))
     if analysis.merged.overlaps:
-        lines.append(f"- Overlap: {len(analysis.merged.overlaps)} methods were written more than once")
+        lines.append(
+            f"- Overlap: {len(analysis.merged.overlaps)} methods were written more than once"
+        )
     lines.append(f"- Tests: {sum(t.passed for t in analysis.tests)}/{len(analysis.tests)} passed")
     return lines + [_failure(test, role) for test in analysis.tests if not test.passed]
 
@@ -115,7 +117,13 @@ def level_passed(analysis: ClassAnalysis, role: ClassRole) -> list[str]:
 
 def code_feedback(analysis: ClassAnalysis, role: ClassRole) -> list[str]:
     """Write the skeleton and short diagnostics of the whole class."""
-    lines = ["The class:", skeleton_block(analysis.task), "", "Diagnostics:", _syntax(analysis, role)]
+    lines = [
+        "The class:",
+        skeleton_block(analysis.task),
+        "",
+        "Diagnostics:",
+        _syntax(analysis, role),
+    ]
     part = analysis.team[role.agent]
     lines += [_definition(analysis, role, name) for name in part.assigned if name in part.broken]
     if any(test.status == "timeout" for test in analysis.tests):

@@ -65,14 +65,16 @@ Feedback = Callable[[CodeAnalysis, Role], list[str]]
 
 def level_feedback(analysis: CodeAnalysis, role: Role) -> list[str]:
     """Write diagnostics of every level."""
-    team = sorted(analysis.roles, key=lambda mate: mate is not role)
+    team = sorted(analysis.roles, key=lambda mate: mate.agent != role.agent)
     lines = ["Static and execution diagnostics:"]
     lines += [_definition(analysis, mate) for mate in team]
     lines.append(_syntax(analysis, role))
     if not analysis.tests:
         lines.append("- Tests: no test cases found")
     else:
-        lines.append(f"- Tests: {sum(t.passed for t in analysis.tests)}/{len(analysis.tests)} passed")
+        lines.append(
+            f"- Tests: {sum(t.passed for t in analysis.tests)}/{len(analysis.tests)} passed"
+        )
         lines += [_failure(test, role) for test in analysis.tests if not test.passed]
     if isinstance(role, MainRole) and role.helpers and analysis.main.defined:
         for helper in role.helpers:

@@ -185,7 +185,9 @@ class CodeMode:
             ExpertError: If the expert fails and `on_expert_failure` is `raise`.
         """
         analysis: Analysis = turn.verdict.analysis
-        lines, infos = self._lines(task, analysis) if self.expert is None else self._edits(task, analysis)
+        lines, infos = (
+            self._lines(task, analysis) if self.expert is None else self._edits(task, analysis)
+        )
         first = self.first(task) if self.options.original_prompt else {}
         prompts = {}
         for role in self.roles:

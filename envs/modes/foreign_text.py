@@ -1,9 +1,9 @@
 """Text that programs have written, on its way into prompts.
 
 One kind of it gets there: the message of a shown test that failed (`Outcome.message`). That is the name of an
-exception's class and its text, and in the text may stand anything: values as `repr` writes them, the operands of a
-comparison, names, file names, messages of `SyntaxError`. What programs print gets into no prompt. To an agent it is
-the outcome of a test; to a tokenizer it could be the end of a message and the beginning of the system's.
+exception's class and its text, and in the text may stand anything: values as `repr` writes them, operands of a
+comparison, names, file names, messages of `SyntaxError`. What programs print gets into no prompt. To an agent it
+is the outcome of a test; to a tokenizer it could be the end of a message and the beginning of the system's.
 """
 
 from __future__ import annotations
