@@ -247,17 +247,17 @@ def _load_own(
 
 @lru_cache(maxsize=32)
 def _load_bundled(*arguments: Any) -> TaskSet:
-    """As `_load_own`, once: the package's programs do not change."""
+    """Load as `_load_own` does, once: the package's programs do not change."""
     return _load_own(*arguments)
 
 
 def _load_fixes(split: str, source: str, exclude_known_issues: bool, num_agents: int) -> TaskSet:
-    found = load(HUMANEVALFIX, split, source, exclude_known_issues)
-    tasks = [task for task in found.tasks if isinstance(task, BugTask)]
+    whole = load(HUMANEVALFIX, split, source, exclude_known_issues)
+    tasks = [task for task in whole.tasks if isinstance(task, BugTask)]
     large = tuple(task for task in tasks if len(task.functions) >= num_agents)
     if not large:
         raise ValueError(f"no program has {num_agents} functions; take fewer agents")
-    return replace(found, tasks=large)
+    return replace(whole, tasks=large)
 
 
 def repair_env(

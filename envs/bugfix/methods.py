@@ -29,7 +29,7 @@ class Submission:
     submitted: Mapping[str, str]
     """The text of each of its functions that is there and parses."""
     problem: SyntaxProblem | None = None
-    """Why its code does not parse, or None."""
+    """Reason for its code not to parse, or None."""
     contribution: Contribution | None = None
     """The code as a part of a class, where the program is one."""
 
@@ -96,8 +96,8 @@ class KnownClass:
 def known_class(code: str, name: str) -> KnownClass | None:
     """Return the top-level class of this name; None if code has none, or does not parse."""
     module = parsed(code)
-    there = module is not None and find_class(module, name) is not None
-    return KnownClass(code, name) if there else None
+    node = find_class(module, name) if module is not None else None
+    return None if node is None else KnownClass(code, name)
 
 
 def _texts(pieces: Iterable[Piece]) -> dict[str, str]:

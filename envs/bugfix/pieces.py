@@ -76,7 +76,7 @@ def joint(
     """
     segments = [(PROGRAM, excerpt(code, kept, rest=False)), *(parts or {}).items()]
     preamble = excerpt(code, set(functions(code)) - set(repaired), rest=True)
-    return Program(tuple((who, part) for who, part in segments if part), entry_point, preamble)
+    return Program(tuple(segment for segment in segments if segment[1]), entry_point, preamble)
 
 
 def strict(sandbox: Sandbox, correct: Program, tests: Tests) -> Tests:

@@ -130,7 +130,7 @@ def _one(parts: Sequence[str]) -> str:
 
 
 def _source(row: Row) -> Source:
-    """Make a program of a row with `task_id`, `program`, `entry_point` and `test`; its docstring is the statement."""
+    """Make a program of a row with `task_id`, `program`, `entry_point` and `test`."""
     code, entry_point = row["program"], row["entry_point"]
     stated, bare = statement_of(code, entry_point), without_docstring(code, entry_point)
     return Source(row["task_id"], stated, bare, entry_point, row["test"])

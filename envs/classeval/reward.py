@@ -49,7 +49,7 @@ FORGEABLE = (
     "its tests only work inside the program's process, where it can forge their results; "
     "allow_forgeable=True takes it in"
 )
-"""Why a class is left out."""
+"""Reason for leaving a class out."""
 
 TEAM = "team"
 """Origin of the merged class, until a line of it is traced to its agent."""
@@ -82,8 +82,8 @@ class ClassReward:
         compiles = parsed(merged.code) is not None
         written = any(not piece.stub for part in parts for piece in (*part.own, *part.foreign))
         if not (written and compiles):
-            why = "the class does not compile" if written else "no method was written"
-            tests = not_run(task.tests.cases, why)
+            reason = "the class does not compile" if written else "no method was written"
+            tests = not_run(task.tests.cases, reason)
             analysis = ClassAnalysis(task, team, merged, compiles, tests)
             return Verdict(points, False, details(tests), analysis)
         total = len(task.outline.units)

@@ -62,8 +62,8 @@ class ClassRole:
 
     def request(self, task: ClassTask) -> str:
         """Return the names of what the agent is asked to revise."""
-        named = ", ".join(f"`{name}`" for name in self.methods(task))
-        return f"methods {named}" if named else "empty answer (no method is yours)"
+        names = ", ".join(f"`{name}`" for name in self.methods(task))
+        return f"methods {names}" if names else "empty answer (no method is yours)"
 
     def methods(self, task: ClassTask) -> tuple[str, ...]:
         """Return the names of the methods that this agent writes; empty if it is idle."""
@@ -127,10 +127,13 @@ def _with_class_imports(task: ClassTask) -> str:
     """Return the solution without the imports that the skeleton has."""
     module = parsed(task.solution)
     assert module is not None  # checked when the row was read
-    there = set(task.imports.split("\n"))
+    skeleton = set(task.imports.split("\n"))
     lines = task.solution.replace("\r\n", "\n").split("\n")
     for statement in module.body:
-        if isinstance(statement, ast.Import | ast.ImportFrom) and ast.unparse(statement) in there:
+        if (
+            isinstance(statement, ast.Import | ast.ImportFrom)
+            and ast.unparse(statement) in skeleton
+        ):
             for number in range(statement.lineno - 1, statement.end_lineno or statement.lineno):
                 lines[number] = ""
     return "\n".join(lines)

@@ -92,8 +92,8 @@ def _definition(analysis: CodeAnalysis, role: Role) -> str:
     title = f"- {role.label.capitalize()} definition"
     if reading.complete:
         return f"{title}: FOUND"
-    why = f"`{function}` never returns" if reading.defined else f"no function named `{function}`"
-    return f"{title}: MISSING ({why})"
+    reason = f"`{function}` never returns" if reading.defined else f"no function named `{function}`"
+    return f"{title}: MISSING ({reason})"
 
 
 def _syntax(analysis: CodeAnalysis, role: Role) -> str:
@@ -102,8 +102,8 @@ def _syntax(analysis: CodeAnalysis, role: Role) -> str:
     if problem is not None:
         place = f"SyntaxError at line {problem.line}, col {problem.column}"
         return f"- Syntax: ERROR ({place} of your code: {foreign_line(problem.message)})"
-    whose = "your" if len(analysis.roles) == 2 else "a"
-    return "- Syntax: OK" if analysis.parses else f"- Syntax: ERROR (in {whose} team-mate's code)"
+    article = "your" if len(analysis.roles) == 2 else "a"
+    return "- Syntax: OK" if analysis.parses else f"- Syntax: ERROR (in {article} team-mate's code)"
 
 
 def _failure(test: Outcome, role: Role) -> str:
@@ -116,9 +116,9 @@ def _usage(analysis: CodeAnalysis, helper: str) -> str:
     if use == NOT_CALLED:
         when = " in a test that passes" if names(analysis.main.code, helper) else ""
         return f"main does NOT call {helper}{when}"
-    lost = lost_results(analysis.main.code, helper)
+    losses = lost_results(analysis.main.code, helper)
     if use == IGNORED:
-        return f"called but misused ({'; '.join(lost[:2]) or 'no test depends on its result'})"
+        return f"called but misused ({'; '.join(losses[:2]) or 'no test depends on its result'})"
     return f"main calls {helper} and uses its result" if use == USED else f"main mentions {helper}"
 
 

@@ -50,7 +50,7 @@ class CodeTask(Task):
 
 
 def code_task(index: int, row: Row) -> CodeTask:
-    """A task of a row with `task_id`, `prompt`, `test` and `entry_point`.
+    """Make a task of a row with `task_id`, `prompt`, `test` and `entry_point`.
 
     A reference comes from `main` (and `aux`), or from HumanEval's `canonical_solution`.
 
@@ -82,7 +82,7 @@ def code_task(index: int, row: Row) -> CodeTask:
 
 
 def _asks(test: str, entry_point: str) -> bool:
-    """Whether a test reads the entry point, by its name or as a parameter."""
+    """Check whether a test reads the entry point, by its name or as a parameter."""
     nodes = list(ast.walk(ast.parse(test)))
     parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
     read = {node.id for node in nodes if isinstance(node, ast.Name)}

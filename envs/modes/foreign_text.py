@@ -24,7 +24,7 @@ _MARKUP = re.compile(
     r"(?<=[<\uff1c\ufe64])(?=[^\s='\"])"
     r"|(?<=[>\[\]\uff1e\ufe65\uff3b\uff3d\ufe47\ufe48])(?=[^\W\d]|[/|~!#@$<>]|[^\x00-\x7f])"
 )
-"""Where a bracket, also a wide or small one, stands directly before a word or a mark."""
+"""Places at which a bracket, also a wide or small one, stands directly before a word or a mark."""
 
 
 def without_markup(text: str) -> str:
@@ -54,6 +54,6 @@ def presentable(outcome: Outcome, exception_text: bool = True) -> Outcome:
     if not exception_text and outcome.status in BY_PROGRAMS:
         name = message.partition(":")[0]
         kind = vars(builtins).get(name)
-        known = isinstance(kind, type) and issubclass(kind, BaseException)
-        message = name if known else "an exception"
+        builtin = isinstance(kind, type) and issubclass(kind, BaseException)
+        message = name if builtin else "an exception"
     return replace(outcome, message=foreign_line(message))
