@@ -20,8 +20,7 @@ class Runner:
 
     def before(self, task: BugTask) -> Execution:
         """Run the program as the agents get it."""
-        program = whole(task.buggy, task.entry_point, task.functions)
-        return self.sandbox.run(program, self.tests(task))
+        return self.sandbox.run(task.program, self.tests(task))
 
     def run(self, task: BugTask, work: Mapping[str, Submission]) -> Execution:
         """Run the program with the agents' submissions; functions that nobody submitted stay."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from llm_decpomdp.envs.bugfix.methods import KnownClass, known_class
-from llm_decpomdp.envs.bugfix.pieces import instrumented, pieces, repairable
+from llm_decpomdp.envs.bugfix.pieces import instrumented, pieces, repairable, whole
 from llm_decpomdp.envs.datasets.known_issues import KNOWN_ISSUES
 from llm_decpomdp.envs.datasets.loading import Row
 from llm_decpomdp.envs.programs.functions import Statements, distance, statements, tokens
-from llm_decpomdp.envs.sandbox import Tests
+from llm_decpomdp.envs.sandbox import Program, Tests
 from llm_decpomdp.tasks import Task
 
 
@@ -52,6 +52,11 @@ class BugTask(Task):
     def tests(self) -> Tests:
         """The instrumented test."""
         return instrumented(self.buggy, self.test, self.entry_point)
+
+    @cached_property
+    def program(self) -> Program:
+        """The program as the agents get it, to be run."""
+        return whole(self.buggy, self.entry_point, self.functions)
 
     @cached_property
     def functions(self) -> tuple[str, ...]:

@@ -152,7 +152,7 @@ class _Wrappers:
         return self._holds_helper(value.func)
 
     def _holds_helper(self, value: ast.expr) -> bool:
-        """Check whether an expression is a helper, a choice of functions with one in it, or a helper with a memory."""
+        """Check whether an expression is a helper, a choice with one in it, or a helper with a memory."""
         if isinstance(value, ast.Call):
             remembers = not WITH_MEMORY.isdisjoint(_names(value.func))
             return remembers and any(map(self._holds_helper, value.args[:1]))
