@@ -34,13 +34,13 @@ class OppositesEnv(ParallelEnv):
         if seed is not None:
             self.rng = np.random.default_rng(seed)
         self.agents = list(self.possible_agents)
-        self.told = str(self.rng.choice(["u", "d"]))
-        return dict.fromkeys(self.agents, self.told), {agent: {} for agent in self.agents}
+        self.letter = str(self.rng.choice(["u", "d"]))
+        return dict.fromkeys(self.agents, self.letter), {agent: {} for agent in self.agents}
 
     def step(self, actions):
         acted, self.agents = self.agents, []
         first, second = (actions.get(agent, "")[:1] for agent in self.possible_agents)
-        right = (first == self.told) + (second != self.told and second in ("u", "d"))
+        right = (first == self.letter) + (second != self.letter and second in ("u", "d"))
         return (
             dict.fromkeys(acted, ""),
             dict.fromkeys(acted, right / 2),

@@ -30,16 +30,10 @@ COMPONENTS = {
 
 
 class Poet:
-    """A role: an agent, what it is asked first, and an answer that would do."""
+    """A role: an agent, and an answer that would do."""
 
-    def __init__(self, agent, line):
-        self.agent, self.line = agent, line
-
-    def first_prompt(self, task):
-        return (
-            f"Two poets write a couplet about {task.prompt}, a line each. The lines rhyme, and have as many "
-            f"words. You write the {self.line} line, and cannot see the other. Answer with your line alone."
-        )
+    def __init__(self, agent):
+        self.agent = agent
 
     def reference(self, task):
         return task.references[self.agent]
@@ -59,13 +53,22 @@ class Couplet:
 
 
 class Applause:
-    """The mode: what each sees after a turn, which is nothing of the other's line."""
+    """The mode: every prompt, none of which shows the other's line."""
 
     info_keys = ()
 
+    def first(self, task):
+        return {
+            poet: f"Two poets write a couplet about {task.prompt}, a line each. The lines rhyme, and have as many "
+            f"words. You write the {line} line, and cannot see the other. Answer with your line alone."
+            for poet, line in (("poet_0", "first"), ("poet_1", "second"))
+        }
+
     def __call__(self, task, turn):
-        told = "They rhymed." if turn.verdict.components["rhyme"] else "They did not rhyme."
-        return {agent: f"{prompt}\n\n{told} Again!" for agent, prompt in turn.prompts.items()}, {}
+        feedback = "They rhymed." if turn.verdict.components["rhyme"] else "They did not rhyme."
+        return {
+            agent: f"{prompt}\n\n{feedback} Again!" for agent, prompt in turn.prompts.items()
+        }, {}
 
     def secrets(self, task):
         return list(task.references.values())
@@ -79,7 +82,7 @@ def couplet(split="train", num_turns=1):
     if split not in SPLITS:
         raise ValueError(unknown("split", split, SPLITS))
     tasks = TaskSet(SPLITS[split], "couplets", source="bundled", split=split)
-    poets = [Poet("poet_0", "first"), Poet("poet_1", "second")]
+    poets = [Poet("poet_0"), Poet("poet_1")]
     return DecPOMDPEnv("couplet_v0", tasks, poets, Couplet(), Applause(), num_turns=num_turns)
 
 

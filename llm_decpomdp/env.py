@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -35,19 +36,20 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
     `stop_when_solved` is off. Nothing ever truncates.
 
     Correct completions and secrets are no methods of it, since other libraries offer the public methods of an
-    environment to the model as tools: `llm_decpomdp.answers(env)` tells them.
+    environment to the model as tools: `llm_decpomdp.answers(env)` returns them.
 
     Infos hold the same numeric keys for every agent at every step: `turn` (turns played), `task_index` (row
-    in the data set), `solved`, `tests_passed`, `tests_total`, `reward/<component>` and the mode's own keys.
+    in the data set), `solved`, `reward/<component>`, and those that reward and mode name in `info_keys`, such as
+    `tests_passed` and `tests_total` where there are tests.
 
     Args:
         name: Name of the environment, such as `coophumaneval_v0`.
         tasks: The problems, or a function that loads them when they are first needed.
         roles: The agents, in order.
         reward: Judges a joint completion.
-        mode: Writes the prompts of every turn but the first.
+        mode: Writes the prompts.
         num_turns: Horizon, at least 1.
-        stop_when_solved: Whether full marks end the episode.
+        stop_when_solved: Ends the episode at full marks.
         discount: Discount factor of the model, in [0, 1], for learners that use returns; `step` returns
             plain rewards.
         render_mode: `None`, `ansi` or `human`.
@@ -98,7 +100,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         }
         self.state_space = UnicodeText(MAX_STATE_LENGTH)
 
-    # What the environment is
+    # Identity
 
     @property
     def tasks(self) -> TaskSet:
@@ -109,7 +111,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """Name, registered id and arguments, what the agents do and are paid for, and the identity of the data."""
+        """Name, registered id and arguments, descriptions of game and reward, and the identity of the data."""
         return {
             "name": self.name,
             "render_modes": list(self.render_modes),
@@ -125,11 +127,11 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         return self.name
 
     def observation_space(self, agent: str) -> UnicodeText:
-        """The space of `agent`'s prompts."""
+        """Return the space of `agent`'s prompts."""
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> UnicodeText:
-        """The space of `agent`'s completions."""
+        """Return the space of `agent`'s completions."""
         return self.action_spaces[agent]
 
     @property
@@ -178,7 +180,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
             task = self.tasks.find(options["task_id"])
         else:
             task = self.tasks.tasks[int(self.np_random.integers(len(self.tasks)))]
-        prompts = {role.agent: role.first_prompt(task) for role in self.roles}
+        prompts = self.mode.first(task)
         self._episode = Episode(task.task_id, (), prompts)
         self.agents = list(self.possible_agents)
         self._render_human()
@@ -187,7 +189,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
     def step(
         self, actions: Mapping[str, str]
     ) -> tuple[dict[str, str], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Info]]:
-        """Judge a joint completion and write what every agent sees next.
+        """Judge a joint completion and write the next prompts.
 
         Args:
             actions: A text for every live agent. Any text is legal.
@@ -210,7 +212,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         completions = read_actions(actions, self.agents)
         verdict = judge(self.reward, self.task, completions)
         turn = Turn(dict(episode.prompts), completions, verdict)
-        turns = (*episode.turns, turn)
+        turns = (*episode.turns, replace(turn, verdict=replace(verdict, analysis=None)))
         over = len(turns) >= self.num_turns or (self.stop_when_solved and verdict.solved)
         mode_infos: Info = {}
         if over:
@@ -232,12 +234,12 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         episode = self.episode
         verdict = episode.turns[-1].verdict if episode.turns else None
         points = verdict.components if verdict else {}
+        details = verdict.details if verdict else {}
         info: Info = {
             "turn": len(episode.turns),
             "task_index": self.task.index,
             "solved": bool(verdict and verdict.solved),
-            "tests_passed": verdict.tests_passed if verdict else 0,
-            "tests_total": len(verdict.tests) if verdict else 0,
+            **{key: details.get(key, 0) for key in getattr(self.reward, "info_keys", ())},
             **{f"reward/{name}": float(points.get(name, 0.0)) for name in self.reward.components},
             **{key: mode_infos.get(key, 0.0) for key in self.mode.info_keys},
         }
@@ -246,11 +248,11 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
     # The state as a value
 
     def state(self) -> str:
-        """The global state as text, for a central critic: every agent's prompts, completions, verdicts."""
-        return transcript(self.task, self.episode, self.num_turns)
+        """Return the global state as text, for a central critic: every agent's prompts, completions, verdicts."""
+        return transcript(self)
 
     def snapshot(self) -> dict[str, Any]:
-        """The exact state as a JSON-able dictionary, the random generator included."""
+        """Return the exact state as a JSON-able dictionary, the random generator included."""
         return {
             "env": self.name,
             "agents": list(self.agents),
@@ -279,7 +281,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         self._rng.bit_generator.state = snapshot["rng"]
 
     def fork(self) -> DecPOMDPEnv:
-        """An independent environment in the same state; its parts, its loaded tasks and its spaces are shared."""
+        """Return an independent environment in the same state; parts, loaded tasks and spaces are shared."""
         twin = copy.copy(self)
         twin.agents = list(self.agents)
         twin._rng = copy.deepcopy(self.np_random)
@@ -288,7 +290,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
     # For people
 
     def render(self) -> str | None:
-        """The transcript so far: returned as text (`ansi`) or printed, the newest part (`human`).
+        """Return the transcript so far (`ansi`), or print its newest part (`human`).
 
         Characters that a terminal obeys stand there as in Python's literals; `state` has them as they are.
         """
@@ -297,7 +299,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
             return None
         if self.render_mode == "ansi":
             return visible(self.state())
-        print_turn(self.task, self.episode, self.num_turns)
+        print_turn(self)
         return None
 
     def _render_human(self) -> None:
@@ -305,4 +307,4 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
             self.render()
 
     def close(self) -> None:
-        """Nothing stays open between steps; safe to call more than once."""
+        """Do nothing: nothing stays open between steps."""

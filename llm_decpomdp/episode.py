@@ -1,4 +1,4 @@
-"""The records of an episode: what was asked, answered and judged.
+"""The records of an episode: prompts, completions and verdicts.
 
 All of them are immutable and turn into JSON and back, so that an environment's state is a value: it can be
 copied, stored, sent to another process and compared.
@@ -6,27 +6,11 @@ copied, stored, sent to another process and compared.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What one test found."""
-
-    case: str
-    """The test's own text, as an agent may be shown it."""
-    passed: bool
-    status: str = "passed"
-    """`passed`, `failed`, `error`, `timeout`, `memory`, `crashed` or `not_run`."""
-    message: str = ""
-    """Why it did not pass: "Type: text"."""
-    origin: str = ""
-    """The agent whose code raised, when the test failed with an exception."""
-    line: int = 0
-    """Line of `origin`'s code that raised, counted from 1; 0 where unknown."""
 
 
 @dataclass(frozen=True)
@@ -36,23 +20,16 @@ class Verdict:
     components: Mapping[str, float]
     """Points by name; their sum is the team's reward."""
     solved: bool
-    """Whether the team earned full marks."""
-    tests: tuple[Outcome, ...] = ()
-    """All tests of the task, in order; empty where no test could be found."""
-    error: Outcome | None = None
-    """Why the joint program could not be loaded at all."""
-    analysis: Mapping[str, str] = field(default_factory=dict)
-    """What else the reward found and a mode may tell of, such as how each helper is used."""
+    """True if the team earned full marks."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """Findings of the family's own, JSON-able, such as the outcome of each test; kept with the episode."""
+    analysis: Any = None
+    """Findings for the mode, such as the code in each completion, so that nothing is read twice; not kept."""
 
     @property
     def reward(self) -> float:
         """The team's reward: the sum of the components."""
         return float(math.fsum(self.components.values()))
-
-    @property
-    def tests_passed(self) -> int:
-        """How many of `tests` passed."""
-        return sum(outcome.passed for outcome in self.tests)
 
 
 @dataclass(frozen=True)
@@ -74,25 +51,17 @@ class Episode:
     """The current observation of each agent; empty strings once the episode is over."""
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-able dictionary from which `from_json` rebuilds an equal episode."""
-        return asdict(self)
+        """Return a JSON-able dictionary from which `from_json` rebuilds an equal episode."""
+        data = asdict(self)
+        for turn in data["turns"]:
+            del turn["verdict"]["analysis"]
+        return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Episode:
         """Rebuild an episode from `to_json`'s dictionary."""
         turns = tuple(
-            Turn(dict(t["prompts"]), dict(t["completions"]), _verdict(t["verdict"]))
-            for t in data["turns"]
+            Turn(turn["prompts"], turn["completions"], Verdict(**turn["verdict"]))
+            for turn in copy.deepcopy(data["turns"])
         )
         return cls(data["task_id"], turns, dict(data["prompts"]))
-
-
-def _verdict(data: Mapping[str, Any]) -> Verdict:
-    error = data["error"]
-    return Verdict(
-        components=dict(data["components"]),
-        solved=data["solved"],
-        tests=tuple(Outcome(**outcome) for outcome in data["tests"]),
-        error=Outcome(**error) if error is not None else None,
-        analysis=dict(data.get("analysis", {})),
-    )

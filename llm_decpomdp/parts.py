@@ -1,4 +1,4 @@
-"""What an environment is composed of, beside its tasks: roles, a reward and a mode."""
+"""The parts of an environment, beside its tasks: roles, a reward and a mode."""
 
 from __future__ import annotations
 
@@ -18,41 +18,39 @@ class PartError(TypeError):
 
 
 class Role(Protocol):
-    """Who acts: an agent and what it is asked first."""
+    """A member of the team."""
 
     @property
     def agent(self) -> str:
         """The agent's id, such as `main_0`."""
         ...
 
-    def first_prompt(self, task: Any) -> str:
-        """The agent's observation at the start of an episode."""
-        ...
-
     def reference(self, task: Any) -> str | None:
-        """A correct completion for this role in its team, where the data has one."""
+        """Return a correct completion for this role in its team, where the data has one."""
         ...
 
 
 @dataclass(frozen=True)
 class Component:
-    """What one component of a reward is for, to those who read a report."""
+    """The description of a component of a reward, for those who read a report."""
 
     text: str = ""
-    """When it counts and how much, in a sentence."""
+    """Condition and points, in a sentence."""
     form: bool = False
-    """Whether the form of the answers alone earns it, however wrong they are."""
+    """True if the form of the answers alone earns it, however wrong they are."""
 
 
 class Reward(Protocol):
     """Judges joint completions.
 
-    A reward that knows how much a turn can earn at most says so in an attribute `maximum`.
+    Attributes that a reward may have: `maximum`, the most that a turn can earn; `info_keys`, the names of the
+    numbers in `Verdict.details` that the infos repeat; `notes`, a function of `Verdict.details` that returns lines
+    for the transcript.
     """
 
     @property
     def components(self) -> Collection[str]:
-        """The names of the components of every verdict, in order; a mapping from them says what each is for."""
+        """The names of the components of every verdict, in order, or a mapping from them to `Component`."""
         ...
 
     def __call__(self, task: Any, completions: Mapping[str, str]) -> Verdict:
@@ -61,24 +59,28 @@ class Reward(Protocol):
 
 
 class Mode(Protocol):
-    """The transition between turns: what each agent sees next."""
+    """Writes every observation."""
 
     @property
     def info_keys(self) -> Sequence[str]:
         """Names of numbers that the mode reports beside the prompts."""
         ...
 
+    def first(self, task: Any) -> dict[str, str]:
+        """Return the first prompt of each agent."""
+        ...
+
     def __call__(self, task: Any, turn: Turn) -> tuple[dict[str, str], Info]:
-        """The next prompt of each agent, and a value for each of `info_keys`."""
+        """Return the next prompt of each agent, and a value for each of `info_keys`."""
         ...
 
     def secrets(self, task: Any) -> Sequence[str]:
-        """Texts that no prompt of this task may contain, such as hidden tests."""
+        """Return texts that no prompt of this task may contain, such as hidden tests."""
         ...
 
 
 def judge(reward: Reward, task: Any, completions: Mapping[str, str]) -> Verdict:
-    """The verdict of a reward.
+    """Return the verdict of a reward.
 
     Raises:
         PartError: If it returns something else; names its class.
@@ -94,14 +96,20 @@ def judge(reward: Reward, task: Any, completions: Mapping[str, str]) -> Verdict:
 
 
 def describe_reward(reward: Reward) -> dict[str, Any]:
-    """What a reward says of itself, JSON-able.
+    """Describe a reward by JSON-able data.
 
     Returns:
         `maximum`, the most that a turn can earn, or `None` where that is not known, and `components`: for each
-        name the fields of its `Component`, with an empty text where nothing is said.
+        name the fields of its `Component`, with an empty text where the reward has none.
     """
-    said = reward.components if isinstance(reward.components, Mapping) else {}
+    texts = reward.components if isinstance(reward.components, Mapping) else {}
     return {
         "maximum": getattr(reward, "maximum", None),
-        "components": {name: asdict(said.get(name, Component())) for name in reward.components},
+        "components": {name: asdict(texts.get(name, Component())) for name in reward.components},
     }
+
+
+def notes(reward: Reward, verdict: Verdict) -> list[str]:
+    """Return the lines of the transcript that a reward has for the details of a verdict."""
+    describe = getattr(reward, "notes", None)
+    return [] if describe is None else list(describe(verdict.details))

@@ -1,4 +1,4 @@
-"""What an environment knows and no agent may be told: correct completions, and texts that are secret."""
+"""Knowledge of an environment that no agent may have: correct completions, and secret texts."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from llm_decpomdp.env import DecPOMDPEnv
 
 @dataclass(frozen=True)
 class Answers:
-    """What is true of an environment's current state."""
+    """Correct completions and secrets of an environment's current state."""
 
     references: Mapping[str, str] = field(default_factory=dict)
-    """A correct completion of each agent that the data has one for."""
+    """Correct completions by agent, where the data has them."""
     secrets: Sequence[str] = ()
-    """Texts that no prompt may contain, such as hidden tests: what `check_env` looks for."""
+    """Texts that no prompt may contain, such as hidden tests; `check_env` looks for them."""
     where: str = "the environment"
-    """Names the state in errors."""
+    """Name of the state in errors."""
 
     def reference(self, agent: str) -> str:
-        """A correct completion of `agent`.
+        """Return a correct completion of `agent`.
 
         Raises:
             LookupError: If there is none.
@@ -34,7 +34,7 @@ class Answers:
 
 @singledispatch
 def answers(env: object) -> Answers:
-    """The answers of an environment in its current state: for baselines and checks, never for a learner.
+    """Return the answers of an environment in its current state: for baselines and checks, never for a learner.
 
     A wrapper's are those of the environment in it. An environment of another class tells its own by a function:
 
@@ -56,9 +56,9 @@ def answers(env: object) -> Answers:
 @answers.register
 def _(env: DecPOMDPEnv) -> Answers:
     task = env.task
-    found = {role.agent: role.reference(task) for role in env.roles}
+    references = {role.agent: role.reference(task) for role in env.roles}
     return Answers(
-        {agent: reference for agent, reference in found.items() if reference is not None},
+        {agent: text for agent, text in references.items() if text is not None},
         list(env.mode.secrets(task)),
         f"task {task.task_id!r}",
     )

@@ -23,12 +23,12 @@ class Task:
     references: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     """Correct completions of the data by agent id, each written for the whole team of these agents."""
     known_issue: str | None = field(default=None, kw_only=True)
-    """What is wrong with this row of the data, where something is known to be."""
+    """Known error of this row of the data, if any."""
 
 
 @dataclass(frozen=True)
 class TaskSet:
-    """An ordered, loaded set of tasks, and where it came from."""
+    """An ordered, loaded set of tasks, with its origin."""
 
     tasks: tuple[Task, ...]
     name: str
@@ -40,7 +40,7 @@ class TaskSet:
     stand_in: bool = False
     """True where these are our own problems in place of the benchmark's."""
     excluded: Mapping[str, str] = field(default_factory=dict)
-    """Ids of the tasks that were left out, with the reasons."""
+    """Ids of the tasks that are left out, with the reasons."""
 
     @property
     def known_issues(self) -> dict[str, str]:
@@ -51,7 +51,7 @@ class TaskSet:
         return len(self.tasks)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TaskSet:
-        """Itself: nothing in it changes, and deep copies of an environment should cost no copy of the data."""
+        """Return itself: nothing in it changes, and a copy of an environment should not copy the data."""
         return self
 
     @cached_property
@@ -60,7 +60,7 @@ class TaskSet:
         return {task.task_id: position for position, task in enumerate(self.tasks)}
 
     def find(self, task_id: object) -> Task:
-        """The task with this id.
+        """Return the task with this id.
 
         Raises:
             KeyError: If there is none; the text names the nearest id.
@@ -77,7 +77,7 @@ class TaskSet:
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def describe(self) -> dict[str, Any]:
-        """The JSON-able identity of the data, for metadata, manifests and reports."""
+        """Return the JSON-able identity of the data, for metadata, manifests and reports."""
         return {
             "name": self.name,
             "source": self.source,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.episode import Outcome, Turn, Verdict
+from llm_decpomdp.episode import Turn, Verdict
 from llm_decpomdp.tasks import Task, TaskSet
 
 os.environ.setdefault(
@@ -26,15 +26,12 @@ WORDS = ("apple", "brook", "cedar", "delta", "ember", "fjord")
 
 @dataclass(frozen=True)
 class Writer:
-    """Is asked for a word."""
+    """Writes a word."""
 
     agent: str
 
     def reference(self, task: Task) -> str | None:
         return task.references.get(self.agent)
-
-    def first_prompt(self, task: Task) -> str:
-        return f"{self.agent}: write a fruit, a river, a tree or the like. Hint: {task.prompt}"
 
 
 @dataclass(frozen=True)
@@ -42,28 +39,36 @@ class WordReward:
     """One point if both wrote the word, a quarter off for each empty answer."""
 
     components: tuple[str, ...] = ("word", "empty")
+    info_keys: tuple[str, ...] = ("right", "asked")
 
     def __call__(self, task: Task, completions: Mapping[str, str]) -> Verdict:
         word = task.references["left_0"]
-        tests = tuple(
-            Outcome(f"{agent} wrote {word}", word in text, "passed" if word in text else "failed")
-            for agent, text in completions.items()
-        )
-        solved = all(test.passed for test in tests)
+        right = {f"{agent} wrote {word}": word in text for agent, text in completions.items()}
+        solved = all(right.values())
         empty = sum(not text for text in completions.values())
-        return Verdict({"word": float(solved), "empty": -0.25 * empty}, solved, tests)
+        points = {"word": float(solved), "empty": -0.25 * empty}
+        details = {"right": sum(right.values()), "asked": len(right), "cases": list(right)}
+        return Verdict(points, solved, details, analysis=right)
+
+    def notes(self, details: Mapping[str, Any]) -> list[str]:
+        return [f"{details['right']} of {details['asked']} wrote it"]
 
 
 @dataclass(frozen=True)
 class CountMode:
     """Tells how many agents wrote the word."""
 
+    agents: tuple[str, ...] = ("left_0", "right_0")
     info_keys: tuple[str, ...] = ("hints",)
 
+    def first(self, task: Task) -> dict[str, str]:
+        asked = f"write a fruit, a river, a tree or the like. Hint: {task.prompt}"
+        return {agent: f"{agent}: {asked}" for agent in self.agents}
+
     def __call__(self, task: Task, turn: Turn) -> tuple[dict[str, str], dict[str, float]]:
-        passed = turn.verdict.tests_passed
+        right = sum(turn.verdict.analysis.values())
         return {
-            agent: f"You wrote: {text}\n{passed} of you found the word."
+            agent: f"You wrote: {text}\n{right} of you found the word."
             for agent, text in turn.completions.items()
         }, {"hints": 1.0}
 

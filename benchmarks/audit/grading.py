@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.envs.bugfix.execution import Bench
+from llm_decpomdp.envs.bugfix.execution import Runner
 from llm_decpomdp.envs.bugfix.reward import RepairReward
 from llm_decpomdp.envs.classeval.reward import ClassReward
 from llm_decpomdp.envs.coding.reward import CodeReward
-from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, Tests
+from llm_decpomdp.envs.sandbox import Execution, Limits, Outcome, Program, Sandbox, Tests
 from llm_decpomdp.episode import Verdict
 from llm_decpomdp.parts import Reward, Role
 from llm_decpomdp.registry import make
@@ -37,6 +37,12 @@ class Grading:
     verdict: Verdict
     by_clock: bool
     """True if a time-out came from the clock on the wall."""
+
+    @property
+    def tests(self) -> tuple[Outcome, ...]:
+        """The outcomes of the task's tests."""
+        tests: tuple[Outcome, ...] = self.verdict.analysis.tests
+        return tests
 
 
 class _Recorder(Sandbox):
@@ -75,7 +81,7 @@ def grade(env_id: str, subject: Subject, seed: int, limits: Limits) -> Grading:
 
 def _in_sandbox(reward: Reward, sandbox: Sandbox) -> Reward:
     if isinstance(reward, RepairReward):
-        return replace(reward, bench=Bench(sandbox))
+        return replace(reward, runner=Runner(sandbox))
     if isinstance(reward, CodeReward | ClassReward):
         return replace(reward, sandbox=sandbox)
     raise ConfigError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from llm_decpomdp.benchmarks.audit.grading import Grading, Subject
 from llm_decpomdp.envs.bugfix.tasks import BugTask
-from llm_decpomdp.episode import Outcome, Verdict
+from llm_decpomdp.envs.sandbox import Outcome
 
 REFERENCE = "reference"
 
@@ -37,9 +37,8 @@ def about_gradings(subject: Subject, gradings: Sequence[Grading]) -> Iterator[Re
     if differences:
         yield Remark("flaky", task_id, name, some(differences), fault=True)
     if name == REFERENCE and not any(grading.verdict.solved for grading in gradings):
-        verdict = gradings[0].verdict
-        failed = [why(outcome) for outcome in verdict.tests if not outcome.passed]
-        text = f"earns {verdict.reward:g}: {some(failed) or 'its parts do not work together'}"
+        failed = [why(outcome) for outcome in gradings[0].tests if not outcome.passed]
+        text = f"earns {gradings[0].verdict.reward:g}: {some(failed) or 'its parts do not work together'}"
         yield Remark("reference", task_id, name, text, fault=True)
     if any(grading.by_clock for grading in gradings):
         text = "a time-out was decided by the clock, so it depends on how busy the machine is"
@@ -48,7 +47,7 @@ def about_gradings(subject: Subject, gradings: Sequence[Grading]) -> Iterator[Re
 
 def _differences(gradings: Sequence[Grading]) -> Iterator[str]:
     """Yield the tests on which verdicts differ, with the seeds; or the points, if only these do."""
-    columns = list(zip(*(grading.verdict.tests for grading in gradings), strict=True))
+    columns = list(zip(*(grading.tests for grading in gradings), strict=True))
     differs = False
     for outcomes in columns:
         seeds: dict[str, list[str]] = {}
@@ -63,12 +62,12 @@ def _differences(gradings: Sequence[Grading]) -> Iterator[str]:
         yield "rewards differ: " + ", ".join(f"{reward:g}" for reward in rewards)
 
 
-def about_idler(subject: Subject, verdict: Verdict) -> Iterator[Remark]:
+def about_idler(subject: Subject, grading: Grading) -> Iterator[Remark]:
     """Yield the tests that pass for a program that does no work; of a program to repair, some must."""
-    passed = [title(outcome) for outcome in verdict.tests if outcome.passed]
-    fault = len(passed) == len(verdict.tests)
+    passed = [title(outcome) for outcome in grading.tests if outcome.passed]
+    fault = len(passed) == len(grading.tests)
     if fault or (passed and not isinstance(subject.task, BugTask)):
-        text = f"{len(passed)} of {len(verdict.tests)} tests pass: {some(passed)}"
+        text = f"{len(passed)} of {len(grading.tests)} tests pass: {some(passed)}"
         yield Remark("vacuous", subject.task.task_id, subject.name, text, fault)
 
 

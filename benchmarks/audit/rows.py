@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from llm_decpomdp.benchmarks.audit.grading import Subject
 from llm_decpomdp.benchmarks.audit.remarks import Remark
@@ -61,7 +61,9 @@ class _Inside(CodeTask):
 
 def inside(task: Task) -> CodeTask | None:
     """Return the same task with tests that run in the program's process, where it is one about functions."""
-    return _Inside(**vars(task)) if isinstance(task, CodeTask) else None
+    if not isinstance(task, CodeTask):
+        return None
+    return _Inside(**{entry.name: getattr(task, entry.name) for entry in fields(task)})
 
 
 def idlers(task: Task, roles: Sequence[Role]) -> Iterator[Subject]:

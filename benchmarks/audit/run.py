@@ -181,7 +181,7 @@ def audit_programs(plan: Plan) -> Audit:
     idle = [subject for task in tasks for subject in rows.idlers(task, team)]
     work = partial(grade, env_id, seed=0, limits=limits)
     for subject, grading in zip(idle, _all(work, idle, "programs that do no work"), strict=True):
-        remarks += about_idler(subject, grading.verdict)
+        remarks += about_idler(subject, grading)
     remarks += _about_examples(
         plan, [answer for answer in answers if answer.task.task_id not in contradicted]
     )
@@ -191,9 +191,9 @@ def audit_programs(plan: Plan) -> Audit:
 
 def _fails_clearly(gradings: Iterable[Grading]) -> bool:
     """Return True if a program never passes, and not because time ran out."""
-    verdicts = [grading.verdict for grading in gradings]
-    outcomes = [outcome.status for verdict in verdicts for outcome in verdict.tests]
-    return not any(verdict.solved for verdict in verdicts) and "timeout" not in outcomes
+    gradings = list(gradings)
+    outcomes = [outcome.status for grading in gradings for outcome in grading.tests]
+    return not any(grading.verdict.solved for grading in gradings) and "timeout" not in outcomes
 
 
 def _about_sharing(plan: Plan, failed: Iterable[Subject]) -> list[Remark]:
@@ -219,7 +219,7 @@ def _about_examples(plan: Plan, answers: Iterable[Subject]) -> list[Remark]:
     work = partial(grade, plan.env_id, seed=0, limits=plan.limits)
     remarks = []
     for subject, grading in zip(subjects, _all(work, subjects, "examples"), strict=True):
-        failed = [why(outcome) for outcome in grading.verdict.tests if not outcome.passed]
+        failed = [why(outcome) for outcome in grading.tests if not outcome.passed]
         if failed:
             remarks.append(Remark("example", subject.task.task_id, REFERENCE, some(failed)))
     return remarks

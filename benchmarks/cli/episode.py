@@ -180,7 +180,7 @@ def _play(
     viewer: str | None,
 ) -> None:
     """Play to the end, and print what the viewer sees, or everything without one."""
-    print_turn(env.task, env.episode, env.num_turns, viewer)
+    print_turn(env, viewer)
     total = 0.0
     while env.agents:
         actions = {
@@ -192,7 +192,7 @@ def _play(
             actions[agent] = next(answers)
         observations, rewards, *_ = env.step(actions)
         total += next(iter(rewards.values()))
-        print_turn(env.task, env.episode, env.num_turns, viewer)
+        print_turn(env, viewer)
     print(f"episode over: total reward {total:.2f} in {len(env.episode.turns)} turns")
     if viewer is not None:
         print(f"You saw what {viewer} sees; --all shows the other agents, and the tests.")

@@ -149,9 +149,9 @@ def _of_sample(
 
 def _of_tests(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
     before, after = (
-        {f"test {n}": test["status"] for n, test in enumerate(verdict["tests"], 1)}
-        | {"loading the program": verdict["error"] and verdict["error"]["status"]}
-        for verdict in (was, now)
+        {f"test {n}": test["status"] for n, test in enumerate(details.get("tests", ()), 1)}
+        | {"loading the program": (details.get("error") or {}).get("status")}
+        for details in (was["details"], now["details"])
     )
     for subject in dict.fromkeys([*before, *after]):
         if before.get(subject) != after.get(subject):

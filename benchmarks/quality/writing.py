@@ -69,11 +69,7 @@ def sample(
 
     env = make(f"{genre}-v1", source=source, split="all")
     policy = load_policy(model, Sampling(temperature, max_new_tokens=max_new_tokens))
-    prompts = [
-        (role.agent, role.first_prompt(task))
-        for task in env.tasks.tasks[:rows]
-        for role in env.roles
-    ]
+    prompts = [item for task in env.tasks.tasks[:rows] for item in env.mode.first(task).items()]
     answers = policy.generate([prompt for _, prompt in prompts])
     team = len(env.roles)
     texts = [(agent, group[0].text) for (agent, _), group in zip(prompts, answers, strict=True)]

@@ -18,7 +18,6 @@ from pathlib import Path
 from llm_decpomdp.envs.bugfix.programs import (
     Source,
     bundled_sources,
-    faults_by_key,
     own_sources,
 )
 from llm_decpomdp.envs.datasets.loading import Row, bundled_rows
@@ -28,10 +27,10 @@ from llm_decpomdp.seeding import stream
 
 MAX_BUGS = 3
 COMBINATIONS = (12, 8)
-"""How many twos and threes of faults are kept of one program."""
+"""Numbers of twos and threes of faults that are kept of one program."""
 
 ENDED = {"passed", "failed", "error"}
-"""What becomes of the tests of a program that ends in time."""
+"""Statuses of the tests of a program that ends in time."""
 
 Faults = tuple[str, ...]
 """The keys of the mutations of a program that together are one task."""
@@ -41,7 +40,7 @@ Faults = tuple[str, ...]
 
 
 def bundled_faults() -> dict[str, list[Faults]]:
-    """The list that comes with this package."""
+    """Load the list that comes with this package."""
     return {
         row["program"]: [tuple(keys.split()) for keys in row["faults"]]
         for row in bundled_rows("bugs.jsonl")
@@ -49,42 +48,42 @@ def bundled_faults() -> dict[str, list[Faults]]:
 
 
 def counting_faults(source: Source, sandbox: Sandbox) -> list[Faults]:
-    """The faults of a program that its tests find, then twos and threes of them."""
+    """Return the faults of a program that its tests find, then twos and threes of them."""
     alone = [(mutant.key,) for mutant in mutants(source.code) if source.faulty(mutant.source)]
-    found = _counting(source, sandbox, alone)
+    counting = _counting(source, sandbox, alone)
     for bugs, count in zip(range(2, MAX_BUGS + 1), COMBINATIONS, strict=True):
-        texts = {
-            source.mutate(faults) for faults in found
-        }  # two wrong variables may be swapped ones
-        drawn = _drawn(source, found, bugs, count)
-        new = [faults for faults in drawn if source.mutate(faults) not in texts]
-        found += _counting(source, sandbox, new)
-    return found
+        # two wrong variables may be swapped ones
+        texts = {source.mutate(faults) for faults in counting}
+        draws = _drawn(source, counting, bugs, count)
+        new = [faults for faults in draws if source.mutate(faults) not in texts]
+        counting += _counting(source, sandbox, new)
+    return counting
 
 
-def _drawn(source: Source, found: list[Faults], bugs: int, count: int) -> list[Faults]:
-    """Some combinations of faults that do not touch each other."""
-    known = faults_by_key(source.code)
-    keys = [faults[0] for faults in found if len(faults) == 1]
+def _drawn(source: Source, counting: list[Faults], bugs: int, count: int) -> list[Faults]:
+    """Draw combinations of faults that do not touch each other."""
+    keys = [faults[0] for faults in counting if len(faults) == 1]
     rng = stream(0, "bugfix", source.name, bugs)
     if len(keys) < bugs:
         return []
     draws = (rng.choice(len(keys), bugs, replace=False) for _ in range(4 * count))
     candidates = dict.fromkeys(tuple(sorted(map(int, draw))) for draw in draws)
-    chosen = [tuple(keys[number] for number in numbers) for numbers in candidates]
-    apart = [faults for faults in chosen if not overlap([known[key] for key in faults])]
+    combinations = [tuple(keys[number] for number in numbers) for numbers in candidates]
+    apart = [
+        faults for faults in combinations if not overlap([source.faults[key] for key in faults])
+    ]
     return apart[:count]
 
 
 def _counting(source: Source, sandbox: Sandbox, candidates: Sequence[Faults]) -> list[Faults]:
-    """Those that load, end in time, and fail some test, but not all."""
+    """Return the candidates that load, end in time, and fail some test, but not all."""
     executions = source.run(sandbox, [source.mutate(faults) for faults in candidates])
     pairs = zip(candidates, executions, strict=True)
     return [faults for faults, execution in pairs if counts(execution)]
 
 
 def counts(execution: Execution) -> bool:
-    """Whether a program with faults makes a task."""
+    """Check whether a program with faults makes a task."""
     passed = sum(test.passed for test in execution.tests)
     total = len(execution.tests)
     ends = all(test.status in ENDED for test in execution.tests) and not execution.wall_decided
@@ -97,7 +96,7 @@ def counts(execution: Execution) -> bool:
 def bug_rows(
     num_agents: int, bugs: int, spread: str, seed: int, path: str | None = None
 ) -> list[Row]:
-    """The rows of all tasks of one kind, in an order that `seed` decides.
+    """Return the rows of all tasks of one kind, in an order that `seed` decides.
 
     Args:
         num_agents: Programs have at least so many functions.

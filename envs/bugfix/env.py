@@ -8,10 +8,9 @@ from typing import Any
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.bugfix.catalogue import MAX_BUGS, bug_rows, split_of
-from llm_decpomdp.envs.bugfix.execution import Bench
-from llm_decpomdp.envs.bugfix.feedback import REPAIR_SIGNALS, RepairView
+from llm_decpomdp.envs.bugfix.execution import Runner
+from llm_decpomdp.envs.bugfix.feedback import REPAIR_FEEDBACK, RepairMode
 from llm_decpomdp.envs.bugfix.humanevalfix import HUMANEVALFIX
-from llm_decpomdp.envs.bugfix.initial_feedback import Briefing, FailingFirst
 from llm_decpomdp.envs.bugfix.reward import RepairReward
 from llm_decpomdp.envs.bugfix.roles import repair_team
 from llm_decpomdp.envs.bugfix.tasks import BugTask, bug_task
@@ -26,7 +25,7 @@ from llm_decpomdp.envs.datasets.loading import (
     rows_of,
     select,
 )
-from llm_decpomdp.envs.modes.code_mode import code_mode, parse_slice
+from llm_decpomdp.envs.modes.code_mode import FeedbackOptions
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.tasks import TaskLoader, TaskSet
 from llm_decpomdp.validation import check_flags, unknown
@@ -144,18 +143,20 @@ def bugfix(
         "bugfix_v0",
         partial(loader, split, exclude_known_issues, num_agents, bugs, spread, task_seed, path),
         num_agents=num_agents,
-        num_turns=num_turns,
         external_mode=external_mode,
-        sandbox_slice=sandbox_slice,
-        original_prompt=original_prompt,
-        previous_response=previous_response,
-        exception_text=exception_text,
-        expert_model=expert_model,
-        expert_base_url=expert_base_url,
-        on_expert_failure=on_expert_failure,
+        feedback=FeedbackOptions(
+            sandbox_slice=sandbox_slice,
+            original_prompt=original_prompt,
+            previous_response=previous_response,
+            exception_text=exception_text,
+            expert_model=expert_model,
+            expert_base_url=expert_base_url,
+            on_expert_failure=on_expert_failure,
+        ),
+        isolation=isolation,
+        num_turns=num_turns,
         stop_when_solved=stop_when_solved,
         discount=discount,
-        isolation=isolation,
         render_mode=render_mode,
     )
 
@@ -199,18 +200,20 @@ def humanevalfix(
         "humanevalfix_v0",
         partial(_load_fixes, split, source, exclude_known_issues, num_agents),
         num_agents=num_agents,
-        num_turns=num_turns,
         external_mode=external_mode,
-        sandbox_slice=sandbox_slice,
-        original_prompt=original_prompt,
-        previous_response=previous_response,
-        exception_text=exception_text,
-        expert_model=expert_model,
-        expert_base_url=expert_base_url,
-        on_expert_failure=on_expert_failure,
+        feedback=FeedbackOptions(
+            sandbox_slice=sandbox_slice,
+            original_prompt=original_prompt,
+            previous_response=previous_response,
+            exception_text=exception_text,
+            expert_model=expert_model,
+            expert_base_url=expert_base_url,
+            on_expert_failure=on_expert_failure,
+        ),
+        isolation=isolation,
+        num_turns=num_turns,
         stop_when_solved=stop_when_solved,
         discount=discount,
-        isolation=isolation,
         render_mode=render_mode,
     )
 
@@ -247,17 +250,17 @@ def _load_own(
 
 @lru_cache(maxsize=32)
 def _load_bundled(*arguments: Any) -> TaskSet:
-    """As `_load_own`, once: the package's programs do not change."""
+    """Load as `_load_own` does, once: the package's programs do not change."""
     return _load_own(*arguments)
 
 
 def _load_fixes(split: str, source: str, exclude_known_issues: bool, num_agents: int) -> TaskSet:
-    found = load(HUMANEVALFIX, split, source, exclude_known_issues)
-    tasks = [task for task in found.tasks if isinstance(task, BugTask)]
+    whole = load(HUMANEVALFIX, split, source, exclude_known_issues)
+    tasks = [task for task in whole.tasks if isinstance(task, BugTask)]
     large = tuple(task for task in tasks if len(task.functions) >= num_agents)
     if not large:
         raise ValueError(f"no program has {num_agents} functions; take fewer agents")
-    return replace(found, tasks=large)
+    return replace(whole, tasks=large)
 
 
 def repair_env(
@@ -265,47 +268,23 @@ def repair_env(
     tasks: TaskLoader,
     *,
     num_agents: int,
-    num_turns: int,
     external_mode: str,
-    sandbox_slice: int | str | None,
-    original_prompt: bool,
-    previous_response: bool,
-    exception_text: bool,
-    expert_model: str | None,
-    expert_base_url: str | None,
-    on_expert_failure: str,
-    stop_when_solved: bool,
-    discount: float,
+    feedback: FeedbackOptions,
     isolation: str,
-    render_mode: str | None,
+    **options: Any,
 ) -> DecPOMDPEnv:
     """Put the four parts together; arguments as of `bugfix`."""
-    bench = Bench(Sandbox(isolation=isolation))
-    briefing = Briefing(bench, external_mode, parse_slice(sandbox_slice), exception_text)
-    roles = repair_team(num_agents, briefing)
-    mode = code_mode(
-        external_mode,
-        roles,
-        sandbox_slice=sandbox_slice,
-        original_prompt=original_prompt,
-        previous_response=previous_response,
-        exception_text=exception_text,
-        expert_model=expert_model,
-        expert_base_url=expert_base_url,
-        on_expert_failure=on_expert_failure,
-        signals=REPAIR_SIGNALS,
-        compose=partial(
-            FailingFirst, look=RepairView.of, wanted="the code of your functions", briefing=briefing
-        ),
-    )
+    runner = Runner(Sandbox(isolation=isolation))
+    roles = repair_team(num_agents)
     return DecPOMDPEnv(
         name,
         tasks=tasks,
         roles=roles,
-        reward=RepairReward(roles, bench),
-        mode=mode,
-        num_turns=num_turns,
-        stop_when_solved=stop_when_solved,
-        discount=discount,
-        render_mode=render_mode,
+        reward=RepairReward(roles, runner),
+        mode=RepairMode(
+            *(external_mode, roles, REPAIR_FEEDBACK, feedback),
+            wanted="the code of your functions",
+            runner=runner,
+        ),
+        **options,
     )

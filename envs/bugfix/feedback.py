@@ -1,101 +1,142 @@
-"""What the external modes tell the agents about a repair."""
+"""The feedback of the external modes about a repair, and about the program as the agents get it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeVar
 
-from llm_decpomdp.envs.bugfix.initial_feedback import failure
+from llm_decpomdp.envs.bugfix.execution import Runner
+from llm_decpomdp.envs.bugfix.methods import Submission
+from llm_decpomdp.envs.bugfix.pieces import PROGRAM
 from llm_decpomdp.envs.bugfix.roles import FixerRole
-from llm_decpomdp.envs.bugfix.tasks import BugTask, Submission
+from llm_decpomdp.envs.bugfix.tasks import BugTask
 from llm_decpomdp.envs.coding.feedback import passed, plain
+from llm_decpomdp.envs.modes.code_mode import CodeMode
 from llm_decpomdp.envs.modes.foreign_text import foreign_line
-from llm_decpomdp.episode import Outcome
+from llm_decpomdp.envs.sandbox import Outcome
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
-class RepairView:
-    """What a mode may tell about one turn."""
+class RepairAnalysis:
+    """The analysis of a turn."""
 
     task: BugTask
     roles: Sequence[FixerRole]
     work: Mapping[str, Submission]
     tests: tuple[Outcome, ...]
-    """The outcomes that `sandbox_slice` lets through."""
-
-    @classmethod
-    def of(
-        cls,
-        task: BugTask,
-        roles: Sequence[FixerRole],
-        completions: Mapping[str, str],
-        tests: tuple[Outcome, ...],
-        analysis: Mapping[str, str],
-    ) -> RepairView:
-        """The view of a turn."""
-        work = {role.agent: role.read(task, completions[role.agent]) for role in roles}
-        return cls(task, roles, work, tests)
 
     def code(self, agent: str) -> str:
-        """An agent's own code; empty where it holds none of its functions."""
+        """Return an agent's own code; empty where it holds none of its functions."""
         return self.work[agent].code
 
     @property
     def parses(self) -> bool:
-        """Whether everybody's code parses."""
-        return not any(one.problem for one in self.work.values())
+        """True if everybody's code parses."""
+        return not any(part.problem for part in self.work.values())
 
     def missing(self, role: FixerRole) -> list[str]:
-        """The functions that an agent should have submitted and did not, or not in code that parses."""
+        """Return the functions that an agent should have submitted and did not, or not in code that parses."""
         submitted = self.work[role.agent].submitted
         return [name for name in role.owned(self.task) if name not in submitted]
 
     @property
     def passed(self) -> bool:
-        """Whether everything is there, all parses and every shown test passes."""
+        """True if everything is there, all parses and every shown test passes."""
         complete = not any(self.missing(role) for role in self.roles)
         return complete and self.parses and all(test.passed for test in self.tests)
 
 
-def level_feedback(view: RepairView, role: FixerRole) -> list[str]:
-    """Diagnostics of every level."""
-    lines = ["Static and execution diagnostics:", f"- Functions: {_functions(view, role)}"]
+def level_feedback(analysis: RepairAnalysis, role: FixerRole) -> list[str]:
+    """Write diagnostics of every level."""
+    lines = ["Static and execution diagnostics:", f"- Functions: {_functions(analysis, role)}"]
     lines += [
-        f"- Functions of {other.agent}: {'all FOUND' if not view.missing(other) else 'some MISSING'}"
-        for other in view.roles
-        if other is not role
+        f"- Functions of {mate.agent}: {'some MISSING' if analysis.missing(mate) else 'all FOUND'}"
+        for mate in analysis.roles
+        if mate.agent != role.agent
     ]
-    problem = view.work[role.agent].problem
+    problem = analysis.work[role.agent].problem
     if problem is not None:
         place = f"SyntaxError at line {problem.line}, col {problem.column}"
         lines.append(f"- Syntax: ERROR ({place} of your code: {foreign_line(problem.message)})")
     else:
-        lines.append(f"- Syntax: {'OK' if view.parses else 'ERROR (in code of a team-mate)'}")
-    lines.append(f"- Tests: {sum(test.passed for test in view.tests)}/{len(view.tests)} passed")
-    return lines + [failure(t, role.agent, "your code") for t in view.tests if not t.passed]
+        lines.append(f"- Syntax: {'OK' if analysis.parses else 'ERROR (in code of a team-mate)'}")
+    lines.append(
+        f"- Tests: {sum(test.passed for test in analysis.tests)}/{len(analysis.tests)} passed"
+    )
+    return lines + _failures(analysis.tests, role.agent, "your code")
 
 
-def _functions(view: RepairView, role: FixerRole) -> str:
-    missing = view.missing(role)
+def _failures(tests: Sequence[Outcome], origin: str, whose: str) -> list[str]:
+    """Write a line for each test that failed, with the line of code that raised if it is of `origin`."""
+    return [_failure(test, origin, whose) for test in tests if not test.passed]
+
+
+def _failure(test: Outcome, origin: str, whose: str) -> str:
+    place = f" (line {test.line} of {whose})" if test.origin == origin else ""
+    name, _, body = test.case.partition("\n")  # of unittest, a name and the code; else an assert
+    lines = "".join(f"\n    {line}" for line in body.splitlines())
+    return f"  Failed case: {name} -> {test.message}{place}{lines}"
+
+
+def _functions(analysis: RepairAnalysis, role: FixerRole) -> str:
+    missing = analysis.missing(role)
     if not missing:
         return "all of yours FOUND"
     return f"{', '.join(f'`{name}`' for name in missing)} MISSING (what was there stays)"
 
 
-def level_passed(view: RepairView, role: FixerRole) -> list[str]:
-    """Whether each level is passed."""
-    passed, total = sum(test.passed for test in view.tests), len(view.tests)
+def level_passed(analysis: RepairAnalysis, role: FixerRole) -> list[str]:
+    """Write one line for each level: passed or not."""
+    passed, total = sum(test.passed for test in analysis.tests), len(analysis.tests)
     return [
         "Signals:",
-        f"- {'Not all of your functions found' if view.missing(role) else 'All your functions found'}",
-        f"- {'Syntax correct' if view.parses else 'Syntax not correct'}",
+        f"- {'Not all of your functions found' if analysis.missing(role) else 'All your functions found'}",
+        f"- {'Syntax correct' if analysis.parses else 'Syntax not correct'}",
         f"- {'Passed all tests' if passed == total else f'Passed {passed}/{total} tests'}",
     ]
 
 
-REPAIR_SIGNALS: dict[str, Callable[[RepairView, FixerRole], list[str]]] = {
+REPAIR_FEEDBACK: dict[str, Callable[[RepairAnalysis, FixerRole], list[str]]] = {
     "level_feedback": level_feedback,
     "level_passed": level_passed,
     "passed": passed,
     "plain": plain,
 }
+
+
+@dataclass(frozen=True)
+class RepairMode(CodeMode):
+    """Tells, in the first prompts too, of the tests that the bugs fail before all others."""
+
+    roles: Sequence[FixerRole]
+    runner: Runner = field(kw_only=True)
+
+    def first(self, task: BugTask) -> dict[str, str]:
+        """Return the first prompt of each agent, with feedback about the program as they get it."""
+        tests = self.told(self.shown(task, self.runner.before(task).tests))
+        lines = self._before(tests)
+        return {role.agent: role.instructions(task, lines) for role in self.roles}
+
+    def _before(self, tests: Sequence[Outcome]) -> list[str]:
+        passed = sum(test.passed for test in tests)
+        if self.name == "level_feedback":
+            failures = _failures(tests, PROGRAM, "the program")
+            return [f"Tests: {passed}/{len(tests)} passed", *failures, ""]
+        if self.name == "level_passed":
+            return [f"Tests: {passed}/{len(tests)} passed", ""]
+        if self.name == "passed":
+            return [f"Signal: {'All' if passed == len(tests) else 'Not all'} tests passed", ""]
+        return []
+
+    def shown(self, task: BugTask, items: Sequence[Item]) -> tuple[Item, ...]:
+        """Return the tests that prompts may tell of, or what belongs to them, failing ones first."""
+        before = self.runner.before(task).tests
+        order = sorted(range(len(before)), key=lambda number: before[number].passed)
+        return self.options.shown([items[number] for number in order])
+
+    def public(self, task: BugTask) -> tuple[str, ...]:
+        """Return the texts of a task that every prompt may contain."""
+        return (task.prompt, task.buggy)

@@ -21,7 +21,7 @@ from llm_decpomdp.seeding import stream
 
 
 def humanevalfix_task(index: int, row: Row) -> BugTask:
-    """A task of a row of HumanEvalFix, the bug-fixing part of HumanEvalPack.
+    """Make a task of a row of HumanEvalFix, the bug-fixing part of HumanEvalPack.
 
     Fields: `task_id`, `prompt` (header and docstring), `declaration` (header, with the imports and helpers
     before it), `canonical_solution` and `buggy_solution` (bodies), `bug_type`, `entry_point`, `test`.
@@ -58,7 +58,7 @@ def humanevalfix_task(index: int, row: Row) -> BugTask:
 
 @lru_cache(maxsize=1)
 def stand_in_rows() -> list[Row]:
-    """One fault of ours in each solution of HumanEval whose tests find one, in the hub's format."""
+    """Put one fault of ours in each solution of HumanEval whose tests find one, in the hub's format."""
     faults = bundled_faults()
     rows: list[Row] = []
     for source in bundled_sources():

@@ -16,10 +16,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
-from llm_decpomdp.envs.bugfix.methods import is_class
+from llm_decpomdp.envs.bugfix.methods import known_class
 from llm_decpomdp.envs.bugfix.pieces import instrumented, pieces, repairable, strict, whole
 from llm_decpomdp.envs.bugfix.step_limit import MAX_STEPS, counted
 from llm_decpomdp.envs.classeval.tasks import CLASSEVAL, ClassTask, class_task
@@ -48,7 +48,7 @@ class Source:
 
     name: str
     statement: str
-    """What it shall do: header and docstring of its entry function, or the skeleton of its class."""
+    """Its purpose: header and docstring of its entry function, or the skeleton of its class."""
     code: str
     """The program, without the docstring of the entry function."""
     entry_point: str
@@ -56,31 +56,39 @@ class Source:
     test: str
 
     def mutate(self, faults: Sequence[str]) -> str:
-        """The program with faults.
+        """Return the program with faults.
 
         Raises:
             ValueError: If a key is unknown: the list of faults is older than the program.
         """
-        known = faults_by_key(self.code)
         for key in faults:
-            if key not in known:
+            if key not in self.faults:
                 raise ValueError(
                     f"{self.name} has no mutation {key!r}; write the list of faults anew"
                 )
-        return mutate(self.code, [known[key] for key in faults])
+        return mutate(self.code, [self.faults[key] for key in faults])
 
-    @property
+    @cached_property
+    def faults(self) -> Mapping[str, Mutation]:
+        """The mutations of the program by their keys."""
+        return {mutation.key: mutation for mutation in mutations(self.code)}
+
+    @cached_property
     def functions(self) -> tuple[str, ...]:
         """The functions or methods that may hold bugs."""
         return repairable(self.code, self.test, self.entry_point)
 
     def faulty(self, code: str) -> list[str]:
-        """Those of them that a variant of the program changes."""
-        before, after = pieces(self.code, self.entry_point), pieces(code, self.entry_point)
-        return [name for name in self.functions if before[name] != after[name]]
+        """Return the functions that a variant of the program changes."""
+        changed = pieces(code, self.entry_point)
+        return [name for name in self.functions if self._pieces[name] != changed[name]]
+
+    @cached_property
+    def _pieces(self) -> Mapping[str, str]:
+        return pieces(self.code, self.entry_point)
 
     def run(self, sandbox: Sandbox, codes: Sequence[str]) -> list[Execution]:
-        """What becomes of variants of the program; those that take more than `MAX_STEPS` crash."""
+        """Run variants of the program; those that take more than `MAX_STEPS` crash."""
         tests = instrumented(self.code, self.test, self.entry_point)
         tests = strict(sandbox, self._program(self.code), tests)
         names = {*self.functions, self.entry_point}
@@ -91,14 +99,13 @@ class Source:
         return whole(code, self.entry_point, self.functions)
 
 
-@lru_cache(maxsize=1024)
-def faults_by_key(code: str) -> Mapping[str, Mutation]:
-    """The mutations of a program by their keys."""
-    return {mutation.key: mutation for mutation in mutations(code)}
+@lru_cache(maxsize=1)
+def bundled_sources() -> tuple[Source, ...]:
+    """Load all programs that come with this package."""
+    return tuple(_bundled_sources())
 
 
-def bundled_sources() -> Iterator[Source]:
-    """All programs that come with this package."""
+def _bundled_sources() -> Iterator[Source]:
     for row in bundled_rows("programs.jsonl"):
         yield _source(row)
     for index, row in enumerate(CLASSEVAL.bundled()):
@@ -115,15 +122,15 @@ def bundled_sources() -> Iterator[Source]:
 
 
 def _one(parts: Sequence[str]) -> str:
-    """One program of several parts that each have imports of their own, and functions."""
+    """Return one program of several parts that each have imports of their own, and functions."""
     outside = (excerpt(part, (), rest=True).splitlines() for part in parts)
-    lines = dict.fromkeys(line for some in outside for line in some if line.strip())
+    lines = dict.fromkeys(line for part in outside for line in part if line.strip())
     bodies = [function_text(part, name) for part in parts for name in functions(part)]
     return "\n\n\n".join(["\n".join(lines), *bodies][not lines :]) + "\n"
 
 
 def _source(row: Row) -> Source:
-    """A program of a row with `task_id`, `program`, `entry_point` and `test`; its docstrings say what it does."""
+    """Make a program of a row with `task_id`, `program`, `entry_point` and `test`."""
     code, entry_point = row["program"], row["entry_point"]
     stated, bare = statement_of(code, entry_point), without_docstring(code, entry_point)
     return Source(row["task_id"], stated, bare, entry_point, row["test"])
@@ -137,14 +144,14 @@ def _class_source(task: ClassTask) -> Source:
 
 
 def own_sources(path: Path, sandbox: Sandbox) -> list[Source]:
-    """The programs of a user's file.
+    """Load the programs of a user's file.
 
     Classes of ClassEval whose solutions fail their tests apart from them are left out, with a warning.
 
     Raises:
         ValueError: If rows are wrong; the text names their lines and fields.
     """
-    found: list[Source] = []
+    sources: list[Source] = []
     bad: dict[int, str] = {}
     rows = read_rows(path)
     for line, row in enumerate(rows, 1):
@@ -152,19 +159,19 @@ def own_sources(path: Path, sandbox: Sandbox) -> list[Source]:
             source = _checked_source(as_row(row))
             (execution,) = source.run(sandbox, [source.code])
             if execution.error is None and all(test.passed for test in execution.tests):
-                found.append(source)
-            elif is_class(source.code, source.entry_point):
+                sources.append(source)
+            elif known_class(source.code, source.entry_point):
                 logger.warning("%s is left out: its solution fails tests here", source.name)
             else:
                 raise BadRow(f"field 'program' does not pass its own tests in {MAX_STEPS:,} steps")
         except BadRow as error:
             bad[line] = str(error)
     refuse(str(path), bad, len(rows))
-    return found
+    return sources
 
 
 def _checked_source(row: Row) -> Source:
-    """The program of a row.
+    """Make the program of a row.
 
     Raises:
         BadRow: If a field is missing, empty or unusable.

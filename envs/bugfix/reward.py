@@ -27,13 +27,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from llm_decpomdp.envs.bugfix.execution import Bench
-from llm_decpomdp.envs.bugfix.methods import added_to_class
+from llm_decpomdp.envs.bugfix.execution import Runner
+from llm_decpomdp.envs.bugfix.feedback import RepairAnalysis
+from llm_decpomdp.envs.bugfix.methods import Submission
 from llm_decpomdp.envs.bugfix.roles import FixerRole
-from llm_decpomdp.envs.bugfix.tasks import BugTask, Submission
+from llm_decpomdp.envs.bugfix.tasks import BugTask
 from llm_decpomdp.envs.programs.functions import added, distance
 from llm_decpomdp.envs.sandbox.endless_tests import watch
-from llm_decpomdp.episode import Outcome, Verdict
+from llm_decpomdp.envs.sandbox.outcome import INFO_KEYS, details, not_run, notes
+from llm_decpomdp.episode import Verdict
 from llm_decpomdp.parts import Component
 
 PARSES, FIXED, MINIMAL, REGRESSED = 0.5, 2.0, 0.5, 1.0
@@ -54,22 +56,24 @@ class RepairReward:
     """Puts the agents' functions into the program, runs its tests, and compares with before."""
 
     roles: tuple[FixerRole, ...]
-    bench: Bench
+    runner: Runner
     components: ClassVar[Mapping[str, Component]] = COMPONENTS
     maximum: ClassVar[float] = MAXIMUM
+    info_keys: ClassVar[tuple[str, ...]] = INFO_KEYS
+    notes = staticmethod(notes)
 
     def __call__(self, task: BugTask, completions: Mapping[str, str]) -> Verdict:
         """Judge one joint completion."""
         points = dict.fromkeys(COMPONENTS, 0.0)
         work = {role.agent: role.read(task, completions[role.agent]) for role in self.roles}
-        submitted = {name: text for one in work.values() for name, text in one.submitted.items()}
+        submitted = {name: text for part in work.values() for name, text in part.submitted.items()}
         points["parses"] = PARSES * len(submitted) / len(task.functions)
-        if any(one.problem for one in work.values()):
-            why = "the joint program does not parse"
-            tests = tuple(Outcome(case, False, "not_run", why) for case in task.tests.cases)
-            return Verdict(points, False, tests)
-        before = self.bench.before(task).tests
-        execution = self.bench.run(task, work)
+        if any(part.problem for part in work.values()):
+            tests = not_run(task.tests.cases, "the joint program does not parse")
+            analysis = RepairAnalysis(task, self.roles, work, tests)
+            return Verdict(points, False, details(tests), analysis)
+        before = self.runner.before(task).tests
+        execution = self.runner.run(task, work)
         watch(task, completions, execution)
         pairs = list(zip(before, execution.tests, strict=True))
         fixed = _share([new.passed for old, new in pairs if not old.passed])
@@ -81,7 +85,8 @@ class RepairReward:
         points["minimal"] = MINIMAL * fixed * max(0.0, 1 - excess / task.size)
         passes = all(test.passed for test in execution.tests)
         solved = passes and len(submitted) == len(task.functions)
-        return Verdict(points, solved, execution.tests, execution.error)
+        analysis = RepairAnalysis(task, self.roles, work, execution.tests)
+        return Verdict(points, solved, details(execution.tests, execution.error), analysis)
 
 
 def _share(outcomes: list[bool]) -> float:
@@ -89,12 +94,12 @@ def _share(outcomes: list[bool]) -> float:
 
 
 def change(task: BugTask, work: Mapping[str, Submission], submitted: Mapping[str, str]) -> int:
-    """The size of what the agents changed, in tokens."""
+    """Return the size of the agents' changes, in tokens."""
     inside = sum(distance(task.given[name], text) for name, text in submitted.items())
-    return inside + sum(_beside(task, one.code) for one in work.values())
+    return inside + sum(_beside(task, part) for part in work.values())
 
 
-def _beside(task: BugTask, code: str) -> int:
-    if task.is_class:
-        return added_to_class(code, task.buggy, task.entry_point)
-    return added(code, task.buggy, task.functions)
+def _beside(task: BugTask, part: Submission) -> int:
+    if task.known is not None and part.contribution is not None:
+        return task.known.added(part.contribution)
+    return added(part.code, task.statements, task.functions)

@@ -1,4 +1,4 @@
-"""Who repairs what: the agents' shares of a program, their prompts, and what their completions hold.
+"""The roles of a team that repairs a program: their shares of it, their prompts, and their submissions.
 
 The functions of a program are dealt out in order: of N agents `fixer_i` owns function i, i + N, i + 2N, ...,
 so that every agent owns as many as any other, or one more. What stands outside functions belongs to nobody and
@@ -8,21 +8,21 @@ joint program for the whole team, and earns no more than correct code does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llm_decpomdp.envs.bugfix.initial_feedback import Briefing
-from llm_decpomdp.envs.bugfix.methods import read_methods
-from llm_decpomdp.envs.bugfix.tasks import BugTask, Submission
-from llm_decpomdp.envs.programs.completion import Reading, read
+from llm_decpomdp.envs.bugfix.methods import Submission
+from llm_decpomdp.envs.bugfix.tasks import BugTask
+from llm_decpomdp.envs.programs.completion import read_functions
 from llm_decpomdp.envs.programs.functions import excerpt, function_text, functions, without_bindings
 
 
 def submission(completion: str, owned: tuple[str, ...], others: tuple[str, ...]) -> Submission:
     """Read a completion that should define the `owned` functions, in one piece of code or in several."""
-    readings = {name: read(completion, name) for name in owned}
-    found: dict[str, Reading] = {n: r for n, r in readings.items() if r.defined}
-    broken = next((reading for reading in found.values() if reading.problem), None)
-    whole = {name: reading.code for name, reading in found.items() if not reading.problem}
+    readings = read_functions(completion, owned)
+    defined = {name: reading for name, reading in readings.items() if reading.defined}
+    broken = next((reading for reading in defined.values() if reading.problem), None)
+    whole = {name: reading.code for name, reading in defined.items() if not reading.problem}
     submitted = {name: function_text(code, name) for name, code in whole.items()}
     if broken is not None:
         return Submission(broken.code, submitted, broken.problem)
@@ -31,7 +31,7 @@ def submission(completion: str, owned: tuple[str, ...], others: tuple[str, ...])
         mine = {name for name in whole if whole[name] == code}
         kept = set(functions(code)) - set(others) - (set(owned) - mine)
         pieces.append(without_bindings(excerpt(code, kept, rest=True), others))
-    return Submission("\n\n".join(pieces), submitted, None)
+    return Submission("\n\n".join(pieces), submitted)
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,6 @@ class FixerRole:
 
     place: int
     team: int
-    briefing: Briefing
 
     @property
     def agent(self) -> str:
@@ -49,36 +48,36 @@ class FixerRole:
 
     @property
     def seat(self) -> str:
-        """What an expert calls it."""
+        """Its name to an expert."""
         return self.agent
 
     @property
     def title(self) -> str:
-        """Its implementation needs no name of its own."""
+        """Name of its implementation: none."""
         return ""
 
     def owned(self, task: BugTask) -> tuple[str, ...]:
-        """Its functions."""
+        """Return its functions."""
         return task.functions[self.place :: self.team]
 
     def request(self, task: BugTask) -> str:
-        """What the agent is asked to revise."""
+        """Return the names of what the agent is asked to revise."""
         return ", ".join(f"{name}(...)" for name in self.owned(task))
 
     def read(self, task: BugTask, completion: str) -> Submission:
-        """What the agent's completion holds."""
+        """Read the agent's completion."""
         owned = self.owned(task)
-        if task.is_class:
-            return Submission(*read_methods(completion, task.buggy, task.entry_point, owned))
+        if task.known is not None:
+            return task.known.read(self.agent, completion, owned)
         others = tuple(name for name in task.functions if name not in owned)
         return submission(completion, owned, others)
 
     def reference(self, task: BugTask) -> str:
-        """The agent's functions without bugs."""
+        """Return the agent's functions without bugs."""
         return "\n\n\n".join(task.wanted[name] for name in self.owned(task)) + "\n"
 
-    def first_prompt(self, task: BugTask) -> str:
-        """The program, what its entry function shall do, and what its tests say."""
+    def instructions(self, task: BugTask, feedback: Sequence[str] = ()) -> str:
+        """Return the program, the purpose of its entry function, feedback about its tests, and the rules."""
         owned = ", ".join(f"`{name}`" for name in self.owned(task))
         return "\n".join(
             [
@@ -93,7 +92,7 @@ class FixerRole:
                 "Program:",
                 task.buggy.strip("\n"),
                 "",
-                *self.briefing.lines(task),
+                *feedback,
                 "Rules:",
                 *(f"- {rule}" for rule in self._rules(owned)),
             ]
@@ -114,12 +113,12 @@ class FixerRole:
         )
 
 
-def repair_team(num_agents: int, briefing: Briefing) -> tuple[FixerRole, ...]:
-    """The roles of a team.
+def repair_team(num_agents: int) -> tuple[FixerRole, ...]:
+    """Return the roles of a team.
 
     Raises:
         ValueError: If `num_agents` is no whole number of at least 1.
     """
     if isinstance(num_agents, bool) or not isinstance(num_agents, int) or num_agents < 1:
         raise ValueError(f"num_agents must be a whole number of at least 1, got {num_agents!r}")
-    return tuple(FixerRole(place, num_agents, briefing) for place in range(num_agents))
+    return tuple(FixerRole(place, num_agents) for place in range(num_agents))

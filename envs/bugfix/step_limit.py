@@ -13,7 +13,7 @@ from llm_decpomdp.envs.programs.parsing import parse
 from llm_decpomdp.envs.programs.positions import FUNCTIONS, has_docstring
 
 MAX_STEPS = 300_000
-"""Of a program in all of its tests together."""
+"""Largest number of steps of a program in all of its tests together."""
 
 COUNTER = f"""
 __steps__ = 0
@@ -25,7 +25,7 @@ def __step__():
 
 
 def counted(code: str, names: Collection[str]) -> str:
-    """A program that does the same, unless its functions and classes of these names take too many steps.
+    """Return a program that does the same, unless its functions and classes of these names take too many steps.
 
     Raises:
         SyntaxError: If it does not parse.
@@ -34,7 +34,8 @@ def counted(code: str, names: Collection[str]) -> str:
     for statement in module.body:
         if isinstance(statement, (*FUNCTIONS, ast.ClassDef)) and statement.name in names:
             _count(statement)
-    head = [isinstance(one, ast.Expr | ast.Import | ast.ImportFrom) for one in module.body]
+    kinds = ast.Expr | ast.Import | ast.ImportFrom
+    head = [isinstance(statement, kinds) for statement in module.body]
     place = (*head, False).index(False)
     module.body[place:place] = parse(COUNTER).body
     return ast.unparse(ast.fix_missing_locations(module))

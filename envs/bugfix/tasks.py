@@ -4,34 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
-from llm_decpomdp.envs.bugfix.methods import is_class
-from llm_decpomdp.envs.bugfix.pieces import instrumented, pieces, repairable
+from llm_decpomdp.envs.bugfix.methods import KnownClass, known_class
+from llm_decpomdp.envs.bugfix.pieces import instrumented, pieces, repairable, whole
 from llm_decpomdp.envs.datasets.known_issues import KNOWN_ISSUES
 from llm_decpomdp.envs.datasets.loading import Row
-from llm_decpomdp.envs.programs.functions import distance, tokens
-from llm_decpomdp.envs.programs.parsing import SyntaxProblem
-from llm_decpomdp.envs.sandbox import Tests
+from llm_decpomdp.envs.programs.functions import Statements, distance, statements, tokens
+from llm_decpomdp.envs.sandbox import Program, Tests
 from llm_decpomdp.tasks import Task
-
-
-@dataclass(frozen=True)
-class Submission:
-    """What an agent's completion holds of its functions."""
-
-    code: str
-    """What is run: its functions, and what else it wrote but for the team-mates' functions."""
-    submitted: Mapping[str, str]
-    """The text of each of its functions that is there and parses."""
-    problem: SyntaxProblem | None
-    """Why its code does not parse, or None."""
 
 
 @dataclass(frozen=True)
 class BugTask(Task):
     """A program to repair, and the tests that judge it; `prompt` says what its entry point shall do.
 
-    Where that is a class, its methods are what `functions` and the other properties speak of.
+    Where that is a class, `functions` and the other properties are about its methods.
     """
 
     correct: str
@@ -43,53 +31,69 @@ class BugTask(Task):
     entry_point: str
     """The function or class that the tests call."""
     bugs: tuple[str, ...]
-    """What was done to the program: keys of `Mutation`, or the kind that the data names."""
+    """Changes of the program: keys of `Mutation`, or the kind that the data names."""
+
+    @cached_property
+    def known(self) -> KnownClass | None:
+        """The entry point if it is a class."""
+        return known_class(self.buggy, self.entry_point)
 
     @property
     def is_class(self) -> bool:
-        """Whether the entry point is a class."""
-        return is_class(self.buggy, self.entry_point)
+        """True if the entry point is a class."""
+        return self.known is not None
 
-    @property
+    @cached_property
+    def statements(self) -> Statements:
+        """The program's statements, to which agents add."""
+        return statements(self.buggy)
+
+    @cached_property
     def tests(self) -> Tests:
         """The instrumented test."""
         return instrumented(self.buggy, self.test, self.entry_point)
 
-    @property
+    @cached_property
+    def program(self) -> Program:
+        """The program as the agents get it, to be run."""
+        return whole(self.buggy, self.entry_point, self.functions)
+
+    @cached_property
     def functions(self) -> tuple[str, ...]:
         """The functions of the program that can be repaired, in order."""
         return repairable(self.buggy, self.test, self.entry_point)
 
-    @property
+    @cached_property
     def given(self) -> Mapping[str, str]:
         """The functions' text as the agents get it."""
         return pieces(self.buggy, self.entry_point)
 
-    @property
+    @cached_property
     def wanted(self) -> Mapping[str, str]:
         """The functions' text without bugs."""
         return pieces(self.correct, self.entry_point)
 
-    @property
+    @cached_property
     def faulty(self) -> tuple[str, ...]:
         """The functions that hold bugs."""
         return tuple(n for n in self.functions if self.given[n] != self.wanted[n])
 
-    @property
+    @cached_property
     def need(self) -> int:
-        """The size of the smallest known repair, in tokens: undoing what was done."""
+        """The size of the smallest known repair, in tokens: undoing the changes."""
         return sum(distance(self.given[name], self.wanted[name]) for name in self.faulty)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """The size of the functions that hold bugs, in tokens."""
         return sum(len(tokens(self.given[name])) for name in self.faulty)
 
 
 def bug_task(index: int, row: Row) -> BugTask:
-    """A task of a row with `task_id`, `prompt`, `correct`, `buggy`, `test`, `entry_point`, `bugs` and `problem`.
+    """Make a task of a row.
 
-    `problem` is the id of the problem that the program solves, where its known issues are listed.
+    Its fields are `task_id`, `prompt`, `correct`, `buggy`, `test`, `entry_point`, `bugs` and `problem`: the id of
+    the problem that the program solves, under which its known issues are listed.
     """
     return BugTask(
         task_id=row["task_id"],

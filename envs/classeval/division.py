@@ -1,4 +1,4 @@
-"""Which agent writes which methods of a class.
+"""The division of the methods of a class among agents.
 
 | `by`         | rule                                                                                       |
 |--------------|--------------------------------------------------------------------------------------------|
@@ -64,18 +64,18 @@ def check_division(by: object, num_agents: object) -> None:
 
 
 def _bodies(outline: Outline, solution: str) -> dict[str, list[FunctionNode]]:
-    """The solution's definitions of each method."""
+    """Return the solution's definitions of each method."""
     module = parsed(solution)
     node = find_class(module, outline.class_name) if module is not None else None
-    found: dict[str, list[FunctionNode]] = {name: [] for name in outline.names}
+    definitions: dict[str, list[FunctionNode]] = {name: [] for name in outline.names}
     for statement in node.body if node is not None else []:
-        if isinstance(statement, FunctionNode) and statement.name in found:
-            found[statement.name].append(statement)
-    return found
+        if isinstance(statement, FunctionNode) and statement.name in definitions:
+            definitions[statement.name].append(statement)
+    return definitions
 
 
 def _work(definitions: list[FunctionNode]) -> int:
-    """Statements, at least 1."""
+    """Count the statements, at least 1."""
     nodes = [node for definition in definitions for node in ast.walk(definition)]
     return max(sum(isinstance(node, ast.stmt) for node in nodes) - len(definitions), 1)
 
@@ -109,18 +109,18 @@ def _by_dependency(
     groups = [{name} for name in names]
 
     def rank(pair: tuple[int, int]) -> tuple[int, int]:
-        one, two = (groups[place] for place in pair)
-        between = sum(b in calls[a] for a in one for b in two)
-        between += sum(b in calls[a] for a in two for b in one)
-        return -between, sum(_work(bodies[name]) for name in one | two)
+        first, second = (groups[place] for place in pair)
+        between = sum(b in calls[a] for a in first for b in second)
+        between += sum(b in calls[a] for a in second for b in first)
+        return -between, sum(_work(bodies[name]) for name in first | second)
 
     while len(groups) > num_agents:
-        one, two = min(combinations(range(len(groups)), 2), key=rank)
-        groups[one] |= groups.pop(two)
+        first, second = min(combinations(range(len(groups)), 2), key=rank)
+        groups[first] |= groups.pop(second)
     return [*groups, *({*()} for _ in range(num_agents - len(groups)))]
 
 
 def _called(definitions: list[FunctionNode]) -> set[str]:
-    """Names of attributes that are looked up, as in `self.other(...)`."""
+    """Return the names of attributes that are looked up, as in `self.other(...)`."""
     nodes = [node for definition in definitions for node in ast.walk(definition)]
     return {node.attr for node in nodes if isinstance(node, ast.Attribute)}

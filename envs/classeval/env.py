@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.classeval.feedback import CLASS_SIGNALS, ClassView
+from llm_decpomdp.envs.classeval.feedback import CLASS_FEEDBACK
 from llm_decpomdp.envs.classeval.reward import ClassReward
 from llm_decpomdp.envs.classeval.roles import class_team
-from llm_decpomdp.envs.classeval.tasks import CLASSEVAL, ClassTask, load_classes
+from llm_decpomdp.envs.classeval.tasks import CLASSEVAL, load_classes
 from llm_decpomdp.envs.datasets.loading import parse_split
-from llm_decpomdp.envs.modes.code_mode import Composition, code_mode
+from llm_decpomdp.envs.modes.code_mode import CodeMode, FeedbackOptions
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.validation import check_flags
 
 WANTED = "the code of your methods"
-
-
-@dataclass(frozen=True)
-class HiddenTests(Composition):
-    """Later prompts that tell what became of all tests, and show none of them."""
-
-    def shown(self, tests: Sequence[Any]) -> tuple[Any, ...]:
-        """All: the signals name them, and don't quote them."""
-        return tuple(tests)
-
-    def secrets(self, task: ClassTask) -> list[str]:
-        """Texts that no prompt may contain."""
-        return list(task.tests.cases)
 
 
 def classeval(
@@ -124,10 +108,7 @@ def classeval(
     team = class_team(num_agents, by)
     reward = ClassReward(team, Sandbox(isolation=isolation), allow_forgeable)
     refuse = None if allow_forgeable else reward.forgeable
-    composition = HiddenTests if external_mode == "code_feedback" else Composition
-    mode = code_mode(
-        external_mode,
-        team,
+    options = FeedbackOptions(
         sandbox_slice=sandbox_slice,
         original_prompt=original_prompt,
         previous_response=previous_response,
@@ -135,15 +116,14 @@ def classeval(
         expert_model=expert_model,
         expert_base_url=expert_base_url,
         on_expert_failure=on_expert_failure,
-        signals=CLASS_SIGNALS,
-        compose=partial(composition, look=ClassView.of, wanted=WANTED),
     )
+    hides_tests = external_mode == "code_feedback"
     return DecPOMDPEnv(
         "classeval_v0",
         tasks=partial(load_classes, split, source, exclude_known_issues, refuse),
         roles=team,
         reward=reward,
-        mode=mode,
+        mode=CodeMode(external_mode, team, CLASS_FEEDBACK, options, WANTED, hides_tests),
         num_turns=num_turns,
         stop_when_solved=stop_when_solved,
         discount=discount,

@@ -17,13 +17,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from llm_decpomdp.envs.classeval.feedback import ClassAnalysis
 from llm_decpomdp.envs.classeval.roles import ClassRole
 from llm_decpomdp.envs.classeval.tasks import ClassTask
 from llm_decpomdp.envs.programs.classes.merge import Merged, merge
 from llm_decpomdp.envs.programs.completion import parsed
-from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, Tests
+from llm_decpomdp.envs.sandbox import Execution, Limits, Outcome, Program, Sandbox, Tests
 from llm_decpomdp.envs.sandbox.endless_tests import watch
-from llm_decpomdp.episode import Outcome, Verdict
+from llm_decpomdp.envs.sandbox.outcome import INFO_KEYS, details, not_run, notes
+from llm_decpomdp.episode import Verdict
 from llm_decpomdp.parts import Component
 
 COMPONENTS = {
@@ -47,7 +49,7 @@ FORGEABLE = (
     "its tests only work inside the program's process, where it can forge their results; "
     "allow_forgeable=True takes it in"
 )
-"""Why a class is left out."""
+"""Reason for leaving a class out."""
 
 TEAM = "team"
 """Origin of the merged class, until a line of it is traced to its agent."""
@@ -66,20 +68,26 @@ class ClassReward:
     allow_forgeable: bool = False
     components: ClassVar[Mapping[str, Component]] = COMPONENTS
     maximum: ClassVar[float] = MAX_REWARD
+    info_keys: ClassVar[tuple[str, ...]] = INFO_KEYS
+    notes = staticmethod(notes)
     _split: dict[str, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """What `is_split` has found."""
+    """Results of `is_split` by task."""
 
     def __call__(self, task: ClassTask, completions: Mapping[str, str]) -> Verdict:
         """Judge one joint completion."""
-        team = tuple(role.read(task, completions[role.agent]) for role in self.roles)
-        merged = merge(task.outline, team)
+        team = {role.agent: role.read(task, completions[role.agent]) for role in self.roles}
+        parts = tuple(team.values())
+        merged = merge(task.outline, parts)
         points = dict.fromkeys(COMPONENTS, 0.0)
-        if not any(piece for one in team for piece in (*one.own, *one.foreign) if not piece.stub):
-            return _not_run(task, points, "no method was written")
-        if parsed(merged.code) is None:
-            return _not_run(task, points, "the class does not compile")
+        compiles = parsed(merged.code) is not None
+        written = any(not piece.stub for part in parts for piece in (*part.own, *part.foreign))
+        if not (written and compiles):
+            reason = "the class does not compile" if written else "no method was written"
+            tests = not_run(task.tests.cases, reason)
+            analysis = ClassAnalysis(task, team, merged, compiles, tests)
+            return Verdict(points, False, details(tests), analysis)
         total = len(task.outline.units)
-        points["syntax"] = SYNTAX_POINTS * sum(len(one.written) for one in team) / total
+        points["syntax"] = SYNTAX_POINTS * sum(len(part.written) for part in parts) / total
         points["overlap"] -= OVERLAP_COST * len(merged.overlaps) / total
         split = not self.allow_forgeable or self.is_split(task)
         execution = self._run(task, merged.code, split)
@@ -88,11 +96,12 @@ class ClassReward:
         points["tests"] = TEST_POINTS * passed / len(execution.tests)
         tests = tuple(_traced(test, merged) for test in execution.tests)
         error = _traced(execution.error, merged) if execution.error is not None else None
-        verdict = Verdict(points, False, tests, error)
+        analysis = ClassAnalysis(task, team, merged, compiles, tests)
+        verdict = Verdict(points, False, details(tests, error), analysis)
         return replace(verdict, solved=verdict.reward >= MAX_REWARD - 1e-9)
 
     def is_split(self, task: ClassTask) -> bool:
-        """Whether the tests of a class work apart from programs.
+        """Check whether the tests of a class work apart from programs.
 
         The data's own solution shows it, once for each class: it passes them all there, or the same as in one
         process with them.
@@ -102,7 +111,7 @@ class ClassReward:
         return self._split[task.task_id]
 
     def forgeable(self, tasks: Sequence[ClassTask]) -> dict[str, str]:
-        """Why not to train on some of these tasks: a program could forge the results of their tests."""
+        """Return the tasks whose test results a program could forge, with the reason not to train on them."""
         with ThreadPoolExecutor(self.sandbox.workers) as threads:
             split = threads.map(self.is_split, tasks)
             bad = [task for task, apart in zip(tasks, split, strict=True) if not apart]
@@ -125,19 +134,14 @@ class ClassReward:
 
 
 def _solution(task: ClassTask) -> str:
-    """The skeleton with the data's own methods."""
+    """Return the skeleton with the data's own methods."""
     alone = ClassRole(0, 1, "balanced")
     reference = alone.reference(task) or ""
     return merge(task.outline, (alone.read(task, reference),)).code
 
 
 def _traced(test: Outcome, merged: Merged) -> Outcome:
-    """An outcome with the agent whose line raised."""
+    """Return an outcome with the agent whose line raised."""
     place = merged.place(test.line) if test.origin == TEAM else None
     agent, line = place or ("", 0)
     return replace(test, origin=agent, line=line)
-
-
-def _not_run(task: ClassTask, points: dict[str, float], why: str) -> Verdict:
-    tests = tuple(Outcome(case, False, "not_run", why) for case in task.tests.cases)
-    return Verdict(points, False, tests, None)

@@ -1,16 +1,15 @@
-"""Who writes which methods: the roles of a team that completes a class, and the prompts of their first turn."""
+"""The roles of a team that completes a class, and the prompts of their first turn."""
 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llm_decpomdp.envs.classeval.division import check_division, divide
 from llm_decpomdp.envs.classeval.tasks import ClassTask
 from llm_decpomdp.envs.programs.classes.completion import ClassReading, read_class
 from llm_decpomdp.envs.programs.classes.merge import Contribution
 from llm_decpomdp.envs.programs.completion import parsed
-from llm_decpomdp.envs.programs.parsing import SyntaxProblem
 
 IDLE_PROMPT = """\
 Your team completes the class `{name}`. All of its methods are written by your team-mates: answer with an empty \
@@ -44,7 +43,7 @@ class ClassRole:
     """Position in the team."""
     num_agents: int
     by: str
-    """How the methods are divided; see `llm_decpomdp.envs.classeval.division`."""
+    """Rule of the division of methods; see `llm_decpomdp.envs.classeval.division`."""
 
     @property
     def agent(self) -> str:
@@ -53,47 +52,40 @@ class ClassRole:
 
     @property
     def seat(self) -> str:
-        """What an expert calls it."""
+        """Its name to an expert."""
         return self.agent
 
     @property
     def title(self) -> str:
-        """Whose implementation it is: its prompts speak of nobody else's."""
+        """Name of its implementation: none, as its prompts speak of nobody else's."""
         return ""
 
     def request(self, task: ClassTask) -> str:
-        """What the agent is asked to revise."""
-        named = ", ".join(f"`{name}`" for name in self.methods(task))
-        return f"methods {named}" if named else "empty answer (no method is yours)"
+        """Return the names of what the agent is asked to revise."""
+        names = ", ".join(f"`{name}`" for name in self.methods(task))
+        return f"methods {names}" if names else "empty answer (no method is yours)"
 
     def methods(self, task: ClassTask) -> tuple[str, ...]:
-        """The names of the methods that this agent writes; empty if it is idle."""
+        """Return the names of the methods that this agent writes; empty if it is idle."""
         return divide(task.outline, task.solution, self.by, self.num_agents)[self.place]
 
     def read(self, task: ClassTask, completion: str) -> Contribution:
-        """What the agent's completion adds to the class."""
+        """Read the agent's completion: what it adds to the class."""
         return self._contribution(task, read_class(completion, task.outline))
 
-    def broken(self, task: ClassTask, completion: str) -> dict[str, SyntaxProblem]:
-        """Those of the agent's methods that do not parse, and why."""
-        own = self.methods(task)
-        reading = read_class(completion, task.outline)
-        return {name: problem for name, problem in reading.broken if name in own}
-
     def reference(self, task: ClassTask) -> str | None:
-        """The data's own methods, with what they import; helpers of the class go to the first agent."""
+        """Return the data's own methods, with their imports; helpers of the class go to the first agent."""
         if not task.solution:
             return None
         reading = read_class(_with_class_imports(task), task.outline)
-        one = self._contribution(task, reading)
-        helpers = {piece.name for piece in one.own} - set(task.outline.names)
+        part = self._contribution(task, reading)
         if self.place == 0:
-            return one.code
-        own = tuple(piece for piece in one.own if piece.name not in helpers)
-        return Contribution(one.agent, one.assigned, one.imports, (), own, ()).code
+            return part.code
+        methods = tuple(piece for piece in part.own if piece.name in task.outline.names)
+        return replace(part, functions=(), own=methods).code
 
-    def first_prompt(self, task: ClassTask) -> str:
-        """The skeleton, and which of its methods to write."""
+    def instructions(self, task: ClassTask) -> str:
+        """Return the skeleton, and the names of the methods to write."""
         methods = self.methods(task)
         if not methods:
             return IDLE_PROMPT.format(name=task.class_name)
@@ -116,28 +108,32 @@ class ClassRole:
             functions=reading.functions,
             own=tuple(piece for piece in reading.methods if piece.name not in others),
             foreign=tuple(piece for piece in reading.methods if piece.name in others),
+            broken={name: problem for name, problem in reading.broken if name in assigned},
         )
 
 
 def class_team(num_agents: int, by: str) -> tuple[ClassRole, ...]:
-    """The roles of a team; arguments and errors as of `divide`."""
+    """Return the roles of a team; arguments and errors as of `divide`."""
     check_division(by, num_agents)
     return tuple(ClassRole(place, num_agents, by) for place in range(num_agents))
 
 
 def skeleton_block(task: ClassTask) -> str:
-    """The skeleton between its markers."""
+    """Return the skeleton between its markers."""
     return f"{BEGIN}\n{task.prompt.strip()}\n{END}"
 
 
 def _with_class_imports(task: ClassTask) -> str:
-    """The solution without the imports that the skeleton has."""
+    """Return the solution without the imports that the skeleton has."""
     module = parsed(task.solution)
     assert module is not None  # checked when the row was read
-    there = set(task.imports.split("\n"))
+    skeleton = set(task.imports.split("\n"))
     lines = task.solution.replace("\r\n", "\n").split("\n")
     for statement in module.body:
-        if isinstance(statement, ast.Import | ast.ImportFrom) and ast.unparse(statement) in there:
+        if (
+            isinstance(statement, ast.Import | ast.ImportFrom)
+            and ast.unparse(statement) in skeleton
+        ):
             for number in range(statement.lineno - 1, statement.end_lineno or statement.lineno):
                 lines[number] = ""
     return "\n".join(lines)

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cached_property, partial
 
 from llm_decpomdp.envs.classeval.unit_tests import class_tests
 from llm_decpomdp.envs.coding.humaneval import MAX_PROMPT_LENGTH
@@ -44,17 +44,17 @@ class ClassTask(Task):
     solution: str = ""
     """The data's own complete class; empty where there is none."""
 
-    @property
+    @cached_property
     def outline(self) -> Outline:
-        """What is to be written."""
+        """The class with the methods that are to be written."""
         return outline(self.prompt, self.class_name)
 
-    @property
+    @cached_property
     def imports(self) -> str:
         """The import statements of the skeleton: a test may use their names."""
         return "\n".join(import_statements(self.prompt))
 
-    @property
+    @cached_property
     def packages(self) -> tuple[str, ...]:
         """The modules beside the standard library that the class and its tests import."""
         texts = (self.prompt, self.solution, self.test)
@@ -62,20 +62,19 @@ class ClassTask(Task):
         names |= {BEHIND[name] for name in names if name in BEHIND}
         return tuple(sorted(names - sys.stdlib_module_names))
 
-    @property
+    @cached_property
     def tests(self) -> Tests:
         """The cases, to be run apart from the program."""
-        own = self.outline.taken
-        return class_tests(self.test, self.class_name, self.imports, own=own)
+        return class_tests(self.test, self.class_name, self.imports, own=self.outline.taken)
 
-    @property
+    @cached_property
     def tests_inside(self) -> Tests:
         """The same cases, to be run in the program's process."""
         return class_tests(self.test, self.class_name, split=False)
 
 
 def class_task(index: int, row: Row) -> ClassTask:
-    """A task of a row with `task_id`, `class_name`, `skeleton`, `test` and perhaps `solution_code`.
+    """Make a task of a row with `task_id`, `class_name`, `skeleton`, `test` and perhaps `solution_code`.
 
     Statements of `import_statement` that the skeleton lacks are put before it.
 
@@ -126,8 +125,8 @@ def load_classes(
         refuse: Names the tasks of a user's own file that are not wanted, and why. Those of ClassEval, and ours,
             need not be asked about.
     """
-    loaded = load(CLASSEVAL, split, source, exclude_known_issues)
-    classes = [task for task in loaded.tasks if isinstance(task, ClassTask)]
+    whole = load(CLASSEVAL, split, source, exclude_known_issues)
+    classes = [task for task in whole.tasks if isinstance(task, ClassTask)]
     reasons = {
         task.task_id: f"needs {', '.join(names)}, not installed here: pip install llm-decpomdp[classeval]"
         for task in classes
@@ -135,21 +134,20 @@ def load_classes(
     }
     if refuse is not None and str(source) not in SOURCES:
         reasons |= refuse([task for task in classes if task.task_id not in reasons])
-    left = tuple(task for task in loaded.tasks if task.task_id not in reasons)
-    if not left:
+    rest = tuple(task for task in whole.tasks if task.task_id not in reasons)
+    if not rest:
         raise ValueError(f"no class of split {split!r} can run: {reasons}")
     if reasons:
         logger.warning("%d classes are left out: %s", len(reasons), reasons)
-    return replace(loaded, tasks=left, excluded={**loaded.excluded, **reasons})
+    return replace(whole, tasks=rest, excluded={**whole.excluded, **reasons})
 
 
 def _missing(task: ClassTask) -> list[str]:
     return [name for name in task.packages if not is_installed(name)]
 
 
-@lru_cache(maxsize=1024)
 def _imported(code: str) -> frozenset[str]:
-    """The top-level modules that code imports."""
+    """Return the top-level modules that code imports."""
     module = parsed(code)
     names: set[str] = set()
     for node in ast.walk(module) if module is not None else ():
@@ -161,19 +159,19 @@ def _imported(code: str) -> frozenset[str]:
 
 
 def import_statements(code: str) -> list[str]:
-    """The import statements at the top of code; none where it does not parse."""
+    """Return the import statements at the top of code; none where it does not parse."""
     module = parsed(code)
     statements = module.body if module is not None else []
     return [ast.unparse(s) for s in statements if isinstance(s, ast.Import | ast.ImportFrom)]
 
 
 def _with_imports(skeleton: str, statements: object) -> str:
-    """A skeleton with the imports of its row that it lacks."""
+    """Return a skeleton with the imports of its row that it lacks."""
     if not isinstance(statements, list):
         return skeleton
-    there = import_statements(skeleton)
-    wanted = [text for statement in statements for text in import_statements(str(statement))]
-    missing = [text for text in wanted if text not in there]
+    present = import_statements(skeleton)
+    texts = [text for statement in statements for text in import_statements(str(statement))]
+    missing = [text for text in texts if text not in present]
     return "\n".join([*missing, "", skeleton]) if missing else skeleton
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import ast
 import textwrap
 from collections.abc import Iterator
-from functools import lru_cache
 
 from llm_decpomdp.envs.programs.classes.skeleton import FunctionNode
 from llm_decpomdp.envs.programs.parsing import parse
@@ -70,7 +69,6 @@ def __check__(candidate, __record__, __stage__):
 """
 
 
-@lru_cache(maxsize=1024)
 def class_tests(
     test: str,
     class_name: str,
@@ -78,13 +76,13 @@ def class_tests(
     split: bool = True,
     own: frozenset[str] = frozenset(),
 ) -> Tests:
-    """The cases of a unittest module.
+    """Return the cases of a unittest module.
 
     Args:
         test: The module.
         class_name: The class under test.
         imports: Import statements whose names the tests may use too.
-        split: Whether to run the tests apart from the program, with the class's name standing for the class.
+        split: Runs the tests apart from the program, with the class's name standing for the class.
         own: The names that the skeleton itself gives a meaning, the class's methods among them.
 
     Raises:
@@ -117,26 +115,26 @@ def class_tests(
 
 
 def case_id(case: str) -> str:
-    """The name of a test, such as `StackTestPush.test_push_1`, from its text."""
+    """Return the name of a test, such as `StackTestPush.test_push_1`, from its text."""
     return case.partition("\n")[0]
 
 
 def _cases(module: ast.Module) -> Iterator[tuple[str, str, FunctionNode]]:
-    """The test methods: class, name and code, those of base classes in the module included."""
+    """Yield the test methods: class, name and code, those of base classes in the module included."""
     classes = {node.name: node for node in module.body if isinstance(node, ast.ClassDef)}
     for name, node in classes.items():
         line = list(_ancestry(node, classes))
-        if any(_is_test_case(base) for one in line for base in one.bases):
+        if any(_is_test_case(base) for ancestor in line for base in ancestor.bases):
             methods: dict[str, FunctionNode] = {}
-            for one in reversed(line):
-                methods |= {s.name: s for s in one.body if isinstance(s, FunctionNode)}
+            for ancestor in reversed(line):
+                methods |= {s.name: s for s in ancestor.body if isinstance(s, FunctionNode)}
             yield from ((name, m, code) for m, code in methods.items() if m.startswith("test"))
 
 
 def _ancestry(
     node: ast.ClassDef, classes: dict[str, ast.ClassDef], depth: int = 0
 ) -> Iterator[ast.ClassDef]:
-    """A class and those of the module that it derives from."""
+    """Yield a class and those of the module that it derives from."""
     yield node
     for base in node.bases:
         parent = classes.get(base.id) if isinstance(base, ast.Name) else None
@@ -145,7 +143,7 @@ def _ancestry(
 
 
 def _used(imports: str, wanted: set[str]) -> Iterator[str]:
-    """The import statements that bind one of the wanted names; others may be slow and are not needed."""
+    """Yield the import statements that bind one of the wanted names; others may be slow and are not needed."""
     for statement in parse(imports).body:
         if isinstance(statement, ast.Import | ast.ImportFrom):
             bound = {(alias.asname or alias.name).partition(".")[0] for alias in statement.names}

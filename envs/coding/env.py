@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from functools import partial
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.coding.feedback import SIGNALS, View
+from llm_decpomdp.envs.coding.feedback import FEEDBACK
 from llm_decpomdp.envs.coding.humaneval import COOPHUMANEVAL, HUMANEVAL
 from llm_decpomdp.envs.coding.mbpp import MBPP
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
 from llm_decpomdp.envs.datasets.loading import Dataset, load, parse_split
-from llm_decpomdp.envs.modes.code_mode import Composition, code_mode, parse_slice
+from llm_decpomdp.envs.modes.code_mode import CodeMode, FeedbackOptions, parse_slice
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.validation import check_flags
 
@@ -110,9 +110,7 @@ def coding_env(
     parse_split(split, dataset.splits_of(source))
     check_flags(exclude_known_issues=exclude_known_issues)
     team = coding_team(num_agents, roles)
-    mode = code_mode(
-        external_mode,
-        team,
+    options = FeedbackOptions(
         sandbox_slice=sandbox_slice,
         original_prompt=original_prompt,
         previous_response=previous_response,
@@ -120,8 +118,6 @@ def coding_env(
         expert_model=expert_model,
         expert_base_url=expert_base_url,
         on_expert_failure=on_expert_failure,
-        signals=SIGNALS,
-        compose=partial(Composition, look=View.of),
     )
     return DecPOMDPEnv(
         name,
@@ -130,7 +126,7 @@ def coding_env(
         reward=CodeReward(
             team, Sandbox(isolation=isolation), shown=max(parse_slice(sandbox_slice), 0)
         ),
-        mode=mode,
+        mode=CodeMode(external_mode, team, FEEDBACK, options),
         num_turns=num_turns,
         stop_when_solved=stop_when_solved,
         discount=discount,

@@ -1,4 +1,4 @@
-"""What the code of the entry function's author says about helpers, as far as it is plain to see.
+"""Signs of helper use in the code of the entry function's author, as far as they are plain to see.
 
 Whether a helper is called and used is decided by running (`sandbox/inside/helpers.py`). Reading decides only what
 running cannot, whether the entry function does work of its own, and gives feedback a line to name.
@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from llm_decpomdp.envs.programs.completion import FunctionNode, parsed
 
 USED, IGNORED, NOT_CALLED, UNKNOWN = "used", "ignored", "not called", "unknown"
-"""What becomes of a helper when the program runs; unknown where no test passes."""
+"""Uses of a helper when the program runs; unknown where no test passes."""
 
 PADDING = (
     *(ast.Pass, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal),
@@ -25,39 +25,39 @@ PLAIN = (ast.Name, ast.NamedExpr, ast.Constant, ast.Subscript, ast.List, ast.Tup
 
 
 WITH_MEMORY = {"lru_cache", "cache", "partial"}
-"""What makes a function of another one that returns the same: `lru_cache(None)(aux)`, `partial(aux, x)`."""
+"""Names in code that returns a function like another one: `lru_cache(None)(aux)`, `partial(aux, x)`."""
 
 
 def names(code: str, helper: str) -> bool:
-    """Whether code has the name of a helper in it at all."""
+    """Check whether code has the name of a helper in it at all."""
     tree = parsed(code)
     return tree is not None and any(helper in _names(statement) for statement in tree.body)
 
 
 def lost_results(code: str, helper: str) -> tuple[str, ...]:
-    """Each line on which a call's result is plainly lost: "Line N: why". Other calls may lose theirs as well."""
+    """Return each line on which a call's result is plainly lost: "Line N: why". Others may be lost too."""
     tree = parsed(code)
     nodes = [*ast.walk(tree)] if tree is not None else []
     read = {
         node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
     }
-    found = []
+    lines = []
     for node in nodes:
         if not isinstance(node, ast.Expr | ast.Assign | ast.AnnAssign) or not _is_call(
             node.value, helper
         ):
             continue
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        given = [name for target in targets if target is not None for name in _stored(target)]
+        stored = [name for target in targets if target is not None for name in _stored(target)]
         if isinstance(node, ast.Expr):
-            found.append((node.lineno, "the result is thrown away"))
-        elif given and read.isdisjoint(given):
-            found.append((node.lineno, f"the result is assigned to {given[0]} but never used"))
-    return tuple(f"Line {line}: {why}" for line, why in sorted(found))
+            lines.append((node.lineno, "the result is thrown away"))
+        elif stored and read.isdisjoint(stored):
+            lines.append((node.lineno, f"the result is assigned to {stored[0]} but never used"))
+    return tuple(f"Line {line}: {reason}" for line, reason in sorted(lines))
 
 
 def is_wrapper(code: str, function: str, helpers: Collection[str]) -> bool:
-    """Whether a function plainly does no more than return what helpers return, be it one or several.
+    """Check whether a function plainly does no more than return the results of one or several helpers.
 
     It gives names to helpers, results, arguments and constants, and returns such a result or the call of a helper;
     `with`, and a `try` that gives up, may stand around that. What it calls may be a function of the same code of
@@ -77,9 +77,9 @@ class _Wrappers:
         self.helpers = set(helpers)
         """Names that stand for a helper, or hold one."""
         self.functions: dict[str, FunctionNode | ast.Name] = {}
-        """What stands for a function under each name, the last meaning it is given."""
+        """The last meaning of each name that stands for a function."""
         self.known: dict[str, bool] = {}
-        """Which functions are wrappers. One that is being looked into is none: it calls itself."""
+        """True for wrappers, by name. A function that is being looked into is none: it calls itself."""
         self.results: set[str] = set()
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -88,7 +88,7 @@ class _Wrappers:
             self._statement(statement)
 
     def is_one(self, name: str) -> bool:
-        """Whether the function of this name is one, or a helper."""
+        """Check whether the function of this name is one, or a helper."""
         if name not in self.known:
             self.known[name] = False
             function = self.functions.get(name)
@@ -104,11 +104,11 @@ class _Wrappers:
         return self._block(function.body)
 
     def _block(self, statements: Sequence[ast.stmt]) -> bool:
-        found = [self._statement(statement) for statement in statements]
-        return all(found)
+        thin = [self._statement(statement) for statement in statements]
+        return all(thin)
 
     def _statement(self, statement: ast.stmt) -> bool:
-        """Whether a statement hands a result on or does nothing of its own; notes what it gives names to."""
+        """Check whether a statement hands a result on or does nothing of its own; note the names that it binds."""
         if isinstance(statement, ast.Return):
             return statement.value is not None and self._passes_on(statement.value)
         if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
@@ -120,25 +120,25 @@ class _Wrappers:
             rest = [*statement.body, *statement.orelse, *statement.finalbody]
             return given_up and self._block(rest)
         if isinstance(statement, ast.Expr):  # a docstring, a `print`
-            called = getattr(statement.value, "func", statement.value)
-            own = isinstance(called, ast.Name) and called.id in self.functions
-            return isinstance(called, ast.Constant | ast.Name) and not own
+            callee = getattr(statement.value, "func", statement.value)
+            local = isinstance(callee, ast.Name) and callee.id in self.functions
+            return isinstance(callee, ast.Constant | ast.Name) and not local
         return isinstance(statement, PADDING)
 
     def _assignment(self, statement: ast.Assign | ast.AnnAssign, value: ast.expr) -> bool:
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        given = [name for target in targets for name in _stored(target)]
+        stored = [name for target in targets for name in _stored(target)]
         if isinstance(value, ast.Lambda | ast.Name):
-            self.functions.update(dict.fromkeys(given, value))
+            self.functions.update(dict.fromkeys(stored, value))
         passes_on, holds = self._passes_on(value), self._holds_helper(value)
         if passes_on:
-            self.results.update(given)
+            self.results.update(stored)
         elif holds:
-            self.helpers.update(given)
+            self.helpers.update(stored)
         return passes_on or holds or isinstance(value, ast.Name | ast.Constant | ast.Lambda)
 
     def _passes_on(self, value: ast.expr) -> bool:
-        """Whether an expression is the result of a helper, unchanged."""
+        """Check whether an expression is the result of a helper, unchanged."""
         if isinstance(value, ast.Await | ast.NamedExpr):
             return self._passes_on(value.value)
         if isinstance(value, ast.Name):
@@ -152,7 +152,7 @@ class _Wrappers:
         return self._holds_helper(value.func)
 
     def _holds_helper(self, value: ast.expr) -> bool:
-        """Whether an expression is a helper, one of several functions of which one is, or one with a memory."""
+        """Check whether an expression is a helper, a choice with one in it, or a helper with a memory."""
         if isinstance(value, ast.Call):
             remembers = not WITH_MEMORY.isdisjoint(_names(value.func))
             return remembers and any(map(self._holds_helper, value.args[:1]))
@@ -160,7 +160,7 @@ class _Wrappers:
 
 
 def _gives_up(handler: ast.ExceptHandler) -> bool:
-    """Whether an `except` does no more than raise, return nothing, or go on."""
+    """Check whether an `except` does no more than raise, return nothing, or go on."""
     return all(
         isinstance(part, ast.Pass | ast.Raise) or ast.unparse(part) in ("return", "return None")
         for part in handler.body
@@ -178,6 +178,6 @@ def _names(tree: ast.AST) -> set[str]:
 
 
 def _stored(target: ast.AST) -> list[str]:
-    """The names that a target of an assignment binds; none where it is anything else."""
+    """Return the names that a target of an assignment binds; none where it is anything else."""
     parts = [part for part in ast.walk(target) if isinstance(part, ast.Name)]
     return [part.id for part in parts if isinstance(part.ctx, ast.Store)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from llm_decpomdp.envs.datasets.known_issues import KNOWN_ISSUES
@@ -26,30 +27,30 @@ class CodeTask(Task):
     entry_point: str
     """Name of the function to write."""
 
-    @property
+    @cached_property
     def stub(self) -> str:
         """The prompt as a module: a header without a docstring gets a body."""
         bare = find_function(self.prompt, self.entry_point) is None
         return f"{self.prompt.rstrip()}\n    pass\n" if bare else self.prompt
 
-    @property
+    @cached_property
     def signature(self) -> str:
         """The header of the entry point, such as `def f(x: int) -> str`."""
         return signature(self.stub, self.entry_point)
 
-    @property
+    @cached_property
     def preamble(self) -> str:
         """Imports and helper functions of the prompt: a part of every program."""
         return without_definition(self.stub, self.entry_point)
 
-    @property
+    @cached_property
     def tests(self) -> Tests:
         """The instrumented test."""
         return instrument(self.test, self.entry_point)
 
 
 def code_task(index: int, row: Row) -> CodeTask:
-    """A task of a row with `task_id`, `prompt`, `test` and `entry_point`.
+    """Make a task of a row with `task_id`, `prompt`, `test` and `entry_point`.
 
     A reference comes from `main` (and `aux`), or from HumanEval's `canonical_solution`.
 
@@ -81,7 +82,7 @@ def code_task(index: int, row: Row) -> CodeTask:
 
 
 def _asks(test: str, entry_point: str) -> bool:
-    """Whether a test reads the entry point, by its name or as a parameter."""
+    """Check whether a test reads the entry point, by its name or as a parameter."""
     nodes = list(ast.walk(ast.parse(test)))
     parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
     read = {node.id for node in nodes if isinstance(node, ast.Name)}

@@ -112,7 +112,7 @@ def split_of(row: Row) -> str | None:
 
 
 def find_entry_point(code: ast.Module, tests: ast.Module) -> str:
-    """The function of `code` that most of the tests call, whatever stands around the call.
+    """Return the function of `code` that most of the tests call, whatever stands around the call.
 
     Of functions that equally many tests call, the one that `code` defines last, which may use the others.
 
@@ -120,20 +120,20 @@ def find_entry_point(code: ast.Module, tests: ast.Module) -> str:
         BadRow: If they call none.
     """
     defined = [node.name for node in code.body if isinstance(node, FUNCTIONS)]
-    called: Counter[str] = Counter()
+    callers: Counter[str] = Counter()
     for test in tests.body:
         callees = [node.func for node in ast.walk(test) if isinstance(node, ast.Call)]
-        called.update({f.id for f in callees if isinstance(f, ast.Name) and f.id in defined})
-    if not called:
+        callers.update({f.id for f in callees if isinstance(f, ast.Name) and f.id in defined})
+    if not callers:
         raise BadRow(f"field 'test_list' calls none of the functions in 'code': {defined}")
-    return max(called, key=lambda name: (called[name], defined.index(name)))
+    return max(callers, key=lambda name: (callers[name], defined.index(name)))
 
 
 # What the prompt shows
 
 
 def header(code: ast.Module, entry_point: str, tests: ast.Module, text: str) -> str:
-    """The header of a reference's function with a text as its docstring, after all that it and a test need.
+    """Return the header of a reference's function with a text as its docstring, after all that it and a test need.
 
     Args:
         code: The reference.
@@ -157,7 +157,7 @@ def header(code: ast.Module, entry_point: str, tests: ast.Module, text: str) -> 
 
 
 def _given(tree: ast.Module, wanted: set[str], entry_point: str) -> list[ast.stmt]:
-    """The statements that define these names, and what those use in their turn; never the entry point."""
+    """Return the statements that define these names, and what those use in their turn; never the entry point."""
     chosen: set[ast.stmt] = set()
     pending = [*wanted]
     while pending:

@@ -49,7 +49,7 @@ class Template:
             parts = list(string.Formatter().parse(text))
         except ValueError as error:
             raise ValueError(f"template {path}: {error}; write {{{{ and }}}} for braces") from None
-        named = [name for _, name, _, _ in parts if name is not None]
+        mentions = [name for _, name, _, _ in parts if name is not None]
         for _, name, form, conversion in parts:
             if name is not None and name not in fields:
                 raise ValueError(f"template {path}: {unknown('field', name, fields)}")
@@ -58,7 +58,7 @@ class Template:
                     f"template {path}: field {name!r} takes no format, write {{{name}}}"
                 )
         for name in required:
-            if name not in named:
+            if name not in mentions:
                 raise ValueError(
                     f"template {path}: field {name!r} is missing, write {{{name}}}; all fields: "
                     + ", ".join(fields)

@@ -31,16 +31,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import ClassVar
 
+from llm_decpomdp.envs.coding.feedback import CodeAnalysis
 from llm_decpomdp.envs.coding.helper_use import IGNORED, NOT_CALLED, USED, is_wrapper
 from llm_decpomdp.envs.coding.humaneval import CodeTask
 from llm_decpomdp.envs.coding.roles import AuxRole, Role
 from llm_decpomdp.envs.programs.completion import Reading
-from llm_decpomdp.envs.sandbox import Execution, Program, Sandbox, Tests
+from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Sandbox, Tests
 from llm_decpomdp.envs.sandbox.endless_tests import watch
-from llm_decpomdp.episode import Outcome, Verdict
+from llm_decpomdp.envs.sandbox.outcome import INFO_KEYS, details, not_run, notes
+from llm_decpomdp.episode import Verdict
 from llm_decpomdp.parts import Component
 
 COMPONENTS = {
@@ -75,8 +76,10 @@ class CodeReward:
     roles: tuple[Role, ...]
     sandbox: Sandbox = field(default_factory=Sandbox)
     components: ClassVar[Mapping[str, Component]] = COMPONENTS
+    info_keys: ClassVar[tuple[str, ...]] = INFO_KEYS
+    notes = staticmethod(notes)
     shown: int = 0
-    """How many tests, from the first on, prompts may show; see `Tests.shown`."""
+    """Number of tests, from the first on, that prompts may show; see `Tests.shown`."""
 
     @property
     def maximum(self) -> float:
@@ -97,11 +100,13 @@ class CodeReward:
         complete = sum(readings[role.agent].complete for role in self.helpers)
         points["aux_defined"] = self._share(0.4, complete)
         if not main.complete:
-            return self._verdict(task, points, "the entry function is missing")
+            tests = not_run(task.tests.cases, "the entry function is missing")
+            return self._verdict(points, CodeAnalysis(task, self.roles, readings, tests, {}))
         points["main_defined"] = 0.6
         parts = {agent: reading for agent, reading in readings.items() if reading.defined}
         if any(reading.problem for reading in parts.values()):
-            return self._verdict(task, points, "the joint program does not parse")
+            tests = not_run(task.tests.cases, "the joint program does not parse")
+            return self._verdict(points, CodeAnalysis(task, self.roles, readings, tests, {}))
         points["syntax"] = 0.5
         execution = self.sandbox.run(self._program(task, parts), self._tests(task))
         watch(task, completions, execution)
@@ -114,26 +119,27 @@ class CodeReward:
             if not is_wrapper(parts[main_agent].code, task.entry_point, [*uses]):
                 points["not_wrapper"] = self._share(1.0, called)
             points["aux_ignored"] = self._share(-0.5, [*uses.values()].count(IGNORED))
-        return self._verdict(task, points, "", execution, uses)
+        analysis = CodeAnalysis(task, self.roles, readings, execution.tests, uses)
+        return self._verdict(points, analysis, execution.error)
 
     def _share(self, points: float, fulfilled: int) -> float:
-        """The points of a component that is shared out over the helpers."""
+        """Return the points of a component that is shared out over the helpers."""
         return points * (fulfilled / len(self.helpers)) if fulfilled else 0.0
 
     def _program(self, task: CodeTask, parts: Mapping[str, Reading]) -> Program:
-        """The joint program: helpers' code comes before the entry function's."""
+        """Return the joint program: helpers' code comes before the entry function's."""
         segments = tuple((agent, reading.code) for agent, reading in parts.items())
         helpers = tuple((role.agent, role.helper) for role in self.helpers)
         return Program(segments, task.entry_point, task.preamble, helpers)
 
     def _uses(self, execution: Execution) -> dict[str, str]:
-        """What becomes of each helper, by its name."""
+        """Return the use of each helper, by its name."""
         pairs = zip(execution.helper_calls, execution.helpers_used, strict=True)
-        found = [USED if used else IGNORED if calls else NOT_CALLED for calls, used in pairs]
-        return dict(zip((role.helper for role in self.helpers), found, strict=True))
+        uses = [USED if used else IGNORED if calls else NOT_CALLED for calls, used in pairs]
+        return dict(zip((role.helper for role in self.helpers), uses, strict=True))
 
     def _tests(self, task: CodeTask) -> Tests:
-        """The task's tests, each to be reached as often as the reference solution reaches it.
+        """Return the task's tests, each to be reached as often as the reference solution reaches it.
 
         Otherwise a program that returns nothing would pass `for item in candidate(x): assert ...`.
         """
@@ -146,17 +152,8 @@ class CodeReward:
         return tests.at_least([times if test.passed else 0 for times, test in pairs])
 
     def _verdict(
-        self,
-        task: CodeTask,
-        points: dict[str, float],
-        why: str,
-        execution: Execution | None = None,
-        uses: Mapping[str, str] = MappingProxyType({}),
+        self, points: dict[str, float], analysis: CodeAnalysis, error: Outcome | None = None
     ) -> Verdict:
-        if execution is not None:
-            tests, error = execution.tests, execution.error
-        else:
-            tests = tuple(Outcome(case, False, "not_run", why) for case in task.tests.cases)
-            error = None
-        verdict = Verdict(points, False, tests, error, dict(uses))
+        record = {**details(analysis.tests, error), "helpers": dict(analysis.uses)}
+        verdict = Verdict(points, False, record, analysis)
         return replace(verdict, solved=verdict.reward >= self.maximum - 1e-9)

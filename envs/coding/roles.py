@@ -1,4 +1,4 @@
-"""Who writes what: the roles of a team that writes one function, and the prompts of their first turn.
+"""The roles of a team that writes one function, and the prompts of their first turn.
 
 The last agent, `main_0`, writes the entry function. Each agent before it writes a helper function: the only one
 writes `aux`; of several, `aux_0` writes `aux_0`, `aux_1` writes `aux_1`, and so on. A function keeps its name
@@ -40,37 +40,37 @@ class AuxRole:
 
     @property
     def label(self) -> str:
-        """What diagnostics call it."""
+        """Its name in diagnostics."""
         return self.helper
 
     @property
     def title(self) -> str:
-        """Whose implementation it is."""
+        """Name of its implementation."""
         return f"{self.helper}(...) "
 
     def function(self, task: CodeTask) -> str:
-        """Name of the function that this agent writes."""
+        """Return the name of the function that this agent writes."""
         return self.helper
 
     def request(self, task: CodeTask) -> str:
-        """What the agent is asked to revise."""
+        """Return the name of what the agent is asked to revise."""
         return f"{self.helper}(...)"
 
     def read(self, task: CodeTask, completion: str) -> Reading:
-        """What the agent's completion holds."""
+        """Read the agent's completion."""
         return read(completion, self.helper)
 
     def reference(self, task: CodeTask) -> str | None:
-        """The data's helper; data divides its solutions between two only."""
+        """Return the data's helper; data divides its solutions between two only."""
         return None if self.others else task.references.get(self.seat)
 
     def fields(self, task: CodeTask) -> dict[str, str]:
-        """What a template of this role may mention."""
+        """Return the values of the fields that a template of this role may mention."""
         helpers = sorted((self.helper, *self.others), key=_number)
         return {"helper": self.helper, **_fields(task, helpers)}
 
-    def first_prompt(self, task: CodeTask) -> str:
-        """The problem, and what a helper should be."""
+    def instructions(self, task: CodeTask) -> str:
+        """Return the problem, and the description of a good helper."""
         if self.template is not None:
             return self.template.fill(self.fields(task))
         main = f"`{task.entry_point}`"
@@ -107,28 +107,28 @@ class MainRole:
 
     @property
     def label(self) -> str:
-        """What diagnostics call it."""
+        """Its name in diagnostics."""
         return "main"
 
     @property
     def title(self) -> str:
-        """Whose implementation it is; an agent alone need not be told."""
+        """Name of its implementation; an agent alone needs none."""
         return "main " if self.helpers else ""
 
     def function(self, task: CodeTask) -> str:
-        """Name of the function that this agent writes."""
+        """Return the name of the function that this agent writes."""
         return task.entry_point
 
     def request(self, task: CodeTask) -> str:
-        """What the agent is asked to revise."""
+        """Return the name of what the agent is asked to revise."""
         return f"{task.entry_point}(...)"
 
     def read(self, task: CodeTask, completion: str) -> Reading:
-        """What the agent's completion holds."""
+        """Read the agent's completion."""
         return read(completion, task.entry_point)
 
     def reference(self, task: CodeTask) -> str | None:
-        """The data's entry function, with the helper that it calls when nobody else writes one.
+        """Return the data's entry function, with the helper that it calls when nobody else writes one.
 
         None in a larger team where the function calls `aux`, which nobody writes there.
         """
@@ -138,11 +138,11 @@ class MainRole:
         return None if self.helpers else f"{helper}\n\n\n{main}"
 
     def fields(self, task: CodeTask) -> dict[str, str]:
-        """What a template of this role may mention."""
+        """Return the values of the fields that a template of this role may mention."""
         return _fields(task, self.helpers)
 
-    def first_prompt(self, task: CodeTask) -> str:
-        """The problem, and how helpers may be used."""
+    def instructions(self, task: CodeTask) -> str:
+        """Return the problem, and the rules for the use of helpers."""
         if self.template is not None:
             return self.template.fill(self.fields(task))
         return _prompt(
@@ -180,12 +180,12 @@ Role = AuxRole | MainRole
 def coding_team(
     num_agents: int, roles: Mapping[str, Mapping[str, str]] | None = None
 ) -> tuple[Role, ...]:
-    """The roles of a team: authors of helper functions, and last that of the entry function.
+    """Return the roles of a team: authors of helper functions, and last that of the entry function.
 
     Args:
         num_agents: 1 for `main_0` alone, N for `aux_0` to `aux_{N-2}` and `main_0`.
-        roles: For some agents what a user wants otherwise: `name`, the agent's id, and `template`, the path of a
-            file that words its first prompt; see `llm_decpomdp.envs.coding.prompt_templates`.
+        roles: A user's changes of some agents: `name`, the agent's id, and `template`, the path of a file that
+            words its first prompt; see `llm_decpomdp.envs.coding.prompt_templates`.
 
     Raises:
         ValueError: If `num_agents` is no whole number of at least 1, or `roles` is wrong.
@@ -203,39 +203,39 @@ def coding_team(
     return _renamed([*team, MainRole(helpers)], roles or {})
 
 
-def _renamed(team: list[Role], wishes: Mapping[str, Mapping[str, str]]) -> tuple[Role, ...]:
-    if not isinstance(wishes, Mapping):
-        raise ValueError(f"roles must be a mapping of agents to their changes, got {wishes!r}")
+def _renamed(team: list[Role], changes: Mapping[str, Mapping[str, str]]) -> tuple[Role, ...]:
+    if not isinstance(changes, Mapping):
+        raise ValueError(f"roles must be a mapping of agents to their changes, got {changes!r}")
     seats = [role.seat for role in team]
-    for seat, wish in wishes.items():
+    for seat, change in changes.items():
         if seat not in seats:
             raise ValueError(unknown("agent in roles", seat, seats))
-        if not isinstance(wish, Mapping):
+        if not isinstance(change, Mapping):
             raise ValueError(
-                f"roles[{seat!r}] must be a mapping with name or template, got {wish!r}"
+                f"roles[{seat!r}] must be a mapping with name or template, got {change!r}"
             )
-        for key in wish:
+        for key in change:
             if key not in ("name", "template"):
                 raise ValueError(unknown(f"key in roles[{seat!r}]", key, ("name", "template")))
-    renamed = tuple(_with(role, wishes.get(role.seat, {})) for role in team)
+    renamed = tuple(_with(role, changes.get(role.seat, {})) for role in team)
     names = [role.agent for role in renamed]
     if len(set(names)) < len(names):
         raise ValueError(f"the agents need different names, got {', '.join(names)}")
     return renamed
 
 
-def _with(role: Role, wish: Mapping[str, str]) -> Role:
-    name = wish.get("name", role.agent)
+def _with(role: Role, change: Mapping[str, str]) -> Role:
+    name = change.get("name", role.agent)
     if not isinstance(name, str) or not AGENT_NAME.fullmatch(name):
         raise ValueError(
             f"an agent's name must look like 'role_0' (lower-case letters, an underscore, digits), got {name!r}"
         )
-    if "template" not in wish:
+    if "template" not in change:
         return dataclasses.replace(role, agent=name)
     if isinstance(role, AuxRole):
-        template = Template.load(wish["template"], AUX_FIELDS, ("problem", "helper"))
+        template = Template.load(change["template"], AUX_FIELDS, ("problem", "helper"))
     else:
-        template = Template.load(wish["template"], MAIN_FIELDS, ("problem",))
+        template = Template.load(change["template"], MAIN_FIELDS, ("problem",))
     return dataclasses.replace(role, agent=name, template=template)
 
 

@@ -1,9 +1,9 @@
-"""The external modes: what each agent sees after a turn, for all families in which agents write code.
+"""The external modes of all families in which agents write code: they write every prompt.
 
 A later prompt is put together from, in this order: the first prompt again (`original_prompt`), the agent's own
-last code (`previous_response`), the mode's signals, and a request to revise. No template is put around it.
+last code (`previous_response`), feedback, and a request to revise. No template is put around it.
 
-| mode             | signals                                                                           |
+| mode             | feedback                                                                          |
 |------------------|-----------------------------------------------------------------------------------|
 | `level_feedback` | diagnostics: definitions, syntax with line and column, failing tests, use of `aux` |
 | `level_passed`   | the same levels as passed or not                                                   |
@@ -15,7 +15,7 @@ Line numbers count in the agent's own code. A team-mate's code is never quoted; 
 the tests that `sandbox_slice` shows, with the text of an exception that the joint program raised: one line,
 without the markup of chat templates (see `foreign_text.py`), or its type alone with `exception_text=False`.
 
-A family with other signals gives `code_mode` a table of them, and a `Composition` that says what they look at.
+A family has a table of functions that write its feedback from the reward's analysis.
 """
 
 from __future__ import annotations
@@ -24,17 +24,22 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from llm_decpomdp.envs.modes.experts import Expert, ExpertError, MissingKey, make_expert
-from llm_decpomdp.envs.modes.foreign_text import told
+from llm_decpomdp.envs.modes.foreign_text import presentable
+from llm_decpomdp.envs.sandbox import Outcome
 from llm_decpomdp.episode import Turn
-from llm_decpomdp.parts import Role
+from llm_decpomdp.parts import Info, Role
 from llm_decpomdp.validation import check_flags, unknown
 
 logger = logging.getLogger(__name__)
 
 NO_CODE = "<no implementation found>"
+
+EXPERT = "expert_edits"
+
+Item = TypeVar("Item")
 
 
 class Writer(Role, Protocol):
@@ -42,218 +47,212 @@ class Writer(Role, Protocol):
 
     @property
     def seat(self) -> str:
-        """The agent's id before any user renamed it: what an expert calls it."""
+        """The agent's id before any user renamed it, by which an expert knows it."""
         ...
 
     @property
     def title(self) -> str:
-        """Whose implementation it is, such as `main `, with a space at the end; empty for an agent alone."""
+        """Name of its implementation, such as `main `, with a space at the end; empty for an agent alone."""
+        ...
+
+    def instructions(self, task: Any) -> str:
+        """Return the first prompt."""
         ...
 
     def request(self, task: Any) -> str:
-        """What it is asked to revise, such as `aux(...)`."""
+        """Return the names of what it writes, such as `aux(...)`."""
         ...
 
 
-class Sight(Protocol):
-    """What signals are made of."""
+class Analysis(Protocol):
+    """A reward's analysis of a turn: `Verdict.analysis`, a dataclass with a field `tests`."""
+
+    @property
+    def tests(self) -> tuple[Outcome, ...]:
+        """The outcomes of the tests."""
+        ...
 
     def code(self, agent: str) -> str:
-        """The code in an agent's completion; empty where it holds none of what was asked for."""
+        """Return the code in an agent's completion; empty where it holds none of what was asked for."""
         ...
 
 
-Look = Callable[..., Any]
-"""Makes a `Sight` of a task, the roles, their completions, the outcomes to show, and `Verdict.analysis`."""
-
-Signals = Mapping[str, Callable[[Any, Any], list[str]]]
-"""For each mode the lines that a role is told, given what `Look` made."""
+Feedback = Mapping[str, Callable[[Any, Any], list[str]]]
+"""For each mode the function that writes the lines for a role, given the analysis of the turn."""
 
 
 @dataclass(frozen=True)
-class Composition:
-    """Which parts later prompts have, and which tests they may speak of."""
-
-    roles: Sequence[Writer]
-    sandbox_slice: int = 1
-    """n > 0 the first n tests, n < 0 the last -n, 0 all."""
-    original_prompt: bool = False
-    previous_response: bool = True
-    exception_text: bool = True
-    """Whether to tell the text of exceptions, or their type alone."""
-    look: Look = field(kw_only=True)
-    wanted: str = "the function code"
-    """What an answer shall consist of."""
-
-    def view(self, task: Any, turn: Turn) -> Any:
-        """What the signals are made of."""
-        tests = self.shown(turn.verdict.tests)
-        return self.look(task, self.roles, turn.completions, tests, turn.verdict.analysis)
-
-    def shown(self, tests: Sequence[Any]) -> tuple[Any, ...]:
-        """The part of the tests that may be shown."""
-        if self.sandbox_slice < 0:
-            return tuple(tests[self.sandbox_slice :])
-        return tuple(tests[: self.sandbox_slice or None])
-
-    def secrets(self, task: Any) -> list[str]:
-        """Texts of the tests that no prompt may contain."""
-        public = (task.prompt, *self.shown(task.tests.cases))
-        return [case for case in task.tests.cases if not any(case in text for text in public)]
-
-    def prompt(
-        self, task: Any, view: Sight, role: Writer, signals: Sequence[str], closing: str
-    ) -> str:
-        """Put a later prompt together; `closing` follows what the role is asked to revise."""
-        parts = []
-        if self.original_prompt:
-            parts.append(f"Original problem and instructions:\n{role.first_prompt(task)}")
-        if self.previous_response:
-            code = view.code(role.agent) or NO_CODE
-            parts.append(f"Your previous {role.title}implementation:\n{code}")
-        request = f"Revise your {role.request(task)} {closing}"
-        return "\n\n".join([*parts, "\n".join([*signals, request])])
-
-    def closing(self, condition: str = "accordingly", strict: bool = False) -> str:
-        """The end of a request: under which condition to revise, and what to answer with."""
-        extra = " with no extra text" if strict else ""
-        return f"{condition}. Output ONLY {self.wanted}{extra}."
-
-
-@dataclass(frozen=True)
-class SignalMode:
-    """A mode whose signals come from the verdict."""
-
-    name: str
-    composition: Composition
-    signals: Signals
-    info_keys: tuple[str, ...] = ()
-
-    def __call__(self, task: Any, turn: Turn) -> tuple[dict[str, str], dict[str, float]]:
-        """The next prompt of each agent."""
-        parts = self.composition
-        tests = tuple(told(test, parts.exception_text) for test in turn.verdict.tests)
-        view = parts.view(task, replace(turn, verdict=replace(turn.verdict, tests=tests)))
-        closing = parts.closing(
-            "if needed" if self.name == "passed" else "accordingly",
-            strict=self.name.endswith("feedback"),
-        )
-        tell = self.signals[self.name]
-        return {
-            role.agent: parts.prompt(task, view, role, tell(view, role), closing)
-            for role in parts.roles
-        }, {}
-
-    def secrets(self, task: Any) -> list[str]:
-        """Texts that no prompt may contain."""
-        return self.composition.secrets(task)
-
-
-@dataclass(frozen=True)
-class ExpertMode:
-    """A mode in which an outside model edits each agent's code.
-
-    The infos count the turns on which the expert failed (`expert_failed`), which is possible only with
-    `on_failure="continue"`.
-    """
-
-    composition: Composition
-    expert: Expert
-    on_failure: str = "raise"
-    info_keys: tuple[str, ...] = ("expert_failed",)
-
-    def __call__(self, task: Any, turn: Turn) -> tuple[dict[str, str], dict[str, float]]:
-        """The next prompt of each agent, and whether the expert failed.
-
-        Raises:
-            ExpertError: If the expert fails and `on_failure` is `raise`.
-        """
-        parts = self.composition
-        view = parts.view(task, turn)
-        edits: dict[str, str] = {}
-        try:
-            code = {role.seat: view.code(role.agent) or NO_CODE for role in parts.roles}
-            edits = self.expert.edits(task.prompt, code)
-        except ExpertError as error:
-            if self.on_failure == "raise":
-                raise
-            logger.warning("no edits for %s: %s", task.task_id, error)
-        article = "an " if len(parts.roles) == 1 else ""
-        closing = parts.closing(strict=True)
-        prompts = {}
-        for role in parts.roles:
-            title = f"Here is {article}edited snippet from an expert model:"
-            signals = [title, edits[role.seat]] if edits else []
-            prompts[role.agent] = parts.prompt(task, view, role, signals, closing)
-        return prompts, {"expert_failed": float(not edits)}
-
-    def secrets(self, task: Any) -> list[str]:
-        """Texts that no prompt may contain: the expert sees no test."""
-        return list(task.tests.cases)
-
-
-def code_mode(
-    name: str,
-    roles: Sequence[Writer],
-    *,
-    sandbox_slice: int | str | None = 1,
-    original_prompt: bool = False,
-    previous_response: bool = True,
-    exception_text: bool = True,
-    expert_model: str | None = None,
-    expert_base_url: str | None = None,
-    on_expert_failure: str = "raise",
-    signals: Signals,
-    compose: Callable[..., Composition],
-) -> SignalMode | ExpertMode:
-    """The external mode of this name.
-
-    Args:
-        name: One of `signals`, or `expert_edits`.
-        roles: The team.
-        sandbox_slice: See `parse_slice`.
-        original_prompt: Whether later prompts repeat the first one.
-        previous_response: Whether later prompts show the agent's own last code.
-        exception_text: Whether feedback tells the text of exceptions, or their type alone.
-        expert_model: Name of the model that `expert_edits` asks.
-        expert_base_url: Address of an endpoint of the user's own for it.
-        on_expert_failure: `raise`, or `continue` without edits.
-        signals: What each mode tells.
-        compose: Makes the composition of the roles and the first four options, with its `look` given.
+class FeedbackOptions:
+    """The options of a mode.
 
     Raises:
-        ValueError: If a name or value is wrong, or `expert_edits` has no `expert_model`, or no key for it.
+        ValueError: If a value is wrong.
     """
-    if name not in (*signals, "expert_edits"):
-        raise ValueError(unknown("external_mode", name, (*signals, "expert_edits")))
-    check_flags(
-        original_prompt=original_prompt,
-        previous_response=previous_response,
-        exception_text=exception_text,
-    )
-    if on_expert_failure not in ("raise", "continue"):
-        raise ValueError(unknown("on_expert_failure", on_expert_failure, ("raise", "continue")))
-    composition = compose(
-        roles, parse_slice(sandbox_slice), original_prompt, previous_response, exception_text
-    )
-    if name in signals:
-        return SignalMode(name, composition, signals)
-    if not expert_model:
-        raise ValueError(
-            "external_mode='expert_edits' needs expert_model, such as 'deepseek-coder'"
+
+    sandbox_slice: int | str | None = 1
+    """The tests that prompts may tell of; see `parse_slice`."""
+    original_prompt: bool = False
+    """Later prompts repeat the first one."""
+    previous_response: bool = True
+    """Later prompts show the agent's own last code."""
+    exception_text: bool = True
+    """Feedback tells the text of exceptions, not their type alone."""
+    expert_model: str | None = None
+    """Name of the model that `expert_edits` asks."""
+    expert_base_url: str | None = None
+    """Address of an endpoint of the user's own for it."""
+    on_expert_failure: str = "raise"
+    """`raise`, or `continue` without edits."""
+
+    def __post_init__(self) -> None:
+        check_flags(
+            original_prompt=self.original_prompt,
+            previous_response=self.previous_response,
+            exception_text=self.exception_text,
         )
-    try:
-        expert = make_expert(expert_model, base_url=expert_base_url)
-    except MissingKey as error:
-        raise MissingKey(
-            f"{error}, ask another model (expert_model=...), or none (external_mode='level_feedback'); in a "
-            "configuration external.expert_model=..., or external.mode=level_feedback"
-        ) from None
-    return ExpertMode(composition, expert, on_expert_failure)
+        if self.on_expert_failure not in ("raise", "continue"):
+            raise ValueError(
+                unknown("on_expert_failure", self.on_expert_failure, ("raise", "continue"))
+            )
+        parse_slice(self.sandbox_slice)
+
+    def shown(self, tests: Sequence[Item]) -> tuple[Item, ...]:
+        """Return the part of the tests, or of what belongs to them, that prompts may tell of."""
+        count = parse_slice(self.sandbox_slice)
+        return tuple(tests[count:] if count < 0 else tests[: count or None])
+
+    def expert(self) -> Expert:
+        """Return the client of the outside model.
+
+        Raises:
+            ValueError: If there is no `expert_model`, or no key for it.
+        """
+        if not self.expert_model:
+            raise ValueError(
+                "external_mode='expert_edits' needs expert_model, such as 'deepseek-coder'"
+            )
+        try:
+            return make_expert(self.expert_model, base_url=self.expert_base_url)
+        except MissingKey as error:
+            raise MissingKey(
+                f"{error}, ask another model (expert_model=...), or none (external_mode='level_feedback'); in a "
+                "configuration external.expert_model=..., or external.mode=level_feedback"
+            ) from None
+
+
+@dataclass(frozen=True)
+class CodeMode:
+    """Writes prompts with feedback from the verdict, or with edits of each agent's code by an outside model.
+
+    The infos of `expert_edits` count the turns on which the expert failed (`expert_failed`), which is possible
+    only with `on_expert_failure="continue"`.
+
+    Raises:
+        ValueError: If there is no mode of this name, or no expert where one is needed.
+    """
+
+    name: str
+    """A key of `feedback`, or `expert_edits`."""
+    roles: Sequence[Writer]
+    feedback: Feedback
+    options: FeedbackOptions = field(default_factory=FeedbackOptions)
+    wanted: str = "the function code"
+    """Content of an answer."""
+    hides_tests: bool = False
+    """Prompts may name and count all tests, and show none."""
+    expert: Expert | None = None
+    """The outside model of `expert_edits`; made from the options if it is not given."""
+
+    def __post_init__(self) -> None:
+        if self.name not in (*self.feedback, EXPERT):
+            raise ValueError(unknown("external_mode", self.name, (*self.feedback, EXPERT)))
+        if self.name == EXPERT:
+            object.__setattr__(self, "expert", self.expert or self.options.expert())
+
+    @property
+    def info_keys(self) -> tuple[str, ...]:
+        """Names of the mode's own infos."""
+        return () if self.expert is None else ("expert_failed",)
+
+    def first(self, task: Any) -> dict[str, str]:
+        """Return the first prompt of each agent."""
+        return {role.agent: role.instructions(task) for role in self.roles}
+
+    def __call__(self, task: Any, turn: Turn) -> tuple[dict[str, str], Info]:
+        """Return the next prompt of each agent, and whether the expert failed.
+
+        Raises:
+            ExpertError: If the expert fails and `on_expert_failure` is `raise`.
+        """
+        analysis: Analysis = turn.verdict.analysis
+        lines, infos = (
+            self._lines(task, analysis) if self.expert is None else self._edits(task, analysis)
+        )
+        first = self.first(task) if self.options.original_prompt else {}
+        prompts = {}
+        for role in self.roles:
+            parts = []
+            if self.options.original_prompt:
+                parts.append(f"Original problem and instructions:\n{first[role.agent]}")
+            if self.options.previous_response:
+                code = analysis.code(role.agent) or NO_CODE
+                parts.append(f"Your previous {role.title}implementation:\n{code}")
+            closing = "\n".join([*lines.get(role.agent, ()), self._request(task, role)])
+            prompts[role.agent] = "\n\n".join([*parts, closing])
+        return prompts, infos
+
+    def _lines(self, task: Any, analysis: Any) -> tuple[dict[str, list[str]], Info]:
+        """Return the feedback for each agent, about the tests that may be told of."""
+        visible = replace(analysis, tests=self.told(self.shown(task, analysis.tests)))
+        write = self.feedback[self.name]
+        return {role.agent: write(visible, role) for role in self.roles}, {}
+
+    def _edits(self, task: Any, analysis: Analysis) -> tuple[dict[str, list[str]], Info]:
+        """Return the expert's edits for each agent, none if it fails, and whether it does."""
+        assert self.expert is not None
+        try:
+            code = {role.seat: analysis.code(role.agent) or NO_CODE for role in self.roles}
+            edits = self.expert.edits(task.prompt, code)
+        except ExpertError as error:
+            if self.options.on_expert_failure == "raise":
+                raise
+            logger.warning("no edits for %s: %s", task.task_id, error)
+            return {}, {"expert_failed": 1.0}
+        article = "an " if len(self.roles) == 1 else ""
+        title = f"Here is {article}edited snippet from an expert model:"
+        lines = {role.agent: [title, edits[role.seat]] for role in self.roles}
+        return lines, {"expert_failed": 0.0}
+
+    def _request(self, task: Any, role: Writer) -> str:
+        """Return the last line of a later prompt."""
+        condition = "if needed" if self.name == "passed" else "accordingly"
+        strict = self.name.endswith("feedback") or self.expert is not None
+        extra = " with no extra text" if strict else ""
+        return f"Revise your {role.request(task)} {condition}. Output ONLY {self.wanted}{extra}."
+
+    def shown(self, task: Any, items: Sequence[Item]) -> tuple[Item, ...]:
+        """Return the tests of a task that prompts may tell of, or what belongs to them."""
+        return tuple(items) if self.hides_tests else self.options.shown(items)
+
+    def told(self, tests: Sequence[Outcome]) -> tuple[Outcome, ...]:
+        """Return outcomes as prompts may tell them."""
+        return tuple(presentable(test, self.options.exception_text) for test in tests)
+
+    def secrets(self, task: Any) -> list[str]:
+        """Return texts of the tests that no prompt may contain: of all of them where an expert edits."""
+        cases = list(task.tests.cases)
+        if self.hides_tests or self.expert is not None:
+            return cases
+        public = (*self.public(task), *self.shown(task, cases))
+        return [case for case in cases if not any(case in text for text in public)]
+
+    def public(self, task: Any) -> tuple[str, ...]:
+        """Return the texts of a task that every prompt may contain."""
+        return (task.prompt,)
 
 
 def parse_slice(value: object) -> int:
-    """`sandbox_slice` as a number: n first tests, -n last, 0 all; None and "all" mean 0.
+    """Return `sandbox_slice` as a number: n first tests, -n last, 0 all; None and "all" mean 0.
 
     Raises:
         ValueError: If `value` is none of these.

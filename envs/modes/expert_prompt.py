@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 
 NOTHING_TO_CHANGE = "No changes needed."
-"""What the expert is asked to say of code that is right."""
+"""The expert's answer about code that is right."""
 
 _DECODER = json.JSONDecoder(strict=False)  # raw newlines and tabs inside strings are fine
 
@@ -30,7 +30,7 @@ _OTHER_TEAMS = {
     "fixer": "{who} repaired a Python program with one or more bugs: each agent submitted the functions that are "
     "its own again, changed or not, and no function was asked of two.",
 }
-"""What a team did whose agents all have the same role, by that role."""
+"""The work of a team whose agents all have the same role, by that role."""
 
 _INSTRUCTION = """\
 You are an experienced Python programmer who reviews other people's code. {who}
@@ -55,7 +55,7 @@ newlines as JSON demands."""
 
 
 def expert_prompt(task_prompt: str, code: Mapping[str, str]) -> str:
-    """The request for edits. It shows the problem and the agents' code, never a test.
+    """Return the request for edits. It shows the problem and the agents' code, never a test.
 
     Args:
         task_prompt: The problem as the data set states it.
@@ -85,14 +85,14 @@ def _who(keys: list[str]) -> str:
 
 
 def short_names(agents: Collection[str]) -> dict[str, str]:
-    """What the expert calls each agent: by its role where no other agent has the same, else by its id."""
+    """Return the expert's name of each agent: its role where no other agent has the same, else its id."""
     roles = Counter(agent.rpartition("_")[0] for agent in agents)
     names = {agent: agent.rpartition("_")[0] for agent in agents}
     return {agent: name if roles[name] == 1 else agent for agent, name in names.items()}
 
 
 def message_text(body: str) -> str:
-    """The model's text in the body of an OpenAI-compatible or Anthropic response.
+    """Return the model's text in the body of an OpenAI-compatible or Anthropic response.
 
     A body without one (a web page, a refusal, a broken server) is returned as it is, for an error
     to quote.
@@ -109,7 +109,7 @@ def message_text(body: str) -> str:
 
 
 def read_reply(reply: str, keys: Collection[str]) -> dict[str, str] | None:
-    """The first JSON object in `reply` that holds a string for every one of `keys`.
+    """Return the first JSON object in `reply` that holds a string for every one of `keys`.
 
     Each opening brace is tried with a real decoder, so braces inside strings, fences, and text or
     further objects around the answer do no harm. Other keys of the object are dropped.
@@ -120,10 +120,10 @@ def read_reply(reply: str, keys: Collection[str]) -> dict[str, str] | None:
     start = reply.find("{")
     while start >= 0:
         try:
-            found, _ = _DECODER.raw_decode(reply, start)
+            answer, _ = _DECODER.raw_decode(reply, start)
         except (ValueError, RecursionError):  # a number may have too many digits
-            found = {}
-        if all(isinstance(found.get(key), str) for key in keys):
-            return {key: found[key].encode("utf-8", "replace").decode() for key in keys}
+            answer = {}
+        if all(isinstance(answer.get(key), str) for key in keys):
+            return {key: answer[key].encode("utf-8", "replace").decode() for key in keys}
         start = reply.find("{", start + 1)
     return None

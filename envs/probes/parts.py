@@ -38,10 +38,6 @@ class Player:
         """The agent's id."""
         return f"player_{self.position}"
 
-    def first_prompt(self, task: ProbeTask) -> str:
-        """Return the first cue."""
-        return task.cues[self.position]
-
     def reference(self, task: ProbeTask) -> str | None:
         """Return the right answer."""
         return task.letters[self.position]
@@ -76,6 +72,10 @@ class Cues:
     password: str = ""
     """Required beginning of the first agent's answer."""
     info_keys: Sequence[str] = ("opened",)
+
+    def first(self, task: ProbeTask) -> dict[str, str]:
+        """Return the first cues."""
+        return {Player(place).agent: cue for place, cue in enumerate(task.cues)}
 
     def __call__(self, task: ProbeTask, turn: Turn) -> tuple[dict[str, str], Info]:
         """Return the next prompt of each agent, and whether these are the later cues."""

@@ -10,7 +10,7 @@ import ast
 import re
 import textwrap
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -52,7 +52,6 @@ class Reading:
         return self.defined and self.returns
 
 
-@lru_cache(maxsize=1024)
 def read(completion: str, function: str) -> Reading:
     """Read a completion that should define `function`.
 
@@ -67,8 +66,19 @@ def read(completion: str, function: str) -> Reading:
         completion: Any text.
         function: Name of the function that the agent was asked to write.
     """
+    return read_functions(completion, [function])[function]
+
+
+def read_functions(completion: str, functions: Iterable[str]) -> dict[str, Reading]:
+    """Read a completion that should define several functions, in one piece of code or in several; see `read`."""
+    parts = _parts(completion)
+    return {function: _reading(parts, function) for function in functions}
+
+
+def _reading(parts: tuple[list[str], list[str]], function: str) -> Reading:
+    """Return the best definition of a function among the parts of a completion."""
     valid: list[tuple[bool, int, Reading]] = []
-    codes, texts = _parts(completion)
+    codes, texts = parts
     for code in codes:
         node = find_function(code, function)
         reading = Reading(code, None, node is not None, node is not None and returns(node))
@@ -86,11 +96,10 @@ def read(completion: str, function: str) -> Reading:
     return _with_problem(readings[0]) if readings else Reading("", None, False, False)
 
 
-@lru_cache(maxsize=256)
-def _parts(completion: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _parts(completion: str) -> tuple[list[str], list[str]]:
     """Return the parts of a completion that parse, and its texts that do not."""
     if len(completion) > MAX_CHARACTERS:
-        return (), (completion[: MAX_CHARACTERS + 1],)
+        return [], [completion[: MAX_CHARACTERS + 1]]
     parse = Attempts(syntax_tree)
     texts = [textwrap.dedent(text) for text in candidates(completion)]
     trees = [parse(text) for text in texts]
@@ -105,7 +114,7 @@ def _parts(completion: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         else:
             parts += parts_that_parse(text, Attempts(syntax_tree, room))
             rest.append(text)
-    return tuple(parts), tuple(rest)
+    return parts, rest
 
 
 def parsed(code: str) -> ast.Module | None:

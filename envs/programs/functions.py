@@ -7,7 +7,6 @@ import io
 import re
 import tokenize
 from collections.abc import Collection, Iterator, Sequence
-from functools import lru_cache
 
 from llm_decpomdp.envs.programs.completion import find_function, parsed
 from llm_decpomdp.envs.programs.positions import FUNCTIONS, has_docstring
@@ -28,7 +27,6 @@ Span = tuple[int, int]
 """First line, counted from 0, and the line after the last one."""
 
 
-@lru_cache(maxsize=4096)
 def functions(code: str) -> dict[str, tuple[Span, ...]]:
     """Return the lines of each top-level function, in order; all definitions of a name that is defined again.
 
@@ -98,7 +96,6 @@ def _lines(code: str) -> list[str]:
     return code.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
-@lru_cache(maxsize=4096)
 def statement_of(code: str, name: str) -> str:
     """Return the header and the docstring of a function: the author's statement of its purpose."""
     node = find_function(code, name)
@@ -108,7 +105,6 @@ def statement_of(code: str, name: str) -> str:
     return "\n".join(_lines(code)[node.lineno - 1 : end])
 
 
-@lru_cache(maxsize=4096)
 def without_docstring(code: str, name: str) -> str:
     """Remove the docstring of a function, unless it is the whole body."""
     node = find_function(code, name)
@@ -127,6 +123,8 @@ def distance(old: str, new: str) -> int:
 
     Comments, line ends and docstrings do not count. Each `WORD` of a literal is a token: code may hide there.
     """
+    if old == new:
+        return 0
     first, second = tokens(old), tokens(new)
     if len(second) > MAX_GROWTH * len(first) + MAX_MORE:
         return len(second)
@@ -153,7 +151,6 @@ def edits(first: Sequence[str], second: Sequence[str]) -> int:
     return result if first else len(second)
 
 
-@lru_cache(maxsize=1024)
 def tokens(code: str) -> tuple[str, ...]:
     """Return the tokens of code that affect its behaviour."""
     try:
@@ -178,18 +175,24 @@ def _meaningful(infos: Sequence[tokenize.TokenInfo]) -> Iterator[str]:
         )
 
 
-def added(code: str, known: str, names: Collection[str]) -> int:
-    """Count the tokens of code that are neither in functions of these names nor in statements of `known`."""
-    tree, old = parsed(code), parsed(known)
-    if tree is None or old is None:
-        return 0
-    lines, known_lines = ([line.encode() for line in _lines(text)] for text in (code, known))
-    known_statements = {_statement(known_lines, statement) for statement in old.body}
+Statements = frozenset[tuple[str, ...]]
+"""Statements of a program, each as its tokens."""
+
+
+def statements(code: str) -> Statements:
+    """Return the statements at the top level of code; none where it does not parse."""
+    tree, lines = parsed(code), [line.encode() for line in _lines(code)]
+    return frozenset(_statement(lines, node) for node in (tree.body if tree is not None else []))
+
+
+def added(code: str, known: Statements, names: Collection[str]) -> int:
+    """Count the tokens of code that are neither in functions of these names nor in `known` statements."""
+    tree, lines = parsed(code), [line.encode() for line in _lines(code)]
     count = 0
-    for statement in tree.body:
-        if not (isinstance(statement, FUNCTIONS) and statement.name in names):
-            text = _statement(lines, statement)
-            count += 0 if text in known_statements else len(text)
+    for node in tree.body if tree is not None else []:
+        if not (isinstance(node, FUNCTIONS) and node.name in names):
+            text = _statement(lines, node)
+            count += 0 if text in known else len(text)
     return count
 
 

@@ -7,6 +7,7 @@ confined by the kernel, only answers calls with plain values. `docs/security.md`
 """
 
 from llm_decpomdp.envs.sandbox.instrumentation.instrument import Tests, instrument
+from llm_decpomdp.envs.sandbox.outcome import Outcome
 from llm_decpomdp.envs.sandbox.program import Execution, Limits, Program, SandboxError
 from llm_decpomdp.envs.sandbox.sandbox import LAYERS, Sandbox
 
@@ -14,6 +15,7 @@ __all__ = [
     "LAYERS",
     "Execution",
     "Limits",
+    "Outcome",
     "Program",
     "Sandbox",
     "SandboxError",

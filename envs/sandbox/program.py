@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from llm_decpomdp.episode import Outcome
+from llm_decpomdp.envs.sandbox.outcome import Outcome
 
 
 class SandboxError(RuntimeError):

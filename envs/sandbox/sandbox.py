@@ -14,10 +14,10 @@ from typing import Any
 from llm_decpomdp.envs.sandbox.cache import CACHE
 from llm_decpomdp.envs.sandbox.instrumentation.analysis import methods
 from llm_decpomdp.envs.sandbox.instrumentation.instrument import Tests
+from llm_decpomdp.envs.sandbox.outcome import Outcome
 from llm_decpomdp.envs.sandbox.packages import package_paths
 from llm_decpomdp.envs.sandbox.pool import Pool, close_all, shared_pool
 from llm_decpomdp.envs.sandbox.program import Execution, Limits, Program, SandboxError
-from llm_decpomdp.episode import Outcome
 from llm_decpomdp.utils.warn import warn
 
 VERSION = 2

@@ -94,7 +94,7 @@ def writing_v0(
         tasks=partial(load_texts, family.dataset, split, source),
         roles=team.roles,
         reward=LevelReward(team, family.knots, matching),
-        mode=SingleTurn(),
+        mode=SingleTurn(team),
         num_turns=1,
         discount=discount,
         render_mode=render_mode,
@@ -161,13 +161,12 @@ def writing_v1(
     """
     parse_split(split, family.dataset.splits_of(source))
     team = writing_team(family.genre, num_agents)
-    reward = GroundedReward(team, family.scale)
     return DecPOMDPEnv(
         f"{family.genre.name}_v1",
         tasks=partial(load_texts, family.dataset, split, source),
         roles=team.roles,
-        reward=reward,
-        mode=writing_mode(external_mode, reward, original_prompt, previous_response),
+        reward=GroundedReward(team, family.scale),
+        mode=writing_mode(external_mode, team, original_prompt, previous_response),
         num_turns=num_turns,
         stop_when_solved=stop_when_solved,
         discount=discount,

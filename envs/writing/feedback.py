@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from llm_decpomdp.envs.writing.grounded_reward import Assessment, GroundedReward
-from llm_decpomdp.envs.writing.roles import SoloRole, WriterRole
+from llm_decpomdp.envs.writing.grounded_reward import Assessment
+from llm_decpomdp.envs.writing.roles import SoloRole, WriterRole, WritingTeam
 from llm_decpomdp.envs.writing.source_overlap import Grounding
 from llm_decpomdp.envs.writing.tasks import WritingTask
 from llm_decpomdp.envs.writing.text_measures import Band, count_tokens
@@ -127,15 +127,19 @@ class WritingMode:
     """Writes later prompts: the source, the agent's last text, the signals, and a request to revise."""
 
     name: str
-    reward: GroundedReward
+    team: WritingTeam
     original_prompt: bool = True
     previous_response: bool = True
     info_keys: tuple[str, ...] = JOINT
 
+    def first(self, task: WritingTask) -> dict[str, str]:
+        """Return the first prompt of each agent."""
+        return {role.agent: role.instructions(task) for role in self.team}
+
     def __call__(self, task: WritingTask, turn: Turn) -> tuple[dict[str, str], dict[str, float]]:
         """Return the next prompt of each agent, and the joint measures."""
-        assessment = self.reward.assess(task, turn.completions)
-        pair, team = assessment.pair, self.reward.team
+        assessment: Assessment = turn.verdict.analysis
+        pair = assessment.pair
         measures = (
             pair.visible_ratio,
             pair.vocabulary_ratio,
@@ -143,8 +147,8 @@ class WritingMode:
             float(len(assessment.kinds)),
         )
         prompts = {}
-        for role in team:
-            signals = SIGNALS[self.name](assessment, team.places(role.agent))
+        for role in self.team:
+            signals = SIGNALS[self.name](assessment, self.team.places(role.agent))
             prompts[role.agent] = self._prompt(task, role, turn.completions[role.agent], signals)
         return prompts, dict(zip(JOINT, measures, strict=True))
 
@@ -153,7 +157,7 @@ class WritingMode:
     ) -> str:
         parts = []
         if self.original_prompt:
-            parts.append(f"Original instructions:\n{role.first_prompt(task)}")
+            parts.append(f"Original instructions:\n{role.instructions(task)}")
         if self.previous_response:
             parts.append(f"Your previous {role.title}:\n{last.strip() or NO_TEXT}")
         condition = "if needed" if self.name == "passed" else "accordingly"
@@ -169,7 +173,12 @@ class WritingMode:
 class SingleTurn:
     """Mode of a family that has a single turn."""
 
+    team: WritingTeam
     info_keys: tuple[str, ...] = ()
+
+    def first(self, task: WritingTask) -> dict[str, str]:
+        """Return the first prompt of each agent."""
+        return {role.agent: role.instructions(task) for role in self.team}
 
     def __call__(self, task: WritingTask, turn: Turn) -> tuple[dict[str, str], dict[str, float]]:
         """Raise an error: there is no second turn."""
@@ -181,7 +190,7 @@ class SingleTurn:
 
 
 def writing_mode(
-    name: str, reward: GroundedReward, original_prompt: bool, previous_response: bool
+    name: str, team: WritingTeam, original_prompt: bool, previous_response: bool
 ) -> WritingMode:
     """Return the external mode of this name.
 
@@ -196,4 +205,4 @@ def writing_mode(
     if name not in SIGNALS:
         raise ValueError(unknown("external_mode", name, SIGNALS))
     check_flags(original_prompt=original_prompt, previous_response=previous_response)
-    return WritingMode(name, reward, original_prompt, previous_response)
+    return WritingMode(name, team, original_prompt, previous_response)

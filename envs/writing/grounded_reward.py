@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -247,6 +247,6 @@ class GroundedReward:
 
     def __call__(self, task: WritingTask, completions: Mapping[str, str]) -> Verdict:
         """Judge one joint completion."""
-        points = self.assess(task, completions).points
-        verdict = Verdict(points, False)
-        return Verdict(points, verdict.reward >= MAX_REWARD - 1e-9)
+        analysis = self.assess(task, completions)
+        verdict = Verdict(analysis.points, False, analysis=analysis)
+        return replace(verdict, solved=verdict.reward >= MAX_REWARD - 1e-9)

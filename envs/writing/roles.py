@@ -123,7 +123,7 @@ class WriterRole:
         """Name of the agent's text."""
         return self.part.title
 
-    def first_prompt(self, task: WritingTask) -> str:
+    def instructions(self, task: WritingTask) -> str:
         """Return the request, the source, and the rules."""
         return _prompt(self.part.opening, self.part.heading, task, self.part.rules)
 
@@ -140,7 +140,7 @@ class SoloRole:
     agent: str = "writer_0"
     title: str = "text"
 
-    def first_prompt(self, task: WritingTask) -> str:
+    def instructions(self, task: WritingTask) -> str:
         """Return the request, the source, the rules, and the division into paragraphs."""
         first, second = self.genre.parts
         rules = (

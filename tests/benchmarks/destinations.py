@@ -19,7 +19,7 @@ from llm_decpomdp.benchmarks.runs.resolved import resolve
 from llm_decpomdp.benchmarks.runs.train import final_folder, load_team, make_trainer, new_folder
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.bugfix.reward import RepairReward
-from llm_decpomdp.envs.modes.code_mode import ExpertMode, parse_slice
+from llm_decpomdp.envs.modes.code_mode import parse_slice
 from llm_decpomdp.envs.writing.feedback import WritingMode
 from llm_decpomdp.policy import Policy
 from llm_decpomdp.utils.storage import RunFolder
@@ -76,24 +76,24 @@ def prompting(name: str) -> Callable[[Built], Any]:
     return lambda built: vars(built.model.encoder.prompting)[name]
 
 
-def composition(name: str) -> Callable[[Built], Any]:
-    """What the mode makes later prompts with; that of writing has no composition."""
+def feedback(name: str) -> Callable[[Built], Any]:
+    """Look up an option of the mode; that of writing holds its options itself."""
 
     def arrived(built: Built) -> Any:
         mode: Any = built.env.mode
-        return vars(mode if isinstance(mode, WritingMode) else mode.composition)[name]
+        value = vars(mode if isinstance(mode, WritingMode) else mode.options)[name]
+        return parse_slice(value) if name == "sandbox_slice" else value
 
     return arrived
 
 
 def mode_of(built: Built) -> str:
-    mode = built.env.mode
-    return "expert_edits" if isinstance(mode, ExpertMode) else str(vars(mode)["name"])
+    return str(vars(built.env.mode)["name"])
 
 
 def isolation(built: Built) -> str:
     reward: Any = built.env.reward
-    owner = reward.bench if isinstance(reward, RepairReward) else reward
+    owner = reward.runner if isinstance(reward, RepairReward) else reward
     return str(owner.sandbox.isolation)
 
 
@@ -121,13 +121,13 @@ ARRIVED: dict[str, Callable[[Built], Any]] = {
     "dataset.train_split": lambda built: built.train_env.tasks.split,
     "dataset.eval_split": lambda built: built.eval_env.tasks.split,
     "external.mode": mode_of,
-    "external.sandbox_slice": composition("sandbox_slice"),
-    "external.original_prompt": composition("original_prompt"),
-    "external.previous_response": composition("previous_response"),
-    "external.exception_text": composition("exception_text"),
+    "external.sandbox_slice": feedback("sandbox_slice"),
+    "external.original_prompt": feedback("original_prompt"),
+    "external.previous_response": feedback("previous_response"),
+    "external.exception_text": feedback("exception_text"),
     "external.expert_model": lambda built: built.env.mode.expert.model,
     "external.expert_base_url": lambda built: built.env.mode.expert.base_url,
-    "external.on_expert_failure": lambda built: built.env.mode.on_failure,
+    "external.on_expert_failure": feedback("on_expert_failure"),
     "model.name": lambda built: built.model.model.config.name_or_path,
     "model.temperature": lambda built: built.model.sampling.temperature,
     "model.top_p": lambda built: built.model.sampling.top_p,

@@ -9,7 +9,8 @@ from typing import Any
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.training.metrics import episode_row, evaluation_metrics, reward_metrics
 from llm_decpomdp.benchmarks.report import write_report
-from llm_decpomdp.episode import Episode, Outcome, Turn, Verdict
+from llm_decpomdp.envs.sandbox.outcome import Outcome, details
+from llm_decpomdp.episode import Episode, Turn, Verdict
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import RunFolder, append_json_line
 
@@ -75,7 +76,7 @@ def chain(
         )
         points = {name: group[-1] * share for name, share in shares.items()}
         last = {agent: texts[agent][-1] for agent in agents}
-        record.append(Turn(prompts, last, Verdict(points, False, tests)))
+        record.append(Turn(prompts, last, Verdict(points, False, details(tests))))
     final = Episode(task, tuple(record)).to_json()
     return Rollout(Start(task_id=task), tuple(turns), final)
 

@@ -9,6 +9,7 @@ from llm_decpomdp.checks.checker import ConformanceError, check_env
 from llm_decpomdp.checks.player import Trial
 from llm_decpomdp.privileged import answers
 from tests import broken_envs as broken
+from tests.conftest import CountMode
 from tests.foreign_envs import Plain, Rendezvous
 
 BROKEN = [
@@ -132,7 +133,7 @@ def test_a_registered_id_is_made(monkeypatch, make_word_env):
     assert set(made) == {"word-v0"}
 
 
-class Chatty:
+class Chatty(CountMode):
     """A mode in which agents read each other."""
 
     info_keys = ()
@@ -144,13 +145,13 @@ class Chatty:
         return []
 
 
-class Teacher:
+class Teacher(CountMode):
     """A mode that shows the tests."""
 
     info_keys = ()
 
     def __call__(self, task, turn):
-        shown = "\n".join(test.case for test in turn.verdict.tests)
+        shown = "\n".join(turn.verdict.details["cases"])
         return dict.fromkeys(turn.completions, shown), {}
 
     def secrets(self, task):

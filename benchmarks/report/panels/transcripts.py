@@ -129,11 +129,12 @@ class Pack:
         ]
 
     def _verdict(self, verdict: Row) -> Row:
+        details = verdict["details"]
         tests = [
             [self._share(t["case"]), t["passed"], t["status"], t["message"], t["origin"], t["line"]]
-            for t in verdict["tests"]
+            for t in details.get("tests", ())
         ]
-        return {"tests": tests, "error": verdict["error"] and verdict["error"]["message"]}
+        return {"tests": tests, "error": (details.get("error") or {}).get("message")}
 
     def _share(self, text: str) -> int:
         return self._shared.setdefault(text, len(self._shared))

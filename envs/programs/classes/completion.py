@@ -10,7 +10,6 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from llm_decpomdp.envs.programs.classes.skeleton import FunctionNode, Outline, first_line, is_stub
 from llm_decpomdp.envs.programs.code_blocks import Attempts, candidates
@@ -57,7 +56,6 @@ class _Collected:
     parse: Attempts = field(default_factory=lambda: Attempts(syntax_tree))
 
 
-@lru_cache(maxsize=1024)
 def read_class(completion: str, outline: Outline) -> ClassReading:
     """Read a completion that should define methods of the outlined class.
 

@@ -13,12 +13,13 @@ changes. The rules, all deterministic:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from llm_decpomdp.envs.programs.classes.completion import Piece, inside_strings, shift
 from llm_decpomdp.envs.programs.classes.skeleton import Outline, Unit
 from llm_decpomdp.envs.programs.completion import parsed
+from llm_decpomdp.envs.programs.parsing import SyntaxProblem
 
 FUTURE = "from __future__ import"
 """Beginning of imports that must precede all other code."""
@@ -39,6 +40,8 @@ class Contribution:
     """Methods assigned to it, and helpers that it added."""
     foreign: tuple[Piece, ...]
     """Methods assigned to others."""
+    broken: Mapping[str, SyntaxProblem] = field(default_factory=dict)
+    """Methods assigned to it that do not parse."""
 
     @property
     def parts(self) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 
 from llm_decpomdp.envs.programs.completion import parsed
 
@@ -53,7 +52,6 @@ class Outline:
         return tuple(unit.name for unit in self.units)
 
 
-@lru_cache(maxsize=1024)
 def outline(code: str, class_name: str) -> Outline:
     """Outline a skeleton.
 

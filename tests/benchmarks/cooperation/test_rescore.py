@@ -158,7 +158,7 @@ def test_a_changed_completion_changes_what_came_of_it(run: Path) -> None:
 
 def test_the_tests_of_an_episode_are_compared_one_by_one(run: Path) -> None:
     def fail(row: dict[str, Any]) -> None:
-        tests = row["final"]["turns"][0]["verdict"]["tests"]
+        tests = row["final"]["turns"][0]["verdict"]["details"]["tests"]
         tests[1]["status"] = "timeout"
 
     change(run, 3, fail)

@@ -86,7 +86,7 @@ def _undoing_earns_full_marks(num_agents, bugs, count):
             "minimal": 0.0,
             "regressed": 0.0,
         }, task.task_id
-        assert not as_it_is.solved and not all(test.passed for test in as_it_is.tests)
+        assert not as_it_is.solved and not all(test.passed for test in as_it_is.analysis.tests)
         verdict = env.reward(task, gold)
         assert verdict.reward == MAXIMUM and verdict.solved, task.task_id
 

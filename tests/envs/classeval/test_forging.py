@@ -30,7 +30,7 @@ def passed(task: ClassTask, answer: str, around: str = "") -> set[str]:
         for name in role.methods(task)
     ]
     verdict = REWARD(task, {role.agent: "\n".join([around, *bodies])})
-    return {test.case for test in verdict.tests if test.passed}
+    return {test.case for test in verdict.analysis.tests if test.passed}
 
 
 def gains(task: ClassTask) -> set[str]:

@@ -100,9 +100,9 @@ def test_code_feedback_reaches_the_agents_on_turn_two():
     env = build()
     later, reward, _ = second(env)
     assert reward < 6.0
-    verdict = env.episode.turns[0].verdict
-    passed, total = verdict.tests_passed, len(verdict.tests)
-    failing = [case_id(test.case) for test in verdict.tests if not test.passed]
+    details = env.episode.turns[0].verdict.details
+    passed, total = details["tests_passed"], details["tests_total"]
+    failing = [case_id(test["case"]) for test in details["tests"] if not test["passed"]]
     for prompt in later.values():
         assert f"Hidden tests passed: {passed}/{total}" in prompt
         assert f"Failing: {', '.join(failing[:5])}" in prompt
@@ -112,8 +112,9 @@ def test_code_feedback_reaches_the_agents_on_turn_two():
 def test_more_than_five_failing_tests_are_counted():
     env = build()
     later, _, _ = second(env, {"coder_0": "def order(self):\n    return 7"})
-    total = len(env.episode.turns[0].verdict.tests) - env.episode.turns[0].verdict.tests_passed
-    assert f", +{total - 5} more" in later["coder_1"]
+    details = env.episode.turns[0].verdict.details
+    failing = details["tests_total"] - details["tests_passed"]
+    assert f", +{failing - 5} more" in later["coder_1"]
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -31,7 +31,7 @@ def points(*completions, **options):
 def test_all_methods_and_tests_are_full_marks():
     verdict = judge([f"{AREA}\n\n{REST}", SCALED])
     assert verdict.reward == 6.0 and verdict.solved
-    assert [test.passed for test in verdict.tests] == [True] * 4
+    assert [test.passed for test in verdict.analysis.tests] == [True] * 4
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_all_methods_and_tests_are_full_marks():
 def test_a_team_that_wrote_no_method_earns_nothing(completions):
     verdict = judge(list(completions))
     assert verdict.reward == 0.0 and not verdict.solved
-    assert {test.status for test in verdict.tests} == {"not_run"}
+    assert {test.status for test in verdict.analysis.tests} == {"not_run"}
 
 
 def test_a_team_that_wrote_nothing_earns_nothing_even_where_stubs_pass():
@@ -85,13 +85,16 @@ def test_methods_that_several_wrote_cost_their_share():
 def test_a_class_that_does_not_load_fails_every_test():
     verdict = judge([f"{AREA}\n\n{REST}", "@missing\n" + SCALED])
     assert verdict.reward == 2.0
-    assert verdict.error is not None and verdict.error.message.startswith("NameError")
-    assert (verdict.error.origin, verdict.error.line) == ("coder_1", 1)
+    error = verdict.details["error"]
+    assert error["message"].startswith("NameError")
+    assert (error["origin"], error["line"]) == ("coder_1", 1)
 
 
 def test_an_exception_is_traced_to_the_agent_and_its_own_line():
     bad = "import math\n\ndef scaled(self, factor, *, twice=False):\n    x = 1\n    return math.nothing"
-    failed = next(test for test in judge([f"{AREA}\n\n{REST}", bad]).tests if not test.passed)
+    failed = next(
+        test for test in judge([f"{AREA}\n\n{REST}", bad]).analysis.tests if not test.passed
+    )
     assert (failed.origin, failed.line) == ("coder_1", 5)
 
 

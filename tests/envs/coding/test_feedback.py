@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp.envs.coding.feedback import SIGNALS, View
+from llm_decpomdp.envs.coding.feedback import FEEDBACK
 from llm_decpomdp.envs.coding.humaneval import code_task
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
-from llm_decpomdp.envs.modes.code_mode import NO_CODE, Composition, code_mode
+from llm_decpomdp.envs.modes.code_mode import NO_CODE, CodeMode, FeedbackOptions
 from llm_decpomdp.envs.sandbox import Limits, Sandbox
 from llm_decpomdp.episode import Turn
 from llm_decpomdp.privileged import answers
@@ -37,9 +35,8 @@ def feedback(main: str, aux: str | None = None, name: str = "level_feedback", **
     """The next prompts; without the previous response unless `options` want it."""
     completions = {"main_0": main} if aux is None else {"aux_0": aux, "main_0": main}
     roles = coding_team(len(completions))
-    compose = partial(Composition, look=View.of)
     options = {"previous_response": False, **options}
-    mode = code_mode(name, roles, signals=SIGNALS, compose=compose, **options)
+    mode = CodeMode(name, roles, FEEDBACK, FeedbackOptions(**options))
     verdict = CodeReward(roles, SANDBOX)(TASK, completions)
     return mode(TASK, Turn({}, completions, verdict))[0]
 
@@ -88,7 +85,7 @@ def test_a_team_mates_syntax_error_shows_nothing_of_its_code():
         assert "secret_word" not in found[mine] and "line 3" not in found[mine]
 
 
-@pytest.mark.parametrize("name", SIGNALS)
+@pytest.mark.parametrize("name", FEEDBACK)
 def test_a_team_mates_code_is_never_quoted(name):
     found = feedback("def sq(x):\n    hidden_name = aux(x)\n    return hidden_name", AUX, name)
     assert "hidden_name" not in found["aux_0"]

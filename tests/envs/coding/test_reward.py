@@ -219,7 +219,7 @@ def test_a_timed_out_run_keeps_the_credit_and_the_bonuses_of_what_passed():
     verdict = judge(AUX, main, make_task(FIVE), Limits(test_seconds=0.5))
     assert verdict.components["tests"] == pytest.approx(0.4)
     assert verdict.components["uses_aux"] + verdict.components["not_wrapper"] == 1.5
-    assert [test.status for test in verdict.tests] == ["passed"] * 2 + ["timeout"] * 3
+    assert [test.status for test in verdict.analysis.tests] == ["passed"] * 2 + ["timeout"] * 3
 
 
 def test_a_canonical_single_solution_earns_full_marks():
@@ -238,7 +238,7 @@ def test_the_components_are_always_the_same_and_add_up():
         verdict = judge(AUX, main)
         assert tuple(verdict.components) == tuple(COMPONENTS)
         assert verdict.reward == pytest.approx(sum(verdict.components.values()))
-        assert len(verdict.tests) == 2
+        assert len(verdict.analysis.tests) == 2
 
 
 # The program

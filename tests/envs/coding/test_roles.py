@@ -72,13 +72,13 @@ def sq(x: int) -> int:
 
 
 def test_first_prompts_are_word_for_word():
-    assert AuxRole().first_prompt(TASK) == AUX_PROMPT
-    assert MainRole(("aux",)).first_prompt(TASK) == MAIN_PROMPT
-    assert MainRole().first_prompt(TASK) == SINGLE_PROMPT
+    assert AuxRole().instructions(TASK) == AUX_PROMPT
+    assert MainRole(("aux",)).instructions(TASK) == MAIN_PROMPT
+    assert MainRole().instructions(TASK) == SINGLE_PROMPT
 
 
 def test_an_agent_alone_hears_of_no_helper():
-    assert "aux" not in MainRole().first_prompt(TASK)
+    assert "aux" not in MainRole().instructions(TASK)
 
 
 @pytest.mark.parametrize(
@@ -98,20 +98,20 @@ def test_an_agent_alone_hears_of_no_helper():
 )
 def test_the_format_shows_the_entry_points_own_signature(prompt, header):
     for helpers in (("aux",), ()):
-        text = MainRole(helpers).first_prompt(make_task(prompt))
+        text = MainRole(helpers).instructions(make_task(prompt))
         stub = text.rpartition("Format:\n")[2]
         assert stub.splitlines()[0] == header
         compile(stub, "stub", "exec")
 
 
 def test_a_problem_in_prose_is_asked_too():
-    text = MainRole(("aux",)).first_prompt(make_task("Tell the time."))
+    text = MainRole(("aux",)).instructions(make_task("Tell the time."))
     assert "Tell the time." in text and "def now(...):" in text
 
 
 def test_no_first_prompt_holds_a_test():
     for role in coding_team(2):
-        assert "25" not in role.first_prompt(make_task('def now(x):\n    """x"""\n'))
+        assert "25" not in role.instructions(make_task('def now(x):\n    """x"""\n'))
 
 
 @pytest.mark.parametrize(
@@ -161,11 +161,11 @@ time. You may call each of them and assign its result to a variable; do not defi
 
 def test_first_prompts_of_a_larger_team_are_word_for_word():
     team = coding_team(4)
-    assert team[1].first_prompt(TASK) == AUX_OF_THREE
-    main = team[-1].first_prompt(TASK)
+    assert team[1].instructions(TASK) == AUX_OF_THREE
+    main = team[-1].instructions(TASK)
     assert RULES_OF_THREE in main
     assert main.partition("Rules:")[0] == MAIN_PROMPT.partition("Rules:")[0]
 
 
 def test_of_two_helpers_each_hears_of_the_other():
-    assert "the helper `aux_1` at" in coding_team(3)[0].first_prompt(TASK)
+    assert "the helper `aux_1` at" in coding_team(3)[0].instructions(TASK)

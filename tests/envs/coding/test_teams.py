@@ -9,18 +9,18 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp import check_env
-from llm_decpomdp.envs.coding.feedback import SIGNALS, View
+from llm_decpomdp.envs.coding.feedback import FEEDBACK
 from llm_decpomdp.envs.coding.helper_use import is_wrapper
 from llm_decpomdp.envs.coding.humaneval import code_task
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
-from llm_decpomdp.envs.modes.code_mode import Composition, code_mode
+from llm_decpomdp.envs.modes.code_mode import CodeMode
 from llm_decpomdp.envs.modes.expert_prompt import expert_prompt, short_names
 from llm_decpomdp.envs.sandbox import Limits, Sandbox
 from llm_decpomdp.episode import Turn
 from llm_decpomdp.privileged import answers
 
-MODES = (*SIGNALS, "expert_edits")
+MODES = (*FEEDBACK, "expert_edits")
 TASK = code_task(
     0,
     {
@@ -139,8 +139,8 @@ def test_work_of_its_own_is_more_than_wrapping():
 
 def test_each_helpers_use_is_told_apart():
     code = main("aux_0(x)\n    y = aux_1(x)\n    return y * x")
-    analysis = judge(*helpers(3), code).analysis
-    assert analysis == {"aux_0": "ignored", "aux_1": "used", "aux_2": "not called"}
+    uses = judge(*helpers(3), code).details["helpers"]
+    assert uses == {"aux_0": "ignored", "aux_1": "used", "aux_2": "not called"}
 
 
 # Helpers among themselves
@@ -199,10 +199,7 @@ def told(mode: str, *completions: str) -> dict[str, str]:
     roles = coding_team(len(completions))
     texts = dict(zip((role.agent for role in roles), completions, strict=True))
     verdict = CodeReward(roles, SANDBOX)(TASK, texts)
-    compose = partial(Composition, look=View.of)
-    return code_mode(mode, roles, signals=SIGNALS, compose=compose)(TASK, Turn({}, texts, verdict))[
-        0
-    ]
+    return CodeMode(mode, roles, FEEDBACK)(TASK, Turn({}, texts, verdict))[0]
 
 
 def test_main_is_told_of_every_helper_and_helpers_of_their_own_code_only():

@@ -1,29 +1,27 @@
-"""What agents see after a turn: every mode, team and single agent, every composition, word for word."""
+"""Prompts after a turn: every mode, team and single agent, every composition, word for word."""
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import product
 
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp.envs.coding.feedback import SIGNALS, View
+from llm_decpomdp.envs.coding.feedback import FEEDBACK
 from llm_decpomdp.envs.coding.humaneval import CodeTask, code_task
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
 from llm_decpomdp.envs.modes.code_mode import (
     NO_CODE,
-    Composition,
-    ExpertMode,
-    code_mode,
+    CodeMode,
+    FeedbackOptions,
     parse_slice,
 )
 from llm_decpomdp.envs.modes.experts import ExpertError
 from llm_decpomdp.envs.sandbox import Limits, Sandbox
 from llm_decpomdp.episode import Turn
 
-MODES = (*SIGNALS, "expert_edits")
+MODES = (*FEEDBACK, "expert_edits")
 AUX = "def aux(x):\n    return x * x"
 MAIN = "def sq(x):\n    y = aux(x)\n    return y + (x > 2)"
 ALONE = "def sq(x):\n    return x * x + (x > 2)"
@@ -52,16 +50,13 @@ def make_task(asserts: int = 3) -> CodeTask:
 
 
 TASK = make_task()
-COMPOSE = partial(Composition, look=View.of)
 
 
 def make_mode(name: str, num_agents: int = 2, expert: ScriptedExpert | None = None, **options):
     roles = coding_team(num_agents)
-    if name != "expert_edits":
-        return code_mode(name, roles, signals=SIGNALS, compose=COMPOSE, **options)
-    slice_ = parse_slice(options.pop("sandbox_slice", 1))
-    failure = options.pop("on_expert_failure", "raise")
-    return ExpertMode(COMPOSE(roles, slice_, **options), expert or ScriptedExpert(), failure)
+    if name == "expert_edits":
+        expert = expert or ScriptedExpert()
+    return CodeMode(name, roles, FEEDBACK, FeedbackOptions(**options), expert=expert)
 
 
 def prompts(mode, main: str, aux: str | None = None, task: CodeTask = TASK) -> dict[str, str]:
@@ -136,7 +131,7 @@ def test_prompts_are_word_for_word(name, num_agents, original, previous):
         if previous:
             expected = PREVIOUS[num_agents, role.agent] + expected
         if original:
-            first = role.first_prompt(TASK)
+            first = mode.first(TASK)[role.agent]
             expected = f"Original problem and instructions:\n{first}\n\n{expected}"
         assert found[role.agent] == expected
 
@@ -176,7 +171,7 @@ def test_an_agent_alone_never_hears_of_a_helper():
 )
 def test_feedback_speaks_of_the_slice_only(value, shown):
     task = make_task(5)
-    for name in SIGNALS:
+    for name in FEEDBACK:
         mode = make_mode(name, sandbox_slice=value)
         found = prompts(mode, "def sq(x):\n    return -1", AUX, task)
         for text in found.values():

@@ -16,6 +16,7 @@ from llm_decpomdp.envs.programs.functions import (
     function_text,
     functions,
     statement_of,
+    statements,
     without_docstring,
 )
 
@@ -155,22 +156,22 @@ def test_a_huge_change_is_measured_quickly():
 
 
 def test_what_is_written_beside_the_functions_counts_unless_the_program_has_it():
-    assert added(PROGRAM, PROGRAM, ["one", "two"]) == 0
-    assert added("LIMIT = 4\n" + PROGRAM, PROGRAM, ["one", "two"]) == 3
-    assert added("def help():\n    return 1\n", PROGRAM, ["one", "two"]) > 5
+    assert added(PROGRAM, statements(PROGRAM), ["one", "two"]) == 0
+    assert added("LIMIT = 4\n" + PROGRAM, statements(PROGRAM), ["one", "two"]) == 3
+    assert added("def help():\n    return 1\n", statements(PROGRAM), ["one", "two"]) > 5
 
 
 def test_each_statement_counts_once_however_many_stand_on_a_line():
     lines = "import re\nimport math\nx = 'é'  # why\n"
     line = "import re; import math; x = 'é'\n"
-    assert added(lines, "", []) == added(line, "", []) > 4
-    assert added(line, lines, []) == added(lines, line, []) == 0
-    assert added("def f(): return 1", "", ["f"]) == 0
-    assert added("import re; y = 1", lines, []) == 3
-    assert added("a = 1;" * 1900, "", []) == 5700
+    assert added(lines, statements(""), []) == added(line, statements(""), []) > 4
+    assert added(line, statements(lines), []) == added(lines, statements(line), []) == 0
+    assert added("def f(): return 1", statements(""), ["f"]) == 0
+    assert added("import re; y = 1", statements(lines), []) == 3
+    assert added("a = 1;" * 1900, statements(""), []) == 5700
 
 
 def test_a_decorated_helper_counts_with_its_decorators():
     plain, decorated = "def f():\n    return 1\n", "@cache\n@other\ndef f():\n    return 1\n"
-    assert added(decorated, "", []) == added(plain, "", []) + 4
-    assert added(decorated, decorated, []) == 0
+    assert added(decorated, statements(""), []) == added(plain, statements(""), []) + 4
+    assert added(decorated, statements(decorated), []) == 0

@@ -7,7 +7,6 @@ import pytest
 import llm_decpomdp
 from llm_decpomdp.envs.coding.helper_use import is_wrapper, lost_results
 from llm_decpomdp.envs.programs import completion as code
-from llm_decpomdp.envs.programs.classes import completion as class_reading
 from llm_decpomdp.envs.programs.code_blocks import ATTEMPT, CHARACTERS, MAX_READ
 from llm_decpomdp.envs.programs.completion import read, syntax_tree
 from llm_decpomdp.envs.programs.parsing import (
@@ -33,8 +32,7 @@ def parsed(monkeypatch):
         return parse(text)
 
     monkeypatch.setattr(code, "parse", noted)
-    for memory in (code.read, code._parts, code.syntax_tree, class_reading.read_class):
-        memory.cache_clear()
+    code.syntax_tree.cache_clear()
     return found
 
 
@@ -43,8 +41,6 @@ def test_white_space_counts_too(completion, monkeypatch):
     found: list[int] = []
     monkeypatch.setattr(code, "parse", lambda text: found.append(len(text)) or parse(text))
     code.syntax_tree.cache_clear()
-    code._parts.cache_clear()
-    code.read.cache_clear()
     read(completion, "sq")
     assert (
         sum(min(length, MAX_CHARACTERS) for length in found)
@@ -97,7 +93,7 @@ def test_a_class_that_is_too_long_is_broken():
     (agent, *_), role = env.possible_agents, env.roles[0]
     method = role.read(env.task, llm_decpomdp.answers(env).reference(agent)).written[0]
     text = f"def {method}(self):\n    return " + "1, " * MAX_TOKENS
-    assert list(role.broken(env.task, text)) == [method]
+    assert list(role.read(env.task, text).broken) == [method]
 
 
 @pytest.mark.parametrize("name", ["ways out of async with", "nested lambdas", "finally"])

@@ -36,8 +36,8 @@ def judge(task: CodeTask, aux: str, main: str, sandbox: Sandbox = SANDBOX) -> fl
     verdict = CodeReward(TEAM, sandbox)(task, {"aux_0": aux, "main_0": main})
     assert math.isfinite(verdict.reward) and 0 <= verdict.reward <= 4
     assert set(verdict.components) == set(COMPONENTS)
-    assert len(verdict.tests) == len(task.tests.cases)
-    for outcome in verdict.tests:
+    assert len(verdict.analysis.tests) == len(task.tests.cases)
+    for outcome in verdict.analysis.tests:
         assert outcome.passed == (outcome.status == "passed")
         assert "\n" not in outcome.message
         outcome.message.encode()
