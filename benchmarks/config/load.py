@@ -1,4 +1,4 @@
-"""How the configuration of a run is loaded and checked.
+"""Loading and checks of the configuration of a run.
 
 Later layers win: the defaults of `schema`, those of the environment, the YAML file, `--override k=v`, the flags of
 the training scripts. `legacy` translates older spellings before layers are merged.
@@ -6,10 +6,8 @@ the training scripts. `legacy` translates older spellings before layers are merg
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
-from operator import attrgetter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +18,23 @@ from omegaconf.errors import OmegaConfBaseException, ValidationError
 from llm_decpomdp.benchmarks.config.defaults import above_defaults
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.legacy import canonical, older_defaults, renamed
-from llm_decpomdp.benchmarks.config.options import learner_options, start_cost
+from llm_decpomdp.benchmarks.config.options import start_cost
 from llm_decpomdp.benchmarks.config.overrides import Whole, parse_overrides, parts, plain
 from llm_decpomdp.benchmarks.config.places import placed
-from llm_decpomdp.benchmarks.config.ranges import LIMITED, TYPES, check_value, holds_text, type_of
-from llm_decpomdp.benchmarks.config.schema import KEYS, SECTIONS, SIZES, AlgorithmConfig, Config
+from llm_decpomdp.benchmarks.config.schema import (
+    FIELDS,
+    KEYS,
+    SECTIONS,
+    SIZES,
+    Config,
+    ScheduleConfig,
+    holds_text,
+    type_of,
+)
 from llm_decpomdp.benchmarks.config.teams import agents_of, policies_of
 from llm_decpomdp.benchmarks.config.trackers import check_trackers
 from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.options import check_value
 from llm_decpomdp.registry import takes
 
 ASKS_OUTSIDE = "expert_edits"
@@ -41,7 +48,7 @@ NOBODY_ASKED = {
 
 
 def schema() -> DictConfig:
-    """The defaults, as a typed mapping that only takes values of the right type."""
+    """Return the defaults, as a typed mapping that only takes values of the right type."""
     root: DictConfig = OmegaConf.structured(Config)
     for section in SECTIONS:  # frozen dataclasses begin read-only
         OmegaConf.set_readonly(root[section], False)
@@ -56,7 +63,7 @@ def load_config(
     defaults: Mapping[str, Any] | None = None,
     folder: Path | None = None,
 ) -> Config:
-    """The effective configuration of a run.
+    """Load the effective configuration of a run.
 
     Args:
         path: A YAML file, in the schema or in an older spelling.
@@ -69,27 +76,23 @@ def load_config(
     Raises:
         ConfigError: If a key is unknown, or a value has the wrong type or range.
     """
-    base, here = {"algorithm.name": AlgorithmConfig.name, **(defaults or {})}, folder or Path.cwd()
+    base, here = {"algorithm.name": ScheduleConfig.name, **(defaults or {})}, folder or Path.cwd()
     tree = _read(path) if path else {}
     file = placed(canonical(tree, KEYS), _start_of_paths(path) if path else here)
     items = parse_overrides(overrides, lambda key: holds_text(renamed(key)))
-    given = placed(canonical(items, KEYS, {**base, **file}["algorithm.name"]), here)
-    layers = [base, older_defaults(tree), file, given, placed(flags or {}, here)]
-    try:
-        config: Config = OmegaConf.to_object(_merge(above_defaults(layers)))  # type: ignore[assignment]
-    except OmegaConfBaseException as error:  # an interpolation that leads nowhere
-        raise ConfigError(str(error).splitlines()[0]) from None
-    return validate(config)
+    items = placed(canonical(items, KEYS, {**base, **file}["algorithm.name"]), here)
+    layers = [base, older_defaults(tree), file, items, placed(flags or {}, here)]
+    return validate(_build(_merge(above_defaults(layers))))
 
 
 def _start_of_paths(path: Path) -> Path:
-    """Where relative paths in a file start: at its folder; older versions stored those of a run as typed."""
+    """Return the start of relative paths in a file: its folder; older versions stored those of a run as typed."""
     stored = path.with_name("manifest.json").is_file()
     return Path.cwd() if stored else path.absolute().parent
 
 
 def load_stored_config(path: Path) -> Config:
-    """The configuration of a run whose episodes are looked at: no expert is asked, and no key needed for one.
+    """Load the configuration of a run to look at its episodes: no expert is asked, and no key needed for one.
 
     Raises:
         ConfigError: As `load_config`.
@@ -98,7 +101,7 @@ def load_stored_config(path: Path) -> Config:
 
 
 def asks_outside(path: Path) -> bool:
-    """Whether another model wrote prompts of a run: those cannot be written again."""
+    """Check whether another model wrote prompts of a run: those cannot be written again."""
     return bool(OmegaConf.select(OmegaConf.load(path), "external.mode") == ASKS_OUTSIDE)
 
 
@@ -117,7 +120,7 @@ def _merge(layers: Sequence[Mapping[str, Any]]) -> DictConfig:
     for layer in layers:
         for key, value in layer.items():
             try:
-                if type_of(key).startswith(TYPES["bool"]) and type(value) in (int, float):
+                if FIELDS[key].type == "bool" and not isinstance(value, bool | str):
                     raise ValidationError
                 for name, part in parts(key, value):
                     OmegaConf.update(merged, name, plain(part), merge=not isinstance(part, Whole))
@@ -126,17 +129,35 @@ def _merge(layers: Sequence[Mapping[str, Any]]) -> DictConfig:
     return merged
 
 
+def _build(merged: DictConfig) -> Config:
+    """Check the values by their keys, and make the sections of them."""
+    try:
+        tree: Any = OmegaConf.to_container(merged, resolve=True)
+    except OmegaConfBaseException as error:  # an interpolation that leads nowhere
+        raise ConfigError(str(error).splitlines()[0]) from None
+    for key, declared in FIELDS.items():
+        section, _, name = key.rpartition(".")
+        try:
+            check_value(declared, (tree[section] if section else tree)[name], key)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+    for section in SECTIONS:
+        try:
+            tree[section] = OmegaConf.to_object(merged[section])
+        except ValueError as error:  # values that do not fit together
+            raise ConfigError(f"{section}: {error}") from None
+    return Config(**tree)
+
+
 def validate(config: Config) -> Config:
-    """Check ranges and names, without loading data or models.
+    """Check that sections fit together, and names, without loading data or models.
 
     Returns:
         The same, with as many agents and turns as its environment has where these are no arguments of it.
 
     Raises:
-        ConfigError: If a value is out of range, or two values don't fit together.
+        ConfigError: If two values don't fit together.
     """
-    for key in sorted(LIMITED):
-        check_value(key, attrgetter(key)(config), key)
     env = _check_env(config)
     sizes: dict[str, Any] = {
         key: of(env) for key, of in SIZES.items() if not takes(config.env.id, key)
@@ -146,9 +167,8 @@ def validate(config: Config) -> Config:
     check_trackers(config.output.trackers)
     if config.output.keep_best and config.evaluation.num_tasks == 0:
         raise ConfigError("output.keep_best needs evaluations: set evaluation.num_tasks")
-    _check_team(config, env.possible_agents)
+    policies_of(config, agents_of(config, env.possible_agents))
     try:
-        learner_options(config, 1, env.possible_agents)
         start_cost(config)
     except ValueError as error:
         raise ConfigError(f"algorithm: {error}") from None
@@ -168,37 +188,19 @@ def _check_algorithm(config: Config) -> None:
                 "mareinforce compares returns with nothing, so algorithm.normalize_advantages makes advantages of "
                 "hundreds where returns are nearly equal: set algorithm.max_grad_norm, or drop it"
             )
-    for key, plan in (("joint_mode", "tree"), ("handoff", "chain")):
-        default = next(field.default for field in fields(AlgorithmConfig) if field.name == key)
-        if algorithm.plan != plan and vars(algorithm)[key] != default:
-            raise ConfigError(
-                f"algorithm.{key}={vars(algorithm)[key]} means nothing in a {algorithm.plan}: set "
-                f"algorithm.plan={plan}, or drop it"
-            )
     weights = algorithm.turn_gradient_weights
-    if weights is not None:
-        if not all(math.isfinite(weight) and weight >= 0 for weight in weights):
-            raise ConfigError(f"algorithm.turn_gradient_weights must be at least 0, got {weights}")
-        if env.num_turns > 1 and len(weights) != env.num_turns:  # one turn has nothing to weigh
-            raise ConfigError(
-                f"algorithm.turn_gradient_weights needs one weight for each of env.num_turns="
-                f"{env.num_turns} turns, got {list(weights)}"
-            )
+    if weights is not None and env.num_turns > 1 and len(weights) != env.num_turns:
+        raise ConfigError(  # one turn has nothing to weigh
+            f"algorithm.turn_gradient_weights needs one weight for each of env.num_turns="
+            f"{env.num_turns} turns, got {list(weights)}"
+        )
 
 
 def _check_env(config: Config) -> DecPOMDPEnv:
-    """Build the environment on both splits; the second one."""
+    """Build the environment on both splits, and return the second."""
     for make in (config.make_train_env, config.make_eval_env):
         try:
             env = make()
         except (ValueError, TypeError, KeyError, ImportError) as error:
             raise ConfigError(str(error.args[0])) from None
     return env
-
-
-def _check_team(config: Config, agents: Sequence[str]) -> None:
-    specs = policies_of(config, agents_of(config, agents))
-    for name, given in config.policies.items():
-        for key in given or {}:
-            if given[key] is not None:
-                check_value(f"model.{key}", vars(specs[name])[key], f"policies.{name}.{key}")
