@@ -50,19 +50,19 @@ class PolicySpec(ModelOptions, PolicyKind):
     Only a `model` can be trained.
 
     Raises:
-        ValueError: If the kind is unknown, lacks what it needs, or does not read a field that is set, or if a value
-            is out of its range.
+        ValueError: If a value is out of its range, or the kind needs a field that is not set, or does not read one
+            that is.
     """
 
     trainable: bool = True
-    """`False` makes a frozen partner, whose weights no learner changes."""
+    """Let learners change the weights; otherwise the policy is a frozen partner."""
     base_url: str | None = option_of(Endpoint, "base_url")
     key_variable: str = option_of(Endpoint, "key_variable")
     max_parallel: int = option_of(Endpoint, "max_parallel")
     timeout: float = option_of(Endpoint, "timeout")
     max_retries: int = option_of(Endpoint, "max_retries")
-    omit: list[str] | None = option_of(Endpoint, "omit")
-    extra: dict[str, Any] | None = option_of(Endpoint, "extra")
+    omit: list[str] | None = option_of(Endpoint, "omit")  # noqa: RUF009  # a field
+    extra: dict[str, Any] | None = option_of(Endpoint, "extra")  # noqa: RUF009  # a field
     length: int = 64
     """Characters of each random text."""
     text: str | None = None

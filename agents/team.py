@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from llm_decpomdp.agents.loading import explained, load_policy
 from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents.loading import explained, load_policy
 from llm_decpomdp.agents.models.local_models import model_source
 from llm_decpomdp.agents.models.prompting import Prompting
 from llm_decpomdp.agents.remote.endpoint import Endpoint

@@ -88,12 +88,12 @@ def option_of(owner: type[Any], name: str, default: Any = MISSING, **limits: flo
         owner: The other class, a dataclass.
         name: The name of the option there.
         default: Its default, if not that of the other class.
-        **limits: Bounds besides those of the other class.
+        **limits: Bounds, if not those of the other class.
     """
     declared = owner.__dataclass_fields__[name]
     return field(
         default=declared.default if default is MISSING else default,
-        metadata={**declared.metadata, **limits, "declared": (owner, name)},
+        metadata={**(limits or declared.metadata), "declared": (owner, name)},
     )
 
 
@@ -126,7 +126,9 @@ def type_in_words(declared: Field[Any]) -> str:
 def limits_in_words(declared: Field[Any]) -> str:
     """Return the bounds of a field, such as `above 0 and at most 1`; empty where it has none."""
     limits = declared.metadata
-    return " and ".join(f"{word} {limits[key]}" for key, (word, _) in BOUNDS.items() if key in limits)
+    return " and ".join(
+        f"{word} {limits[key]}" for key, (word, _) in BOUNDS.items() if key in limits
+    )
 
 
 def check_options(instance: Any) -> None:

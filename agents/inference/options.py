@@ -9,14 +9,14 @@ from llm_decpomdp.options import Options, option
 
 @dataclass(frozen=True)
 class Sampling(Options):
-    """Distribution and length of completions.
+    """Distribution and length of completions; the temperature 0 takes the most likely token always.
 
     Raises:
         ValueError: If a value is out of its range.
     """
 
     temperature: float = option(1.0, ge=0)
-    """Divisor of the logits: the higher, the more various the completions; 0 takes the most likely token always."""
+    """Divisor of the logits: the higher, the more various the completions."""
     top_p: float = option(1.0, gt=0, le=1)
     """Draw among the most likely tokens that hold this share of the probability; 1 draws among all."""
     top_k: int | None = option(None, ge=0)

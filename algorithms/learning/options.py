@@ -51,9 +51,10 @@ class UpdateOptions(Options):
     truncation_penalty: float = option(0.0, ge=0)
     """Deduction of `penalise`, in the units of the reward."""
     turn_gradient_weights: tuple[float, ...] | None = option(None, ge=0)
-    """Factor of each turn's loss, as in `[1.2, 0.8]`, each at least 0; `None` means 1."""
+    """Factor of each turn's loss, as in `[1.2, 0.8]`; `None` means 1. A configuration with a single turn ignores
+    it."""
     early_termination_weight: float = option(2.0, ge=0)
-    """Factor of the loss of groups that ended early before the last turn."""
+    """Factor of the loss of groups that ended before the last turn, by `early_termination_threshold`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,7 +76,7 @@ class LearnerOptions(UpdateOptions):
     """
 
     discount: float = option(1.0, ge=0, le=1)
-    """Weight of a reward a turn later; only trees have returns that reach over turns."""
+    """Weight of a reward a turn later; only the plan `tree` has returns that reach over turns."""
     total_updates: int | None = option(None, ge=1)
     """Number of updates of the run; needed by the schedules that fall."""
     fixed_length: int | None = option(None, ge=1)

@@ -1,4 +1,4 @@
-"""Defaults of a configuration that names an environment and no more: as `make` builds its environment from the id alone."""
+"""Defaults of a configuration: its environment is as `make` builds it from the id alone."""
 
 from __future__ import annotations
 

@@ -40,7 +40,6 @@ class EnvConfig(Options):
     stop_when_solved: bool = ENV_DEFAULTS["stop_when_solved"]
     """End an episode at full marks, before its last turn."""
     discount: float = option_of(LearnerOptions, "discount", ENV_DEFAULTS["discount"])
-    """Weight of a reward a turn later; only `algorithm.plan=tree` looks beyond a turn."""
     isolation: str = ENV_DEFAULTS["isolation"]
     """Protection of the machine from programs: `best_effort` warns of what the system lacks, `require`
     refuses to run them without all layers of protection."""
@@ -91,8 +90,7 @@ class ExternalConfig(Options):
     expert_base_url: str | None = ENV_DEFAULTS["expert_base_url"]
     """Address of an OpenAI-compatible endpoint that serves it, with the key `OPENAI_API_KEY`."""
     on_expert_failure: str = ENV_DEFAULTS["on_expert_failure"]
-    """Reaction to an expert that does not answer: `raise` ends the run, `continue` goes on without edits and counts
-    it."""
+    """If the expert does not answer: `raise` ends the run, `continue` goes on without edits and counts it."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +132,7 @@ class ScheduleConfig(Options):
 
 @dataclass(frozen=True)
 class AlgorithmConfig(UpdateOptions, RolloutOptions, ScheduleConfig):
-    """Learning of the team."""
+    """Algorithm, rollouts, loss and steps of the team."""
 
 
 @dataclass(frozen=True)
@@ -231,7 +229,7 @@ class Config:
         return self.make_env(self.dataset.eval_split, source or self.dataset.eval_source)
 
     def _data(self, split: str, source: str) -> dict[str, str]:
-        """Return the arguments that choose problems; refuse a choice where the environment has no such argument."""
+        """Return the arguments that choose problems; refuse those that the environment does not take."""
         data = self.dataset
         sources = (data.source, data.train_source, data.eval_source)
         for key, value in [*(("source", name) for name in sources), ("split", split)]:

@@ -64,13 +64,13 @@ COMMANDS: list[tuple[str, dict[str, Any]]] = [
             "dataset.train_split": "test[16:]",
             "dataset.eval_split": "test[:16]",
             "env.num_turns": 2,
-            "algorithm.turn_gradient_weights": [1.5, 0.5],
+            "algorithm.turn_gradient_weights": (1.5, 0.5),
         },
     ),
     (
         "train_mt_magrpo.py --config CONFIGS/mt_magrpo_che_config.yaml "
         "--override mt_magrpo.num_turns=2 mt_magrpo.turn_gradient_weights=[1.5,0.5]",
-        {"env.num_turns": 2, "algorithm.turn_gradient_weights": [1.5, 0.5]},
+        {"env.num_turns": 2, "algorithm.turn_gradient_weights": (1.5, 0.5)},
     ),
     (
         "train_magrpo.py --config CONFIGS/magrpo_he_config.yaml --model_name Qwen/Qwen2.5-Coder-7B",
@@ -82,13 +82,13 @@ COMMANDS: list[tuple[str, dict[str, Any]]] = [
         {
             "algorithm.num_train_epochs": 10,
             "env.num_turns": 2,
-            "algorithm.turn_gradient_weights": [1.2, 0.8],
+            "algorithm.turn_gradient_weights": (1.2, 0.8),
         },
     ),
     (
         "train_mt_magrpo.py --config CONFIGS/mt_magrpo_he_config.yaml "
         "--num_epochs 10 --turn_gradient_weights 1.2 0.8",
-        {"algorithm.num_train_epochs": 10, "algorithm.turn_gradient_weights": [1.2, 0.8]},
+        {"algorithm.num_train_epochs": 10, "algorithm.turn_gradient_weights": (1.2, 0.8)},
     ),
     (
         "train_magrpo.py --config CONFIGS/mt_magrpo_he_config.yaml "
