@@ -1,4 +1,4 @@
-"""The declaration of a policy: its kind, and what the kind needs to know."""
+"""Declaration of a policy: its kind, and the options of the kind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 """Kinds of policies, and the fields that each of them reads."""
 
-_NEEDED = {"model": "name", "endpoint": "name", "constant": "text", "replay": "texts"}
+_REQUIRED = {"model": "name", "endpoint": "name", "constant": "text", "replay": "texts"}
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,9 @@ class PolicySpec(ModelOptions, PolicyKind):
             if name not in ("kind", *KINDS[self.kind]) and getattr(self, name) != field.default:
                 has = ", ".join(KINDS[self.kind]) or "no options"
                 raise ValueError(f"a {self.kind} policy has no {name}; it has {has}")
-        needed = _NEEDED.get(self.kind)
-        if needed is not None and getattr(self, needed) is None:
-            raise ValueError(f"a {self.kind} policy needs {needed}")
+        required = _REQUIRED.get(self.kind)
+        if required is not None and getattr(self, required) is None:
+            raise ValueError(f"a {self.kind} policy needs {required}")
         check_request(self.omit, self.extra)
         if self.lora is not None and not self.trainable:
             raise ValueError("a new adapter that is not trained does nothing; leave out lora")

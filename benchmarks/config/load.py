@@ -38,7 +38,7 @@ from llm_decpomdp.options import check_value
 from llm_decpomdp.registry import takes
 
 ASKS_OUTSIDE = "expert_edits"
-"""The mode whose prompts another model writes."""
+"""Mode whose prompts another model writes."""
 
 NOBODY_ASKED = {
     "external.mode": "plain",
@@ -76,19 +76,20 @@ def load_config(
     Raises:
         ConfigError: If a key is unknown, or a value has the wrong type or range.
     """
-    base, here = {"algorithm.name": ScheduleConfig.name, **(defaults or {})}, folder or Path.cwd()
+    base = {"algorithm.name": ScheduleConfig.name, **(defaults or {})}
+    folder = folder or Path.cwd()
     tree = _read(path) if path else {}
-    file = placed(canonical(tree, KEYS), _start_of_paths(path) if path else here)
+    file = placed(canonical(tree, KEYS), _start_of_paths(path) if path else folder)
     items = parse_overrides(overrides, lambda key: holds_text(renamed(key)))
-    items = placed(canonical(items, KEYS, {**base, **file}["algorithm.name"]), here)
-    layers = [base, older_defaults(tree), file, items, placed(flags or {}, here)]
+    items = placed(canonical(items, KEYS, {**base, **file}["algorithm.name"]), folder)
+    layers = [base, older_defaults(tree), file, items, placed(flags or {}, folder)]
     return validate(_build(_merge(above_defaults(layers))))
 
 
 def _start_of_paths(path: Path) -> Path:
     """Return the start of relative paths in a file: its folder; older versions stored those of a run as typed."""
-    stored = path.with_name("manifest.json").is_file()
-    return Path.cwd() if stored else path.absolute().parent
+    of_run = path.with_name("manifest.json").is_file()
+    return Path.cwd() if of_run else path.absolute().parent
 
 
 def load_stored_config(path: Path) -> Config:
@@ -116,17 +117,17 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _merge(layers: Sequence[Mapping[str, Any]]) -> DictConfig:
-    merged = schema()
+    tree = schema()
     for layer in layers:
         for key, value in layer.items():
             try:
                 if FIELDS[key].type == "bool" and not isinstance(value, bool | str):
                     raise ValidationError
                 for name, part in parts(key, value):
-                    OmegaConf.update(merged, name, plain(part), merge=not isinstance(part, Whole))
+                    OmegaConf.update(tree, name, plain(part), merge=not isinstance(part, Whole))
             except OmegaConfBaseException:
                 raise ConfigError(f"{key}: must be {type_of(key)}, got {value!r}") from None
-    return merged
+    return tree
 
 
 def _build(merged: DictConfig) -> Config:

@@ -1,6 +1,6 @@
-"""The team of a configuration.
+"""Team of a configuration.
 
-`team` names a policy for each agent, `policies` says what each of them is:
+`team` names a policy for each agent, `policies` declares them:
 
 ```yaml
 team:
@@ -101,21 +101,21 @@ def check_trainable(config: Config, possible_agents: Sequence[str]) -> None:
 
 def _spec(config: Config, name: str) -> PolicySpec:
     """Build the declaration of a policy: its own fields above those of `model`."""
-    where, own_fields = f"policies.{name}", config.policies.get(name)
-    if own_fields is None:
-        own_fields = {}
-    if not isinstance(own_fields, Mapping):
-        raise ConfigError(f"{where} must be a mapping such as {{kind: gold}}, got {own_fields!r}")
-    kind = own_fields.get("kind", "model")
+    where, settings = f"policies.{name}", config.policies.get(name)
+    if settings is None:
+        settings = {}
+    if not isinstance(settings, Mapping):
+        raise ConfigError(f"{where} must be a mapping such as {{kind: gold}}, got {settings!r}")
+    kind = settings.get("kind", "model")
     if kind not in KINDS:
         raise ConfigError(f"{where}: {unknown('kind of policy', kind, KINDS)}")
-    for key in own_fields:
+    for key in settings:
         if key not in ("kind", *KINDS[kind]):
             raise ConfigError(unknown(f"key of {where} ({kind})", key, ("kind", *KINDS[kind])))
     inherited = {key: value for key, value in asdict(config.model).items() if key in KINDS[kind]}
     typed = OmegaConf.structured(PolicySpec)
     OmegaConf.set_readonly(typed, False)
-    for key, value in {**inherited, **own_fields}.items():
+    for key, value in {**inherited, **settings}.items():
         try:
             OmegaConf.update(typed, key, value)
         except OmegaConfBaseException as error:
@@ -173,11 +173,11 @@ def _prepare_models() -> None:
 def check_devices(config: Config, specs: Mapping[str, PolicySpec]) -> None:
     """Raise a `ConfigError` for a device that this machine does not have; a stored run may be of another one."""
     for name, spec in specs.items():
-        own = "device" in (config.policies.get(name) or {})
+        has_key = "device" in (config.policies.get(name) or {})
         try:
             check_device(spec.device)
         except ValueError as error:
-            key = f"policies.{name}.device" if own else "model.device"
+            key = f"policies.{name}.device" if has_key else "model.device"
             raise ConfigError(f"{key}: {error}") from None
 
 

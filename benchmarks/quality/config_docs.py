@@ -84,10 +84,10 @@ def documented(owner: type) -> dict[str, str]:
     texts: dict[str, str] = {}
     for base in filter(is_dataclass, reversed(owner.__mro__)):
         texts |= _texts(base)
-        for each in fields(base):
-            if each.name not in texts and "declared" in each.metadata:
-                other, name = each.metadata["declared"]
-                texts[each.name] = documented(other)[name]
+        for field in fields(base):
+            if field.name not in texts and "declared" in field.metadata:
+                declaring, name = field.metadata["declared"]
+                texts[field.name] = documented(declaring)[name]
     return {name: text.replace("`None`", "`null`") for name, text in texts.items()}
 
 
@@ -152,24 +152,26 @@ def _spellings() -> str:
         for a, b in legacy.ENVIRONMENTS.items()
     ]
     values.append(("the section `wandb`", "`output.trackers.wandb`"))
-    gone = ((f"`{key}`", advice) for key, advice in legacy.GONE.items())
+    obsolete = ((f"`{key}`", advice) for key, advice in legacy.GONE.items())
     return (
         f"`A` is one of {sections}.\n\n{keys}\n{_table(('older', 'here'), values)}\n"
-        f"These keys are refused, those of `algorithm` in `A` too:\n\n{_table(('older', 'instead'), gone)}"
+        f"These keys are refused, those of `algorithm` in `A` too:\n\n{_table(('older', 'instead'), obsolete)}"
     )
 
 
 def _names() -> str:
-    others: dict[str, list[str]] = {name: [] for name in shipped.shipped()}
+    aliases: dict[str, list[str]] = {name: [] for name in shipped.shipped()}
     for name in shipped.OTHER_NAMES:
-        others[shipped.find_config(name).stem].append(f"`{name}`")
+        aliases[shipped.find_config(name).stem].append(f"`{name}`")
     rows = (
-        (f"`{name}`", ", ".join(others[name]), shipped.description(path))
+        (f"`{name}`", ", ".join(aliases[name]), shipped.description(path))
         for name, path in shipped.shipped().items()
     )
     folders = (f"`{folder}/NAME.yaml` means `NAME{era}`" for folder, era in shipped.ERAS.items())
-    known = f"Where there are no such files, {', and '.join(folders)} if there is one, else `NAME`."
-    return f"{_table(('name', 'also called', 'what it is'), rows)}\n{known}\n"
+    fallback = (
+        f"Where there are no such files, {', and '.join(folders)} if there is one, else `NAME`."
+    )
+    return f"{_table(('name', 'also called', 'what it is'), rows)}\n{fallback}\n"
 
 
 def _type(field: Field[Any]) -> str:
