@@ -261,7 +261,7 @@ def _unknown_key(spelled: str, key: str, keys: Sequence[str]) -> str:
     if elsewhere:
         return f"unknown configuration key {spelled!r}; did you mean {' or '.join(map(repr, elsewhere))}?"
     prefix = f"{spelled}: " if spelled != key else ""
-    names = [known.rpartition(".")[2] for known in siblings]
+    names = [candidate.rpartition(".")[2] for candidate in siblings]
     if siblings and not get_close_matches(name, names, cutoff=0.5):  # alike by their section alone
         return f"{prefix}unknown configuration key {key!r}; Valid: {', '.join(siblings)}"
     return prefix + unknown("configuration key", key, siblings or keys)
