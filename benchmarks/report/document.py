@@ -10,7 +10,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment, experiments
 from llm_decpomdp.benchmarks.report.elements.page import box, page, tag
 from llm_decpomdp.benchmarks.report.files import write_files
-from llm_decpomdp.benchmarks.report.panels import PANELS, Panel, placed
+from llm_decpomdp.benchmarks.report.layout import PANELS, Panel, placed
 from llm_decpomdp.benchmarks.report.panels.about import about
 from llm_decpomdp.benchmarks.report.panels.provenance import origins
 from llm_decpomdp.benchmarks.runs.results import data_sets, read_results

@@ -10,7 +10,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
 from llm_decpomdp.benchmarks.report.document import opening, sections
 from llm_decpomdp.benchmarks.report.elements.page import box, page, tag
-from llm_decpomdp.benchmarks.report.panels import PANELS, Panel, placed
+from llm_decpomdp.benchmarks.report.layout import PANELS, Panel, placed
 from llm_decpomdp.benchmarks.report.panels.league import league_tables
 from llm_decpomdp.benchmarks.report.panels.provenance import data_table, details
 from llm_decpomdp.benchmarks.runs.results import read_results

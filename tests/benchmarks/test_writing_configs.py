@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from llm_decpomdp.benchmarks.cli.console import tell
 from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
@@ -59,7 +60,7 @@ def test_a_key_that_the_family_does_not_know_is_an_error_once_it_is_set() -> Non
 
 @pytest.mark.parametrize("name", ["magrpo_tldr_config", "grpo_arxiv_config"])
 def test_a_tiny_model_runs_from_end_to_end(name: str, quick: list[str], tmp_path: Path) -> None:
-    train(load_config(find_config(name), [*quick, "output.save_final_model=false"]), name)
+    tell(train(load_config(find_config(name), [*quick, "output.save_final_model=false"]), name))
     folder = tmp_path / "run"
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["data"]["train"]["name"] == name.split("_")[1]

@@ -70,7 +70,7 @@ def workers(folder: Path) -> list[int]:
     return [
         int(path.parent.name)
         for path in Path("/proc").glob("[0-9]*/cmdline")
-        if f"bench.cell\0{folder}".encode() in _read(path)
+        if f"cli.cell\0{folder}".encode() in _read(path)
     ]
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp.envs.sandbox.inside.confinement import kernel, landlock, namespaces
-from tests.envs.children import AS_NOBODY, PRELUDE, SANDBOX, child
+from tests.envs.children import AS_NOBODY, INSIDE, PRELUDE, child
 
 pytestmark = pytest.mark.skipif(not kernel.LINUX, reason="the layers are those of Linux")
 needs_landlock = pytest.mark.skipif(landlock.abi() == 0, reason="the kernel has no Landlock")
@@ -117,7 +117,7 @@ def test_the_interpreters_paths_hold_no_packages_and_no_home():
         "/home",
         "/usr/bin",
         "/proc",
-        str(SANDBOX),
+        str(INSIDE),
     ]
     kept_out.append(str(Path(os.__file__).parent / "site-packages"))
     for place in kept_out:

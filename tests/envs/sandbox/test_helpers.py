@@ -13,7 +13,8 @@ import re
 import pytest
 
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, instrument
-from llm_decpomdp.envs.sandbox.inside.program.changes import KINDS, changed
+from llm_decpomdp.envs.sandbox.inside.program.changes import changed
+from llm_decpomdp.envs.sandbox.inside.protocol.requests import CHANGES
 
 AUX = "def aux(x):\n    return x * x"
 CHECK = ("assert candidate(2) == 4", "assert candidate(3) == 9")
@@ -272,7 +273,7 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize("kind", range(KINDS))
+@pytest.mark.parametrize("kind", range(CHANGES))
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_a_changed_value_is_another_one_of_its_type(value, kind):
     found = changed(value, kind)
@@ -293,6 +294,6 @@ def test_what_has_no_equals_is_changed_in_its_parts():
 
 def test_the_value_itself_stays_as_it_is():
     value = {"a": [1, {2}], "b": Point(1, [2])}
-    for kind in range(KINDS):
+    for kind in range(CHANGES):
         changed(value, kind)
     assert value == {"a": [1, {2}], "b": Point(1, [2])}
