@@ -196,17 +196,10 @@ def spec_of(policy: Policy) -> PolicySpec:
 
 
 def _spec_of_model(policy: Any) -> PolicySpec:
-    sampling, prompting = policy.sampling, policy.encoder.prompting
     return PolicySpec(
         name=policy.name,
-        temperature=sampling.temperature,
-        top_p=sampling.top_p,
-        top_k=sampling.top_k,
-        max_new_tokens=sampling.max_new_tokens,
-        system_prompt=prompting.system_prompt,
-        chat_template_kwargs=dict(prompting.chat_template_kwargs) or None,
-        max_prompt_tokens=prompting.max_prompt_tokens,
-        on_long_prompt=prompting.on_long_prompt,
+        **vars(policy.sampling),
+        **vars(policy.encoder.prompting),
         trainable=any(parameter.requires_grad for parameter in policy.parameters()),
         compute_dtype=str(policy.compute_dtype).removeprefix("torch."),
     )

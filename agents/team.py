@@ -8,17 +8,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.loading import explained, load_policy
 from llm_decpomdp.agents.models.local_models import model_source
+from llm_decpomdp.agents.models.prompting import Prompting
 from llm_decpomdp.agents.remote.endpoint import Endpoint
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
 from llm_decpomdp.agents.specs import PolicySpec, check_device
+from llm_decpomdp.options import pick
 from llm_decpomdp.policy import Policy
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.validation import unknown
 
 if TYPE_CHECKING:
-    from llm_decpomdp.agents.inference.sampling import Sampling
     from llm_decpomdp.agents.models.causal_lm import CausalLM
 
 POLICY_NAME = re.compile(r"[A-Za-z0-9_+-]+")
@@ -129,12 +131,12 @@ def _adapters(group: Mapping[str, PolicySpec], seeds: Mapping[str, int]) -> dict
         return adapter_policies(
             name,
             {policy: spec.lora or str(spec.name) for policy, spec in group.items()},
-            {policy: _sampling(spec) for policy, spec in group.items()},
+            {policy: pick(Sampling, spec) for policy, spec in group.items()},
             compute_dtype=base.compute_dtype,
             device=base.device,
             **_computing(base),
             seeds={policy: seeds[policy] for policy in group},
-            promptings={policy: spec.prompting() for policy, spec in group.items()},
+            promptings={policy: pick(Prompting, spec) for policy, spec in group.items()},
         )
 
 
@@ -168,13 +170,13 @@ def _model(spec: PolicySpec, seed: int) -> CausalLM:
     assert spec.name is not None, spec
     return load_policy(
         spec.name,
-        _sampling(spec),
+        pick(Sampling, spec),
         compute_dtype=spec.compute_dtype,
         lora=spec.lora,
         device=spec.device,
         **_computing(spec),
         seed=seed,
-        prompting=spec.prompting(),
+        prompting=pick(Prompting, spec),
     )
 
 
@@ -184,9 +186,3 @@ def _freeze(policy: CausalLM) -> None:
         if policy.adapter is None:
             # Steps would need float32; without them the numbers that it computes with are enough.
             parameter.data = parameter.data.to(policy.compute_dtype)
-
-
-def _sampling(spec: PolicySpec) -> Sampling:
-    from llm_decpomdp.agents.inference.sampling import Sampling
-
-    return Sampling(spec.temperature, spec.top_p, spec.top_k, spec.max_new_tokens)

@@ -12,42 +12,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from llm_decpomdp.agents.inference.options import Sampling
 
-@dataclass(frozen=True)
-class Sampling:
-    """Options of the sampler.
-
-    Raises:
-        ValueError: If a value is out of its range.
-    """
-
-    temperature: float = 1.0
-    """Divides the logits; 0 takes the most likely token always."""
-    top_p: float = 1.0
-    """Draw among the most likely tokens that hold this share of the probability; 1 draws among all."""
-    top_k: int = 0
-    """Draw among this many most likely tokens; 0 draws among all."""
-    max_new_tokens: int = 256
-    """Longest completion, in tokens, the end-of-sequence token included."""
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.temperature) and self.temperature >= 0):
-            raise ValueError(f"temperature must be finite and at least 0, got {self.temperature!r}")
-        if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p must lie in (0, 1], got {self.top_p!r}")
-        for name, value, least in (
-            ("top_k", self.top_k, 0),
-            ("max_new_tokens", self.max_new_tokens, 1),
-        ):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueError(
-                    f"{name} must be a whole number of at least {least}, got {value!r}"
-                )
-
-    @property
-    def divisor(self) -> float:
-        """Divisor of the logits: the temperature, or 1 for greedy decoding."""
-        return self.temperature or 1.0
+__all__ = ["RowOptions", "Sampling", "draw", "truncate"]
 
 
 @dataclass(frozen=True)

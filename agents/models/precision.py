@@ -7,9 +7,8 @@ from contextlib import AbstractContextManager, contextmanager
 
 import torch
 
+from llm_decpomdp.agents.models.options import COMPUTE_DTYPES
 from llm_decpomdp.validation import unknown
-
-COMPUTE_DTYPES = ("auto", "float32", "bfloat16")
 
 
 def resolve_compute_dtype(name: str, device: torch.device) -> torch.dtype:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from llm_decpomdp.options import Options, option
 from llm_decpomdp.policy import PromptTooLong
-from llm_decpomdp.validation import unknown
 
 ON_LONG_PROMPT = ("raise", "skip", "truncate_left")
 """Names of the ways to handle a prompt that is too long."""
@@ -19,7 +18,7 @@ RESERVED_VARIABLES = ("messages", "add_generation_prompt")
 
 
 @dataclass(frozen=True)
-class Prompting:
+class Prompting(Options):
     """Chat template variables, and the handling of long prompts.
 
     Raises:
@@ -27,23 +26,16 @@ class Prompting:
     """
 
     system_prompt: str | None = None
-    """Text of the chat template's system message, which may be empty; `None` sends no such message."""
-    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
-    """Further variables of the chat template, such as `{"enable_thinking": False}`."""
-    max_prompt_tokens: int | None = None
-    """Most tokens of a prompt as the model sees it; `None` for as many as its context has room for."""
-    on_long_prompt: str = "raise"
-    """Handling of longer ones: `raise` an error, `skip` them (the policy says nothing), or `truncate_left`
-    (as much is cut off the left of the text as must be; the template stays whole)."""
-
-    def __post_init__(self) -> None:
-        most = self.max_prompt_tokens
-        if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
-            raise ValueError(
-                f"max_prompt_tokens must be a whole number of at least 1, got {most!r}"
-            )
-        if self.on_long_prompt not in ON_LONG_PROMPT:
-            raise ValueError(unknown("on_long_prompt", self.on_long_prompt, ON_LONG_PROMPT))
+    """System message of the model's chat template, also an empty one; `None` sends none, and the template may have
+    its own. The agent's prompt is the user message."""
+    chat_template_kwargs: dict[str, Any] | None = None
+    """Further variables of the chat template, as in `{enable_thinking: false}`."""
+    max_prompt_tokens: int | None = option(None, ge=1)
+    """Most tokens of a prompt as the model sees it; never more than its context less `max_new_tokens`."""
+    on_long_prompt: str = option("raise", choices=ON_LONG_PROMPT)
+    """Treatment of longer ones: `raise` ends the run, before the first update if it is a first prompt. `skip`
+    lets the agent say nothing in that turn, and trains on no problem that begins so. `truncate_left` cuts their
+    beginning off; the template stays whole."""
 
 
 class PromptEncoder:
@@ -66,6 +58,7 @@ class PromptEncoder:
         self.tokenizer = tokenizer
         self.name = name
         self.context = context
+        self._variables = prompting.chat_template_kwargs or {}
         self._check()
 
     def encode(self, prompt: str, new_tokens: int) -> list[int]:
@@ -104,20 +97,20 @@ class PromptEncoder:
             return "prompts are sent as they are, for the model has no chat template"
         system = self.prompting.system_prompt
         before = "" if system is None else f" after a system prompt of {len(system)} characters"
-        variables = self.prompting.chat_template_kwargs.items()
+        variables = self._variables.items()
         texts = [f"{key}={value!r}" for key, value in variables]
         return ", ".join([f"prompts are user messages of the chat template{before}", *texts])
 
     def _check(self) -> None:
         prompting, template = self.prompting, self.tokenizer.chat_template
         system = ["system_prompt"] if prompting.system_prompt is not None else []
-        variables = [*system, *prompting.chat_template_kwargs]
+        variables = [*system, *self._variables]
         if variables and not template:
             raise ValueError(
                 f"the model {self.name!r} has no chat template that would read {', '.join(variables)}: "
                 "leave it out"
             )
-        for key in prompting.chat_template_kwargs:
+        for key in self._variables:
             if key in RESERVED_VARIABLES or not re.search(rf"\b{re.escape(key)}\b", str(template)):
                 raise ValueError(
                     f"chat_template_kwargs: the chat template of the model {self.name!r} takes no {key!r}"
@@ -141,9 +134,8 @@ class PromptEncoder:
         messages = [{"role": "user", "content": prompt}]
         if self.prompting.system_prompt is not None:
             messages.insert(0, {"role": "system", "content": self.prompting.system_prompt})
-        variables = self.prompting.chat_template_kwargs
         text = self.tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=True, **variables
+            messages, tokenize=False, add_generation_prompt=True, **self._variables
         )
         ids = self.tokenizer(text, add_special_tokens=False).input_ids
         return ids

@@ -15,8 +15,10 @@ from multiprocessing.pool import ThreadPool
 from threading import BoundedSemaphore, Lock, Timer
 from typing import Any
 
+from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.remote.errors import SLOW_SECONDS, EndpointError, Errors
 from llm_decpomdp.agents.remote.variety import ENOUGH_PROMPTS, Variety
+from llm_decpomdp.options import check_options, option, option_of
 from llm_decpomdp.policy import REFUSAL, Completion, Usage
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.validation import unknown
@@ -57,43 +59,34 @@ class Endpoint:
     """
 
     model: str
-    """The model's name at the server."""
+    """Name of the model on the server."""
     base_url: str | None = None
     """Address of the API, mostly ending in `/v1`; `None` takes `OPENAI_BASE_URL`, or else OpenAI's own."""
-    temperature: float = 1.0
-    """0 takes the most likely token always."""
-    top_p: float = 1.0
-    """Draw among the most likely tokens that hold this share of the probability; 1 draws among all."""
-    top_k: int = 0
-    """Draw among this many most likely tokens; 0 draws among all. OpenAI's own API has no such limit."""
-    max_new_tokens: int = 256
-    """Longest completion, in tokens."""
+    temperature: float = option_of(Sampling, "temperature")
+    top_p: float = option_of(Sampling, "top_p")
+    top_k: int | None = option_of(Sampling, "top_k")
+    """Draw among this many most likely tokens; `None` and 0 draw among all. OpenAI's own API has no such limit."""
+    max_new_tokens: int = option_of(Sampling, "max_new_tokens")
     key_variable: str = "OPENAI_API_KEY"
-    """The environment variable that holds the API key."""
-    max_parallel: int = 8
-    """Largest number of requests in flight at once."""
-    timeout: float = 180.0
+    """Name of the environment variable that holds the API key."""
+    max_parallel: int = option(8, ge=1)
+    """Number of requests that may wait for answers at once."""
+    timeout: float = option(180.0, gt=0)
     """Seconds that a request waits for the server before it is tried again."""
-    max_retries: int = 6
-    """Number of further tries of a request that may succeed later."""
-    omit: Sequence[str] | None = None
-    """Options of the request that the model refuses and that are left out, some of `OPTIONS`."""
-    extra: Mapping[str, Any] | None = None
-    """Further options of the request, as the server calls them."""
+    max_retries: int = option(6, ge=0)
+    """Number of further tries of a request that may succeed later, as after the status 429 or 500."""
+    omit: list[str] | None = None
+    """Options that the model refuses and requests leave out: some of `n`, `seed`, `temperature`, `top_p`, `top_k`,
+    `max_tokens`."""
+    extra: dict[str, Any] | None = None
+    """Further options of requests, as the server calls them: `{max_completion_tokens: 2048}`."""
 
     def __post_init__(self) -> None:
         if find_spec("openai") is None:
             raise ImportError(
                 f"the endpoint of {self.model!r} needs openai: pip install 'llm-decpomdp[expert]'"
             )
-        bounds = {"temperature": 0, "top_k": 0, "max_new_tokens": 1, "max_parallel": 1}
-        for name, least in (bounds | {"max_retries": 0}).items():
-            if not vars(self)[name] >= least:
-                raise ValueError(f"{name} must be at least {least}, got {vars(self)[name]!r}")
-        if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p must lie in (0, 1], got {self.top_p!r}")
-        if not self.timeout > 0:
-            raise ValueError(f"timeout must be above 0, got {self.timeout!r}")
+        check_options(self)
         check_request(self.omit, self.extra)
         own_server = self.base_url or os.environ.get("OPENAI_BASE_URL")
         if not own_server and not os.environ.get(self.key_variable):

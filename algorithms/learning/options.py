@@ -1,11 +1,10 @@
-"""How a learner steps."""
+"""Options of a learner's updates."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from llm_decpomdp.validation import unknown
+from llm_decpomdp.options import Options, option
 
 LOSSES = ("sequence_sum", "token_mean", "fixed_length")
 SCHEDULES = ("constant", "linear", "cosine")
@@ -13,110 +12,82 @@ TRUNCATED = ("train", "mask", "penalise")
 
 
 @dataclass(frozen=True)
-class LearnerOptions:
-    """How the policies step along their gradients (AdamW).
+class UpdateOptions(Options):
+    """Loss and steps of the policies (AdamW), as far as they do not depend on the run.
 
     Raises:
         ValueError: If a value is out of its range, or two do not fit together.
     """
 
-    learning_rate: float
-    weight_decay: float = 0.0
-    """Of matrices; biases and norms never decay."""
-    max_grad_norm: float | None = None
-    """Largest norm of a policy's gradient; a longer one is shortened. `None` leaves all alone."""
-    lr_schedule: str = "constant"
-    """`constant`, `linear` or `cosine`: how the learning rate falls after the warm-up."""
-    warmup_updates: int = 0
+    learning_rate: float = option(1e-5, ge=0)
+    """Peak learning rate of AdamW, after the warm-up."""
+    lr_schedule: str = option("constant", choices=SCHEDULES)
+    """Decay of the learning rate after the warm-up, to 0 with the last update, or none."""
+    warmup_updates: int = option(0, ge=0)
     """Updates over which the learning rate rises."""
-    total_updates: int | None = None
-    """All updates of the run; needed by the schedules that fall."""
-    discount: float = 1.0
-    """What a reward counts a turn later, in [0, 1]; only trees have returns that reach over turns."""
+    weight_decay: float = option(0.0, ge=0)
+    """AdamW's decay of matrices; biases and norms never decay."""
+    max_grad_norm: float | None = option(None, gt=0)
+    """Largest norm of the gradient of a policy; a longer one is shortened, `None` shortens none."""
+    loss: str = option("sequence_sum", choices=LOSSES)
+    """Reduction of the tokens' losses: `sequence_sum`, `token_mean`, or `fixed_length`: the sum over a number of
+    tokens, in a run the largest `max_new_tokens` of the policies that are trained."""
     normalize_advantages: bool = False
     """Divide advantages by the standard deviation of their group's returns.
 
-    Tasks with small differences then weigh as much as those with large ones. Nothing is centred
-    again: after z-scoring all baselines would be the same algorithm, while here they still differ by their
-    shift. `mean` and `leave_one_out`, which differ by a factor, become equal, as they nearly are
-    under Adam in any case."""
-    turn_gradient_weights: tuple[float, ...] | None = None
-    """Factor of each turn's loss, one for each turn of the horizon; `None` means 1 everywhere."""
-    early_termination_weight: float = 2.0
-    """Further factor of the groups at which a rollout stopped early."""
-    loss: str = "sequence_sum"
-    """How tokens are added up: `sequence_sum`, `token_mean` or `fixed_length`; see `losses`."""
-    fixed_length: int | None = None
-    """Tokens that `fixed_length` divides by, such as the longest allowed completion."""
-    updates_per_batch: int = 1
-    """Steps along the loss of one batch of rollouts.
-
-    From the second on the policy is another one than that which sampled, and ratios are clipped."""
-    clip_range: float = 0.2
-    """How far a token's probability ratio counts; without effect with one step a batch."""
-    kl_coefficient: float = 0.0
-    """Weight of the divergence from the reference; 0 keeps none.
-
-    It is what full weights were before training. For an adapter it is the model without adapters, also where
-    the adapter was trained before. Later steps on a batch take its samples as if they were their own."""
-    truncated: str = "train"
-    """What completions that hit the token limit are: `train` like any other, `mask` (compared with, and
-    not trained), or `penalise` (worth less by `truncation_penalty`, for the agent that wrote them)."""
-    truncation_penalty: float = 0.0
-    """In the units of the reward."""
+    Problems whose returns hardly differ then weigh as much as others. It makes `mean` and
+    `leave_one_out` equal; `max` and `none` still differ by their shift, as nothing is centred again, and
+    `none` then needs `max_grad_norm`."""
+    updates_per_batch: int = option(1, ge=1)
+    """Steps with one batch of rollouts; from the second on ratios are clipped to 1 +- `clip_range`."""
+    clip_range: float = option(0.2, gt=0, lt=1)
+    """Largest distance from 1 at which the ratio of a token's probabilities counts."""
+    kl_coefficient: float = option(0.0, ge=0)
+    """Weight of the divergence from the reference: the weights before training, or the model without its adapter,
+    also where that was trained before; 0 keeps none."""
+    truncated: str = option("train", choices=TRUNCATED)
+    """Treatment of completions that hit the token limit: `train` like any other, `mask` (compared with, and not
+    trained), or `penalise` (worth less by `truncation_penalty`, for the agent that wrote them)."""
+    truncation_penalty: float = option(0.0, ge=0)
+    """Deduction of `penalise`, in the units of the reward."""
+    turn_gradient_weights: tuple[float, ...] | None = option(None, ge=0)
+    """Factor of each turn's loss, as in `[1.2, 0.8]`; `None` means 1. A configuration with a single turn ignores
+    it."""
+    early_termination_weight: float = option(2.0, ge=0)
+    """Factor of the loss of groups that ended before the last turn, by `early_termination_threshold`."""
 
     def __post_init__(self) -> None:
-        self._check_numbers()
-        for name, names in (
-            ("loss", LOSSES),
-            ("lr_schedule", SCHEDULES),
-            ("truncated", TRUNCATED),
-        ):
-            if getattr(self, name) not in names:
-                raise ValueError(unknown(name, getattr(self, name), names))
-        if self.loss == "fixed_length" and self.fixed_length is None:
-            raise ValueError("loss 'fixed_length' needs fixed_length, a number of tokens")
-        if self.lr_schedule != "constant" and self.total_updates is None:
-            raise ValueError(f"lr_schedule {self.lr_schedule!r} needs total_updates")
+        super().__post_init__()
+        if self.turn_gradient_weights is not None:  # YAML has no tuples
+            object.__setattr__(self, "turn_gradient_weights", tuple(self.turn_gradient_weights))
         if (self.truncated == "penalise") != (self.truncation_penalty > 0):
             raise ValueError(
                 "truncated='penalise' and a truncation_penalty above 0 need each other, got "
                 f"{self.truncated!r} and {self.truncation_penalty!r}"
             )
 
-    def _check_numbers(self) -> None:
-        for name in (
-            "learning_rate",
-            "weight_decay",
-            "early_termination_weight",
-            "kl_coefficient",
-            "truncation_penalty",
-        ):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}")
-        counts = {
-            "updates_per_batch": 1,
-            "warmup_updates": 0,
-            "fixed_length": 1,
-            "total_updates": 1,
-        }
-        for name, least in counts.items():
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ValueError(f"{name} must be at least {least}, got {value!r}")
-        if not 0 <= self.discount <= 1:
-            raise ValueError(f"discount must lie in [0, 1], got {self.discount!r}")
-        if not 0 < self.clip_range < 1:
-            raise ValueError(f"clip_range must lie between 0 and 1, got {self.clip_range!r}")
-        if self.max_grad_norm is not None and not self.max_grad_norm > 0:
-            raise ValueError(f"max_grad_norm must be above 0 or None, got {self.max_grad_norm!r}")
-        for weight in self.turn_gradient_weights or ():
-            if not (math.isfinite(weight) and weight >= 0):
-                raise ValueError(
-                    f"turn_gradient_weights must be finite numbers of at least 0, "
-                    f"got {self.turn_gradient_weights!r}"
-                )
+
+@dataclass(frozen=True)
+class LearnerOptions(UpdateOptions):
+    """All options of a learner.
+
+    Raises:
+        ValueError: If a value is out of its range, or two do not fit together.
+    """
+
+    discount: float = option(1.0, ge=0, le=1)
+    """Weight of a reward a turn later; only the plan `tree` has returns that reach over turns."""
+    total_updates: int | None = option(None, ge=1)
+    """Number of updates of the run; needed by the schedules that fall."""
+    fixed_length: int | None = option(None, ge=1)
+    """Number of tokens that the loss `fixed_length` divides by, such as the longest allowed completion."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.loss == "fixed_length" and self.fixed_length is None:
+            raise ValueError("loss 'fixed_length' needs fixed_length, a number of tokens")
+        if self.lr_schedule != "constant" and self.total_updates is None:
+            raise ValueError(f"lr_schedule {self.lr_schedule!r} needs total_updates")
 
     def check_horizon(self, num_turns: int) -> None:
         """Raise a `ValueError` unless there is a weight for each of `num_turns` turns."""
@@ -128,7 +99,7 @@ class LearnerOptions:
             )
 
     def turn_weight(self, turn: int, stopped_early: bool) -> float:
-        """The factor of the loss of a group on a turn, counted from 0."""
+        """Return the factor of the loss of a group on a turn, counted from 0."""
         weights = self.turn_gradient_weights
         if weights is not None and turn >= len(weights):
             self.check_horizon(turn + 1)

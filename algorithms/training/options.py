@@ -1,4 +1,4 @@
-"""How a run samples, evaluates and saves."""
+"""Options of a training run: its rollouts, evaluations and checkpoints."""
 
 from __future__ import annotations
 
@@ -6,68 +6,73 @@ from dataclasses import dataclass
 
 from llm_decpomdp.algorithms.rollouts.chain import HANDOFFS
 from llm_decpomdp.algorithms.rollouts.joint import JOINT_MODES
-from llm_decpomdp.validation import unknown
+from llm_decpomdp.options import Options, option
 
 PLANS = ("chain", "tree")
 
 
 @dataclass(frozen=True)
-class TrainerOptions:
-    """How a run samples, evaluates and saves.
+class RolloutOptions(Options):
+    """Rollouts from a start.
 
     Raises:
         ValueError: If a value is out of its range, or two do not fit together.
     """
 
-    group_size: int = 4
-    """Completions of each agent in a group (G), at least 2."""
-    plan: str = "chain"
-    """`chain`: one joint sample of a group goes on to the next turn. `tree`: all of them do."""
-    joint_mode: str = "aligned"
-    """In a tree, `aligned` plays the g-th completions of all agents together, `cross` each with each."""
-    handoff: str = "random"
-    """In a chain, which joint sample goes on to the next turn: `random` or `best`."""
+    plan: str = option("chain", choices=PLANS)
+    """`chain`: G joint samples a turn, of which one goes on. `tree`: all go on, at G^turns cost."""
+    joint_mode: str = option("aligned", choices=JOINT_MODES)
+    """In a tree, the completions that are played together: the g-th of all agents (`aligned`), or each with each
+    (`cross`)."""
+    handoff: str = option("random", choices=HANDOFFS)
+    """In a chain, the joint sample that goes on to the next turn: `random` or `best`."""
     early_termination_threshold: float | None = None
-    """Mean reward of a group at which nothing follows it; `None` stops nothing."""
-    eval_every: int = 0
-    """Updates between evaluations; 0 leaves those before the first and after the last update."""
-    keep_best: bool = False
-    """Keep the policies of the evaluation with the highest mean reward, the first of equal ones.
-
-    That reward is the highest of several noisy ones, and so promises a little too much."""
-    checkpoint_every: int = 0
-    """Updates between checkpoints, and one after the last; 0 saves only when the run is stopped or fails."""
-    keep_checkpoints: int = 2
-    """How many of the newest checkpoints to keep, beside the best."""
-    record_tokens: bool = False
-    """Write the token ids and log-probabilities of every completion to `episodes.jsonl`."""
-    seed: int = 0
-    """Decides all that is drawn at random, beside the starts."""
+    """Mean reward of a group from which on nothing follows it; `None` stops nothing."""
 
     def __post_init__(self) -> None:
-        if self.group_size < 2:
-            raise ValueError(
-                f"group_size must be at least 2, as samples are compared, got {self.group_size}"
-            )
-        choices = {"plan": PLANS, "joint_mode": JOINT_MODES, "handoff": HANDOFFS}
-        for name, names in choices.items():
-            if getattr(self, name) not in names:
-                raise ValueError(unknown(name, getattr(self, name), names))
-        bounds = {"eval_every": 0, "checkpoint_every": 0, "keep_checkpoints": 1, "seed": 0}
-        for name, least in bounds.items():
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        if self.plan == "chain" and self.joint_mode != "aligned":
-            raise ValueError(f"joint_mode={self.joint_mode!r} needs plan='tree'")
-        if self.plan == "tree" and self.handoff != "random":
-            raise ValueError(
-                f"handoff={self.handoff!r} needs plan='chain': in a tree all joint samples go on"
-            )
+        super().__post_init__()
+        for name, plan in (("joint_mode", "tree"), ("handoff", "chain")):
+            value = getattr(self, name)
+            if self.plan != plan and value != getattr(RolloutOptions, name):
+                raise ValueError(
+                    f"{name}={value} means nothing in a {self.plan}: set plan={plan}, or drop it"
+                )
+
+
+@dataclass(frozen=True)
+class StorageOptions(Options):
+    """Files of a run besides its metrics and episodes."""
+
+    keep_best: bool = False
+    """Keep the team of the evaluation with the highest mean reward, the first of equal ones, and make it the final
+    one. That reward is the highest of several noisy ones, and so promises a little too much."""
+    checkpoint_every: int = option(0, ge=0)
+    """Updates between checkpoints, and one after the last; 0 saves only when the run is stopped or fails."""
+    keep_checkpoints: int = option(2, ge=1)
+    """Number of the newest checkpoints that are kept, beside the best."""
+    record_tokens: bool = False
+    """Write the token ids and log-probabilities of every completion to `episodes.jsonl` too."""
+
+
+@dataclass(frozen=True)
+class TrainerOptions(RolloutOptions, StorageOptions):
+    """All options of a training run.
+
+    Raises:
+        ValueError: If a value is out of its range, or two do not fit together.
+    """
+
+    group_size: int = option(4, ge=2)
+    """Completions of each agent in a group (G)."""
+    eval_every: int = option(0, ge=0)
+    """Updates between evaluations; 0 leaves those before the first and after the last update."""
+    seed: int = option(0, ge=0)
+    """Seed of all that is drawn at random: the order of problems, new adapters' weights, and every sample."""
 
     def evaluates(self, update: int, total: int) -> bool:
-        """Whether an evaluation follows `update`, of `total`; 0 stands for before the first."""
+        """Check whether an evaluation follows `update`, of `total`; 0 stands for before the first."""
         return update in (0, total) or bool(self.eval_every and update % self.eval_every == 0)
 
     def evaluations(self, total: int) -> int:
-        """How many evaluations a run of `total` updates makes."""
+        """Return the number of evaluations of a run of `total` updates."""
         return sum(self.evaluates(update, total) for update in range(total + 1))

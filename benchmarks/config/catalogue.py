@@ -1,4 +1,4 @@
-"""The configurations that come with the package, and how one is found by name or path.
+"""Configurations that come with the package, found by name or path.
 
 Two names may mean one file, and one name may mean files of several times: `magrpo_he_config` is as of September
 2025, `magrpo_he_config.2025-08` and `magrpo_he_config.2026-01` as of then. The folders of `ERAS` are those of
@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parents[1] / "configs"
 ALGORITHMS = ("grpo", "magrpo")
 DATA = ("he", "che", "mbpp", "classeval", "bugfix", "tldr", "arxiv")
 SEVERAL_TURNS = ("classeval", "bugfix")
-"""Data whose plain configurations play several turns already."""
+"""Data sets whose plain configurations play several turns already."""
 
 OTHER_NAMES = {
     **{
@@ -34,7 +34,7 @@ OTHER_NAMES = {
     "magrpo_mbpp_config.2026-01": "mt_magrpo_mbpp_config",
     "grpo_mbpp_config.2026-01": "mt_grpo_mbpp_config",
 }
-"""Other names of files, and the names that they mean."""
+"""Aliases of files, and the names that they stand for."""
 
 ERAS = {"LLM_Collaboration_with_MARL/configs": "", "experiments/configs": ".2025-08"}
 """Folders of configurations elsewhere, and the ending of the names of those that differed at that time."""
@@ -43,17 +43,17 @@ logger = logging.getLogger(__name__)
 
 
 def shipped(folder: Path = FOLDER) -> dict[str, Path]:
-    """The files of a folder by name."""
+    """Return the files of a folder by name."""
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
 def description(path: Path) -> str:
-    """A configuration's first line, which is a comment that says what it is."""
+    """Return the first line of a configuration, a comment that describes it."""
     return path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
 
 
 def find_config(name: str) -> Path:
-    """The file that a name (with or without `.yaml`) or a path means.
+    """Find the file of a name (with or without `.yaml`) or a path.
 
     Raises:
         ConfigError: If there is none; the text names the nearest one.
@@ -63,19 +63,19 @@ def find_config(name: str) -> Path:
         return path
     files = shipped()
     stem = _name_of_file(path.name.removesuffix(".yaml"))
-    here = path.parent == Path() or path.parent.resolve() == FOLDER.resolve()
-    meant = name != path.name or path.suffix in (".yaml", ".yml")  # a path, and no name
-    where = f"there is no file {path.absolute()}; " if meant else ""
+    in_package = path.parent == Path() or path.parent.resolve() == FOLDER.resolve()
+    is_path = name != path.name or path.suffix in (".yaml", ".yml")
+    where = f"there is no file {path.absolute()}; " if is_path else ""
     if stem not in files:
         raise ConfigError(where + unknown("configuration", stem, [*files, *OTHER_NAMES]))
-    if here:
+    if in_package:
         return files[stem]
     ending = ERAS.get("/".join(path.parts[-3:-1]))
     if ending is None:
         raise ConfigError(f"{where}for the package's own: --config {stem}")
-    found = files.get(stem + ending, files[stem])
-    logger.info("there is no file %r: the package's own %s is used", name, found.stem)
-    return found
+    file = files.get(stem + ending, files[stem])
+    logger.info("there is no file %r: the package's own %s is used", name, file.stem)
+    return file
 
 
 def _name_of_file(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What a configuration is where it says nothing: as `make` builds its environment from the id alone."""
+"""Defaults of a configuration: its environment is as `make` builds it from the id alone."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.ranges import type_of
-from llm_decpomdp.benchmarks.config.schema import KEYS, SIZES, EnvConfig
+from llm_decpomdp.benchmarks.config.schema import KEYS, SIZES, EnvConfig, type_of
 from llm_decpomdp.registry import defaults
 
 ARGUMENTS = {
@@ -15,30 +14,30 @@ ARGUMENTS = {
     for key in KEYS
     if key.startswith(("env.", "external.")) and key not in ("env.id", "env.options")
 }
-"""The keys that are arguments of the environment, and the arguments."""
+"""Keys that are arguments of the environment, and the arguments."""
 
 
 def own_defaults(env_id: str) -> dict[str, Any]:
-    """The defaults of an environment's arguments, by the keys of a configuration that can hold them.
+    """Return the defaults of an environment's arguments, by the keys of a configuration that can hold them.
 
     Raises:
         ImportError: If the module of the id cannot be imported.
         KeyError: If there is no such environment.
     """
-    found = defaults(env_id)
+    values = defaults(env_id)
     return {
-        key: found[name]
+        key: values[name]
         for key, name in ARGUMENTS.items()
-        if name in found and (found[name] is not None or type_of(key).endswith("or null"))
+        if name in values and (values[name] is not None or type_of(key).endswith("or null"))
     }
 
 
 def above_defaults(layers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The layers above the defaults of their environment, which the last layer with an `env.id` names.
+    """Put layers above the defaults of their environment, which the last layer with an `env.id` names.
 
-    What was meant for another environment or another source is forgotten: sizes below that layer, where the
-    environment lacks these arguments; and a split below the layer that gives it a source of its own, of which it
-    then is the whole.
+    Values for another environment or another source are dropped: sizes below that layer, where the environment
+    lacks these arguments; and a split below the layer that gives it a source of its own, of which it then is the
+    whole.
 
     Args:
         layers: Dotted keys and values; later layers win.
@@ -50,23 +49,23 @@ def above_defaults(layers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any
     if not isinstance(ids[-1], str):
         return [*layers]  # which `_merge` refuses
     try:
-        own = own_defaults(ids[-1])
+        values = own_defaults(ids[-1])
     except (KeyError, ImportError) as error:
         raise ConfigError(str(error.args[0])) from None
-    sizes = [key for key in map("env.{}".format, SIZES) if key not in own]
+    sizes = [key for key in map("env.{}".format, SIZES) if key not in values]
     layers = _without_below("env.id", layers, sizes)
     for part in ("train", "eval"):
         source, split = f"dataset.{part}_source", f"dataset.{part}_split"
         if any(layer.get(source) for layer in layers):
             layers = _without_below(source, layers, [split])
-            own[split] = "all"
-    return [own, *layers]
+            values[split] = "all"
+    return [values, *layers]
 
 
 def _without_below(
-    key: str, layers: Sequence[Mapping[str, Any]], others: Sequence[str]
+    key: str, layers: Sequence[Mapping[str, Any]], dropped: Sequence[str]
 ) -> list[Mapping[str, Any]]:
-    """The layers, those below the last one that gives `key` a value without `others`."""
+    """Remove the keys `dropped` from the layers below the last one that gives `key` a value."""
     last = max((number for number, layer in enumerate(layers) if layer.get(key)), default=0)
-    below = [{k: v for k, v in layer.items() if k not in others} for layer in layers[:last]]
+    below = [{k: v for k, v in layer.items() if k not in dropped} for layer in layers[:last]]
     return [*below, *layers[last:]]

@@ -1,4 +1,4 @@
-"""How two JSON-able values differ, in words."""
+"""Differences between two JSON-able values, in words."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 MOST = 3
-"""How many differences a message names."""
+"""Largest number of differences in a message."""
 
 
 def differences(before: Any, now: Any, key: str = "") -> Iterator[str]:
-    """Each key of nested mappings whose value has changed, such as "model.name was a and is b"."""
+    """Yield each key of nested mappings whose value has changed, such as "model.name was a and is b"."""
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         for name in dict.fromkeys([*before, *now]):
             inner = f"{key}.{name}" if key else str(name)
@@ -19,7 +19,7 @@ def differences(before: Any, now: Any, key: str = "") -> Iterator[str]:
         yield f"{key} was {before} and is {now}"
 
 
-def in_short(told: Sequence[str]) -> str:
-    """The first of some differences, and how many there are besides."""
-    more = f"; and {len(told) - MOST} more" if len(told) > MOST else ""
-    return "; ".join(told[:MOST]) + more
+def in_short(messages: Sequence[str]) -> str:
+    """Join the first of some differences, and the number of the rest."""
+    more = f"; and {len(messages) - MOST} more" if len(messages) > MOST else ""
+    return "; ".join(messages[:MOST]) + more

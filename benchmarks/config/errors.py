@@ -1,4 +1,4 @@
-"""Failures that are told in one clear line, without a traceback."""
+"""Errors that the command line reports in one line, without a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The optional parts of the installation, and what to say where one is missing."""
+"""Optional parts of the installation, and the errors where one is missing."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ EXTRAS = {
     ),
     "expert": ("openai", "anthropic"),
 }
-"""What each extra of the package adds."""
+"""Packages of each extra."""
 
 LEARNERS = (3, 11)
-"""The oldest Python that the packages of the extra `train` support."""
+"""Oldest Python that the packages of the extra `train` support."""
 
 MODELS = ("torch", "transformers", "peft")
-"""What language models on this machine need."""
+"""Packages that local language models need."""
 
 
 def installed(package: str) -> str | None:
-    """The version of an installed package, or `None`."""
+    """Return the version of an installed package, or `None`."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -32,13 +32,13 @@ def installed(package: str) -> str | None:
 
 
 def missing_models() -> str | None:
-    """The error that language models cannot run on this machine; `None` where they can."""
+    """Describe the packages that language models lack on this machine; `None` if they can run."""
     missing = [name for name in MODELS if installed(name) is None]
     return missing_packages(missing) if missing else None
 
 
 def missing_packages(names: Sequence[str]) -> str | None:
-    """The error that packages are not installed; `None` if no extra has the first of them.
+    """Describe packages that are not installed; `None` if no extra has the first of them.
 
     Examples:
         >>> missing_packages(["torch"])
@@ -52,7 +52,7 @@ def missing_packages(names: Sequence[str]) -> str | None:
 
 
 def how_to_get(extra: str) -> str:
-    """The command that installs an extra, or what it needs first."""
+    """Return the command that installs an extra, or its requirement of Python."""
     if extra == "train" and sys.version_info < LEARNERS:
         return f"learners need Python {'.'.join(map(str, LEARNERS))} or newer"
     return f"pip install 'llm-decpomdp[{extra}]'"

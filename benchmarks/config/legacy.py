@@ -73,10 +73,10 @@ VALUES = {
     ("algorithm.joint_mode", "align"): "aligned",
     ("algorithm.joint_mode", "crossed"): "cross",
 }
-"""Older values of a key, and what they are called here."""
+"""Older values of a key, and their names here."""
 
 DATASET_KEYS = ("dataset.type", "dataset.name")
-"""The first that is given names the data."""
+"""Keys that name the data; the first that is set counts."""
 
 logger = logging.getLogger(__name__)
 
@@ -88,14 +88,14 @@ ENVIRONMENTS = {
     "tldr": "tldr-v0",
     "arxiv": "arxiv-v0",
 }
-"""What a data set's name contains, and the environment that it means; the first that fits."""
+"""Parts of data sets' names, and the environments that they mean; the first that fits counts."""
 
 NO_CRITICS = "no learner here has a critic; drop it"
 SHIFTED = "rewards are used as they are: add what it takes off to thresholds, and drop it"
 OWN_DEVICES = "use policies.<name>.device, or drop it"
 
 OLDER_DEFAULTS = {"env.num_turns": 1, "model.temperature": 0.7, "model.top_p": 0.9}
-"""What the replaced scripts took where a file with an algorithm's section says nothing."""
+"""Defaults of the replaced scripts, for files with an algorithm's section."""
 
 GONE = {
     "reward_processor": SHIFTED,
@@ -133,13 +133,13 @@ GONE = {
     "external.external_prompt_passthrough": "later prompts are as external says; drop it",
     "output.verbose": "every episode is written to episodes.jsonl; drop it",
 }
-"""Keys of older files that have no meaning here, and what to do about them."""
+"""Keys of older files that have no meaning here, and the advice in their errors."""
 
 
 def canonical(
     tree: Mapping[str, Any], keys: Sequence[str], current: str | None = None
 ) -> dict[str, Any]:
-    """Dotted keys of the schema and their values.
+    """Translate a tree in any spelling to dotted keys of the schema and their values.
 
     Args:
         tree: A nested mapping in any spelling.
@@ -151,31 +151,34 @@ def canonical(
             no environment, or an algorithm's section does not belong to the algorithm.
     """
     flat = dict(_flatten({k: v for k, v in tree.items() if k != "wandb"}, keys))
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     problems: dict[str, None] = {}  # a set in order
     for spelled in sorted(flat, key=_is_algorithm_key):
         key = renamed(spelled)
         if key in keys:
-            found[key] = _value(key, flat[spelled])
+            values[key] = _value(key, flat[spelled])
         elif key not in DATASET_KEYS and not (key in ALGORITHM_SECTIONS and flat[key] is None):
             problems[_unknown_key(spelled, key, keys)] = None
     if problems:
         raise ConfigError("; and ".join(problems))
     if tree.get("wandb") is not None:
-        found["output.trackers"] = {"wandb": tree["wandb"], **(found.get("output.trackers") or {})}
+        values["output.trackers"] = {
+            "wandb": tree["wandb"],
+            **(values.get("output.trackers") or {}),
+        }
     datasets = [flat[key] for key in DATASET_KEYS if flat.get(key) is not None]
     if datasets:
-        found.setdefault("env.id", environment_of(str(datasets[0])))
-    return {**_algorithm(flat, found, current), **found}
+        values.setdefault("env.id", environment_of(str(datasets[0])))
+    return {**_algorithm(flat, values, current), **values}
 
 
 def older_defaults(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults of a file: `OLDER_DEFAULTS` if it is in an older spelling, as a section says."""
+    """Return the defaults of a file: `OLDER_DEFAULTS` if it has an algorithm's section."""
     return OLDER_DEFAULTS if any(section in tree for section in ALGORITHM_SECTIONS) else {}
 
 
 def environment_of(dataset: str) -> str:
-    """The environment that a data set's name or type means.
+    """Return the environment that a data set's name or type means.
 
     Raises:
         ConfigError: If there is none.
@@ -195,7 +198,7 @@ def environment_of(dataset: str) -> str:
 def _flatten(
     tree: Mapping[str, Any], keys: Sequence[str], prefix: str = ""
 ) -> Iterator[tuple[str, Any]]:
-    """Leaves by dotted keys; a mapping that is a value, such as `model.lora`, is a leaf."""
+    """Yield leaves by dotted keys; a mapping that is a value, such as `model.lora`, is a leaf."""
     for name, value in tree.items():
         key = f"{prefix}{name}"
         if isinstance(value, Mapping) and key not in keys:
@@ -207,7 +210,7 @@ def _flatten(
 
 
 def _is_section(key: str, keys: Sequence[str]) -> bool:
-    return any(other.startswith(f"{key}.") for other in keys)
+    return any(name.startswith(f"{key}.") for name in keys)
 
 
 def _is_algorithm_key(spelled: str) -> bool:
@@ -215,7 +218,7 @@ def _is_algorithm_key(spelled: str) -> bool:
 
 
 def renamed(spelled: str) -> str:
-    """The key that an older spelling means; any other key is its own."""
+    """Return the key that an older spelling means; any other key stays."""
     section, _, rest = spelled.partition(".")
     if section in ALGORITHM_SECTIONS and rest:
         return SECTION_KEYS.get(rest, f"algorithm.{rest}")
@@ -227,38 +230,38 @@ def _value(key: str, value: Any) -> Any:
 
 
 def _algorithm(
-    flat: Mapping[str, Any], found: Mapping[str, Any], current: str | None
+    flat: Mapping[str, Any], values: Mapping[str, Any], current: str | None
 ) -> dict[str, Any]:
-    """What the algorithm's section says beside its keys."""
+    """Return the values that the mere name of an algorithm's section sets."""
     sections = sorted({key.partition(".")[0] for key in flat if _is_algorithm_key(key)})
     names = {ALGORITHM_SECTIONS[section] for section in sections}
     if not names:
         return {}
-    wanted = found.get("algorithm.name", current) or ALGORITHM_SECTIONS[sections[0]]
-    if names != {wanted}:
+    algorithm = values.get("algorithm.name", current) or ALGORITHM_SECTIONS[sections[0]]
+    if names != {algorithm}:
         raise ConfigError(
             f"the section {' and '.join(map(repr, sections))} does not belong to the algorithm "
-            f"{wanted!r}; write algorithm.<key>, or set algorithm.name"
+            f"{algorithm!r}; write algorithm.<key>, or set algorithm.name"
         )
-    alone = {"env.num_agents": 1} if wanted == "grpo" else {}
+    alone = {"env.num_agents": 1} if algorithm == "grpo" else {}
     grown = any(f"{section}.joint_mode" in flat for section in sections)  # where trees were grown
     plan = {"algorithm.plan": "tree"} if grown else {}
-    return {"algorithm.name": wanted, **alone, **plan}
+    return {"algorithm.name": algorithm, **alone, **plan}
 
 
 def _unknown_key(spelled: str, key: str, keys: Sequence[str]) -> str:
-    for gone, advice in GONE.items():
-        if key == gone or key.startswith(f"{gone}."):
-            return f"unknown configuration key {(spelled if key == gone else gone)!r}: {advice}"
+    for obsolete, advice in GONE.items():
+        if key == obsolete or key.startswith(f"{obsolete}."):
+            return f"unknown configuration key {(spelled if key == obsolete else obsolete)!r}: {advice}"
     section, _, name = key.rpartition(".")
-    siblings = [other for other in keys if other.startswith(f"{section or key}.")]
+    siblings = [candidate for candidate in keys if candidate.startswith(f"{section or key}.")]
     if siblings and not section:
         return f"{spelled!r} is a section: set {', '.join(siblings)}"
-    elsewhere = [other for other in keys if other.rpartition(".")[2] == name]
+    elsewhere = [candidate for candidate in keys if candidate.rpartition(".")[2] == name]
     if elsewhere:
         return f"unknown configuration key {spelled!r}; did you mean {' or '.join(map(repr, elsewhere))}?"
     prefix = f"{spelled}: " if spelled != key else ""
-    names = [other.rpartition(".")[2] for other in siblings]
+    names = [candidate.rpartition(".")[2] for candidate in siblings]
     if siblings and not get_close_matches(name, names, cutoff=0.5):  # alike by their section alone
         return f"{prefix}unknown configuration key {key!r}; Valid: {', '.join(siblings)}"
     return prefix + unknown("configuration key", key, siblings or keys)

@@ -1,4 +1,4 @@
-"""How the configuration of a run is loaded and checked.
+"""Loading and checks of the configuration of a run.
 
 Later layers win: the defaults of `schema`, those of the environment, the YAML file, `--override k=v`, the flags of
 the training scripts. `legacy` translates older spellings before layers are merged.
@@ -6,10 +6,8 @@ the training scripts. `legacy` translates older spellings before layers are merg
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
-from operator import attrgetter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +15,6 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException, ValidationError
 
-from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.algorithms.learning.options import LearnerOptions
 from llm_decpomdp.benchmarks.config.defaults import above_defaults
 from llm_decpomdp.benchmarks.config.errors import ConfigError
@@ -25,15 +22,24 @@ from llm_decpomdp.benchmarks.config.legacy import canonical, older_defaults, ren
 from llm_decpomdp.benchmarks.config.options import learner_options, start_cost
 from llm_decpomdp.benchmarks.config.overrides import Whole, parse_overrides, parts, plain
 from llm_decpomdp.benchmarks.config.places import placed
-from llm_decpomdp.benchmarks.config.ranges import LIMITED, TYPES, check_value, holds_text, type_of
-from llm_decpomdp.benchmarks.config.schema import KEYS, SECTIONS, SIZES, AlgorithmConfig, Config
+from llm_decpomdp.benchmarks.config.schema import (
+    FIELDS,
+    KEYS,
+    SECTIONS,
+    SIZES,
+    Config,
+    ScheduleConfig,
+    holds_text,
+    type_of,
+)
 from llm_decpomdp.benchmarks.config.teams import TeamSpec, team_spec
 from llm_decpomdp.benchmarks.config.trackers import check_trackers
 from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.options import check_value
 from llm_decpomdp.registry import takes
 
 ASKS_OUTSIDE = "expert_edits"
-"""The mode whose prompts another model writes."""
+"""Mode whose prompts another model writes."""
 
 NOBODY_ASKED = {
     "external.mode": "plain",
@@ -43,7 +49,7 @@ NOBODY_ASKED = {
 
 
 def schema() -> DictConfig:
-    """The defaults, as a typed mapping that only takes values of the right type."""
+    """Return the defaults, as a typed mapping that only takes values of the right type."""
     root: DictConfig = OmegaConf.structured(Config)
     for section in SECTIONS:  # frozen dataclasses begin read-only
         OmegaConf.set_readonly(root[section], False)
@@ -73,7 +79,7 @@ def read_config(
     defaults: Mapping[str, Any] | None = None,
     folder: Path | None = None,
 ) -> Config:
-    """Merge the layers of a configuration; `validate`, or whoever builds the run, checks what they say.
+    """Merge the layers of a configuration, and check each value; `validate` checks how they fit together.
 
     Args:
         path: A YAML file, in the schema or in an older spelling.
@@ -84,29 +90,26 @@ def read_config(
             the file start at its folder.
 
     Raises:
-        ConfigError: If a key is unknown, or a value has the wrong type.
+        ConfigError: If a key is unknown, or a value has the wrong type or range.
     """
-    base, here = {"algorithm.name": AlgorithmConfig.name, **(defaults or {})}, folder or Path.cwd()
+    base = {"algorithm.name": ScheduleConfig.name, **(defaults or {})}
+    folder = folder or Path.cwd()
     tree = _read(path) if path else {}
-    file = placed(canonical(tree, KEYS), _start_of_paths(path) if path else here)
+    file = placed(canonical(tree, KEYS), _start_of_paths(path) if path else folder)
     items = parse_overrides(overrides, lambda key: holds_text(renamed(key)))
-    given = placed(canonical(items, KEYS, {**base, **file}["algorithm.name"]), here)
-    layers = [base, older_defaults(tree), file, given, placed(flags or {}, here)]
-    try:
-        config: Config = OmegaConf.to_object(_merge(above_defaults(layers)))  # type: ignore[assignment]
-    except OmegaConfBaseException as error:  # an interpolation that leads nowhere
-        raise ConfigError(str(error).splitlines()[0]) from None
-    return config
+    items = placed(canonical(items, KEYS, {**base, **file}["algorithm.name"]), folder)
+    layers = [base, older_defaults(tree), file, items, placed(flags or {}, folder)]
+    return _build(_merge(above_defaults(layers)))
 
 
 def _start_of_paths(path: Path) -> Path:
-    """Where relative paths in a file start: at its folder; older versions stored those of a run as typed."""
-    stored = path.with_name("manifest.json").is_file()
-    return Path.cwd() if stored else path.absolute().parent
+    """Return the start of relative paths in a file: its folder; older versions stored those of a run as typed."""
+    of_run = path.with_name("manifest.json").is_file()
+    return Path.cwd() if of_run else path.absolute().parent
 
 
 def load_stored_config(path: Path) -> Config:
-    """The configuration of a run whose episodes are looked at: no expert is asked, and no key needed for one.
+    """Load the configuration of a run to look at its episodes: no expert is asked, and no key needed for one.
 
     Raises:
         ConfigError: As `load_config`.
@@ -115,7 +118,7 @@ def load_stored_config(path: Path) -> Config:
 
 
 def asks_outside(path: Path) -> bool:
-    """Whether another model wrote prompts of a run: those cannot be written again."""
+    """Check whether another model wrote prompts of a run: those cannot be written again."""
     return bool(OmegaConf.select(OmegaConf.load(path), "external.mode") == ASKS_OUTSIDE)
 
 
@@ -130,37 +133,50 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _merge(layers: Sequence[Mapping[str, Any]]) -> DictConfig:
-    merged = schema()
+    tree = schema()
     for layer in layers:
         for key, value in layer.items():
             try:
-                if type_of(key).startswith(TYPES["bool"]) and type(value) in (int, float):
+                if FIELDS[key].type == "bool" and not isinstance(value, bool | str):
                     raise ValidationError
                 for name, part in parts(key, value):
-                    OmegaConf.update(merged, name, plain(part), merge=not isinstance(part, Whole))
+                    OmegaConf.update(tree, name, plain(part), merge=not isinstance(part, Whole))
             except OmegaConfBaseException:
                 raise ConfigError(f"{key}: must be {type_of(key)}, got {value!r}") from None
-    return merged
+    return tree
+
+
+def _build(merged: DictConfig) -> Config:
+    """Check the values by their keys, and make the sections of them."""
+    try:
+        tree: Any = OmegaConf.to_container(merged, resolve=True)
+    except OmegaConfBaseException as error:  # an interpolation that leads nowhere
+        raise ConfigError(str(error).splitlines()[0]) from None
+    for key, declared in FIELDS.items():
+        section, _, name = key.rpartition(".")
+        try:
+            check_value(declared, (tree[section] if section else tree)[name], key)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+    for section in SECTIONS:
+        try:
+            tree[section] = OmegaConf.to_object(merged[section])
+        except ValueError as error:  # values that do not fit together
+            raise ConfigError(f"{section}: {error}") from None
+    return Config(**tree)
 
 
 def validate(config: Config) -> Config:
-    """Check ranges and names, without loading data or models.
+    """Check that sections fit together, and names, without loading data or models.
 
     Returns:
         The same, with as many agents and turns as its environment has where these are no arguments of it.
 
     Raises:
-        ConfigError: If a value is out of range, or two values don't fit together.
+        ConfigError: If two values don't fit together.
     """
-    check_ranges(config)
     build_env(config.make_train_env)
     return fit(config, build_env(config.make_eval_env)).config
-
-
-def check_ranges(config: Config) -> None:
-    """Raise a `ConfigError` for a value that is out of range."""
-    for key in sorted(LIMITED):
-        check_value(key, attrgetter(key)(config), key)
 
 
 def build_env(make: Callable[[], DecPOMDPEnv]) -> DecPOMDPEnv:
@@ -195,7 +211,6 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
     if config.output.keep_best and config.evaluation.num_tasks == 0:
         raise ConfigError("output.keep_best needs evaluations: set evaluation.num_tasks")
     team = team_spec(config, env.possible_agents)
-    _check_policies(config, team.policies)
     try:
         start_cost(config)
         return Fitted(config, team, learner_options(config, 1, team.policies.values()))
@@ -216,26 +231,9 @@ def _check_algorithm(config: Config) -> None:
                 "mareinforce compares returns with nothing, so algorithm.normalize_advantages makes advantages of "
                 "hundreds where returns are nearly equal: set algorithm.max_grad_norm, or drop it"
             )
-    for key, plan in (("joint_mode", "tree"), ("handoff", "chain")):
-        default = next(field.default for field in fields(AlgorithmConfig) if field.name == key)
-        if algorithm.plan != plan and vars(algorithm)[key] != default:
-            raise ConfigError(
-                f"algorithm.{key}={vars(algorithm)[key]} means nothing in a {algorithm.plan}: set "
-                f"algorithm.plan={plan}, or drop it"
-            )
     weights = algorithm.turn_gradient_weights
-    if weights is not None:
-        if not all(math.isfinite(weight) and weight >= 0 for weight in weights):
-            raise ConfigError(f"algorithm.turn_gradient_weights must be at least 0, got {weights}")
-        if env.num_turns > 1 and len(weights) != env.num_turns:  # one turn has nothing to weigh
-            raise ConfigError(
-                f"algorithm.turn_gradient_weights needs one weight for each of env.num_turns="
-                f"{env.num_turns} turns, got {list(weights)}"
-            )
-
-
-def _check_policies(config: Config, specs: Mapping[str, PolicySpec]) -> None:
-    for name, given in config.policies.items():
-        for key in given or {}:
-            if given[key] is not None:
-                check_value(f"model.{key}", vars(specs[name])[key], f"policies.{name}.{key}")
+    if weights is not None and env.num_turns > 1 and len(weights) != env.num_turns:
+        raise ConfigError(  # one turn has nothing to weigh
+            f"algorithm.turn_gradient_weights needs one weight for each of env.num_turns="
+            f"{env.num_turns} turns, got {list(weights)}"
+        )

@@ -51,17 +51,16 @@ class Whole(dict[str, Any]):
 
 
 def parts(key: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """A value by its key, then those parts of it that replace what stood there, by theirs."""
+    """Yield a value by its key, then those parts of it that replace what stood there, by theirs."""
     yield key, value
     if isinstance(value, dict) and not isinstance(value, Whole):
         for name, part in value.items():
-            yield from (
-                found for found in parts(f"{key}.{name}", part) if isinstance(found[1], Whole)
-            )
+            inner = parts(f"{key}.{name}", part)
+            yield from (item for item in inner if isinstance(item[1], Whole))
 
 
 def plain(value: Any) -> Any:
-    """The value in ordinary mappings."""
+    """Return the value in ordinary mappings."""
     return {k: plain(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
@@ -70,12 +69,12 @@ def parse_overrides(
     holds_text: Callable[[str], bool] = lambda key: False,
     wanted: str = "an override must look like section.key=value",
 ) -> dict[str, Any]:
-    """A nested mapping of the items; a later item replaces an earlier one of the same key.
+    """Parse items to a nested mapping; a later item replaces an earlier one of the same key.
 
     Args:
         items: Such as `model.name=gpt2`.
-        holds_text: Whether a key's value is text.
-        wanted: What an error says of an item's form.
+        holds_text: Tells if the value of a key is text.
+        wanted: The form of an item, in errors.
 
     Raises:
         ConfigError: If an item has no `=`, or one sets a value where another sets a part of it.
@@ -95,12 +94,12 @@ def parse_overrides(
 
 
 def _is_plain(text: str) -> bool:
-    """Whether text means itself: it has no quotes around it, and does not say that there is none."""
+    """Check whether text means itself: it has no quotes around it, and is no word for nothing."""
     return text[:1] not in ("'", '"') and not _NOTHING.fullmatch(text)
 
 
 def parse_value(text: str, item: str) -> Any:
-    """The value that `text` spells.
+    """Parse the value that `text` spells.
 
     Raises:
         ConfigError: If `text` is no YAML; names the whole `item`.
@@ -125,8 +124,8 @@ def _put(tree: dict[str, Any], key: str, value: Any, whole: Container[str]) -> N
     for depth, section in enumerate(sections, 1):
         node = node.setdefault(section, {})
         if not isinstance(node, dict):
-            taken = ".".join(sections[:depth])
-            raise ConfigError(f"overrides {taken!r} and {key!r} exclude each other")
+            outer = ".".join(sections[:depth])
+            raise ConfigError(f"overrides {outer!r} and {key!r} exclude each other")
     if isinstance(node.get(last), dict) and key not in whole:
         raise ConfigError(f"override {key!r} excludes others that set parts of it")
     node[last] = value

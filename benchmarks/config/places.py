@@ -1,4 +1,4 @@
-"""Where relative paths start: those of a file at its folder, those of a command line at the current one.
+"""Relative paths: those of a file start at its folder, those of a command line at the current one.
 
 They are absolute from then on, so that a stored run is found from anywhere.
 """
@@ -16,27 +16,27 @@ from llm_decpomdp.envs.datasets.rows import ENDINGS
 DATA_KEYS = ("dataset.source", "dataset.train_source", "dataset.eval_source")
 
 PREFIXES = ("./", "../", "~/", "/")
-"""What only paths begin with."""
+"""Beginnings of texts that only paths have."""
 
 
 def placed(layer: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """The dotted keys of a layer, with absolute paths.
+    """Return the dotted keys of a layer, with absolute paths.
 
     Args:
         layer: Keys and values of a configuration.
-        folder: Where relative paths start.
+        folder: The start of relative paths.
     """
-    found = dict(layer)
+    values = dict(layer)
     for key in DATA_KEYS:
-        if key in found:
-            found[key] = data_place(found[key], folder)
-    if "model.name" in found:
-        found["model.name"] = model_place(found["model.name"], folder)
-    if isinstance(policies := found.get("policies"), dict):
-        found["policies"] = type(policies)(
+        if key in values:
+            values[key] = data_place(values[key], folder)
+    if "model.name" in values:
+        values["model.name"] = model_place(values["model.name"], folder)
+    if isinstance(policies := values.get("policies"), dict):
+        values["policies"] = type(policies)(
             {name: _policy(spec, folder) for name, spec in policies.items()}
         )
-    return found
+    return values
 
 
 def _policy(spec: Any, folder: Path) -> Any:
@@ -46,17 +46,17 @@ def _policy(spec: Any, folder: Path) -> Any:
 
 
 def data_place(source: Any, folder: Path) -> Any:
-    """A source of problems: the absolute path of a file, or any other as it is."""
+    """Return a source of problems: the absolute path of a file, or any other as it is."""
     return _place(source, folder, lambda path: path.suffix in ENDINGS or path.is_file())
 
 
 def model_place(name: Any, folder: Path) -> Any:
-    """A model's name: the absolute path of a folder, or any other as it is."""
+    """Return a model's name: the absolute path of a folder, or any other as it is."""
     return name if str(name).lower() in LOCAL_MODELS else _place(name, folder, Path.is_dir)
 
 
-def _place(value: Any, folder: Path, is_one: Callable[[Path], bool]) -> Any:
+def _place(value: Any, folder: Path, is_path: Callable[[Path], bool]) -> Any:
     if not isinstance(value, str) or "://" in value or "${" in value:
         return value
     path = Path(os.path.abspath(folder / Path(value).expanduser()))
-    return str(path) if value.startswith(PREFIXES) or is_one(path) else value
+    return str(path) if value.startswith(PREFIXES) or is_path(path) else value

@@ -1,6 +1,6 @@
-"""The team of a configuration.
+"""Team of a configuration.
 
-`team` names a policy for each agent, `policies` says what each of them is:
+`team` names a policy for each agent, `policies` declares them:
 
 ```yaml
 team:
@@ -30,25 +30,25 @@ from llm_decpomdp.agents.specs import KINDS, PolicySpec, check_device
 from llm_decpomdp.agents.team import check_declaration, load_team
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.extras import missing_models
-from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.config.schema import FIELDS, Config
 from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.options import check_value
 from llm_decpomdp.policy import Policy
 from llm_decpomdp.validation import unknown
 
 SHARED = "shared"
+"""Name of the policy of all agents, if they share it."""
 
 OF_LORA = {
     **dict.fromkeys(("rank", "lora_r", "lora_rank"), "r"),
     **dict.fromkeys(("alpha", "scaling"), "lora_alpha"),
     **dict.fromkeys(("modules", "targets", "target"), "target_modules"),
 }
-"""What adapters' arguments are often called, and peft's names."""
-
-"""Name of the one policy of all agents."""
+"""Names that adapters' arguments often have, and peft's names."""
 
 
 def agents_of(config: Config, possible_agents: Sequence[str]) -> dict[str, str]:
-    """The name of each agent's policy, in the order of the agents.
+    """Return the name of each agent's policy, in the order of the agents.
 
     Raises:
         ConfigError: If `team` does not fit the environment's agents.
@@ -67,7 +67,7 @@ def agents_of(config: Config, possible_agents: Sequence[str]) -> dict[str, str]:
 
 
 def policies_of(config: Config, agents: Mapping[str, str]) -> dict[str, PolicySpec]:
-    """What each policy is, by name.
+    """Return the declarations of the policies, by name.
 
     Args:
         config: The configuration.
@@ -120,30 +120,33 @@ def check_trainable(specs: Mapping[str, PolicySpec]) -> None:
 
 
 def _spec(config: Config, name: str) -> PolicySpec:
-    where, given = f"policies.{name}", config.policies.get(name)
-    if given is None:
-        given = {}
-    if not isinstance(given, Mapping):
-        raise ConfigError(f"{where} must be a mapping such as {{kind: gold}}, got {given!r}")
-    kind = given.get("kind", "model")
+    """Build the declaration of a policy: its own fields above those of `model`."""
+    where, settings = f"policies.{name}", config.policies.get(name)
+    if settings is None:
+        settings = {}
+    if not isinstance(settings, Mapping):
+        raise ConfigError(f"{where} must be a mapping such as {{kind: gold}}, got {settings!r}")
+    kind = settings.get("kind", "model")
     if kind not in KINDS:
         raise ConfigError(f"{where}: {unknown('kind of policy', kind, KINDS)}")
-    for key in given:
+    for key in settings:
         if key not in ("kind", *KINDS[kind]):
             raise ConfigError(unknown(f"key of {where} ({kind})", key, ("kind", *KINDS[kind])))
     inherited = {key: value for key, value in asdict(config.model).items() if key in KINDS[kind]}
-    values = {**inherited, **given}
-    if values.get("top_k", 0) is None:
-        values["top_k"] = 0
-    found = OmegaConf.structured(PolicySpec)
-    OmegaConf.set_readonly(found, False)
-    for key, value in values.items():
+    typed = OmegaConf.structured(PolicySpec)
+    OmegaConf.set_readonly(typed, False)
+    for key, value in {**inherited, **settings}.items():
         try:
-            OmegaConf.update(found, key, value)
+            OmegaConf.update(typed, key, value)
         except OmegaConfBaseException as error:
             raise ConfigError(f"{where}.{key}: {str(error).splitlines()[0]}") from None
+        declared = FIELDS.get(f"model.{key}", PolicySpec.__dataclass_fields__[key])
+        try:
+            check_value(declared, typed[key], f"{where}.{key}")
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
     try:
-        spec: PolicySpec = OmegaConf.to_object(found)  # type: ignore[assignment]
+        spec: PolicySpec = OmegaConf.to_object(typed)  # type: ignore[assignment]
     except ValueError as error:
         raise ConfigError(f"{where}: {error}") from None
     return spec
@@ -193,11 +196,11 @@ def _prepare_models() -> None:
 def check_devices(config: Config, specs: Mapping[str, PolicySpec]) -> None:
     """Raise a `ConfigError` for a device that this machine does not have; a stored run may be of another one."""
     for name, spec in specs.items():
-        own = "device" in (config.policies.get(name) or {})
+        has_key = "device" in (config.policies.get(name) or {})
         try:
             check_device(spec.device)
         except ValueError as error:
-            key = f"policies.{name}.device" if own else "model.device"
+            key = f"policies.{name}.device" if has_key else "model.device"
             raise ConfigError(f"{key}: {error}") from None
 
 

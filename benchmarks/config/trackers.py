@@ -1,4 +1,4 @@
-"""Which trackers a configuration wants, and whether it can have them."""
+"""Trackers of a configuration: their names, options and packages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.validation import unknown
 
 TRACKERS = ("tensorboard", "wandb", "trackio")
-"""Named after the package that each needs."""
+"""Names of trackers and of the packages that they need."""
 
 
 def check_trackers(wanted: Mapping[str, Any]) -> None:
@@ -26,14 +26,17 @@ def check_trackers(wanted: Mapping[str, Any]) -> None:
 
 
 def options_of(wanted: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The options of each tracker that is on.
+    """Return the options of each tracker that is on.
 
     Examples:
         >>> options_of({"tensorboard": True, "wandb": False, "trackio": {"project": "mine"}})
         {'tensorboard': {}, 'trackio': {'project': 'mine'}}
     """
-    on = {name: given for name, given in wanted.items() if given is not False}
-    return {name: {} if given is True else dict(given) for name, given in on.items()}
+    return {
+        name: {} if options is True else dict(options)
+        for name, options in wanted.items()
+        if options is not False
+    }
 
 
 def require_packages(wanted: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
-"""The page `docs/configuration.md`, made from the schema: `python -m llm_decpomdp.benchmarks.quality.config_docs`.
+"""Generator of `docs/configuration.md`: `python -m llm_decpomdp.benchmarks.quality.config_docs`.
 
-What a key means stands below it in `llm_decpomdp.benchmarks.config.schema`, its range in `ranges`, its older
-spellings in `legacy`; this module only arranges them.
+Type, default, range and meaning of a key stand where its option is declared, its older spellings in
+`llm_decpomdp.benchmarks.config.legacy`; this module only arranges them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any
 
 from llm_decpomdp.agents.specs import KINDS, PolicySpec
@@ -20,15 +20,15 @@ from llm_decpomdp.benchmarks.cli.scripts import FLAGS
 from llm_decpomdp.benchmarks.config import catalogue as shipped
 from llm_decpomdp.benchmarks.config import legacy, overrides, teams
 from llm_decpomdp.benchmarks.config.defaults import ARGUMENTS
-from llm_decpomdp.benchmarks.config.ranges import CHOICES, in_words, type_in_words
 from llm_decpomdp.benchmarks.config.schema import FIELDS, ROOT_KEYS, SECTIONS, Config
+from llm_decpomdp.options import limits_in_words, type_in_words
 
 COMMAND = "python -m llm_decpomdp.benchmarks.quality.config_docs > docs/configuration.md"
 
 INTRODUCTION = f"""\
 # Configuration
 
-<!-- Made by `{COMMAND}`: change the schema, not this page. -->
+<!-- Made by `{COMMAND}`: change the options, not this page. -->
 
 A configuration is a YAML file. `llm-decpomdp train --config NAME_OR_PATH` takes one that comes with the package
 or one of yours; `--override KEY=VALUE ...` sets keys for one run, and the flags of the training scripts set a few
@@ -39,8 +39,8 @@ Where the default is "its own", it is the environment's: a configuration that le
 `llm_decpomdp.make(ID)` plays.
 
 A key that is unknown, and a value of another type or out of its range, ends the command before anything is loaded,
-with the nearest key or the range in the error. Every key below is read by something: a test changes each of them
-and looks for the value where it must arrive.
+with the nearest key or the range in the error. Options of learners, trainers and models are those of Python's
+`LearnerOptions`, `TrainerOptions` and `PolicySpec`, with the same defaults and ranges.
 """
 
 SPELLINGS = """\
@@ -48,7 +48,7 @@ SPELLINGS = """\
 
 Files and overrides of the training scripts that this package replaces keep their meaning. A section that is named
 after an algorithm, `A` below, holds the keys of `algorithm` and some of other sections; it sets `algorithm.name`,
-`grpo` also `env.num_agents=1`, and `joint_mode` in it `algorithm.plan=tree`. Where a value is given twice, that of
+`grpo` also `env.num_agents=1`, and `joint_mode` in it `algorithm.plan=tree`. Where a value stands twice, that of
 the algorithm's section holds. What a file with such a section leaves out is as in the replaced scripts for
 `num_turns` (1), `temperature` (0.7) and `top_p` (0.9). Other keys take the defaults above, where those scripts
 had others: `early_termination_threshold` 4.0 (2.1 for one agent), `top_k` 50, `original_prompt` true, and an
@@ -65,31 +65,46 @@ The plain files for TLDR and arXiv are as of August 2025, those for MBPP and Cla
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [INTRODUCTION, _overrides(), *map(_section, SECTIONS), _root()]
     parts += [_teams(), _policies(), SPELLINGS, _spellings(), NAMES, _names()]
     return "\n".join(parts)
 
 
 def _teams() -> str:
-    """What `llm_decpomdp.benchmarks.config.teams` says of teams, but for its first line."""
+    """Return the docstring of `llm_decpomdp.benchmarks.config.teams`, but for its first line."""
     return f"## Policies\n\n{inspect.cleandoc(str(teams.__doc__)).partition(chr(10))[2].strip()}\n"
 
 
 def documented(owner: type) -> dict[str, str]:
-    """What stands below the fields of a dataclass, by the field's name."""
+    """Return the texts below the fields of a dataclass, by the field's name.
+
+    A field that has none, or that another class declares, has the text of a base or of that class.
+    """
+    texts: dict[str, str] = {}
+    for base in filter(is_dataclass, reversed(owner.__mro__)):
+        texts |= _texts(base)
+        for field in fields(base):
+            if field.name not in texts and "declared" in field.metadata:
+                declaring, name = field.metadata["declared"]
+                texts[field.name] = documented(declaring)[name]
+    return {name: text.replace("`None`", "`null`") for name, text in texts.items()}
+
+
+def _texts(owner: type) -> dict[str, str]:
+    """Return the texts below the fields in the body of a class."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
     assert isinstance(tree, ast.ClassDef), owner
-    found = {}
+    texts = {}
     for line, below in zip(tree.body, tree.body[1:], strict=False):
         match line, below:
             case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
-                found[name] = inspect.cleandoc(text)
-    return found
+                texts[name] = inspect.cleandoc(text)
+    return texts
 
 
 def _overrides() -> str:
-    """What the docstring of `overrides` says of values; it is Markdown."""
+    """Return the part about values of the docstring of `overrides`; it is Markdown."""
     _, _, about = inspect.cleandoc(overrides.__doc__ or "").partition("\n\n")
     return f"## Values of overrides\n\n{about}\n"
 
@@ -106,7 +121,7 @@ def _root() -> str:
 
 def _keys(keys: Iterable[str], about: dict[str, str]) -> str:
     rows = (
-        (f"`{key}`", _type(FIELDS[key], key), _default(FIELDS[key], key), about[FIELDS[key].name])
+        (f"`{key}`", _type(FIELDS[key]), _default(FIELDS[key], key), about[FIELDS[key].name])
         for key in keys
     )
     return _table(("key", "type", "default", "meaning"), rows)
@@ -119,9 +134,7 @@ def _policies() -> str:
         key = f"model.{field.name}"
         of = ", ".join(f"`{kind}`" for kind, keys in KINDS.items() if field.name in keys)
         if key in FIELDS:
-            rows.append(
-                (f"`{field.name}`", of, _type(FIELDS[key], key), f"`{key}`", f"As `{key}`.")
-            )
+            rows.append((f"`{field.name}`", of, _type(FIELDS[key]), f"`{key}`", f"As `{key}`."))
         elif of:
             rows.append((f"`{field.name}`", of, _type(field), _default(field), about[field.name]))
     kinds = (inspect.getdoc(PolicySpec) or "").split("\n\n")[1]
@@ -139,32 +152,34 @@ def _spellings() -> str:
         for a, b in legacy.ENVIRONMENTS.items()
     ]
     values.append(("the section `wandb`", "`output.trackers.wandb`"))
-    gone = ((f"`{key}`", advice) for key, advice in legacy.GONE.items())
+    obsolete = ((f"`{key}`", advice) for key, advice in legacy.GONE.items())
     return (
         f"`A` is one of {sections}.\n\n{keys}\n{_table(('older', 'here'), values)}\n"
-        f"These keys are refused, those of `algorithm` in `A` too:\n\n{_table(('older', 'instead'), gone)}"
+        f"These keys are refused, those of `algorithm` in `A` too:\n\n{_table(('older', 'instead'), obsolete)}"
     )
 
 
 def _names() -> str:
-    others: dict[str, list[str]] = {name: [] for name in shipped.shipped()}
+    aliases: dict[str, list[str]] = {name: [] for name in shipped.shipped()}
     for name in shipped.OTHER_NAMES:
-        others[shipped.find_config(name).stem].append(f"`{name}`")
+        aliases[shipped.find_config(name).stem].append(f"`{name}`")
     rows = (
-        (f"`{name}`", ", ".join(others[name]), shipped.description(path))
+        (f"`{name}`", ", ".join(aliases[name]), shipped.description(path))
         for name, path in shipped.shipped().items()
     )
     folders = (f"`{folder}/NAME.yaml` means `NAME{era}`" for folder, era in shipped.ERAS.items())
-    known = f"Where there are no such files, {', and '.join(folders)} if there is one, else `NAME`."
-    return f"{_table(('name', 'also called', 'what it is'), rows)}\n{known}\n"
+    fallback = (
+        f"Where there are no such files, {', and '.join(folders)} if there is one, else `NAME`."
+    )
+    return f"{_table(('name', 'also called', 'what it is'), rows)}\n{fallback}\n"
 
 
-def _type(field: Field[Any], key: str = "") -> str:
-    """The type of a field and the range of its key."""
-    if key in CHOICES:
-        return ", ".join(f"`{choice}`" for choice in CHOICES[key])
-    name, _, rest = type_in_words(str(field.type)).partition(", or")
-    return " ".join(filter(None, (name, in_words(key)))) + (rest and f", or{rest}")
+def _type(field: Field[Any]) -> str:
+    """Return the type of a field and its range."""
+    if choices := field.metadata.get("choices"):
+        return ", ".join(f"`{choice}`" for choice in choices)
+    name, _, rest = type_in_words(field).partition(", or")
+    return " ".join(filter(None, (name, limits_in_words(field)))) + (rest and f", or{rest}")
 
 
 def _default(field: Field[Any], key: str = "") -> str:
@@ -185,7 +200,7 @@ def _with_rule(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterat
 
 
 def _cell(text: str) -> str:
-    """A text of one line; paragraphs stay apart."""
+    """Join the lines of a text; paragraphs stay apart."""
     paragraphs = text.replace("|", "\\|").split("\n\n")
     return "<br><br>".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
 

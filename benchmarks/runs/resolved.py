@@ -10,7 +10,7 @@ from llm_decpomdp.algorithms.learning.options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.training.options import TrainerOptions
 from llm_decpomdp.benchmarks.config.errors import RunError
-from llm_decpomdp.benchmarks.config.load import check_ranges, fit
+from llm_decpomdp.benchmarks.config.load import fit
 from llm_decpomdp.benchmarks.config.options import schedule, trainer_options
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.config.teams import TeamSpec, check_trainable
@@ -51,7 +51,6 @@ class ResolvedRun:
     def with_policies(self, policies: Mapping[str, Any]) -> ResolvedRun:
         """Return the run with other policies declared; errors as of `fit`."""
         config = replace(self.config, policies=dict(policies))
-        check_ranges(config)
         config, team, learner = fit(config, self.train_env)
         learner = replace(learner, total_updates=self.learner.total_updates)
         return replace(self, config=config, team=team, learner=learner)
@@ -69,7 +68,6 @@ def resolve(config: Config, before: Manifest | None = None) -> ResolvedRun:
             package of a tracker is missing.
         RunError: If the data cannot be loaded, or there is nothing to train on.
     """
-    check_ranges(config)
     train_env = build_train_env(config, before)
     config, team, learner = fit(config, train_env)
     check_trainable(team.policies)

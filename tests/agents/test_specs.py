@@ -40,7 +40,7 @@ def test_a_field_that_the_kind_does_not_read_is_refused() -> None:
 
 
 def test_an_unknown_kind_is_refused_with_the_nearest() -> None:
-    with pytest.raises(ValueError, match="unknown kind of policy 'const'; did you mean 'constant'"):
+    with pytest.raises(ValueError, match="unknown kind 'const'; did you mean 'constant'"):
         PolicySpec("const")
 
 

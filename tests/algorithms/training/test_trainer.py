@@ -193,8 +193,11 @@ def test_a_policy_without_a_seed_may_be_a_partner(tmp_path: Path) -> None:
         ({"handoff": "bst"}, "did you mean 'best'"),
         ({"plan": "trees"}, "did you mean 'tree'"),
         ({"joint_mode": "crossed"}, "did you mean 'cross'"),
-        ({"joint_mode": "cross"}, "joint_mode='cross' needs plan='tree'"),
-        ({"handoff": "best", "plan": "tree"}, "handoff='best' needs plan='chain'"),
+        ({"joint_mode": "cross"}, "joint_mode=cross means nothing in a chain: set plan=tree"),
+        (
+            {"handoff": "best", "plan": "tree"},
+            "handoff=best means nothing in a tree: set plan=chain",
+        ),
         ({"eval_every": -1}, "eval_every must be at least 0, got -1"),
         ({"keep_checkpoints": 0}, "keep_checkpoints"),
     ],

@@ -72,7 +72,7 @@ COMMANDS: list[tuple[str, dict[str, Any]]] = [
             "dataset.train_split": "test[16:]",
             "dataset.eval_split": "test[:16]",
             "env.num_turns": 2,
-            "algorithm.turn_gradient_weights": [1.5, 0.5],
+            "algorithm.turn_gradient_weights": (1.5, 0.5),
         },
     ),
     (
@@ -80,7 +80,7 @@ COMMANDS: list[tuple[str, dict[str, Any]]] = [
         "--override mt_magrpo.num_turns=2 mt_magrpo.turn_gradient_weights=[1.5,0.5]",
         {
             "env.num_turns": 2,
-            "algorithm.turn_gradient_weights": [1.5, 0.5],
+            "algorithm.turn_gradient_weights": (1.5, 0.5),
             "algorithm.num_train_epochs": 10,
             "algorithm.learning_rate": 1e-5,
         },
@@ -95,7 +95,7 @@ COMMANDS: list[tuple[str, dict[str, Any]]] = [
         {
             "algorithm.num_train_epochs": 10,
             "env.num_turns": 2,
-            "algorithm.turn_gradient_weights": [1.2, 0.8],
+            "algorithm.turn_gradient_weights": (1.2, 0.8),
         },
     ),
     (
@@ -105,7 +105,7 @@ COMMANDS: list[tuple[str, dict[str, Any]]] = [
             "env.id": "humaneval-v0",
             "algorithm.num_train_epochs": 3,
             "algorithm.learning_rate": 1e-5,
-            "algorithm.turn_gradient_weights": [1.2, 0.8],
+            "algorithm.turn_gradient_weights": (1.2, 0.8),
         },
     ),
     (

@@ -120,7 +120,7 @@ def test_a_configuration_of_august_has_the_hyperparameters_of_that_time(
     if config.env.num_turns == 2:
         asked = (external.mode, external.expert_model, algorithm.handoff)
         assert asked == ("expert_edits", "claude-3-5-sonnet-20241022", "best")
-        assert algorithm.turn_gradient_weights == [1.2, 0.8]
+        assert algorithm.turn_gradient_weights == (1.2, 0.8)
         assert (algorithm.early_termination_weight, algorithm.weight_decay) == (2.0, 0.01)
 
 
@@ -161,7 +161,7 @@ def test_a_configuration_has_the_hyperparameters_of_the_seeds(name: str) -> None
     assert config.env.id == ("coophumaneval-v0" if coop else "humaneval-v0")
     assert config.env.num_agents == (1 if alone else 2)
     assert config.env.num_turns == (2 if several else 1)
-    assert algorithm.turn_gradient_weights == ([1.2, 0.8] if several else None)
+    assert algorithm.turn_gradient_weights == ((1.2, 0.8) if several else None)
     assert algorithm.name == ("grpo" if alone else "magrpo")
     assert (algorithm.num_generations, algorithm.prompts_per_update) == (4, 1)
     assert (algorithm.early_termination_weight, algorithm.handoff) == (2.0, "random")

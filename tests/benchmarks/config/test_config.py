@@ -5,13 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.agents.models.precision import COMPUTE_DTYPES as PRECISIONS
 from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.algorithms import NAMES
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.options import learner_options, start_cost
-from llm_decpomdp.benchmarks.config.ranges import COMPUTE_DTYPES
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.config.teams import team_spec
 from tests.support.processes import ROOT
@@ -116,7 +114,7 @@ def test_null_clears_an_optional_value(write: Callable[[str], Path]) -> None:
         ("model.name=null", "model.name"),
         ("model.temperature=0", "model.temperature must be above 0"),
         ("model.top_p=1.1", "model.top_p must be at most 1"),
-        ("model.top_k=0", "model.top_k must be at least 1"),
+        ("model.top_k=-1", "model.top_k must be at least 0"),
         ("model.compute_dtype=float16", "unknown model.compute_dtype 'float16'"),
         ("algorithm.name=grop", "did you mean 'grpo'"),
         ("algorithm.name=grpo", "grpo trains one agent, and env.num_agents is 2"),
@@ -212,10 +210,6 @@ def test_one_word_swaps_the_algorithm() -> None:
         assert config.algorithm.name == name
     for name in set(NAMES) - {"grpo"}:
         load_config(None, [f"algorithm.name={name}", "env.num_agents=1"])
-
-
-def test_the_names_of_number_formats_are_those_of_the_policies() -> None:
-    assert COMPUTE_DTYPES == PRECISIONS
 
 
 def test_the_fixed_length_is_that_of_the_longest_completion_that_is_trained() -> None:

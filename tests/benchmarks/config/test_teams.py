@@ -86,7 +86,7 @@ def test_kinds_take_what_they_read_alone() -> None:
         ([*TWO, "policies.helper.temperature=hot"], r"policies\.helper\.temperature: .*'hot'"),
         ([*TWO, "policies.helper.temperature=0"], r"policies\.helper\.temperature must be above 0"),
         ([*TWO, "policies.helper.top_p=2"], r"policies\.helper\.top_p must be at most 1"),
-        ([*TWO, "policies.helper.top_k=0"], r"policies\.helper\.top_k must be at least 1"),
+        ([*TWO, "policies.helper.top_k=-1"], r"policies\.helper\.top_k must be at least 0"),
         ([*TWO, "policies.helper.compute_dtype=half"], r"policies\.helper\.compute_dtype 'half'"),
         ([*TWO, "policies.helper={lora: {r: 2}, trainable: false}"], "does nothing"),
         (["team={aux_0: a/b, main_0: c}"], "letters, digits"),

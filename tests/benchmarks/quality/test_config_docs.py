@@ -8,6 +8,7 @@ from llm_decpomdp.benchmarks.config.catalogue import OTHER_NAMES, shipped
 from llm_decpomdp.benchmarks.config.legacy import GONE, ROOT_KEYS, SECTION_KEYS
 from llm_decpomdp.benchmarks.config.schema import KEYS
 from llm_decpomdp.benchmarks.quality.config_docs import COMMAND, documented, page
+from llm_decpomdp.options import option_of
 from tests.support.processes import ROOT
 
 FILE = ROOT / "docs" / "configuration.md"
@@ -50,5 +51,15 @@ class Sample:
     """Another."""
 
 
-def test_the_text_below_a_field_is_its_own() -> None:
-    assert documented(Sample) == {"said": "What it means.\n\nAnd more.", "other": "Another."}
+@dataclass(frozen=True)
+class Inheriting(Sample):
+    third: int = option_of(Sample, "said")
+    fourth: int = option_of(Sample, "said")
+    """A fourth, or `None`."""
+
+
+def test_the_text_of_a_field_stands_below_it_or_where_it_is_declared() -> None:
+    texts = {"said": "What it means.\n\nAnd more.", "other": "Another."}
+    assert documented(Sample) == texts
+    more = {"third": texts["said"], "fourth": "A fourth, or `null`."}
+    assert documented(Inheriting) == texts | more

@@ -1,0 +1,30 @@
+"""Options of sampling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llm_decpomdp.options import Options, option
+
+
+@dataclass(frozen=True)
+class Sampling(Options):
+    """Distribution and length of completions; the temperature 0 takes the most likely token always.
+
+    Raises:
+        ValueError: If a value is out of its range.
+    """
+
+    temperature: float = option(1.0, ge=0)
+    """Divisor of the logits: the higher, the more various the completions."""
+    top_p: float = option(1.0, gt=0, le=1)
+    """Draw among the most likely tokens that hold this share of the probability; 1 draws among all."""
+    top_k: int | None = option(None, ge=0)
+    """Draw among this many most likely tokens; `None` and 0 draw among all."""
+    max_new_tokens: int = option(256, ge=1)
+    """Longest completion, in tokens, the end-of-sequence token included."""
+
+    @property
+    def divisor(self) -> float:
+        """Divisor of the logits: the temperature, or 1 for greedy decoding."""
+        return self.temperature or 1.0

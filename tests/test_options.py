@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import FrozenInstanceError, dataclass, fields
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from llm_decpomdp.options import Options, limits_in_words, option, option_of, pick, type_in_words
+
+
+@dataclass(frozen=True)
+class WalkOptions(Options):
+    speed: float = option(1.0, gt=0, le=9)
+    steps: int | None = option(None, ge=1)
+    gait: str = option("trot", choices=("trot", "canter"))
+    weights: tuple[float, ...] | None = option(None, ge=0)
+    alone: bool = False
+    extra: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class RideOptions(WalkOptions):
+    pace: float = option_of(WalkOptions, "speed")
+    least: float = option_of(WalkOptions, "speed", 2.0, ge=2)
+
+
+def test_values_within_their_limits_are_taken() -> None:
+    options = WalkOptions(speed=9, steps=1, gait="canter", weights=(0.0, 1.5), alone=True)
+    assert (options.speed, options.steps, options.weights) == (9, 1, (0.0, 1.5))
+    assert WalkOptions(np.float32(2.0), np.int64(3)).steps == 3  # type: ignore[arg-type]
+    with pytest.raises(FrozenInstanceError):
+        options.speed = 2.0  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"speed": 0}, "speed must be above 0, got 0"),
+        ({"speed": 10.0}, "speed must be at most 9, got 10.0"),
+        ({"speed": float("nan")}, "speed must be a finite number, got nan"),
+        ({"speed": True}, "speed must be a number, got True"),
+        ({"speed": None}, "speed must be a number, got None"),
+        ({"steps": 0}, "steps must be at least 1, got 0"),
+        ({"steps": 1.5}, "steps must be a whole number, or null, got 1.5"),
+        ({"gait": "cantre"}, "unknown gait 'cantre'; did you mean 'canter'?"),
+        ({"weights": (1.0, -2.0)}, r"weights must be at least 0, got \(1.0, -2.0\)"),
+        ({"weights": (float("inf"),)}, "weights must be a finite number"),
+        ({"alone": "no"}, "alone must be true or false, got 'no'"),
+        ({"pace": -1.0}, "pace must be above 0, got -1.0"),
+        ({"least": 1.0}, "least must be at least 2, got 1.0"),
+    ],
+)
+def test_other_values_are_refused_by_name(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        RideOptions(**options)
+
+
+def test_an_option_of_another_class_has_its_default_and_limits_unless_it_says_others() -> None:
+    words = {field.name: limits_in_words(field) for field in fields(RideOptions)}
+    assert (RideOptions().pace, RideOptions().least) == (1.0, 2.0)
+    assert words["pace"] == words["speed"] == "above 0 and at most 9"
+    assert words["least"] == "at least 2" and words["alone"] == ""
+    types = {field.name: type_in_words(field) for field in fields(RideOptions)}
+    assert (types["steps"], types["alone"]) == ("a whole number, or null", "true or false")
+
+
+def test_options_are_picked_from_the_first_object_that_has_them() -> None:
+    first, second = SimpleNamespace(speed=2.0, other=0), SimpleNamespace(speed=3.0, steps=4)
+    rest = {"gait": "canter", "weights": None, "alone": True, "extra": None}
+    assert pick(WalkOptions, first, second, **rest) == WalkOptions(2.0, 4, "canter", None, True)
+    assert pick(WalkOptions, first, second, **rest, speed=5.0).speed == 5.0
+    with pytest.raises(KeyError, match="steps"):
+        pick(WalkOptions, first, **rest)
+
+
+def test_options_load_no_torch() -> None:
+    lines = [
+        "import sys, llm_decpomdp.algorithms.learning.options, llm_decpomdp.agents.specs",
+        "import llm_decpomdp.algorithms.training.options, llm_decpomdp.benchmarks.config.load",
+        "assert not {'torch', 'transformers'} & set(sys.modules)",
+    ]
+    subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True)
