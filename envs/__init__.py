@@ -7,9 +7,9 @@ from llm_decpomdp.utils.lazy import lazy_names
 
 if TYPE_CHECKING:
     from llm_decpomdp.envs.bugfix.tasks import BugTask as BugTask
-    from llm_decpomdp.envs.classeval.tasks import ClassTask as ClassTask
     from llm_decpomdp.envs.coding.env import coding_env as coding_env
-    from llm_decpomdp.envs.coding.humaneval import CodeTask as CodeTask
+    from llm_decpomdp.envs.problems.classeval import ClassTask as ClassTask
+    from llm_decpomdp.envs.problems.humaneval import CodeTask as CodeTask
     from llm_decpomdp.envs.sandbox import Execution as Execution
     from llm_decpomdp.envs.sandbox import Limits as Limits
     from llm_decpomdp.envs.sandbox import Program as Program
@@ -21,9 +21,9 @@ else:
         __name__,
         {
             "llm_decpomdp.envs.bugfix.tasks": ["BugTask"],
-            "llm_decpomdp.envs.classeval.tasks": ["ClassTask"],
+            "llm_decpomdp.envs.problems.classeval": ["ClassTask"],
             "llm_decpomdp.envs.coding.env": ["coding_env"],
-            "llm_decpomdp.envs.coding.humaneval": ["CodeTask"],
+            "llm_decpomdp.envs.problems.humaneval": ["CodeTask"],
             "llm_decpomdp.envs.sandbox": ["Execution", "Limits", "Program", "Sandbox", "Tests"],
             "llm_decpomdp.envs.writing.tasks": ["WritingTask"],
         },

@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 
 from llm_decpomdp.benchmarks.audit.remarks import Remark
 from llm_decpomdp.envs.bugfix.tasks import BugTask
-from llm_decpomdp.envs.classeval.tasks import ClassTask
-from llm_decpomdp.envs.coding.humaneval import CodeTask
+from llm_decpomdp.envs.problems.classeval import ClassTask
+from llm_decpomdp.envs.problems.humaneval import CodeTask
 from llm_decpomdp.envs.programs.completion import parsed
 from llm_decpomdp.envs.programs.positions import FUNCTIONS
 from llm_decpomdp.tasks import Task

@@ -10,8 +10,8 @@ from llm_decpomdp.benchmarks.audit.remarks import Remark
 from llm_decpomdp.envs.bugfix.roles import FixerRole
 from llm_decpomdp.envs.bugfix.tasks import BugTask
 from llm_decpomdp.envs.classeval.roles import ClassRole
-from llm_decpomdp.envs.classeval.tasks import ClassTask
-from llm_decpomdp.envs.coding.humaneval import CodeTask
+from llm_decpomdp.envs.problems.classeval import ClassTask
+from llm_decpomdp.envs.problems.humaneval import CodeTask
 from llm_decpomdp.envs.programs.completion import find_function
 from llm_decpomdp.envs.programs.functions import function_text
 from llm_decpomdp.envs.sandbox import Tests, instrument

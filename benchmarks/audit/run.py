@@ -30,8 +30,8 @@ from llm_decpomdp.benchmarks.audit.writing import about_writing
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.bugfix.tasks import BugTask
-from llm_decpomdp.envs.classeval.tasks import ClassTask
-from llm_decpomdp.envs.coding.humaneval import CodeTask
+from llm_decpomdp.envs.problems.classeval import ClassTask
+from llm_decpomdp.envs.problems.humaneval import CodeTask
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError
 from llm_decpomdp.envs.sandbox.sandbox import available_cores
 from llm_decpomdp.envs.writing.tasks import WritingTask

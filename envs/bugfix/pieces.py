@@ -6,9 +6,9 @@ import ast
 from collections.abc import Collection, Mapping
 
 from llm_decpomdp.envs.bugfix.methods import known_class
-from llm_decpomdp.envs.classeval.tasks import import_statements
-from llm_decpomdp.envs.classeval.unit_tests import class_tests
 from llm_decpomdp.envs.datasets.loading import BadRow
+from llm_decpomdp.envs.problems.classeval import import_statements
+from llm_decpomdp.envs.problems.unit_tests import class_tests
 from llm_decpomdp.envs.programs.completion import parsed
 from llm_decpomdp.envs.programs.functions import excerpt, function_text, functions
 from llm_decpomdp.envs.sandbox import Program, Sandbox, Tests, instrument

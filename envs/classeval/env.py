@@ -8,9 +8,9 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.classeval.feedback import CLASS_FEEDBACK
 from llm_decpomdp.envs.classeval.reward import ClassReward
 from llm_decpomdp.envs.classeval.roles import class_team
-from llm_decpomdp.envs.classeval.tasks import CLASSEVAL, load_classes
 from llm_decpomdp.envs.datasets.loading import parse_split
 from llm_decpomdp.envs.modes.code_mode import CodeMode, FeedbackOptions
+from llm_decpomdp.envs.problems.classeval import CLASSEVAL, load_classes
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.validation import check_flags
 

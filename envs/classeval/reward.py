@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from llm_decpomdp.envs.classeval.feedback import ClassAnalysis
 from llm_decpomdp.envs.classeval.roles import ClassRole
-from llm_decpomdp.envs.classeval.tasks import ClassTask
+from llm_decpomdp.envs.problems.classeval import ClassTask
 from llm_decpomdp.envs.programs.classes.merge import Merged, merge
 from llm_decpomdp.envs.programs.completion import parsed
 from llm_decpomdp.envs.sandbox import Execution, Limits, Outcome, Program, Sandbox, Tests

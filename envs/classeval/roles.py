@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, replace
 
 from llm_decpomdp.envs.classeval.division import check_division, divide
-from llm_decpomdp.envs.classeval.tasks import ClassTask
+from llm_decpomdp.envs.problems.classeval import ClassTask
 from llm_decpomdp.envs.programs.classes.completion import ClassReading, read_class
 from llm_decpomdp.envs.programs.classes.merge import Contribution
 from llm_decpomdp.envs.programs.completion import parsed

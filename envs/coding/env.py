@@ -10,12 +10,12 @@ from functools import partial
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.coding.feedback import FEEDBACK
-from llm_decpomdp.envs.coding.humaneval import COOPHUMANEVAL, HUMANEVAL
-from llm_decpomdp.envs.coding.mbpp import MBPP
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
 from llm_decpomdp.envs.datasets.loading import Dataset, load, parse_split
 from llm_decpomdp.envs.modes.code_mode import CodeMode, FeedbackOptions, parse_slice
+from llm_decpomdp.envs.problems.humaneval import COOPHUMANEVAL, HUMANEVAL
+from llm_decpomdp.envs.problems.mbpp import MBPP
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.validation import check_flags
 
@@ -88,7 +88,7 @@ def coding_env(
         expert_base_url: Address of an OpenAI-compatible endpoint of your own for it, with the key
             `OPENAI_API_KEY`.
         on_expert_failure: `raise`, or `continue` without edits and count it in the infos.
-        split: Such as `test`, `test[16:]` or `test[:50%]`; for MBPP see `llm_decpomdp.envs.coding.mbpp`.
+        split: Such as `test`, `test[16:]` or `test[:50%]`; for MBPP see `llm_decpomdp.envs.problems.mbpp`.
         source: `auto`, `hub`, `hub@COMMIT`, `bundled`, or the path of a JSONL, JSON or Parquet file with the
             hub's columns, whose splits are `train`, `test` and `all`, each the whole file.
         exclude_known_issues: Whether to leave out the tasks of the split that are known to be wrong; `metadata`

@@ -15,9 +15,9 @@ from llm_decpomdp.envs.coding.helper_use import (
     lost_results,
     names,
 )
-from llm_decpomdp.envs.coding.humaneval import CodeTask
 from llm_decpomdp.envs.coding.roles import MainRole, Role
 from llm_decpomdp.envs.modes.foreign_text import foreign_line
+from llm_decpomdp.envs.problems.humaneval import CodeTask
 from llm_decpomdp.envs.programs.completion import Reading
 from llm_decpomdp.envs.sandbox import Outcome
 

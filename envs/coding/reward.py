@@ -35,8 +35,8 @@ from typing import ClassVar
 
 from llm_decpomdp.envs.coding.feedback import CodeAnalysis
 from llm_decpomdp.envs.coding.helper_use import IGNORED, NOT_CALLED, USED, is_wrapper
-from llm_decpomdp.envs.coding.humaneval import CodeTask
 from llm_decpomdp.envs.coding.roles import AuxRole, Role
+from llm_decpomdp.envs.problems.humaneval import CodeTask
 from llm_decpomdp.envs.programs.completion import Reading
 from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Sandbox, Tests
 from llm_decpomdp.envs.sandbox.endless_tests import watch

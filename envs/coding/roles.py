@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from llm_decpomdp.envs.coding.humaneval import CodeTask
 from llm_decpomdp.envs.coding.prompt_templates import Template
+from llm_decpomdp.envs.problems.humaneval import CodeTask
 from llm_decpomdp.envs.programs.completion import Reading, read
 from llm_decpomdp.validation import unknown
 

@@ -7,7 +7,7 @@ from itertools import chain
 import pytest
 
 from llm_decpomdp.envs.classeval.division import RULES, divide
-from llm_decpomdp.envs.classeval.tasks import load_classes
+from llm_decpomdp.envs.problems.classeval import load_classes
 from llm_decpomdp.envs.programs.classes.skeleton import outline
 from tests.envs.class_examples import SOLUTION, shape_task
 

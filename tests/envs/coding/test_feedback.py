@@ -6,10 +6,10 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp.envs.coding.feedback import FEEDBACK
-from llm_decpomdp.envs.coding.humaneval import code_task
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
 from llm_decpomdp.envs.modes.code_mode import NO_CODE, CodeMode, FeedbackOptions
+from llm_decpomdp.envs.problems.humaneval import code_task
 from llm_decpomdp.envs.sandbox import Limits, Sandbox
 from llm_decpomdp.episode import Turn
 from llm_decpomdp.privileged import answers

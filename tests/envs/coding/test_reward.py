@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from llm_decpomdp.envs.coding.humaneval import CodeTask, code_task
 from llm_decpomdp.envs.coding.reward import COMPONENTS, CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
+from llm_decpomdp.envs.problems.humaneval import CodeTask, code_task
 from llm_decpomdp.envs.sandbox import Limits, Sandbox
 
 PROMPT = 'def sq(x):\n    """square"""\n'

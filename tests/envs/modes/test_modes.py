@@ -8,7 +8,6 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp.envs.coding.feedback import FEEDBACK
-from llm_decpomdp.envs.coding.humaneval import CodeTask, code_task
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
 from llm_decpomdp.envs.modes.code_mode import (
@@ -18,6 +17,7 @@ from llm_decpomdp.envs.modes.code_mode import (
     parse_slice,
 )
 from llm_decpomdp.envs.modes.experts import ExpertError
+from llm_decpomdp.envs.problems.humaneval import CodeTask, code_task
 from llm_decpomdp.envs.sandbox import Limits, Sandbox
 from llm_decpomdp.episode import Turn
 

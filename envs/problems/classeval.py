@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
-from llm_decpomdp.envs.classeval.unit_tests import class_tests
-from llm_decpomdp.envs.coding.humaneval import MAX_PROMPT_LENGTH
 from llm_decpomdp.envs.datasets.known_issues import KNOWN_ISSUES
 from llm_decpomdp.envs.datasets.loading import (
     SOURCES,
@@ -22,6 +20,8 @@ from llm_decpomdp.envs.datasets.loading import (
     load,
     text_field,
 )
+from llm_decpomdp.envs.problems.humaneval import MAX_PROMPT_LENGTH
+from llm_decpomdp.envs.problems.unit_tests import class_tests
 from llm_decpomdp.envs.programs.classes.skeleton import Outline, find_class, outline, repaired
 from llm_decpomdp.envs.programs.completion import parsed
 from llm_decpomdp.envs.sandbox import Tests

@@ -1,0 +1,1 @@
+"""Programming problems as tasks: HumanEval, MBPP and ClassEval, with their tests."""
