@@ -47,10 +47,11 @@ else:
     __all__ += ["ALGORITHMS"]
 
 NAMES = ("grpo", "magrpo", "marloo", "maremax", "mareinforce")
+"""Names of the algorithms: each is a module here with a declaration of this name in capitals."""
 
 
 class _Algorithms(Mapping[str, "Algorithm"]):
-    """Declarations by name, each loaded when it is first looked up."""
+    """Declarations by name, each loaded when it is first looked up: of `magrpo`, `MAGRPO` in `magrpo.py`."""
 
     def __getitem__(self, name: str) -> Algorithm:
         if name not in NAMES:

@@ -35,6 +35,15 @@ def test_the_pages_link_to_files_that_exist() -> None:
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+def test_the_files_that_the_source_names_exist() -> None:
+    folders = ("llm_decpomdp", "envs", "agents", "algorithms", "benchmarks")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    ends = [f"/{path.relative_to(ROOT).as_posix()}" for path in [*files, *ROOT.glob("*/*.py")]]
+    for path in files:
+        for name in re.findall(r"`([\w/]+\.py)`", path.read_text(encoding="utf-8")):
+            assert any(end.endswith(f"/{name}") for end in ends), f"{path}: {name}"
+
+
 def test_every_make_target_that_the_readme_names_exists() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in set(re.findall(r"\bmake ([a-z]+)\b", README)):

@@ -1,12 +1,12 @@
 """Group baselines, subtracted from the returns. Pure functions of returns of shape (..., G).
 
-The four of them shift or scale the same returns, and how much of that reaches the weights depends on the
+They shift or scale the same returns, and how much of that reaches the weights depends on the
 rest of the update:
 
-- Under plain gradient descent all four take different steps.
+- Under plain gradient descent all of them take different steps.
 - Adam divides out the scale of the gradient: under it `mean` and `leave_one_out` take nearly the same step,
   and so they do if the gradient's norm is clipped. `max` and `none` differ by a shift and stay different.
-- Z-scoring (centring again, then dividing by the standard deviation) after the baseline would make all four
+- Z-scoring (centring again, then dividing by the standard deviation) after the baseline would make all of them
   the same algorithm. Nothing is centred again here: `normalize` divides, and no more.
 """
 

@@ -35,9 +35,9 @@ class UpdateOptions(Options):
     normalize_advantages: bool = False
     """Divide advantages by the standard deviation of their group's returns.
 
-    Problems whose returns hardly differ then weigh as much as others. It makes `mean` and
-    `leave_one_out` equal; `max` and `none` still differ by their shift, as nothing is centred again, and
-    `none` then needs `max_grad_norm`."""
+    Problems whose returns hardly differ then weigh as much as others. `magrpo` and `marloo` then differ by a
+    factor alone, which Adam all but removes; `maremax` and `mareinforce` still differ by their shift, as nothing
+    is centred again, and `mareinforce` then needs `max_grad_norm`."""
     updates_per_batch: int = option(1, ge=1)
     """Steps with one batch of rollouts; from the second on ratios are clipped to 1 +- `clip_range`."""
     clip_range: float = option(0.2, gt=0, lt=1)

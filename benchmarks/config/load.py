@@ -15,6 +15,8 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException, ValidationError
 
+from llm_decpomdp.algorithms import ALGORITHMS
+from llm_decpomdp.algorithms.learning.baselines import none
 from llm_decpomdp.algorithms.learning.options import LearnerOptions
 from llm_decpomdp.benchmarks.config.defaults import above_defaults
 from llm_decpomdp.benchmarks.config.errors import ConfigError
@@ -220,16 +222,17 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
 
 def _check_algorithm(config: Config) -> None:
     algorithm, env = config.algorithm, config.env
-    if algorithm.name == "grpo" and env.num_agents != 1:
+    declared = ALGORITHMS[algorithm.name]
+    if not declared.multi_agent and env.num_agents != 1:
         raise ConfigError(
-            f"grpo trains one agent, and env.num_agents is {env.num_agents}: set env.num_agents=1, "
+            f"{algorithm.name} trains one agent, and env.num_agents is {env.num_agents}: set env.num_agents=1, "
             "or algorithm.name=magrpo"
         )
-    if algorithm.name == "mareinforce" and algorithm.normalize_advantages:
+    if declared.baseline is none and algorithm.normalize_advantages:
         if not algorithm.max_grad_norm:
             raise ConfigError(
-                "mareinforce compares returns with nothing, so algorithm.normalize_advantages makes advantages of "
-                "hundreds where returns are nearly equal: set algorithm.max_grad_norm, or drop it"
+                f"{algorithm.name} compares returns with nothing, so algorithm.normalize_advantages makes "
+                "advantages of hundreds where returns are nearly equal: set algorithm.max_grad_norm, or drop it"
             )
     weights = algorithm.turn_gradient_weights
     if weights is not None and env.num_turns > 1 and len(weights) != env.num_turns:

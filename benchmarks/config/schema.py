@@ -115,12 +115,12 @@ class ScheduleConfig(Options):
     """Algorithm, and amount of training: the keys of `AlgorithmConfig` that come first."""
 
     name: str = option("magrpo", choices=NAMES)
-    """`grpo`, for one agent; for any number `magrpo`, `marloo`, `maremax`, `mareinforce`.
+    """`grpo` is for one agent, the others are for any number.
 
-    They differ by what a return is compared with: the mean of its group (the first two), the mean of
-    the others, the group's best, nothing. Choose with open eyes: `mean` and `leave_one_out` differ by
-    the factor G / (G - 1) alone, which Adam all but removes; and had advantages a mean of 0 and a
-    deviation of 1 (z-scores), all five would be one algorithm. None here ever centres them again."""
+    They differ by what a return is compared with: the mean of its group (`grpo`, `magrpo`), the mean of the
+    others (`marloo`), the group's best (`maremax`), nothing (`mareinforce`). Choose with open eyes: the first
+    two baselines differ by the factor G / (G - 1) alone, which Adam all but removes; and had advantages a mean
+    of 0 and a deviation of 1 (z-scores), all would be one algorithm. None here ever centres them again."""
     num_train_epochs: int = option(10, ge=1)
     """Passes over the training problems, each in an order of its own."""
     max_updates: int | None = option(None, ge=1)

@@ -13,6 +13,7 @@ from llm_decpomdp.benchmarks.config.load import build_env
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.datasets.loading import AT_A_COMMIT, PACKAGE
+from llm_decpomdp.registry import takes
 from llm_decpomdp.tasks import TaskSet
 
 Manifest = Mapping[str, Mapping[str, Any]]
@@ -61,11 +62,16 @@ def load_eval_env(
     held_out = _load(config, eval_env, "eval")
     _check_ids(train, held_out)
     if common := len(train.positions.keys() & held_out.positions.keys()):
+        remedy = (
+            f"let dataset.train_split={train.split} and dataset.eval_split={held_out.split} be slices that do not "
+            "overlap, such as [20%:] and [:20%]"
+        )
+        if not takes(config.env.id, "split"):
+            remedy = f"{config.env.id} takes no split; a family of your own does with an argument `split`"
         logger.warning(
             "%d of the %d held-out tasks are trained on too, so that what is measured on them says little of "
-            "others: let dataset.train_split=%s and dataset.eval_split=%s be slices that do not overlap, such as "
-            "[20%%:] and [:20%%]",
-            *(common, len(held_out), train.split, held_out.split),
+            "others: %s",
+            *(common, len(held_out), remedy),
         )
     return eval_env
 

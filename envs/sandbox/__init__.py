@@ -3,7 +3,8 @@
     trainer -- pool of workers, each: evaluator -- zygote (fork server) -- one process for each program
 
 The evaluator runs the tests and holds the expected values; a program's process, forked from a clean zygote and
-confined by the kernel, only answers calls with plain values. `docs/security.md` says what that promises.
+confined by the kernel, only answers calls with plain values. The trainer is your process, whatever it does; this
+folder is its side, `inside` that of the others. `docs/security.md` says what that promises.
 """
 
 from llm_decpomdp.envs.sandbox.instrumentation.instrument import Tests, instrument

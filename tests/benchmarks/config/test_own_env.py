@@ -45,6 +45,16 @@ def test_turns_that_nobody_chooses_are_known_all_the_same() -> None:
     assert load_config(None, [*TURNS, "env.num_turns=2"]) == config
 
 
+def test_the_same_problems_in_both_splits_are_warned_of_where_nobody_can_split_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    load_envs(load_config(None, [TURNS[0]]))
+    (record,) = caplog.records
+    assert "trained on too" in record.getMessage()
+    assert "probe-turns-v0 takes no split; a family of your own does" in record.getMessage()
+    assert "dataset.train_split" not in record.getMessage()
+
+
 def test_a_single_agent_is_trained_with_grpo() -> None:
     alone = ["env.id=probe-halves-v0", "env.num_agents=1", "algorithm.name=grpo"]
     assert load_config(None, alone).env.num_agents == 1
