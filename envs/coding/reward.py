@@ -24,7 +24,7 @@ condition, such as 0.4 * 2/3 where two of three are defined. The other component
 - All code shares one namespace and runs in the team's order, so of two definitions of a name the later one counts
   for everybody. A helper that a later author's code replaces is not called, for what is called is not its own.
 - The entry function is a wrapper if it plainly does no more than return results of helpers, be it one or several,
-  or one given to another: that alone is read from the code (`teamwork.py`).
+  or one given to another: that alone is read from the code (`helper_use.py`).
 """
 
 from __future__ import annotations
