@@ -1,7 +1,7 @@
 """Signs of helper use in the code of the entry function's author, as far as they are plain to see.
 
-Whether a helper is called and used is decided by running (`sandbox/inside/helpers.py`). Reading decides only what
-running cannot, whether the entry function does work of its own, and gives feedback a line to name.
+Whether a helper is called and used is decided by running (`sandbox/inside/evaluator/helpers.py`). Reading decides
+only what running cannot, whether the entry function does work of its own, and gives feedback a line to name.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ condition, such as 0.4 * 2/3 where two of three are defined. The other component
 
 - A helper is called if the program calls it while a test that passes runs, and it is ignored if no test's outcome
   depends on what it returns. Both are found out by running: the program runs once more with the helper's results
-  changed within their type (`sandbox/inside/changes.py`), a few kinds of change one after the other, until another
-  test passes or one no longer does. One that is called only while the code is loaded, to make a table, say, counts
-  as called if it is not ignored.
+  changed within their type (`sandbox/inside/program/changes.py`), a few kinds of change one after the other, until
+  another test passes or one no longer does. One that is called only while the code is loaded, to make a table,
+  say, counts as called if it is not ignored.
 - Calls count where the entry function's author makes them. Helpers may call each other, but a helper that only
   helpers call is not called.
 - All code shares one namespace and runs in the team's order, so of two definitions of a name the later one counts
