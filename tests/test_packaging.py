@@ -113,7 +113,8 @@ def test_the_source_archive_holds_every_file_of_the_checkout(wheel: Path) -> Non
     source = wheel.parents[1]
     for folder in (*FOLDERS, *BESIDE):
         assert {str(path.relative_to(source)) for path in (source / folder).rglob("*.*")} <= names
-    assert {"CHANGELOG.md", "CITATION.cff", "Makefile", "constraints.txt", "LICENSE"} <= names
+    assert {*"CHANGELOG.md CITATION.cff CONTRIBUTING.md SECURITY.md".split()} <= names
+    assert {"Makefile", "constraints.txt", "LICENSE"} <= names
     assert not [name for name in names if name.endswith(".pyc")]
 
 

@@ -138,12 +138,17 @@ def stored_rows(path: Path) -> Iterator[tuple[int, Row]]:
     """Read the rows of an `episodes.jsonl`, each with its line, counted from 1.
 
     Raises:
-        ConfigError: If a row has no groups, as in early versions.
+        ConfigError: If a row has no groups, or verdicts no details, as in early versions.
     """
     for line, row in enumerate(read_json_lines(path), 1):
         if "groups" not in row:
             raise ConfigError(
                 f"{path}: line {line} has no groups, as of an early version; train again"
+            )
+        turns = (row["final"] or {}).get("turns", ())
+        if any("details" not in turn["verdict"] for turn in turns):
+            raise ConfigError(
+                f"{path}: line {line} has verdicts without details, as of an early version; train again"
             )
         yield line, row
 

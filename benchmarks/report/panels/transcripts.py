@@ -15,8 +15,7 @@ from typing import Any
 
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
 from llm_decpomdp.benchmarks.report.elements.page import HERE
-from llm_decpomdp.benchmarks.runs.results import Results, Row, task_name
-from llm_decpomdp.utils.storage import read_json_lines
+from llm_decpomdp.benchmarks.runs.results import Results, Row, stored_rows, task_name
 
 
 def transcripts(experiments: Sequence[Experiment]) -> str:
@@ -53,7 +52,7 @@ class Pack:
         seed = run.manifest.get("seed")
         about = {"name": run.path.name, "seed": seed, "experiment": experiment}
         self.runs.append({**about, "trained": bool(run.train)})
-        for row in read_json_lines(run.path / "episodes.jsonl"):
+        for _, row in stored_rows(run.path / "episodes.jsonl"):
             self._add(row)
 
     def blocks(self) -> Iterator[str]:

@@ -117,6 +117,22 @@ def completion(row: dict[str, Any]) -> None:
     row["groups"][0]["completions"]["aux_0"] = ["", ""]
 
 
+def test_verdicts_of_an_early_version_are_refused_in_words(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def without_details(row: dict[str, Any]) -> None:
+        verdict = row["final"]["turns"][0]["verdict"]
+        verdict |= {"tests": verdict.pop("details")}
+
+    lines = sum(1 for _ in (run / "episodes.jsonl").open())
+    change(run, lines, without_details)
+    for command in ("rescore", "credit", "export", "report"):
+        assert call(command, str(run)) == 2, command
+        assert f"line {lines} has verdicts without details, as of an early version" in (
+            capsys.readouterr().err
+        )
+
+
 @pytest.mark.parametrize(
     ("edit", "what", "turn", "group", "sample"),
     [

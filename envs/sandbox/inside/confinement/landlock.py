@@ -62,7 +62,7 @@ def abi() -> int:
 def restrict(read: Sequence[str], write: Sequence[str | int]) -> int:
     """Confine this process and its children for good; needs `kernel.no_new_privileges()` before.
 
-    Also denies TCP (ABI 4), and abstract sockets and signals to processes outside (ABI 6). ZygoteClient started
+    Also denies TCP (ABI 4), and abstract sockets and signals to processes outside (ABI 6). Children started
     from here on may still be signalled and die with their parent; those started before do neither, not even
     by `kernel.die_with_parent()`. Mounting anything is denied from here on.
 
