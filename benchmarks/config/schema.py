@@ -166,7 +166,7 @@ class OutputConfig(StorageOptions, FolderConfig):
     """Trackers of metrics besides `metrics.jsonl`: `tensorboard`, `wandb` and `trackio`, each true, false or
     options; see `llm_decpomdp.benchmarks.runs.trackers`."""
     report: bool = True
-    """Write `report.html` at the end."""
+    """Write `report.html` at the end. The commands do; in Python, `llm_decpomdp.benchmarks.write_report`."""
 
 
 @dataclass(frozen=True)
