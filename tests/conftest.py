@@ -39,7 +39,7 @@ class WordReward:
     """One point if both wrote the word, a quarter off for each empty answer."""
 
     components: tuple[str, ...] = ("word", "empty")
-    info_keys: tuple[str, ...] = ("right", "asked")
+    info_keys: tuple[str, ...] = ("tests_passed", "tests_total")
 
     def __call__(self, task: Task, completions: Mapping[str, str]) -> Verdict:
         word = task.references["left_0"]
@@ -47,11 +47,15 @@ class WordReward:
         solved = all(right.values())
         empty = sum(not text for text in completions.values())
         points = {"word": float(solved), "empty": -0.25 * empty}
-        details = {"right": sum(right.values()), "asked": len(right), "cases": list(right)}
+        details = {
+            "tests_passed": sum(right.values()),
+            "tests_total": len(right),
+            "cases": list(right),
+        }
         return Verdict(points, solved, details, analysis=right)
 
     def notes(self, details: Mapping[str, Any]) -> list[str]:
-        return [f"{details['right']} of {details['asked']} wrote it"]
+        return [f"{details['tests_passed']} of {details['tests_total']} wrote it"]
 
 
 @dataclass(frozen=True)

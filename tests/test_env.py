@@ -87,7 +87,7 @@ def test_infos_have_the_same_keys_at_reset_and_every_step(make_word_env):
     keys = {frozenset(info) for infos in (start, *steps) for info in infos.values()}
     assert len(keys) == 1
     assert [infos["left_0"]["hints"] for infos in (start, *steps)] == [0.0, 1.0, 0.0]
-    assert (start["left_0"]["asked"], steps[0]["left_0"]["asked"]) == (0, 2)
+    assert (start["left_0"]["tests_total"], steps[0]["left_0"]["tests_total"]) == (0, 2)
 
 
 def test_a_step_needs_a_reset(make_word_env):

@@ -16,8 +16,7 @@ from multiprocessing import get_context
 
 import pytest
 
-from llm_decpomdp.envs.sandbox import Execution
-from llm_decpomdp.episode import Outcome
+from llm_decpomdp.envs.sandbox import Execution, Outcome
 from tests.attacks.canaries import overhear, provoke
 from tests.attacks.entries import ALL, CORPUS, ENTRIES, TEAM_ENTRIES, Entry, load
 from tests.attacks.processes import adopt_orphans, descendants, end
