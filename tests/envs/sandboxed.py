@@ -144,3 +144,12 @@ def end_within(seconds: float, workers: set[int]) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+TELLS_ITS_RUNS = "import os\ndef sq(x):\n    raise ValueError(os.urandom(8).hex())"
+"""A program whose verdict is another one each time that it runs."""
+
+
+def message_of(sandbox: Sandbox, code: str = TELLS_ITS_RUNS, limits: Limits | None = None) -> str:
+    """What the first test of a program says."""
+    return sandbox.run(program(code), instrument(SQUARES, "sq"), limits).tests[0].message

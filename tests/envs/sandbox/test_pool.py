@@ -8,24 +8,17 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
 
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError, instrument
 from llm_decpomdp.envs.sandbox.pool import Pool
 from llm_decpomdp.envs.sandbox.worker_process import Worker
-from tests.envs.sandboxed import SHORT, program, run, trainer
+from tests.envs.sandboxed import SHORT, TELLS_ITS_RUNS, message_of, program, run, trainer
 from tests.support.programs import SQUARE, SQUARES, check
 
 TESTS = instrument(SQUARES, "sq")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux's processes")
-TELLS_ITS_RUNS = "import os\ndef sq(x):\n    raise ValueError(os.urandom(8).hex())"
-"""A program whose verdict is another one each time that it runs."""
-
-
-def told(sandbox: Sandbox, code: str = TELLS_ITS_RUNS, limits: Limits | None = None) -> str:
-    return sandbox.run(program(code), TESTS, limits).tests[0].message
 
 
 # Batches
@@ -203,57 +196,7 @@ def test_threads_that_ask_for_the_same_share_one_run():
     sandbox = Sandbox(workers=2)
     code = f"import time\ntime.sleep(0.2)  # {time.monotonic_ns()}\n{TELLS_ITS_RUNS}"
     with ThreadPoolExecutor(6) as threads:
-        assert len({*threads.map(lambda _: told(sandbox, code), range(6))}) == 1
-
-
-# Remembered verdicts
-
-
-def test_a_verdict_is_remembered_by_all_that_it_depends_on():
-    sandbox = Sandbox(SHORT, workers=1)
-    code = f"{TELLS_ITS_RUNS}  # {time.monotonic_ns()}"
-    first = told(sandbox, code)
-    assert told(sandbox, code) == told(Sandbox(SHORT, workers=2), code) == first
-    messages = [
-        told(sandbox, code + " "),
-        told(sandbox, code, Limits(load_seconds=0.8, test_seconds=0.7)),
-        told(Sandbox(SHORT, workers=1, seed=1), code),
-        told(Sandbox(SHORT, workers=1, without=("namespaces",)), code),
-        told(Sandbox(SHORT, workers=1, cache_size=0), code),
-        sandbox.run(program(code), instrument(SQUARES + "\n    assert candidate(1)", "sq")).tests[0].message,
-    ]  # fmt: skip
-    assert len({first, *messages}) == 7
-
-
-def test_a_sandbox_that_remembers_nothing_leaves_the_memory_of_others_alone():
-    code = f"{TELLS_ITS_RUNS}  # {time.monotonic_ns()}"
-    first = told(Sandbox(SHORT), code)
-    told(Sandbox(SHORT, cache_size=0))
-    assert told(Sandbox(SHORT), code) == first
-
-
-def test_a_system_without_processes_of_our_kind_is_told_what_to_use(monkeypatch):
-    monkeypatch.setattr(sys, "platform", "win32")
-    with pytest.raises(SandboxError, match="needs Linux or macOS: on Windows, use WSL"):
-        Sandbox(cache_size=0).run(program(SQUARE), instrument(SQUARES, "sq"))
-
-
-def test_the_oldest_verdicts_are_forgotten():
-    sandbox = Sandbox(SHORT, workers=1, cache_size=2)
-    codes = [f"{TELLS_ITS_RUNS}  # {n} {time.monotonic_ns()}" for n in range(3)]
-    first, *_, last = [told(sandbox, code) for code in codes]
-    assert told(sandbox, codes[2]) == last and told(sandbox, codes[0]) != first
-
-
-def test_a_timeout_by_the_clock_is_not_remembered_but_one_by_processor_time_is():
-    limits = Limits(load_seconds=2, test_seconds=0.2, max_timeouts=1)
-    mark = time.monotonic_ns()
-    for body, factor, remembered in (("time.sleep(60)", 3, False), ("while True: pass", 50, True)):
-        sandbox = Sandbox(replace(limits, wall_factor=factor), workers=1)
-        code = f"import time  # {mark}\ndef sq(x):\n    {body}"
-        first, again = (sandbox.run(program(code), TESTS) for _ in range(2))
-        assert first.tests[0].status == again.tests[0].status == "timeout"
-        assert (first.seconds == again.seconds) == remembered
+        assert len({*threads.map(lambda _: message_of(sandbox, code), range(6))}) == 1
 
 
 # Its life
@@ -263,7 +206,7 @@ def test_a_sandbox_can_be_pickled():
     sandbox = Sandbox(SHORT, 3, "require", ("seccomp",), 7, 2)
     twin = pickle.loads(pickle.dumps(sandbox))
     assert vars(twin) == vars(sandbox)
-    assert told(pickle.loads(pickle.dumps(Sandbox(SHORT)))).startswith("ValueError")
+    assert message_of(pickle.loads(pickle.dumps(Sandbox(SHORT)))).startswith("ValueError")
 
 
 def test_a_closed_sandbox_works_again():
