@@ -21,6 +21,9 @@ from llm_decpomdp.utils.storage import write_atomically, write_csv
 
 IQM = "last/reward_iqm"
 
+COMPARED = (REWARD, "last/solved", "pass@1", "tests_passed", "prompt_tokens", "tokens")
+"""The measures in the table of several models, as far as there are any."""
+
 
 def overall(evaluation: Evaluation) -> dict[str, Estimate]:
     """Estimate every measure over all tasks, which are the units of its interval.
@@ -111,6 +114,27 @@ def table(evaluation: Evaluation) -> Table:
     for name, seconds in evaluation.seconds.items():
         grid.add_row(f"seconds/{name}", number(seconds / evaluation.episodes), "", "")
     return grid
+
+
+def comparison(evaluations: Mapping[str, Evaluation]) -> Table:
+    """Tabulate evaluations, a column for each, by the name of its model."""
+    estimates = {name: overall(evaluation) for name, evaluation in evaluations.items()}
+    first = next(iter(evaluations.values())).manifest
+    tasks = f"{len(first['starts'])} tasks, {first['samples']} samples of each"
+    table = Table(title=f"{first['environment']}: {tasks}", title_justify="left")
+    table.add_column("measure")
+    for name in estimates:
+        table.add_column(name, justify="right", overflow="fold")
+    refusals = dict.fromkeys(key for of in estimates.values() for key in of if "refused/" in key)
+    for measure in (*COMPARED, *refusals):
+        if any(
+            measure in of and (of[measure].value or measure in COMPARED)
+            for of in estimates.values()
+        ):
+            cells = [as_text(of[measure]) if measure in of else "" for of in estimates.values()]
+            table.add_row(measure, *cells)
+    table.add_row("failed episodes", *(str(len(e.failures)) for e in evaluations.values()))
+    return table
 
 
 def _is_shown(measure: str, several_turns: bool) -> bool:

@@ -13,7 +13,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.extras import missing_models
 from llm_decpomdp.benchmarks.config.options import schedule, start_cost, trainer_options
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES, Setting
+from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES, Setting, find_baseline
 from llm_decpomdp.benchmarks.runs.data import same_source
 from llm_decpomdp.benchmarks.suites.job import Job
 from llm_decpomdp.env import DecPOMDPEnv
@@ -149,7 +149,7 @@ def _played(setting: Setting, method: str) -> tuple[DecPOMDPEnv, Limits, Sequenc
             of language models.
     """
     if method in BASELINES:
-        baseline = BASELINES[method](setting)
+        baseline = find_baseline(method, setting)
         _check_packages(baseline.config is not None)
         return baseline.env, baseline.limits, baseline.specs
     env = setting.env

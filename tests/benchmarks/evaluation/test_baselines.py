@@ -17,8 +17,8 @@ from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.evaluation.baselines import (
     BASELINES,
     Setting,
-    contestant,
     discussing,
+    find_baseline,
     in_turn,
 )
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
@@ -104,7 +104,7 @@ def test_in_a_discussion_the_second_answers_are_played_and_both_are_paid_for(
 def test_gold_earns_full_marks_and_random_text_none(setting: Setting, tmp_path: Path) -> None:
     rewards = {}
     for name in ("gold", "random"):
-        one = contestant(name, setting)
+        one = find_baseline(name, setting).load()
         starts = [Start(task_id=task.task_id) for task in one.env.tasks.tasks]
         found = evaluate(one.env, one.team, starts, folder=tmp_path / name, about=one.about)
         rewards[name] = list(found.means("last/reward_mean").values())
@@ -116,7 +116,7 @@ def test_gold_earns_full_marks_and_random_text_none(setting: Setting, tmp_path: 
     [name for name in BASELINES if name not in ("expert_edits", "gold", "random")],
 )
 def test_a_baseline_plays_the_configured_model(name: str, setting: Setting, tmp_path: Path) -> None:
-    one = contestant(name, setting)
+    one = find_baseline(name, setting).load()
     alone = name.startswith("single")
     assert one.env.possible_agents == (["main_0"] if alone else ["aux_0", "main_0"])
     limit = 8 if name == "single_agent_matched" else 4
@@ -131,14 +131,14 @@ def test_a_baseline_plays_the_configured_model(name: str, setting: Setting, tmp_
 
 def test_a_matched_agent_has_the_tokens_of_a_team_of_any_size(setting: Setting) -> None:
     three = replace(setting, env_options={**setting.env_options, "num_agents": 3})
-    one = contestant("single_agent_matched", three)
+    one = find_baseline("single_agent_matched", three).load()
     assert one.about["model"]["max_new_tokens"] == 12
 
 
 def test_baselines_that_sample_in_another_way_are_others(setting: Setting) -> None:
     warmer = replace(setting.config, model=replace(setting.config.model, temperature=0.5))
     one, two = (
-        contestant("naive_concatenation", replace(setting, config=config)).about
+        find_baseline("naive_concatenation", replace(setting, config=config)).load().about
         for config in (setting.config, warmer)
     )
     assert one["model"].pop("temperature") != two["model"].pop("temperature") == 0.5
@@ -148,7 +148,7 @@ def test_baselines_that_sample_in_another_way_are_others(setting: Setting) -> No
 def test_expert_edits_come_between_turns(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     asked = {**setting.env_options, "expert_model": "gpt-x", "num_turns": 1}
-    one = contestant("expert_edits", replace(setting, env_options=asked))
+    one = find_baseline("expert_edits", replace(setting, env_options=asked)).load()
     assert one.env.num_turns == 2
     assert one.env.spec_kwargs["external_mode"] == "expert_edits"
 
@@ -167,7 +167,7 @@ def test_a_baseline_that_makes_no_sense_is_one_clear_error(setting: Setting) -> 
         ("glod", setting, "did you mean 'gold'"),
     ):
         with pytest.raises(ConfigError, match=message):
-            contestant(name, where)
+            find_baseline(name, where)
 
 
 @pytest.mark.parametrize(
