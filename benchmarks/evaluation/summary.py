@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from rich.table import Table
 
 from llm_decpomdp.benchmarks.evaluation.folder import Evaluation
-from llm_decpomdp.benchmarks.evaluation.measures import REWARD, is_share
+from llm_decpomdp.benchmarks.evaluation.measures import REWARD, estimate_of
 from llm_decpomdp.benchmarks.evaluation.statistics import (
     Estimate,
     bootstrap,
     interquartile_mean,
-    share,
 )
 from llm_decpomdp.utils.storage import write_atomically, write_csv
 
@@ -32,20 +31,20 @@ def overall(evaluation: Evaluation) -> dict[str, Estimate]:
     """
     estimates = {}
     for measure in evaluation.values:
-        estimates[measure] = _estimate(measure, list(evaluation.means(measure).values()))
+        means = list(evaluation.means(measure).values())
+        estimates[measure] = estimate_of(measure, means)
         if measure == REWARD:
-            ends = list(evaluation.means(measure).values())
-            estimates[IQM] = bootstrap(ends, interquartile_mean)
+            estimates[IQM] = bootstrap(means, interquartile_mean)
     for k in evaluation.manifest["k"]:
         if values := list(evaluation.pass_at_k(k).values()):  # none if too many episodes failed
-            estimates[f"pass@{k}"] = _estimate(f"pass@{k}", values)
+            estimates[f"pass@{k}"] = estimate_of(f"pass@{k}", values)
     return estimates
 
 
 def of_task(evaluation: Evaluation, task: str) -> dict[str, Estimate]:
     """Estimate every measure of one task, with its samples as the units; pass@k has no interval."""
     estimates = {
-        measure: _estimate(measure, of_tasks[task])
+        measure: estimate_of(measure, of_tasks[task])
         for measure, of_tasks in evaluation.values.items()
         if task in of_tasks
     }
@@ -54,10 +53,6 @@ def of_task(evaluation: Evaluation, task: str) -> dict[str, Estimate]:
             samples = len(evaluation.passes[task])
             estimates[f"pass@{k}"] = Estimate(of_tasks[task], None, None, samples)
     return estimates
-
-
-def _estimate(measure: str, values: Sequence[float]) -> Estimate:
-    return share(values) if is_share(measure) else bootstrap(values)
 
 
 def summary(evaluation: Evaluation) -> dict[str, Any]:

@@ -83,7 +83,10 @@ def job_cost(job: Job) -> JobCost:
     if not cell.trained:
         return cost
     teams.check_trainable(teams.team_spec(config, env.possible_agents).policies)
-    batches = schedule(config, [task.task_id for task in _training_env(config, env).tasks.tasks])
+    training_env = config.make_train_env(
+        same_source(config, env)
+    )  # from where the data of `env` is
+    batches = schedule(config, [task.task_id for task in training_env.tasks.tasks])
     training: Cost = start_cost(config).scaled(sum(map(len, batches)))
     held_out = len(env.tasks.tasks[: config.evaluation.num_tasks])
     own_episodes = held_out * trainer_options(config).evaluations(len(batches))
@@ -109,11 +112,6 @@ def costs_of(jobs: Sequence[Job]) -> tuple[dict[str, JobCost], dict[str, str]]:
         except (ValueError, OSError, ImportError) as error:
             reasons[name] = str(error)
     return costs, reasons
-
-
-def _training_env(config: Config, played: DecPOMDPEnv) -> DecPOMDPEnv:
-    """Make the environment on the training split, with its data from where that of the evaluation is."""
-    return config.make_train_env(same_source(config, played))
 
 
 def gigabytes(specs: Iterable[PolicySpec], *, trained: bool) -> float | None:
