@@ -136,7 +136,7 @@ def _of(values: Sequence[str], number: int) -> str | None:
 
 
 def evaluate_models(request: Request, models: Sequence[RemoteModel]) -> dict[str, Evaluation]:
-    """Evaluate a team, or each of some models behind a server.
+    """Evaluate a team, or each of some models behind a server; several have folders of their own in `--output`.
 
     Args:
         request: The options of the command.
@@ -152,18 +152,15 @@ def evaluate_models(request: Request, models: Sequence[RemoteModel]) -> dict[str
     """
     if not models:
         return {"": evaluate_team(request)}
-    requests = {model.name: _of_model(request, model, len(models) > 1) for model in models}
-    return {name: evaluate_team(of_model) for name, of_model in requests.items()}
-
-
-def _of_model(request: Request, model: RemoteModel, several: bool) -> Request:
-    """Return the request for one of the models; each of several has a folder of its own in that of `--output`."""
     if request.team is not None or request.baseline is not None:
         raise ConfigError(
             "--model excludes --team and --baseline: each says who plays. Baselines play the configuration's model"
         )
-    output = request.output / model.slug if request.output and several else request.output
-    return replace(request, model=model, output=output)
+    evaluations, output = {}, request.output
+    for model in models:
+        folder = output / model.slug if output and len(models) > 1 else output
+        evaluations[model.name] = evaluate_team(replace(request, model=model, output=folder))
+    return evaluations
 
 
 def evaluate_team(request: Request) -> Evaluation:

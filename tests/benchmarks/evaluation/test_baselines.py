@@ -11,7 +11,6 @@ import pytest
 from llm_decpomdp.agents.saved_team import save_team
 from llm_decpomdp.agents.scripted import Constant, Gold, Scripted
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.evaluation.baselines import (
@@ -26,6 +25,7 @@ from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines
+from tests.support.commands import call
 
 Make = Callable[..., DecPOMDPEnv]
 
@@ -43,14 +43,6 @@ class Numbered(Scripted):
 
     def generate(self, prompts: Any, num_samples: int = 1) -> list[list[Completion]]:
         return [[Completion(self.act(prompt), tokens=(1, 2))] for prompt in prompts]
-
-
-def call(*arguments: str) -> int:
-    """The exit code of a command, run here."""
-    with pytest.raises(SystemExit) as stop:
-        main(arguments)
-    assert isinstance(stop.value.code, int)
-    return stop.value.code
 
 
 @pytest.fixture
@@ -168,6 +160,15 @@ def test_a_baseline_that_makes_no_sense_is_one_clear_error(setting: Setting) -> 
     ):
         with pytest.raises(ConfigError, match=message):
             find_baseline(name, where)
+
+
+def test_a_baseline_that_makes_no_sense_is_refused_before_data_is_loaded(
+    quick: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--env-option", "num_agents=1", "--env-option", "source=missing.jsonl"]
+    line = ["eval", "--baseline", "naive_concatenation", "--env", "humaneval-v0", *options]
+    assert call(*line, "--override", *quick) == 2
+    assert "naive_concatenation is about a team" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
