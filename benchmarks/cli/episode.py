@@ -45,7 +45,7 @@ def team_of(
     overridden = replace(setting, env_options={**setting.env_options, **arguments})
     path = kept_teams.locate(folder, None, setting.config)
     print(f"loading {path} ...", file=sys.stderr, flush=True)
-    entry = teams.of_folder(folder, None, overridden)
+    entry = teams.of_folder(path, overridden)
     return entry.env, entry.team
 
 

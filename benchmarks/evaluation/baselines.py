@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from llm_decpomdp.agents.scripted import Gold, RandomText
@@ -158,19 +158,9 @@ def single_agent_matched(setting: Setting) -> Baseline:
     return _with_model(replace(setting.config, model=model), setting.make_env(num_agents=1))
 
 
-def naive_concatenation(setting: Setting) -> Baseline:
-    """Build that of the team before training."""
-    return _with_model(setting.config, setting.env)
-
-
-def sequential_pipeline(setting: Setting) -> Baseline:
-    """Build that of agents who act one after the other."""
-    return _with_model(setting.config, setting.env, act=in_turn)
-
-
-def one_round_discussion(setting: Setting) -> Baseline:
-    """Build that of agents who read one another's first answers."""
-    return _with_model(setting.config, setting.env, act=discussing, answers=2)
+def untrained(setting: Setting, **changes: Any) -> Baseline:
+    """Build that of the team before training, which may act in another way."""
+    return _with_model(setting.config, setting.env, **changes)
 
 
 def expert_edits(setting: Setting) -> Baseline:
@@ -191,28 +181,6 @@ def random(setting: Setting) -> Baseline:
     """Build that of random characters."""
     team = {agent: RandomText() for agent in setting.env.possible_agents}
     return Baseline(setting.env, team=team)
-
-
-BASELINES: Mapping[str, Callable[[Setting], Baseline]] = {
-    build.__name__: build
-    for build in (
-        single_agent,
-        single_agent_matched,
-        naive_concatenation,
-        sequential_pipeline,
-        one_round_discussion,
-        expert_edits,
-        gold,
-        random,
-    )
-}
-"""The builder of each baseline."""
-
-OF_TEAMS = (
-    *("single_agent_matched", "naive_concatenation"),
-    *("sequential_pipeline", "one_round_discussion"),
-)
-"""Baselines that compare with a team of several agents, or play one."""
 
 
 def _with_model(config: Config, env: DecPOMDPEnv, **changes: Any) -> Baseline:
@@ -269,3 +237,22 @@ def _with(prompt: str, opening: str, answers: Completions) -> str:
         return prompt
     texts = [f"{agent}:\n{completion.text}" for agent, (completion,) in answers.items()]
     return "\n\n".join([prompt, opening, *texts])
+
+
+BASELINES: Mapping[str, Callable[[Setting], Baseline]] = {
+    "single_agent": single_agent,
+    "single_agent_matched": single_agent_matched,
+    "naive_concatenation": untrained,
+    "sequential_pipeline": partial(untrained, act=in_turn),
+    "one_round_discussion": partial(untrained, act=discussing, answers=2),
+    "expert_edits": expert_edits,
+    "gold": gold,
+    "random": random,
+}
+"""The builder of each baseline."""
+
+OF_TEAMS = (
+    *("single_agent_matched", "naive_concatenation"),
+    *("sequential_pipeline", "one_round_discussion"),
+)
+"""Baselines that compare with a team of several agents, or play one."""

@@ -261,7 +261,7 @@ def _entry(request: Request, setting: Setting) -> Entry:
     path = kept_teams.locate(request.team, request.checkpoint, setting.config)
     if (path / MANIFEST).is_file():
         _refuse_changes(request.overrides, path)
-    return eval_teams.of_folder(request.team, request.checkpoint, setting)
+    return eval_teams.of_folder(path, setting)
 
 
 def _refuse_changes(overrides: Sequence[str], team: Path) -> None:

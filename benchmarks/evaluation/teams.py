@@ -44,21 +44,18 @@ def _declared(config: Config) -> dict[str, Any]:
     return {"model": asdict(config.model), "team": config.team, "policies": policies}
 
 
-def of_folder(folder: Path, checkpoint: str | None, setting: Setting) -> Entry:
-    """Load a saved team, or that of a run.
+def of_folder(folder: Path, setting: Setting) -> Entry:
+    """Load a saved team, or a checkpoint of a run with the configuration of the run.
 
     Args:
-        folder: The folder of a team, or of a run.
-        checkpoint: The team of a run, one of `kept_teams.CHECKPOINTS`; `None` for the
-            first of them that is there.
+        folder: As `kept_teams.locate` finds it.
         setting: The environment that it plays; of a run, with the run's own configuration.
 
     Raises:
-        ConfigError: If there is no such team, or it does not fit the environment.
+        ConfigError: If the team does not fit the environment.
         RunError: If a model cannot be loaded.
     """
-    path = kept_teams.locate(folder, checkpoint, setting.config)
-    return _saved(path, setting) if (path / MANIFEST).is_file() else _restored(path, setting)
+    return (_saved if (folder / MANIFEST).is_file() else _restored)(folder, setting)
 
 
 def _saved(folder: Path, setting: Setting) -> Entry:

@@ -9,6 +9,7 @@ from llm_decpomdp.agents.saved_team import MANIFEST
 from llm_decpomdp.benchmarks.evaluation import teams as eval_teams
 from llm_decpomdp.benchmarks.evaluation.baselines import Entry, Setting, find_baseline
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
+from llm_decpomdp.benchmarks.runs import kept_teams
 from llm_decpomdp.benchmarks.runs import train as run
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.suites.job import Job
@@ -44,7 +45,8 @@ def work(job: Job) -> None:
 def entry_of(job: Job, setting: Setting) -> Entry:
     """Build the team of a job, or its baseline, in the environment that it plays."""
     if job.cell.trained:
-        return eval_teams.of_folder(job.training.path, "final", setting)
+        path = kept_teams.locate(job.training.path, "final", setting.config)
+        return eval_teams.of_folder(path, setting)
     if job.cell.method == UNTRAINED:
         return eval_teams.of_config(setting)
     return find_baseline(job.cell.method, setting).load()
