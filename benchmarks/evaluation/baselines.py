@@ -251,8 +251,8 @@ BASELINES: Mapping[str, Callable[[Setting], Baseline]] = {
 }
 """The builder of each baseline."""
 
-OF_TEAMS = (
-    *("single_agent_matched", "naive_concatenation"),
-    *("sequential_pipeline", "one_round_discussion"),
-)
+TALKING = ("sequential_pipeline", "one_round_discussion")
+"""Baselines that add to the prompts of the environment what team-mates wrote."""
+
+OF_TEAMS = ("single_agent_matched", "naive_concatenation", *TALKING)
 """Baselines that compare with a team of several agents, or play one."""
