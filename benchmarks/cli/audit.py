@@ -7,16 +7,7 @@ from typing import Annotated
 
 import typer
 
-from llm_decpomdp.benchmarks.cli.options import DATA, Command
 
-app = typer.Typer()
-
-
-@app.command(
-    cls=Command,
-    rich_help_panel=DATA,
-    epilog="Example: llm-decpomdp audit classeval-v0 --output audit.json",
-)
 def audit(
     env_id: Annotated[str, typer.Argument(help="An environment of `list` with tests.")],
     source: Annotated[str, typer.Option(help="Where the problems come from.")] = "auto",

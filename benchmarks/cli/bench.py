@@ -9,17 +9,11 @@ from typing import Annotated
 import typer
 
 from llm_decpomdp.benchmarks.cli.console import PROGRAM
-from llm_decpomdp.benchmarks.cli.options import MEASURE, Command
-
-app = typer.Typer()
 
 FILE_WIDTH = 120
 """Columns of tables that go to no terminal."""
 
 
-@app.command(
-    cls=Command, rich_help_panel=MEASURE, epilog="Example: llm-decpomdp bench laptop --dry-run"
-)
 def bench(
     suite: Annotated[str | None, typer.Argument(help="Name or path of a suite.")] = None,
     show: Annotated[bool, typer.Option("--list", help="Show the suites.")] = False,

@@ -6,12 +6,9 @@ from typing import Annotated
 
 import typer
 
-from llm_decpomdp.benchmarks.cli.options import AFTER, Command, Folder
-
-app = typer.Typer()
+from llm_decpomdp.benchmarks.cli.options import Folder
 
 
-@app.command(cls=Command, rich_help_panel=AFTER, epilog="Example: llm-decpomdp credit runs/a")
 def credit(
     folder: Folder,
     phase: Annotated[

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import typer
 
-from llm_decpomdp.benchmarks.cli.options import START, Command
-
-app = typer.Typer()
-
-
-@app.command(cls=Command, rich_help_panel=START)
 def doctor() -> None:
     """Check what works on this machine, and say how to get the rest."""
     from llm_decpomdp.benchmarks.doctor.examine import examine

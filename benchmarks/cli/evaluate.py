@@ -8,26 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llm_decpomdp.benchmarks.cli.options import (
-    MEASURE,
-    AtATime,
-    Checkpoint,
-    Command,
-    Env,
-    EnvOptions,
-    Greedy,
-    Output,
-    Overrides,
-    Samples,
-    Seed,
-    Split,
-    Tasks,
-)
+from llm_decpomdp.benchmarks.cli import options
 
 if TYPE_CHECKING:
     from llm_decpomdp.benchmarks.evaluation.run import Evaluation
-
-app = typer.Typer()
 
 BASELINES = (
     *("single_agent", "single_agent_matched", "naive_concatenation", "sequential_pipeline"),
@@ -50,17 +34,16 @@ docs/evaluation.md says what is measured.
 """
 
 
-@app.command("eval", cls=Command, epilog=EXAMPLES, rich_help_panel=MEASURE)
 def eval_(
     config: Annotated[
         str | None,
         typer.Option(help="Name or path of a configuration, whose team plays untrained."),
     ] = None,
-    override: Overrides = None,
+    override: options.Overrides = None,
     team: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="A saved team, or a run, instead.")
     ] = None,
-    checkpoint: Checkpoint = None,
+    checkpoint: options.Checkpoint = None,
     baseline: Annotated[
         str | None, typer.Option(help=f"A baseline instead: {', '.join(BASELINES)}.")
     ] = None,
@@ -90,18 +73,18 @@ def eval_(
             help="Another key of its policy, such as timeout=60, omit=\\[top_p] or extra={reasoning_effort: low}.",
         ),
     ] = None,
-    env: Env = None,
-    env_option: EnvOptions = None,
-    split: Split = None,
-    tasks: Tasks = None,
-    samples: Samples = 1,
+    env: options.Env = None,
+    env_option: options.EnvOptions = None,
+    split: options.Split = None,
+    tasks: options.Tasks = None,
+    samples: options.Samples = 1,
     k: Annotated[
         list[int] | None,
         typer.Option("--k", metavar="K", help="Of pass@k; may be given several times."),
     ] = None,
-    greedy: Greedy = False,
-    seed: Seed = 0,
-    at_a_time: AtATime = 64,
+    greedy: options.Greedy = False,
+    seed: options.Seed = 0,
+    at_a_time: options.AtATime = 64,
     on_error: Annotated[
         str,
         typer.Option(
@@ -109,11 +92,14 @@ def eval_(
             "leaves its episode out and counts it."
         ),
     ] = "raise",
-    output: Output = None,
+    output: options.Output = None,
 ) -> None:
     """Measure a team or a baseline, with intervals. Stopped, the same command goes on."""
-    from llm_decpomdp.benchmarks.cli.request import Request, evaluate_models
-    from llm_decpomdp.benchmarks.evaluation.remote_models import remote_models
+    from llm_decpomdp.benchmarks.evaluation.request import (
+        Request,
+        evaluate_models,
+        remote_models,
+    )
 
     models = remote_models(model or (), base_url or (), key_variable or (), model_option or ())
     request = Request(
@@ -141,8 +127,7 @@ def show(evaluations: Mapping[str, Evaluation]) -> None:
     """Print the table of an evaluation, or that of several models by name, with failures and folders."""
     from rich.console import Console
 
-    from llm_decpomdp.benchmarks.evaluation.remote_models import comparison
-    from llm_decpomdp.benchmarks.evaluation.summary import table
+    from llm_decpomdp.benchmarks.evaluation.summary import comparison, table
 
     console = Console(highlight=False)
     first = next(iter(evaluations.values()))

@@ -7,16 +7,7 @@ from typing import Annotated
 
 import typer
 
-from llm_decpomdp.benchmarks.cli.options import AFTER, Command
 
-app = typer.Typer()
-
-
-@app.command(
-    cls=Command,
-    rich_help_panel=AFTER,
-    epilog="Example: llm-decpomdp export runs/a --pairs --to jsonl",
-)
 def export(
     run: Annotated[Path, typer.Argument(metavar="FOLDER", help="A run or an evaluation.")],
     to: Annotated[str, typer.Option(help="parquet, jsonl or hub-folder.")] = "parquet",

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import typer
 
-from llm_decpomdp.benchmarks.cli.options import START, Command
-
-app = typer.Typer()
-
-
-@app.command("list", cls=Command, rich_help_panel=START)
 def list_() -> None:
     """Show the environments and the configurations."""
     from llm_decpomdp.benchmarks.config.catalogue import description, shipped

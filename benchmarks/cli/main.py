@@ -7,11 +7,11 @@ imported by the command that is run, so that help and completion are fast.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from llm_decpomdp import __version__
 from llm_decpomdp.benchmarks.cli import (
@@ -30,16 +30,47 @@ from llm_decpomdp.benchmarks.cli import (
 )
 from llm_decpomdp.benchmarks.cli import list as listing
 from llm_decpomdp.benchmarks.cli.console import PROGRAM, exit_codes, prepare_process
-from llm_decpomdp.benchmarks.cli.options import without_types
 
-COMMANDS = (
-    *(train, play, listing, doctor, evaluate, bench, crossplay),
-    *(report, export, rescore, credit, necessity, audit),
-)
-"""Modules of commands, in the order of the help."""
+COMMANDS: Mapping[str, Mapping[Callable[..., None], str | None]] = {
+    "Start": {
+        train.demo: "Example: llm-decpomdp demo",
+        play.play: "Example: llm-decpomdp play bugfix-v0 --policy gold",
+        listing.list_: None,
+        doctor.doctor: None,
+    },
+    "Train and measure": {
+        train.train: "Example: llm-decpomdp train --config demo --override algorithm.name=marloo env.num_turns=2",
+        evaluate.eval_: evaluate.EXAMPLES,
+        bench.bench: "Example: llm-decpomdp bench laptop --dry-run",
+        crossplay.crossplay: "Example: llm-decpomdp crossplay runs/a runs/b",
+    },
+    "After a run": {
+        report.report: "Example: llm-decpomdp report runs/a runs/b --output both.html",
+        export.export: "Example: llm-decpomdp export runs/a --pairs --to jsonl",
+        rescore.rescore: "Example: llm-decpomdp rescore runs/a",
+        credit.credit: "Example: llm-decpomdp credit runs/a",
+        necessity.necessity: "Example: llm-decpomdp necessity runs/eval-team runs/eval-single",
+    },
+    "Data": {audit.audit: "Example: llm-decpomdp audit classeval-v0 --output audit.json"},
+}
+"""The panels of the help, the commands in each, and the last lines of their own help."""
 
 WITH_MODELS = ("train", "demo", "eval", "play", "crossplay")
 """Commands in whose process models compute."""
+
+
+class Command(TyperCommand):
+    """A command whose help shows metavars, and types only for options that take a value and have none."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return arguments and options, without types that help would show."""
+        return without_types(super().get_params(ctx))
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the parts of the usage line, required arguments without braces."""
+        return [
+            piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)
+        ]
 
 
 class CommandLine(TyperGroup):
@@ -56,9 +87,21 @@ class CommandLine(TyperGroup):
             return super().invoke(ctx)
 
 
+def without_types(parameters: list[Any]) -> list[Any]:
+    """Hide the types of flags, which take no value, and of arguments, which their metavars describe."""
+    for parameter in parameters:
+        if isinstance(parameter, TyperOption) and parameter.is_flag:
+            parameter.metavar = ""
+        elif isinstance(parameter, TyperArgument):
+            parameter.display_type_rich = lambda ctx: None  # type: ignore[method-assign]
+    return parameters
+
+
 app = typer.Typer(cls=CommandLine, no_args_is_help=True, pretty_exceptions_enable=False)
-for command in COMMANDS:
-    app.add_typer(command.app)
+for panel, functions in COMMANDS.items():
+    for function, epilog in functions.items():
+        name = function.__name__.rstrip("_")
+        app.command(name, cls=Command, rich_help_panel=panel, epilog=epilog)(function)
 
 
 def _version(requested: bool) -> None:

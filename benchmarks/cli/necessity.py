@@ -7,16 +7,7 @@ from typing import Annotated
 
 import typer
 
-from llm_decpomdp.benchmarks.cli.options import AFTER, Command
 
-app = typer.Typer()
-
-
-@app.command(
-    cls=Command,
-    rich_help_panel=AFTER,
-    epilog="Example: llm-decpomdp necessity runs/eval-team runs/eval-single",
-)
 def necessity(
     team: Annotated[Path, typer.Argument(metavar="TEAM", help="An evaluation of a team.")],
     single: Annotated[

@@ -1,18 +1,11 @@
-"""Options that several commands share, and the class of all commands."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperArgument, TyperCommand, TyperOption
-
-START = "Start"
-MEASURE = "Train and measure"
-AFTER = "After a run"
-DATA = "Data"
-"""Panels of the help."""
 
 Overrides = Annotated[
     list[str] | None,
@@ -36,27 +29,3 @@ Seed = Annotated[int, typer.Option(min=0, help="Decides what is sampled.")]
 AtATime = Annotated[int, typer.Option(min=1, help="Episodes that are played together.")]
 Output = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where the results go.")]
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A run or an evaluation.")]
-
-
-class Command(TyperCommand):
-    """A command whose help shows metavars, and types only for options that take a value and have none."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return arguments and options, without types that help would show."""
-        return without_types(super().get_params(ctx))
-
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return the parts of the usage line, required arguments without braces."""
-        return [
-            piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)
-        ]
-
-
-def without_types(parameters: list[Any]) -> list[Any]:
-    """Hide the types of flags, which take no value, and of arguments, which their metavars describe."""
-    for parameter in parameters:
-        if isinstance(parameter, TyperOption) and parameter.is_flag:
-            parameter.metavar = ""
-        elif isinstance(parameter, TyperArgument):
-            parameter.display_type_rich = lambda ctx: None  # type: ignore[method-assign]
-    return parameters

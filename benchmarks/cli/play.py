@@ -7,14 +7,9 @@ from typing import Annotated
 
 import typer
 
-from llm_decpomdp.benchmarks.cli.options import START, Command, EnvOptions
-
-app = typer.Typer()
+from llm_decpomdp.benchmarks.cli.options import EnvOptions
 
 
-@app.command(
-    cls=Command, rich_help_panel=START, epilog="Example: llm-decpomdp play bugfix-v0 --policy gold"
-)
 def play(
     env_id: Annotated[
         str | None,
@@ -83,26 +78,40 @@ def play(
 
     Type an answer, and end it with a line that is a single dot.
     """
-    from llm_decpomdp.benchmarks.cli.episode import Game, play_episode
+    from llm_decpomdp.benchmarks.cli.episode import play_episode, policy_of, team_of
+    from llm_decpomdp.benchmarks.config.errors import ConfigError
+    from llm_decpomdp.benchmarks.config.load import build_env
+    from llm_decpomdp.benchmarks.evaluation.request import env_arguments
+    from llm_decpomdp.registry import make
 
-    play_episode(
-        Game(
-            env_id,
-            agent=agent,
-            partner=partner,
-            policy=policy,
-            team=team,
-            task_id=task_id,
-            seed=seed,
-            env_options=env_option or (),
-            num_turns=num_turns,
-            num_agents=num_agents,
-            source=source,
-            split=split,
-            external_mode=external_mode,
-            files=file or (),
-            show_all=show_all,
-            base_url=base_url,
-            key_variable=key_variable,
-        )
-    )
+    mistakes = {
+        "name an environment of `llm-decpomdp list`, or a run with --team": not (env_id or team),
+        "--policy and --team exclude each other: each plays all agents": policy and team,
+        "--policy plays all agents: leave out --agent and --file": policy and (agent or file),
+        "--team says itself where its models are: leave out --base-url": team
+        and (base_url or key_variable),
+        "--team plays all agents: say with --agent which one your --file is of": team
+        and file
+        and not agent,
+    }
+    for text, made in mistakes.items():
+        if made:
+            raise ConfigError(text)
+    named = {
+        "num_turns": num_turns,
+        "num_agents": num_agents,
+        "source": source,
+        "split": split,
+        "external_mode": external_mode,
+    }
+    arguments = env_arguments(env_option or ())
+    arguments |= {name: value for name, value in named.items() if value is not None}
+    if team is not None:
+        env, players = team_of(team, env_id, arguments)
+    else:
+        env = build_env(lambda: make(str(env_id), **arguments))
+        chosen = policy_of(policy or partner, base_url, key_variable)
+        players = dict.fromkeys(env.possible_agents, chosen)
+    watched = policy is not None or (team is not None and agent is None)
+    person = None if watched else agent or env.possible_agents[-1]
+    play_episode(env, players, person, file or (), task_id=task_id, seed=seed, show_all=show_all)

@@ -7,16 +7,7 @@ from typing import Annotated
 
 import typer
 
-from llm_decpomdp.benchmarks.cli.options import AFTER, Command
 
-app = typer.Typer()
-
-
-@app.command(
-    cls=Command,
-    rich_help_panel=AFTER,
-    epilog="Example: llm-decpomdp report runs/a runs/b --output both.html",
-)
 def report(
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUN", help="Folders of runs, evaluations.")

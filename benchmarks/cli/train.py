@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from llm_decpomdp.benchmarks.cli.console import PROGRAM, first_process
-from llm_decpomdp.benchmarks.cli.options import MEASURE, START, Command, Overrides
+from llm_decpomdp.benchmarks.cli.options import Overrides
 
 if TYPE_CHECKING:
     from llm_decpomdp.benchmarks.runs.train import Result
-
-app = typer.Typer()
 
 NEXT = {
     "play --team {run}": "watch the team that you trained; with --agent NAME, be one of it",
@@ -25,7 +23,6 @@ NEXT = {
 """Commands that take a run with a team, and their purposes."""
 
 
-@app.command(cls=Command, rich_help_panel=START, epilog="Example: llm-decpomdp demo")
 def demo(override: Overrides = None) -> None:
     """Train two small language models on this machine's CPU, in minutes and without a hub.
 
@@ -38,11 +35,6 @@ def demo(override: Overrides = None) -> None:
     train(config="demo", override=override)
 
 
-@app.command(
-    cls=Command,
-    rich_help_panel=MEASURE,
-    epilog="Example: llm-decpomdp train --config demo --override algorithm.name=marloo env.num_turns=2",
-)
 def train(
     config: Annotated[str | None, typer.Option(help="Name or path of a configuration.")] = None,
     override: Overrides = None,

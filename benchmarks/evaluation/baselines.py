@@ -21,20 +21,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from llm_decpomdp.agents.scripted import Gold, RandomText
 from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.algorithms.rollouts.act import Act, Move, Prompts
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.rollout import Completions, Stopwatch
+from llm_decpomdp.algorithms.rollouts.rollout import Completions, Start, Stopwatch
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.load import build_env
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.evaluation.play import at_once
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.policy import Policy, Team
+from llm_decpomdp.policy import Team
 from llm_decpomdp.registry import make
 from llm_decpomdp.validation import unknown
 
@@ -51,10 +52,7 @@ class Setting:
     @classmethod
     def of(cls, config: Config) -> Setting:
         """Take a configuration's own environment, on its evaluation split."""
-        try:
-            env = config.make_eval_env()
-        except (ValueError, TypeError, KeyError, ImportError) as error:
-            raise ConfigError(str(error.args[0])) from None
+        env = build_env(config.make_eval_env)
         return cls(config, env.spec_id, env.spec_kwargs)
 
     @cached_property
@@ -68,14 +66,15 @@ class Setting:
         Raises:
             ConfigError: If it does not take an argument or its value.
         """
-        try:
-            return make(self.env_id, **{**self.env_options, **changes})
-        except (ValueError, TypeError, KeyError, ImportError) as error:
-            raise ConfigError(str(error.args[0])) from None
+        return build_env(lambda: make(self.env_id, **{**self.env_options, **changes}))
+
+    def starts(self, count: int | None = None) -> list[Start]:
+        """Return a start for each problem, or for the first ones."""
+        return [Start(task_id=task.task_id) for task in self.env.tasks.tasks[:count]]
 
 
 @dataclass(frozen=True)
-class Contestant:
+class Entry:
     """An entry of an evaluation: an environment, a team and its way to act."""
 
     env: DecPOMDPEnv
@@ -97,6 +96,7 @@ class Baseline:
     act: Act = at_once
     answers: int = 1
     """Answers of an agent in a turn."""
+    name: str = ""
 
     @property
     def limits(self) -> dict[str, int]:
@@ -111,33 +111,32 @@ class Baseline:
         """Declarations of the policies that play a model; agents that share weights have one."""
         if self.config is None:
             return []
-        config = replace(self.config, team={}, policies={})
-        return list(teams.team_spec(config, self.env.possible_agents).policies.values())
+        return list(teams.team_spec(self.config, self.env.possible_agents).policies.values())
 
-    def load(self) -> Contestant:
+    def load(self) -> Entry:
         """Load the team of the baseline.
 
         Raises:
             RunError: If the model cannot be loaded.
         """
+        about: dict[str, Any] = {"baseline": self.name}
         if self.config is None:
-            return Contestant(self.env, self.team, self.act)
-        config = replace(self.config, team={}, policies={})
-        team = teams.load(config, [self.env])
-        return Contestant(self.env, team, self.act, {"model": asdict(config.model)})
+            return Entry(self.env, self.team, self.act, about)
+        about["model"] = asdict(self.config.model)
+        return Entry(self.env, teams.load(self.config, [self.env]), self.act, about)
 
 
-def contestant(name: str, setting: Setting) -> Contestant:
-    """Load a baseline by name.
+def find_baseline(name: str, setting: Setting) -> Baseline:
+    """Return a baseline by name, its environment built.
 
     Raises:
         ConfigError: If the name is unknown, or the baseline makes no sense with the environment.
-        RunError: If a model cannot be loaded.
     """
     if name not in BASELINES:
         raise ConfigError(unknown("baseline", name, BASELINES))
-    entry = BASELINES[name](setting).load()
-    return replace(entry, about={"baseline": name, **entry.about})
+    if name in OF_TEAMS and len(setting.env.possible_agents) < 2:
+        raise ConfigError(f"{name} is about a team, and there is one agent: set env.num_agents")
+    return replace(BASELINES[name](setting), name=name)
 
 
 def baseline_of(about: Mapping[str, Any]) -> str | None:
@@ -148,83 +147,45 @@ def baseline_of(about: Mapping[str, Any]) -> str | None:
 
 def single_agent(setting: Setting) -> Baseline:
     """Build the baseline of one agent alone."""
-    return _alone(setting, setting.config.model.max_new_tokens)
+    return _with_model(setting.config, setting.make_env(num_agents=1))
 
 
 def single_agent_matched(setting: Setting) -> Baseline:
     """Build that of one agent alone, whose limit is the sum of those of the team's agents."""
-    agents = setting.env.possible_agents
-    _require_several("single_agent_matched", agents)
-    team = teams.team_spec(setting.config, agents)
-    return _alone(setting, sum(team.policies[n].max_new_tokens for n in team.agents.values()))
+    team = teams.team_spec(setting.config, setting.env.possible_agents)
+    limit = sum(team.policies[name].max_new_tokens for name in team.agents.values())
+    model = replace(setting.config.model, max_new_tokens=limit)
+    return _with_model(replace(setting.config, model=model), setting.make_env(num_agents=1))
 
 
-def _alone(setting: Setting, max_new_tokens: int) -> Baseline:
-    model = replace(setting.config.model, max_new_tokens=max_new_tokens)
-    return Baseline(setting.make_env(num_agents=1), replace(setting.config, model=model))
-
-
-def naive_concatenation(setting: Setting) -> Baseline:
-    """Build that of the team before training."""
-    return _several("naive_concatenation", setting, at_once)
-
-
-def sequential_pipeline(setting: Setting) -> Baseline:
-    """Build that of agents who act one after the other."""
-    return _several("sequential_pipeline", setting, in_turn)
-
-
-def one_round_discussion(setting: Setting) -> Baseline:
-    """Build that of agents who read one another's first answers."""
-    return replace(_several("one_round_discussion", setting, discussing), answers=2)
+def untrained(setting: Setting, **changes: Any) -> Baseline:
+    """Build that of the team before training, which may act in another way."""
+    return _with_model(setting.config, setting.env, **changes)
 
 
 def expert_edits(setting: Setting) -> Baseline:
     """Build that of an outside model which edits the agents' answers; there is a second turn at least."""
     turns = max(2, setting.env.num_turns)
     env = setting.make_env(external_mode="expert_edits", num_turns=turns)
-    return Baseline(env, setting.config)
+    return _with_model(setting.config, env)
 
 
 def gold(setting: Setting) -> Baseline:
     """Build that of the data's own answers."""
-    env = setting.env
-    team: dict[str, Policy] = dict.fromkeys(env.possible_agents, Gold())
-    teams.check_references(dict.fromkeys(team, PolicySpec("gold")), [env])
-    return Baseline(env, team=team)
+    agents = setting.env.possible_agents
+    teams.check_references(dict.fromkeys(agents, PolicySpec("gold")), [setting.env])
+    return Baseline(setting.env, team=dict.fromkeys(agents, Gold()))
 
 
 def random(setting: Setting) -> Baseline:
     """Build that of random characters."""
-    env = setting.env
-    return Baseline(env, team={agent: RandomText() for agent in env.possible_agents})
+    team = {agent: RandomText() for agent in setting.env.possible_agents}
+    return Baseline(setting.env, team=team)
 
 
-BASELINES: Mapping[str, Callable[[Setting], Baseline]] = {
-    build.__name__: build
-    for build in (
-        single_agent,
-        single_agent_matched,
-        naive_concatenation,
-        sequential_pipeline,
-        one_round_discussion,
-        expert_edits,
-        gold,
-        random,
-    )
-}
-"""The builder of each baseline."""
-
-
-def _several(name: str, setting: Setting, act: Act) -> Baseline:
-    env = setting.env
-    _require_several(name, env.possible_agents)
-    return Baseline(env, setting.config, act=act)
-
-
-def _require_several(name: str, agents: Sequence[str]) -> None:
-    if len(agents) < 2:
-        raise ConfigError(f"{name} is about a team, and there is one agent: set env.num_agents")
+def _with_model(config: Config, env: DecPOMDPEnv, **changes: Any) -> Baseline:
+    """Build a baseline whose agents all play the configuration's model."""
+    return Baseline(env, replace(config, team={}, policies={}), **changes)
 
 
 def in_turn(
@@ -276,3 +237,22 @@ def _with(prompt: str, opening: str, answers: Completions) -> str:
         return prompt
     texts = [f"{agent}:\n{completion.text}" for agent, (completion,) in answers.items()]
     return "\n\n".join([prompt, opening, *texts])
+
+
+BASELINES: Mapping[str, Callable[[Setting], Baseline]] = {
+    "single_agent": single_agent,
+    "single_agent_matched": single_agent_matched,
+    "naive_concatenation": untrained,
+    "sequential_pipeline": partial(untrained, act=in_turn),
+    "one_round_discussion": partial(untrained, act=discussing, answers=2),
+    "expert_edits": expert_edits,
+    "gold": gold,
+    "random": random,
+}
+"""The builder of each baseline."""
+
+TALKING = ("sequential_pipeline", "one_round_discussion")
+"""Baselines that add to the prompts of the environment what team-mates wrote."""
+
+OF_TEAMS = ("single_agent_matched", "naive_concatenation", *TALKING)
+"""Baselines that compare with a team of several agents, or play one."""

@@ -25,7 +25,7 @@ NEEDED = (
 
 def evaluated(experiment: Experiment, position: int) -> Estimate:
     """Estimate the mean team reward of the first (0) or last (-1) evaluation of each run, as `evaluated_after`."""
-    table = rewards(experiment, position)
+    table = _table(_scores(experiment, position))
     if table is None:
         value = fmean(run.evaluations[position]["reward_mean"] for run in experiment.runs)
         return Estimate(value, None, None, len(experiment.runs))
@@ -44,11 +44,11 @@ def evaluated_after(experiment: Experiment, update: int) -> Estimate:
 
 def gained(experiment: Experiment) -> Estimate:
     """Estimate the gain in reward from the first to the last evaluation, run by run and task by task."""
-    before, after = rewards(experiment, 0), rewards(experiment, -1)
-    if before is None or after is None or _tasks(experiment, 0) != _tasks(experiment, -1):
-        value = evaluated(experiment, -1).value - evaluated(experiment, 0).value
-        return Estimate(value, None, None, len(experiment.runs))
-    return bootstrap(after - before)
+    gain = _gain(experiment, reward_of)
+    if gain is not None:
+        return gain
+    value = evaluated(experiment, -1).value - evaluated(experiment, 0).value
+    return Estimate(value, None, None, len(experiment.runs))
 
 
 def gained_in(experiment: Experiment, components: Sequence[str]) -> Estimate | None:
@@ -57,32 +57,29 @@ def gained_in(experiment: Experiment, components: Sequence[str]) -> Estimate | N
     def points(score: Score) -> float:
         return sum(score.points.get(name, 0.0) for name in components)
 
-    before, after = (rewards(experiment, position, points) for position in (0, -1))
-    if before is None or after is None or _tasks(experiment, 0) != _tasks(experiment, -1):
-        return None
-    return bootstrap(after - before)
+    return _gain(experiment, points)
+
+
+def _gain(experiment: Experiment, value: Callable[[Score], float]) -> Estimate | None:
+    pair = _paired(_scores(experiment, 0), _scores(experiment, -1), value)
+    return None if pair is None else bootstrap(pair[1] - pair[0])
 
 
 def compared(first: Experiment, second: Experiment) -> Comparison | None:
     """Compare the last evaluations of two experiments; `None` unless all their runs played the same tasks."""
-    before, after = rewards(first, -1), rewards(second, -1)
-    if before is None or after is None or _tasks(first, -1) != _tasks(second, -1):
-        return None
-    return compare(before, after)
+    pair = _paired(_scores(first, -1), _scores(second, -1))
+    return None if pair is None else compare(*pair)
 
 
-def rewards(
-    experiment: Experiment, position: int, value: Callable[[Score], float] = reward_of
-) -> Table | None:
-    """Tabulate mean rewards, or others, (runs, tasks) of evaluations; `None` unless all played the same tasks."""
-    updates = [run.evaluations[position]["update"] for run in experiment.runs]
-    runs = zip(experiment.runs, updates, strict=True)
-    return _table([run.scores_at("eval", update) for run, update in runs], value)
+def _scores(experiment: Experiment, position: int) -> list[list[Score]]:
+    """Return the scores of the first (0) or last (-1) evaluation of each run."""
+    return [run.scores_at("eval", run.evaluations[position]["update"]) for run in experiment.runs]
 
 
 def _table(
     runs: Sequence[Sequence[Score]], value: Callable[[Score], float] = reward_of
 ) -> Table | None:
+    """Tabulate mean rewards, or others, (runs, tasks); `None` unless all runs played the same tasks."""
     table = [by_task(scores, value) for scores in runs]
     names = sorted(table[0])
     if not names or any(sorted(row) != names for row in table):
@@ -90,10 +87,14 @@ def _table(
     return np.array([[row[name] for name in names] for row in table])
 
 
-def _tasks(experiment: Experiment, position: int) -> set[str]:
-    run = experiment.runs[0]
-    scores = run.scores_at("eval", run.evaluations[position]["update"])
-    return {score.task for score in scores}
+def _paired(
+    first: Sequence[Sequence[Score]],
+    second: Sequence[Sequence[Score]],
+    value: Callable[[Score], float] = reward_of,
+) -> tuple[Table, Table] | None:
+    """Tabulate the runs of two evaluations over the same tasks, as `_table`."""
+    table = _table([*first, *second], value)
+    return None if table is None else (table[: len(first)], table[len(first) :])
 
 
 def seeds_needed(comparison: Comparison) -> str:

@@ -72,10 +72,8 @@ def read_evaluation(folder: Path | str) -> Evaluation:
     """
     path = Path(folder)
     has_rows = any((path / name).is_file() for name in ("episodes.jsonl", FAILURES))
-    if not (path / "manifest.json").is_file() or not has_rows:
-        raise ConfigError(f"{path} holds no evaluation: make one with llm-decpomdp eval")
-    manifest = RunFolder(path).read_manifest()
-    if "samples" not in manifest:  # that of a training run
+    manifest = RunFolder(path).read_manifest() if (path / "manifest.json").is_file() else {}
+    if not has_rows or "samples" not in manifest:  # that of a training run
         raise ConfigError(f"{path} holds no evaluation: make one with llm-decpomdp eval")
     episodes = {
         (n, key_of(start)) for n in range(manifest["samples"]) for start in manifest["starts"]

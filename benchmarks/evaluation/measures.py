@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from numpy.typing import ArrayLike
+
 from llm_decpomdp.algorithms.training.metrics import reward_metrics
 from llm_decpomdp.benchmarks.evaluation.play import rollout_of
+from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, share
 from llm_decpomdp.policy import REFUSAL
 
 Row = Mapping[str, Any]
@@ -56,6 +59,11 @@ def is_share(measure: str) -> bool:
     """Check whether a measure lies between 0 and 1, so that equal values still leave room for chance."""
     shares = ("truncated/", "refused/", "cooperation/", "pass@")
     return measure.startswith(shares) or measure.endswith(("solved", "tests_passed"))
+
+
+def estimate_of(measure: str, scores: ArrayLike) -> Estimate:
+    """Estimate a measure from scores of shape (tasks,) or (seeds, tasks)."""
+    return share(scores) if is_share(measure) else bootstrap(scores)
 
 
 def _last_info(row: Row) -> Mapping[str, float]:

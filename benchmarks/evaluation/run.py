@@ -101,9 +101,18 @@ def evaluate(
         RunError: If every single episode has failed.
         Exception: What policies and environments raise.
     """
-    ks = _check(env, team, starts, samples, k, at_a_time, on_error)
+    _check_team(env, team, starts)
+    ks = _check_numbers(samples, k, at_a_time, on_error)
     place = RunFolder(folder)
-    manifest = _manifest(env, team, starts, samples, seed, about or {}, ks, at_a_time)
+    identity = {
+        "environment": {"id": env.spec_id, **env.spec_kwargs},
+        "data": env.metadata["data"]["fingerprint"],
+        "team": list(team),
+        "about": dict(about or {}),
+        "seed": seed,
+        "at_a_time": at_a_time,
+    }
+    manifest = _manifest(env, starts, samples, ks, identity)
     before = _open(place, manifest)
     player = Player(env, team, act, seed)
     parallel = min(player.waiting, at_a_time)
@@ -123,16 +132,7 @@ def evaluate(
     return evaluation
 
 
-def _check(
-    env: DecPOMDPEnv,
-    team: Team,
-    starts: Sequence[Start],
-    samples: int,
-    k: Sequence[int],
-    at_a_time: int,
-    on_error: str,
-) -> list[int]:
-    """Check the arguments, and return the k of pass@k."""
+def _check_team(env: DecPOMDPEnv, team: Team, starts: Sequence[Start]) -> None:
     if set(team) != set(env.possible_agents):
         raise ConfigError(
             f"the team plays {', '.join(team)}, and the environment has {', '.join(env.possible_agents)}"
@@ -141,6 +141,10 @@ def _check(
         raise ConfigError(f"an evaluation needs different tasks, at least one; got {len(starts)}")
     if any(start == Start() for start in starts):
         raise ConfigError("every start of an evaluation needs a task_id or a seed")
+
+
+def _check_numbers(samples: int, k: Sequence[int], at_a_time: int, on_error: str) -> list[int]:
+    """Check the other arguments, and return the k of pass@k."""
     if samples < 1 or at_a_time < 1:
         raise ConfigError(
             f"samples and at_a_time must be at least 1, got {samples} and {at_a_time}"
@@ -155,23 +159,11 @@ def _check(
 
 def _manifest(
     env: DecPOMDPEnv,
-    team: Team,
     starts: Sequence[Start],
     samples: int,
-    seed: int,
-    about: Mapping[str, Any],
     ks: Sequence[int],
-    at_a_time: int,
+    identity: Mapping[str, Any],
 ) -> dict[str, Any]:
-    data = env.metadata["data"]
-    identity = {
-        "environment": {"id": env.spec_id, **env.spec_kwargs},
-        "data": data["fingerprint"],
-        "team": list(team),
-        "about": dict(about),
-        "seed": seed,
-        "at_a_time": at_a_time,
-    }
     return {
         "kind": "evaluation",
         "identity": json.loads(json.dumps(identity)),  # as it is read again
@@ -180,8 +172,8 @@ def _manifest(
         "starts": [asdict(start) for start in starts],
         "samples": samples,
         "k": list(ks),
-        "seed": seed,
-        "data": {"eval": data},
+        "seed": identity["seed"],
+        "data": {"eval": env.metadata["data"]},
         "packages": versions(),
         "python": platform.python_version(),
         "platform": platform.platform(),

@@ -97,34 +97,26 @@ def bootstrap(
     return _estimate([_table(scores)], of_all, level, replicates, seed)
 
 
-def share(scores: ArrayLike, *, level: float = LEVEL, seed: int = 0) -> Estimate:
+def share(scores: ArrayLike) -> Estimate:
     """Estimate the mean of scores in [0, 1] as `bootstrap` does, with room for chance where all are equal.
 
-    Where all n scores of the tasks are 0 (or all are 1), a share of up to 1 - (1 - level)^(1/n) could have hidden
+    Where all n scores of the tasks are 0 (or all are 1), a share of up to 1 - (1 - LEVEL)^(1/n) could have hidden
     that well: about 3 / n (Hanley and Lippman-Hand 1983, JAMA 249, 1743).
     """
     table = _table(scores)
-    return _with_hidden(bootstrap(table, level=level, seed=seed), table.shape[1], level)
+    return _with_hidden(bootstrap(table), table.shape[1])
 
 
-def _with_hidden(estimate: Estimate, tasks: int, level: float) -> Estimate:
+def _with_hidden(estimate: Estimate, tasks: int) -> Estimate:
     """Give the mean of scores in [0, 1] the interval of `share` where all are 0 or all are 1."""
     if estimate.value not in (0.0, 1.0):
         return estimate
-    hidden = 1 - (1 - level) ** (1 / tasks)
+    hidden = 1 - (1 - LEVEL) ** (1 / tasks)
     low, high = (0.0, hidden) if estimate.value == 0.0 else (1 - hidden, 1.0)
     return Estimate(estimate.value, low, high, estimate.units)
 
 
-def paired_difference(
-    first: ArrayLike,
-    second: ArrayLike,
-    statistic: Statistic = mean,
-    *,
-    level: float = LEVEL,
-    replicates: int = REPLICATES,
-    seed: int = 0,
-) -> Estimate:
+def paired_difference(first: ArrayLike, second: ArrayLike, statistic: Statistic = mean) -> Estimate:
     """Estimate the statistic of `second` minus that of `first`, over the same tasks.
 
     Tasks are drawn once for both, which takes the difficulty of the tasks out of the interval; seeds are drawn
@@ -134,9 +126,6 @@ def paired_difference(
         first: (S, T) or (T,).
         second: (S', T) or (T,); the t-th task is that of `first`.
         statistic: The number to compare.
-        level: As in `bootstrap`.
-        replicates: As in `bootstrap`.
-        seed: As in `bootstrap`.
 
     Raises:
         ValueError: If the numbers of tasks differ, or as `bootstrap`.
@@ -146,17 +135,10 @@ def paired_difference(
         flat = [table.reshape(len(table), -1) for table in (x, y)]
         return statistic(flat[1]) - statistic(flat[0])
 
-    return _estimate(_pair(first, second), differences, level, replicates, seed)
+    return _estimate(_pair(first, second), differences)
 
 
-def probability_of_improvement(
-    first: ArrayLike,
-    second: ArrayLike,
-    *,
-    level: float = LEVEL,
-    replicates: int = REPLICATES,
-    seed: int = 0,
-) -> Estimate:
+def probability_of_improvement(first: ArrayLike, second: ArrayLike) -> Estimate:
     """Estimate the probability that a run of `second` beats one of `first` on a task drawn at random.
 
     The mean over the tasks of P(Y > X) + P(Y = X) / 2 over all pairs of a seed of each (the statistic of Mann and
@@ -164,8 +146,7 @@ def probability_of_improvement(
     Arguments and errors as in `paired_difference`.
     """
     tables = _pair(first, second)
-    estimate = _estimate(tables, _wins, level, replicates, seed)
-    return _with_hidden(estimate, tables[0].shape[1], level)
+    return _with_hidden(_estimate(tables, _wins), tables[0].shape[1])
 
 
 def _wins(first: Array, second: Array) -> Array:
@@ -212,17 +193,15 @@ class Comparison:
     """True if there are enough seeds, and the chance of the tasks leaves the interval too wide to tell."""
 
 
-def compare(
-    first: ArrayLike, second: ArrayLike, *, level: float = LEVEL, seed: int = 0
-) -> Comparison:
+def compare(first: ArrayLike, second: ArrayLike) -> Comparison:
     """Compare `second` with `first`; arguments and errors as in `paired_difference`."""
-    difference = paired_difference(first, second, level=level, seed=seed)
-    improvement = probability_of_improvement(first, second, level=level, seed=seed)
+    difference = paired_difference(first, second)
+    improvement = probability_of_improvement(first, second)
     several = [table for table in _pair(first, second) if len(table) > 1]
     if not several or not difference.value or difference.excludes(0.0):
         return Comparison(difference, improvement, None, more_tasks=False)
     deviation = math.hypot(*(float(table.mean(1).std(ddof=1)) for table in several))
-    seeds = seeds_needed(deviation, abs(difference.value), level=level)
+    seeds = seeds_needed(deviation, abs(difference.value))
     enough = seeds <= min(map(len, several))
     return Comparison(difference, improvement, None if enough else seeds, more_tasks=enough)
 
@@ -266,9 +245,9 @@ def _pair(first: ArrayLike, second: ArrayLike) -> list[Array]:
 def _estimate(
     tables: Sequence[Array],
     statistic: Callable[..., Array],
-    level: float,
-    replicates: int,
-    seed: int,
+    level: float = LEVEL,
+    replicates: int = REPLICATES,
+    seed: int = 0,
 ) -> Estimate:
     """Estimate a statistic of tables (R, S, T), with seeds drawn for each of them and tasks for all together."""
     if not 0 < level < 1:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from rich.table import Table
 
 from llm_decpomdp.benchmarks.evaluation.folder import Evaluation
-from llm_decpomdp.benchmarks.evaluation.measures import REWARD, is_share
+from llm_decpomdp.benchmarks.evaluation.measures import REWARD, estimate_of
 from llm_decpomdp.benchmarks.evaluation.statistics import (
     Estimate,
     bootstrap,
     interquartile_mean,
-    share,
 )
 from llm_decpomdp.utils.storage import write_atomically, write_csv
 
 IQM = "last/reward_iqm"
+
+COMPARED = (REWARD, "last/solved", "pass@1", "tests_passed", "prompt_tokens", "tokens")
+"""The measures in the table of several models, as far as there are any."""
 
 
 def overall(evaluation: Evaluation) -> dict[str, Estimate]:
@@ -29,20 +31,20 @@ def overall(evaluation: Evaluation) -> dict[str, Estimate]:
     """
     estimates = {}
     for measure in evaluation.values:
-        estimates[measure] = _estimate(measure, list(evaluation.means(measure).values()))
+        means = list(evaluation.means(measure).values())
+        estimates[measure] = estimate_of(measure, means)
         if measure == REWARD:
-            ends = list(evaluation.means(measure).values())
-            estimates[IQM] = bootstrap(ends, interquartile_mean)
+            estimates[IQM] = bootstrap(means, interquartile_mean)
     for k in evaluation.manifest["k"]:
         if values := list(evaluation.pass_at_k(k).values()):  # none if too many episodes failed
-            estimates[f"pass@{k}"] = _estimate(f"pass@{k}", values)
+            estimates[f"pass@{k}"] = estimate_of(f"pass@{k}", values)
     return estimates
 
 
 def of_task(evaluation: Evaluation, task: str) -> dict[str, Estimate]:
     """Estimate every measure of one task, with its samples as the units; pass@k has no interval."""
     estimates = {
-        measure: _estimate(measure, of_tasks[task])
+        measure: estimate_of(measure, of_tasks[task])
         for measure, of_tasks in evaluation.values.items()
         if task in of_tasks
     }
@@ -51,10 +53,6 @@ def of_task(evaluation: Evaluation, task: str) -> dict[str, Estimate]:
             samples = len(evaluation.passes[task])
             estimates[f"pass@{k}"] = Estimate(of_tasks[task], None, None, samples)
     return estimates
-
-
-def _estimate(measure: str, values: Sequence[float]) -> Estimate:
-    return share(values) if is_share(measure) else bootstrap(values)
 
 
 def summary(evaluation: Evaluation) -> dict[str, Any]:
@@ -111,6 +109,27 @@ def table(evaluation: Evaluation) -> Table:
     for name, seconds in evaluation.seconds.items():
         grid.add_row(f"seconds/{name}", number(seconds / evaluation.episodes), "", "")
     return grid
+
+
+def comparison(evaluations: Mapping[str, Evaluation]) -> Table:
+    """Tabulate evaluations, a column for each, by the name of its model."""
+    estimates = {name: overall(evaluation) for name, evaluation in evaluations.items()}
+    first = next(iter(evaluations.values())).manifest
+    tasks = f"{len(first['starts'])} tasks, {first['samples']} samples of each"
+    table = Table(title=f"{first['environment']}: {tasks}", title_justify="left")
+    table.add_column("measure")
+    for name in estimates:
+        table.add_column(name, justify="right", overflow="fold")
+    refusals = dict.fromkeys(key for of in estimates.values() for key in of if "refused/" in key)
+    for measure in (*COMPARED, *refusals):
+        if any(
+            measure in of and (of[measure].value or measure in COMPARED)
+            for of in estimates.values()
+        ):
+            cells = [as_text(of[measure]) if measure in of else "" for of in estimates.values()]
+            table.add_row(measure, *cells)
+    table.add_row("failed episodes", *(str(len(e.failures)) for e in evaluations.values()))
+    return table
 
 
 def _is_shown(measure: str, several_turns: bool) -> bool:

@@ -14,7 +14,7 @@ from llm_decpomdp.algorithms.rollouts.rollout import distinct_policies
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.evaluation.baselines import Contestant, Setting
+from llm_decpomdp.benchmarks.evaluation.baselines import Entry, Setting
 from llm_decpomdp.benchmarks.runs import kept_teams
 from llm_decpomdp.policy import Team, TrainablePolicy
 
@@ -24,7 +24,7 @@ HOW_ASKED = ("key_variable", "max_parallel", "timeout", "max_retries")
 """Keys of a policy behind a server that change nothing of what it says: an evaluation goes on with others."""
 
 
-def of_config(setting: Setting) -> Contestant:
+def of_config(setting: Setting) -> Entry:
     """Load the team of a configuration, before any training.
 
     Raises:
@@ -32,7 +32,7 @@ def of_config(setting: Setting) -> Contestant:
         RunError: If a model cannot be loaded.
     """
     env, config = setting.env, setting.config
-    return Contestant(env, teams.load(config, [env]), about=_declared(config))
+    return Entry(env, teams.load(config, [env]), about=_declared(config))
 
 
 def _declared(config: Config) -> dict[str, Any]:
@@ -44,24 +44,21 @@ def _declared(config: Config) -> dict[str, Any]:
     return {"model": asdict(config.model), "team": config.team, "policies": policies}
 
 
-def of_folder(folder: Path, checkpoint: str | None, setting: Setting) -> Contestant:
-    """Load a saved team, or that of a run.
+def of_folder(folder: Path, setting: Setting) -> Entry:
+    """Load a saved team, or a checkpoint of a run with the configuration of the run.
 
     Args:
-        folder: The folder of a team, or of a run.
-        checkpoint: The team of a run, one of `kept_teams.CHECKPOINTS`; `None` for the
-            first of them that is there.
+        folder: As `kept_teams.locate` finds it.
         setting: The environment that it plays; of a run, with the run's own configuration.
 
     Raises:
-        ConfigError: If there is no such team, or it does not fit the environment.
+        ConfigError: If the team does not fit the environment.
         RunError: If a model cannot be loaded.
     """
-    path = kept_teams.locate(folder, checkpoint, setting.config)
-    return _saved(path, setting) if (path / MANIFEST).is_file() else _restored(path, setting)
+    return (_saved if (folder / MANIFEST).is_file() else _restored)(folder, setting)
 
 
-def _saved(folder: Path, setting: Setting) -> Contestant:
+def _saved(folder: Path, setting: Setting) -> Entry:
     env, model = setting.env, setting.config.model
     try:
         agents = read_manifest(folder)["agents"]
@@ -73,15 +70,15 @@ def _saved(folder: Path, setting: Setting) -> Contestant:
         team = load_saved_team(folder, device=model.device, seed=setting.config.seed)
     except (OSError, ImportError, TypeError) as error:
         raise RunError(f"cannot load the team in {folder}: {error}") from error
-    return Contestant(env, team, about=kept_teams.kept(folder))
+    return Entry(env, team, about=kept_teams.kept(folder))
 
 
-def _restored(path: Path, setting: Setting) -> Contestant:
+def _restored(path: Path, setting: Setting) -> Entry:
     """Load the team of a configuration with the weights of a checkpoint."""
     env = setting.env
     team = teams.load(setting.config, [env])
     kept_teams.restore(team, path)
-    return Contestant(
+    return Entry(
         env, team, about={**_declared(setting.config), "checkpoint": kept_teams.kept(path)}
     )
 

@@ -7,9 +7,11 @@ programs, their tests or the mutations change; a test compares the file with wha
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from llm_decpomdp.envs.bugfix.catalogue import counting_faults
 from llm_decpomdp.envs.bugfix.programs import bundled_sources
@@ -17,7 +19,9 @@ from llm_decpomdp.envs.programs.mutation.faults import KINDS, mutants
 from llm_decpomdp.envs.sandbox import Sandbox
 
 
-def main(path: Path) -> None:
+def main(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="Where the list goes.")],
+) -> None:
     """Write the list to a file, and print the share of mutants of each kind that count."""
     sandbox, totals, faulty, lines = Sandbox(), Counter[str](), Counter[str](), []
     sizes: Counter[int] = Counter()
@@ -37,4 +41,4 @@ def main(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    typer.run(main)

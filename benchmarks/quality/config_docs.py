@@ -11,7 +11,7 @@ import inspect
 import json
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any
 
@@ -190,13 +190,8 @@ def _default(field: Field[Any], key: str = "") -> str:
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    return "".join(f"| {' | '.join(map(_cell, row))} |\n" for row in _with_rule(head, rows))
-
-
-def _with_rule(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
-    yield head
-    yield ("---",) * len(head)
-    yield from rows
+    lines = (head, ("---",) * len(head), *rows)
+    return "".join(f"| {' | '.join(map(_cell, row))} |\n" for row in lines)
 
 
 def _cell(text: str) -> str:

@@ -18,10 +18,12 @@ import typer
 
 from llm_decpomdp.benchmarks.audit.writing_texts import REFERENCE, degenerate
 from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.writing import grounded_reward, reward
 from llm_decpomdp.registry import make
 
 GENRES = ("tldr", "arxiv")
-VERSIONS = ("v0", "v1")
+VERSIONS = {"v0": reward.MAX_REWARD, "v1": grounded_reward.MAX_REWARD}
+"""The greatest reward of each version."""
 
 GOAL = 0.95
 """The share of rows in which v1 must rank the reference before each kind of degenerate text."""
@@ -121,25 +123,17 @@ def main(
                 texts[f"{genre}: {kind}"] = sample(
                     genre, source, model, rows, temperature, max_new_tokens
                 )
-        for version in VERSIONS:
+        for version, most in VERSIONS.items():
             env = make(f"{genre}-{version}", source=source, split="all")
             lines = [*compare(env, seed)]
             for name, samples in texts.items():
                 data, _, kind = name.partition(": ")
                 lines += [judge(env, kind, samples)] if data == genre else []
             rewards += lines
-            print(f"\n{env.spec_id}, at most {_maximum(version)}:\n", *table(lines), sep="\n")
+            print(f"\n{env.spec_id}, at most {most:g}:\n", *table(lines), sep="\n")
     file.parent.mkdir(parents=True, exist_ok=True)
     numbers = {"lines": [asdict(line) for line in rewards], "samples": texts}
     file.write_text(json.dumps(numbers, indent=1, ensure_ascii=False), encoding="utf-8")
-
-
-def _maximum(version: str) -> str:
-    from llm_decpomdp.envs.writing import grounded_reward as grounded
-    from llm_decpomdp.envs.writing import reward
-
-    maximum = reward.MAX_REWARD if version == "v0" else grounded.MAX_REWARD
-    return f"{maximum:g}"
 
 
 if __name__ == "__main__":

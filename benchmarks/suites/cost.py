@@ -13,7 +13,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.extras import missing_models
 from llm_decpomdp.benchmarks.config.options import schedule, start_cost, trainer_options
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES, Setting
+from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES, Setting, find_baseline
 from llm_decpomdp.benchmarks.runs.data import same_source
 from llm_decpomdp.benchmarks.suites.job import Job
 from llm_decpomdp.env import DecPOMDPEnv
@@ -83,7 +83,10 @@ def job_cost(job: Job) -> JobCost:
     if not cell.trained:
         return cost
     teams.check_trainable(teams.team_spec(config, env.possible_agents).policies)
-    batches = schedule(config, [task.task_id for task in _training_env(config, env).tasks.tasks])
+    training_env = config.make_train_env(
+        same_source(config, env)
+    )  # from where the data of `env` is
+    batches = schedule(config, [task.task_id for task in training_env.tasks.tasks])
     training: Cost = start_cost(config).scaled(sum(map(len, batches)))
     held_out = len(env.tasks.tasks[: config.evaluation.num_tasks])
     own_episodes = held_out * trainer_options(config).evaluations(len(batches))
@@ -109,11 +112,6 @@ def costs_of(jobs: Sequence[Job]) -> tuple[dict[str, JobCost], dict[str, str]]:
         except (ValueError, OSError, ImportError) as error:
             reasons[name] = str(error)
     return costs, reasons
-
-
-def _training_env(config: Config, played: DecPOMDPEnv) -> DecPOMDPEnv:
-    """Make the environment on the training split, with its data from where that of the evaluation is."""
-    return config.make_train_env(same_source(config, played))
 
 
 def gigabytes(specs: Iterable[PolicySpec], *, trained: bool) -> float | None:
@@ -149,7 +147,7 @@ def _played(setting: Setting, method: str) -> tuple[DecPOMDPEnv, Limits, Sequenc
             of language models.
     """
     if method in BASELINES:
-        baseline = BASELINES[method](setting)
+        baseline = find_baseline(method, setting)
         _check_packages(baseline.config is not None)
         return baseline.env, baseline.limits, baseline.specs
     env = setting.env

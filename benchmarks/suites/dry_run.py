@@ -53,10 +53,9 @@ def show_costs(suite: Suite, jobs: Sequence[Job], tokens_per_second: float | Non
         if name not in costs:
             table.add_row(*head, *["?"] * (len(columns) - len(head)))
             continue
-        cost = costs[name]
-        numbers.append([*_counts(cost, seeds), _hours(cost, seeds, tokens_per_second)])
+        numbers.append([seeds * count for count in _counts(costs[name], tokens_per_second)])
         *counts, hours = map(_shown, numbers[-1])
-        table.add_row(*head, *counts, _gigabytes(cost), *[hours] * bool(tokens_per_second))
+        table.add_row(*head, *counts, _gigabytes(costs[name]), *[hours] * bool(tokens_per_second))
     table.add_section()
     *sums, hours = (
         (_shown(sum(column)) for column in zip(*numbers, strict=True)) if numbers else ["0"]
@@ -67,22 +66,20 @@ def show_costs(suite: Suite, jobs: Sequence[Job], tokens_per_second: float | Non
         "Tokens are upper bounds: every completion as long as its limit, every episode to its horizon. Memory is "
         "that of weights, gradients and AdamW in float32; activations come on top."
     )
-    for line in (*_data(sample.values(), costs), *_problems(reasons)):
+    problems = (f"PROBLEM: {name}: {reason}" for name, reason in reasons.items())
+    for line in (*_data(sample.values(), costs), *problems):
         console.print(line, markup=False, soft_wrap=True)
     console.print("Models were not loaded, and nothing was written.")
     return not reasons
 
 
-def _counts(cost: JobCost, seeds: int) -> list[float]:
-    counts = (
+def _counts(cost: JobCost, tokens_per_second: float | None) -> list[float]:
+    """Return the numbers of a job in the order of `COLUMNS`, then its hours."""
+    return [
         *(cost.updates, cost.joint_samples, cost.training_tokens),
         *(cost.episodes, cost.evaluation_tokens),
-    )
-    return [seeds * count for count in counts]
-
-
-def _hours(cost: JobCost, seeds: int, tokens_per_second: float | None) -> float:
-    return seeds * cost.tokens / (3600 * tokens_per_second) if tokens_per_second else 0.0
+        cost.tokens / (3600 * tokens_per_second) if tokens_per_second else 0.0,
+    ]
 
 
 def _gigabytes(cost: JobCost) -> str:
@@ -107,8 +104,3 @@ def _data(jobs: Iterable[Job], costs: Mapping[str, JobCost]) -> Iterator[str]:
             cells.setdefault(costs[job.cell.name].data, []).append(job.cell.name)
     for text, names in cells.items():
         yield f"data of {', '.join(names)}: {text}"
-
-
-def _problems(reasons: Mapping[str, str]) -> Iterator[str]:
-    for name, reason in reasons.items():
-        yield f"PROBLEM: {name}: {reason}"

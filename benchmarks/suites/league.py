@@ -18,13 +18,11 @@ import numpy.typing as npt
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.folder import Evaluation, read_evaluation
-from llm_decpomdp.benchmarks.evaluation.measures import REWARD, is_share
+from llm_decpomdp.benchmarks.evaluation.measures import REWARD, estimate_of
 from llm_decpomdp.benchmarks.evaluation.statistics import (
     Comparison,
     Estimate,
-    bootstrap,
     compare,
-    share,
 )
 from llm_decpomdp.benchmarks.suites.job import FAILED, is_done, read_status
 from llm_decpomdp.benchmarks.suites.suite import UNTRAINED
@@ -232,14 +230,10 @@ def _line(entry: _Measured, reference: _Measured, command: str) -> Line:
         len(entry.cell["seeds"]),
         entry.evaluations[0].samples,
         {
-            measure: _estimate(measure, values)
+            measure: estimate_of(measure, values)
             for measure, values in scores.items()
             if values is not None
         },
         comparisons,
         None if entry is reference else reference.cell["name"],
     )
-
-
-def _estimate(measure: str, scores: Scores) -> Estimate:
-    return share(scores) if is_share(measure) else bootstrap(scores)

@@ -121,15 +121,18 @@ def title_of(table: LeagueTable) -> str:
 
 def cells_of(table: LeagueTable) -> tuple[list[str], list[list[str]]]:
     """Return head and rows of a table as text, without empty columns."""
-    columns = {
+    differences, improvements, needed = zip(
+        *(_compared_cells(line, table.against) for line in table.lines), strict=True
+    )
+    columns: dict[str, Sequence[str]] = {
         "cell": [line.name for line in table.lines],
         "seeds": [_seeds(line) for line in table.lines],
         AT_THE_END if table.several_turns else MEASURES[REWARD]: [
             _value(line, REWARD) for line in table.lines
         ],
-        f"{AGAINST}{table.against}": [_difference(line, table.against) for line in table.lines],
-        "P(better)": [_improvement(line) for line in table.lines],
-        "seeds needed": [_needed(line) for line in table.lines],
+        f"{AGAINST}{table.against}": differences,
+        "P(better)": improvements,
+        "seeds needed": needed,
         **{
             words: [_value(line, measure) for line in table.lines]
             for measure, words in MEASURES.items()
@@ -157,23 +160,21 @@ def _value(line: Line, measure: str) -> str:
     return NONE if estimate is None else shown(estimate)
 
 
-def _difference(line: Line, usual: str) -> str:
-    """Format the difference of the reward, with the line that it is against unless that is the usual one."""
+def _compared_cells(line: Line, usual: str) -> tuple[str, str, str]:
+    """Format the difference of the reward, with the line that it is against unless that is the usual one.
+
+    Returns:
+        The difference, the probability of improvement, and the number of seeds needed.
+    """
     comparison = line.comparisons.get(REWARD)
     if comparison is None:
-        return NONE
+        return NONE, NONE, NONE
     suffix = "" if line.against == usual else f" {AGAINST}{line.against}"
-    return f"{shown(comparison.difference, sign=True)}{suffix}"
-
-
-def _improvement(line: Line) -> str:
-    comparison = line.comparisons.get(REWARD)
-    return NONE if comparison is None else estimates.shown(comparison.improvement)
-
-
-def _needed(line: Line) -> str:
-    comparison = line.comparisons.get(REWARD)
-    return NONE if comparison is None else estimates.seeds_needed(comparison)
+    return (
+        f"{shown(comparison.difference, sign=True)}{suffix}",
+        estimates.shown(comparison.improvement),
+        estimates.seeds_needed(comparison),
+    )
 
 
 def as_tables(league: League) -> Sequence[Table]:

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
@@ -23,7 +22,7 @@ LOOK_SECONDS = 2.0
 
 
 class BenchProgress:
-    """Jobs done, those that run, and the time left, on stderr; a context manager.
+    """Jobs done, those that run, and the time left, on stderr, while its `bars` are entered.
 
     The time left is what the remaining work takes at the speed so far, with the work of a job as `JobCost` has it,
     without what was done before this bench was started.
@@ -40,28 +39,16 @@ class BenchProgress:
         self._total = self._sum_left({})
         self._begin = self._looked = time.monotonic()
         self._count = len(jobs)
-        self._bars: dict[str, TaskID] = {}
+        self._tasks: dict[str, TaskID] = {}
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
-        self._progress = Progress(
+        self.bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             TextColumn("{task.fields[note]}"),
             console=self._console,
             disable=not sys.stderr.isatty(),
         )
-        self._all = self._progress.add_task("all", total=1.0, note="")
-
-    def __enter__(self) -> BenchProgress:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
+        self._all = self.bars.add_task("all", total=1.0, note="")
 
     def changed(self, running: Sequence[Running], ended: Job | None) -> None:
         """Show how far the running jobs are, and which one has just ended."""
@@ -76,7 +63,7 @@ class BenchProgress:
         text = f"{self._count - len(self._left)} of {self._count}{self._time(share)}"
         if ended is not None:
             self._console.print(f"{_ending(ended)} ({text})", markup=False)
-        self._progress.update(self._all, completed=share, note=text)
+        self.bars.update(self._all, completed=share, note=text)
         self._draw({name_of(run.job): shares[run.job.folder] for run in running})
 
     def _sum_left(self, shares: Mapping[Path, float]) -> float:
@@ -85,12 +72,12 @@ class BenchProgress:
         return sum(work * (1 - shares_of[folder]) for folder, work in self._left.items())
 
     def _draw(self, shares: Mapping[str, float]) -> None:
-        for name in [name for name in self._bars if name not in shares]:
-            self._progress.remove_task(self._bars.pop(name))
+        for name in [name for name in self._tasks if name not in shares]:
+            self.bars.remove_task(self._tasks.pop(name))
         for name, share in shares.items():
-            if name not in self._bars:
-                self._bars[name] = self._progress.add_task(name, total=1.0, note="")
-            self._progress.update(self._bars[name], completed=share)
+            if name not in self._tasks:
+                self._tasks[name] = self.bars.add_task(name, total=1.0, note="")
+            self.bars.update(self._tasks[name], completed=share)
 
     def _time(self, share: float) -> str:
         if share <= 0 or share >= 1:

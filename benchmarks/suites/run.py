@@ -62,7 +62,8 @@ def run_suite(
         costs, reasons = costs_of(missing)
         for name, reason in reasons.items():
             logger.warning("%s: %s", name, reason)
-        with BenchProgress(missing, costs) as progress:
+        progress = BenchProgress(missing, costs)
+        with progress.bars:
             Pool(usable_cores()[:cores], lock, progress.changed).run(missing)
     return [job for job in jobs if job.status().get("state") == FAILED]
 

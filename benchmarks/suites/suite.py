@@ -48,18 +48,10 @@ LISTS = ("config", "method", "override", "seeds")
 """Keys that take a list, or a single value of it."""
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The keys of cells in a suite's file: common to all, or of one entry."""
+@dataclass(frozen=True, kw_only=True)
+class Amount:
+    """What is measured of each seed of a cell, and with how many cores."""
 
-    config: list[str] = field(default_factory=list)
-    """Names or paths of configurations; a path may be relative to the suite's file."""
-    method: list[str] = field(default_factory=lambda: [UNTRAINED])
-    """One or several of `METHODS`."""
-    override: list[str] = field(default_factory=list)
-    """Items such as `model.name=gpt2`; those of the suite come first."""
-    seeds: list[int] = field(default_factory=lambda: [0])
-    """One training and evaluation, or only evaluation, for each."""
     split: str | None = None
     """The problems that are played; null takes `dataset.eval_split`."""
     tasks: int | None = None
@@ -72,8 +64,22 @@ class Settings:
     """Processor cores of each training or evaluation; null takes all that `bench` may use: it runs alone."""
 
 
-@dataclass(frozen=True)
-class Cell:
+@dataclass(frozen=True, kw_only=True)
+class Settings(Amount):
+    """The keys of cells in a suite's file: common to all, or of one entry."""
+
+    config: list[str] = field(default_factory=list)
+    """Names or paths of configurations; a path may be relative to the suite's file."""
+    method: list[str] = field(default_factory=lambda: [UNTRAINED])
+    """One or several of `METHODS`."""
+    override: list[str] = field(default_factory=list)
+    """Items such as `model.name=gpt2`; those of the suite come first."""
+    seeds: list[int] = field(default_factory=lambda: [0])
+    """One training and evaluation, or only evaluation, for each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell(Amount):
     """One line of the result: a method with a configuration, measured with several seeds."""
 
     name: str
@@ -81,11 +87,6 @@ class Cell:
     method: str
     override: tuple[str, ...]
     seeds: tuple[int, ...]
-    split: str | None
-    tasks: int | None
-    samples: int
-    greedy: bool
-    cores: int | None
 
     @property
     def trained(self) -> bool:
@@ -169,16 +170,12 @@ def _cells(common: Mapping[str, Any], entry: Any, where: str) -> Iterator[Cell]:
                 f"{where}: a name must be made of letters, digits, '_', '.', '+' and '-', got {cell!r}"
             )
         yield Cell(
-            cell,
-            config,
-            method,
-            tuple(settings.override),
-            tuple(settings.seeds),
-            settings.split,
-            settings.tasks,
-            settings.samples,
-            settings.greedy,
-            settings.cores,
+            name=cell,
+            config=config,
+            method=method,
+            override=tuple(settings.override),
+            seeds=tuple(settings.seeds),
+            **{key.name: getattr(settings, key.name) for key in fields(Amount)},
         )
 
 

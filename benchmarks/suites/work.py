@@ -6,10 +6,10 @@ import shutil
 from dataclasses import replace
 
 from llm_decpomdp.agents.saved_team import MANIFEST
-from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.evaluation import teams as eval_teams
-from llm_decpomdp.benchmarks.evaluation.baselines import Contestant, Setting, contestant
+from llm_decpomdp.benchmarks.evaluation.baselines import Entry, Setting, find_baseline
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
+from llm_decpomdp.benchmarks.runs import kept_teams
 from llm_decpomdp.benchmarks.runs import train as run
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.suites.job import Job
@@ -25,18 +25,14 @@ def work(job: Job) -> None:
     cell = job.cell
     if cell.trained:
         train(job)
-    config = replace(
-        job.config, output=replace(job.config.output, report=False)
-    )  # of an evaluation
-    setting = Setting.of(config)
+    setting = Setting.of(job.config)
     entry = entry_of(job, setting)
     if cell.greedy:
         eval_teams.make_greedy(entry.team)
-    starts = [Start(task_id=task.task_id) for task in setting.env.tasks.tasks]
     evaluate(
         entry.env,
         entry.team,
-        starts[: cell.tasks],
+        setting.starts(cell.tasks),
         samples=cell.samples,
         folder=job.folder,
         seed=job.seed,
@@ -46,13 +42,14 @@ def work(job: Job) -> None:
     )
 
 
-def entry_of(job: Job, setting: Setting) -> Contestant:
+def entry_of(job: Job, setting: Setting) -> Entry:
     """Build the team of a job, or its baseline, in the environment that it plays."""
     if job.cell.trained:
-        return eval_teams.of_folder(job.training.path, "final", setting)
+        path = kept_teams.locate(job.training.path, "final", setting.config)
+        return eval_teams.of_folder(path, setting)
     if job.cell.method == UNTRAINED:
         return eval_teams.of_config(setting)
-    return contestant(job.cell.method, setting)
+    return find_baseline(job.cell.method, setting).load()
 
 
 def train(job: Job) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.benchmarks.cli.main import main
+from tests.support.commands import call
 
 SUITE = """# Who says something at random.
 config: demo
@@ -29,13 +29,9 @@ two_at_once = pytest.mark.skipif(
 )
 
 
-def call(*arguments: str) -> int:
+def bench(*arguments: str) -> int:
     """The exit code of `bench`, run here."""
-    with pytest.raises(SystemExit) as stop:
-        main(["bench", *arguments])
-    code = stop.value.code
-    assert isinstance(code, int)
-    return code
+    return call("bench", *arguments)
 
 
 def suite(folder: Path, text: str = SUITE) -> str:

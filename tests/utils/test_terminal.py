@@ -15,6 +15,7 @@ from llm_decpomdp.benchmarks.audit.remarks import Remark
 from llm_decpomdp.benchmarks.audit.run import Audit, show
 from llm_decpomdp.benchmarks.cli import episode
 from llm_decpomdp.benchmarks.cli.console import Line, exit_codes
+from llm_decpomdp.benchmarks.cli.play import play
 from llm_decpomdp.benchmarks.config.errors import RunError
 from llm_decpomdp.registry import make
 from llm_decpomdp.utils.terminal import plain, visible
@@ -96,9 +97,7 @@ def test_play_sends_nothing_either(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(episode, "RandomText", lambda: Constant(HOSTILE))
-    episode.play_episode(
-        episode.Game("coophumaneval-v0", policy="random", seed=0, num_turns=1, source="bundled")
-    )
+    play("coophumaneval-v0", policy="random", seed=0, num_turns=1, source="bundled")
     shown = capsys.readouterr().out
     assert SHOWN in shown and not obeyed(shown)
 

@@ -10,21 +10,13 @@ import pytest
 from rich.text import Text
 
 from llm_decpomdp import __version__
-from llm_decpomdp.benchmarks.cli.main import main, spread
+from llm_decpomdp.benchmarks.cli.main import spread
 from llm_decpomdp.benchmarks.config.catalogue import shipped
 from llm_decpomdp.benchmarks.doctor import examine as doctor
 from llm_decpomdp.privileged import answers
 from llm_decpomdp.registry import make, registered
+from tests.support.commands import call
 from tests.support.processes import ROOT, python
-
-
-def call(*arguments: str) -> int:
-    """The exit code of a command, run here."""
-    with pytest.raises(SystemExit) as stop:
-        main(arguments)
-    code = stop.value.code
-    assert isinstance(code, int)
-    return code
 
 
 def test_override_takes_several_values_and_can_be_repeated() -> None:

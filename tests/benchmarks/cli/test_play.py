@@ -16,7 +16,7 @@ from llm_decpomdp.benchmarks.runs import environment as process
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.privileged import answers
 from llm_decpomdp.registry import make
-from tests.benchmarks.cli.test_commands import call
+from tests.support.commands import call
 
 LONG = "    return [number for number in range(1, 1000) if number % 3 == 0 and number % 5 == 0 and number != 945]"
 

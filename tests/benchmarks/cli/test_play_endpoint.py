@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("openai")
 
-from tests.benchmarks.evaluation.test_baselines import call
 from tests.chat_server import ChatServer
+from tests.support.commands import call
 
 LINE = "play coophumaneval-v0 --source bundled --seed 1 --num-turns 1".split()
 

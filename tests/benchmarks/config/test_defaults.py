@@ -19,7 +19,6 @@ from llm_decpomdp.benchmarks.cli import crossplay as crossplay_command
 from llm_decpomdp.benchmarks.cli import export as export_command
 from llm_decpomdp.benchmarks.cli import report as report_command
 from llm_decpomdp.benchmarks.cli.evaluate import eval_
-from llm_decpomdp.benchmarks.cli.request import Request
 from llm_decpomdp.benchmarks.config.catalogue import find_config, shipped
 from llm_decpomdp.benchmarks.config.defaults import ARGUMENTS
 from llm_decpomdp.benchmarks.config.errors import ConfigError
@@ -27,6 +26,7 @@ from llm_decpomdp.benchmarks.config.load import load_config, load_stored_config
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.cooperation.credit_folder import credit_folder
 from llm_decpomdp.benchmarks.cooperation.crossplay import cross_play
+from llm_decpomdp.benchmarks.evaluation.request import Request
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.export.write import export
 from llm_decpomdp.benchmarks.report.document import report

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp import registry
-from llm_decpomdp.benchmarks.cli.episode import Game, play_episode
+from llm_decpomdp.benchmarks.cli.play import play
 from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
@@ -121,6 +121,6 @@ def test_a_wrapper_with_an_id_is_trained_evaluated_and_graded_again(
 def test_a_wrapper_with_an_id_is_played_in_the_terminal(
     paid: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    play_episode(Game(paid, policy="gold", seed=0))
+    play(paid, policy="gold", seed=0)
     shown = capsys.readouterr().out
     assert "player_0 sees" in shown and "total reward 33.00 in 2 turns" in shown

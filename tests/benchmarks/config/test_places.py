@@ -13,10 +13,10 @@ import pytest
 
 from llm_decpomdp.benchmarks.cli.console import prepare_process
 from llm_decpomdp.benchmarks.cli.main import main
-from llm_decpomdp.benchmarks.cli.request import Request, setting_of
 from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.evaluation.request import Request, setting_of
 from llm_decpomdp.benchmarks.runs.data import load_envs
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.benchmarks.suites.job import jobs_of

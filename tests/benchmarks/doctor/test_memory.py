@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp.benchmarks.doctor import memory
-from tests.benchmarks.cli.test_commands import call
+from tests.support.commands import call
 
 
 @pytest.fixture

@@ -11,14 +11,13 @@ import pytest
 from llm_decpomdp.agents.saved_team import save_team
 from llm_decpomdp.agents.scripted import Constant, Gold, Scripted
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.evaluation.baselines import (
     BASELINES,
     Setting,
-    contestant,
     discussing,
+    find_baseline,
     in_turn,
 )
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
@@ -26,6 +25,7 @@ from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines
+from tests.support.commands import call
 
 Make = Callable[..., DecPOMDPEnv]
 
@@ -43,14 +43,6 @@ class Numbered(Scripted):
 
     def generate(self, prompts: Any, num_samples: int = 1) -> list[list[Completion]]:
         return [[Completion(self.act(prompt), tokens=(1, 2))] for prompt in prompts]
-
-
-def call(*arguments: str) -> int:
-    """The exit code of a command, run here."""
-    with pytest.raises(SystemExit) as stop:
-        main(arguments)
-    assert isinstance(stop.value.code, int)
-    return stop.value.code
 
 
 @pytest.fixture
@@ -104,7 +96,7 @@ def test_in_a_discussion_the_second_answers_are_played_and_both_are_paid_for(
 def test_gold_earns_full_marks_and_random_text_none(setting: Setting, tmp_path: Path) -> None:
     rewards = {}
     for name in ("gold", "random"):
-        one = contestant(name, setting)
+        one = find_baseline(name, setting).load()
         starts = [Start(task_id=task.task_id) for task in one.env.tasks.tasks]
         found = evaluate(one.env, one.team, starts, folder=tmp_path / name, about=one.about)
         rewards[name] = list(found.means("last/reward_mean").values())
@@ -116,7 +108,7 @@ def test_gold_earns_full_marks_and_random_text_none(setting: Setting, tmp_path: 
     [name for name in BASELINES if name not in ("expert_edits", "gold", "random")],
 )
 def test_a_baseline_plays_the_configured_model(name: str, setting: Setting, tmp_path: Path) -> None:
-    one = contestant(name, setting)
+    one = find_baseline(name, setting).load()
     alone = name.startswith("single")
     assert one.env.possible_agents == (["main_0"] if alone else ["aux_0", "main_0"])
     limit = 8 if name == "single_agent_matched" else 4
@@ -131,14 +123,14 @@ def test_a_baseline_plays_the_configured_model(name: str, setting: Setting, tmp_
 
 def test_a_matched_agent_has_the_tokens_of_a_team_of_any_size(setting: Setting) -> None:
     three = replace(setting, env_options={**setting.env_options, "num_agents": 3})
-    one = contestant("single_agent_matched", three)
+    one = find_baseline("single_agent_matched", three).load()
     assert one.about["model"]["max_new_tokens"] == 12
 
 
 def test_baselines_that_sample_in_another_way_are_others(setting: Setting) -> None:
     warmer = replace(setting.config, model=replace(setting.config.model, temperature=0.5))
     one, two = (
-        contestant("naive_concatenation", replace(setting, config=config)).about
+        find_baseline("naive_concatenation", replace(setting, config=config)).load().about
         for config in (setting.config, warmer)
     )
     assert one["model"].pop("temperature") != two["model"].pop("temperature") == 0.5
@@ -148,7 +140,7 @@ def test_baselines_that_sample_in_another_way_are_others(setting: Setting) -> No
 def test_expert_edits_come_between_turns(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     asked = {**setting.env_options, "expert_model": "gpt-x", "num_turns": 1}
-    one = contestant("expert_edits", replace(setting, env_options=asked))
+    one = find_baseline("expert_edits", replace(setting, env_options=asked)).load()
     assert one.env.num_turns == 2
     assert one.env.spec_kwargs["external_mode"] == "expert_edits"
 
@@ -167,7 +159,16 @@ def test_a_baseline_that_makes_no_sense_is_one_clear_error(setting: Setting) -> 
         ("glod", setting, "did you mean 'gold'"),
     ):
         with pytest.raises(ConfigError, match=message):
-            contestant(name, where)
+            find_baseline(name, where)
+
+
+def test_a_baseline_that_makes_no_sense_is_refused_before_data_is_loaded(
+    quick: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--env-option", "num_agents=1", "--env-option", "source=missing.jsonl"]
+    line = ["eval", "--baseline", "naive_concatenation", "--env", "humaneval-v0", *options]
+    assert call(*line, "--override", *quick) == 2
+    assert "naive_concatenation is about a team" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -20,17 +20,9 @@ from llm_decpomdp.benchmarks.evaluation.summary import overall, table
 from llm_decpomdp.benchmarks.runs.results import task_name
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.registry import make
-from llm_decpomdp.utils.storage import read_json_lines
+from tests.benchmarks.evaluations import rows_of, starts_of
 
 Make = Callable[..., DecPOMDPEnv]
-
-
-def starts_of(env: DecPOMDPEnv) -> list[Start]:
-    return [Start(task_id=task.task_id) for task in env.tasks.tasks]
-
-
-def rows_of(folder: Path) -> list[dict[str, Any]]:
-    return list(read_json_lines(folder / "episodes.jsonl"))
 
 
 class Guess(Scripted):

@@ -17,16 +17,9 @@ from llm_decpomdp.benchmarks.evaluation.run import Evaluation, evaluate, read_ev
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines
+from tests.benchmarks.evaluations import rows_of, starts_of
 
 Make = Callable[..., DecPOMDPEnv]
-
-
-def starts_of(env: DecPOMDPEnv) -> list[Start]:
-    return [Start(task_id=task.task_id) for task in env.tasks.tasks]
-
-
-def rows_of(folder: Path) -> list[dict[str, Any]]:
-    return list(read_json_lines(folder / "episodes.jsonl"))
 
 
 class Stopping(RandomText):

@@ -14,16 +14,15 @@ pytest.importorskip("openai")
 
 from llm_decpomdp.agents.remote.endpoint import Endpoint, EndpointError
 from llm_decpomdp.agents.scripted import RandomText
-from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.cli import evaluate as commands
 from llm_decpomdp.benchmarks.config.errors import RunError
 from llm_decpomdp.benchmarks.evaluation import baselines
 from llm_decpomdp.benchmarks.evaluation.run import Evaluation, evaluate, read_evaluation
 from llm_decpomdp.benchmarks.evaluation.summary import table
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.utils.storage import read_json_lines
-from tests.benchmarks.evaluation.test_baselines import call
+from tests.benchmarks.evaluations import rows_of, starts_of
 from tests.chat_server import ChatServer
+from tests.support.commands import call
 
 Make = Callable[..., DecPOMDPEnv]
 
@@ -44,10 +43,6 @@ def server() -> Iterator[ChatServer]:
         yield running
 
 
-def rows_of(folder: Path) -> list[dict[str, Any]]:
-    return list(read_json_lines(folder / "episodes.jsonl"))
-
-
 def fails_on(part: str) -> Callable[[dict[str, Any]], int]:
     return lambda request: 404 if part in request["messages"][0]["content"] else 200
 
@@ -56,12 +51,11 @@ def fails_on(part: str) -> Callable[[dict[str, Any]], int]:
 def play(make_word_env: Make, server: ChatServer, tmp_path: Path) -> Callable[..., Evaluation]:
     """Evaluates two agents that share an endpoint, on six tasks of two turns."""
     env = make_word_env(num_turns=2)
-    starts = [Start(task_id=task.task_id) for task in env.tasks.tasks]
 
     def playing(folder: str = "e", **options: Any) -> Evaluation:
         policy = Endpoint("m", server.url, max_retries=0, max_parallel=3)
         team = {"left_0": policy, "right_0": policy}
-        return evaluate(env, team, starts, folder=tmp_path / folder, **options)
+        return evaluate(env, team, starts_of(env), folder=tmp_path / folder, **options)
 
     return playing
 
@@ -155,8 +149,7 @@ def test_a_policy_of_this_process_plays_beside_an_endpoint(
 ) -> None:
     env = make_word_env()
     team = {"left_0": RandomText(), "right_0": Endpoint("m", server.url)}
-    starts = [Start(task_id=task.task_id) for task in env.tasks.tasks]
-    assert evaluate(env, team, starts, folder=tmp_path).episodes == 6
+    assert evaluate(env, team, starts_of(env), folder=tmp_path).episodes == 6
 
 
 def test_tokens_and_refusals_are_measured(

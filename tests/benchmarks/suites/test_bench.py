@@ -11,14 +11,14 @@ import pytest
 from llm_decpomdp.benchmarks.suites.job import DONE, FAILED
 from llm_decpomdp.benchmarks.suites.league import read_league
 from llm_decpomdp.utils.storage import read_json_lines
-from tests.benchmarks.benches import SUITE, call, results, suite
+from tests.benchmarks.benches import SUITE, bench, results, suite
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the suite after one call, whose exit code was 1."""
     folder = tmp_path_factory.mktemp("bench")
-    assert call(suite(folder), "--output", str(folder / "out"), "--cores", "2") == 1
+    assert bench(suite(folder), "--output", str(folder / "out"), "--cores", "2") == 1
     return folder / "out"
 
 
@@ -44,7 +44,7 @@ def test_a_broken_cell_does_not_stop_the_others_and_its_traceback_stands_in_the_
 
 def test_one_process_at_a_time_finds_the_same_as_several(finished: Path, tmp_path: Path) -> None:
     arguments = ("--cores", "1", "--only", "random", "--only", "gold")
-    assert call(suite(tmp_path), "--output", str(tmp_path / "out"), *arguments) == 0
+    assert bench(suite(tmp_path), "--output", str(tmp_path / "out"), *arguments) == 0
     expected = {name: found for name, found in results(finished).items() if "broken" not in name}
     assert results(tmp_path / "out") == expected
     assert len(expected) == 8
@@ -58,15 +58,15 @@ def test_what_is_there_is_not_done_again_what_failed_is_and_more_samples_are_add
     output = tmp_path / "out"
     shutil.copytree(finished, output)
     before = {path: path.stat().st_mtime_ns for path in output.glob("*/status.json")}
-    assert call(suite(tmp_path), "--output", str(output)) == 1
+    assert bench(suite(tmp_path), "--output", str(output)) == 1
     again = {path.parent.name for path, then in before.items() if path.stat().st_mtime_ns > then}
     assert again == {"broken-seed-0"}
     mended = SUITE.replace("env.num_agents=1", "env.num_agents=2").replace(
         "method: naive_concatenation", "method: gold"
     )
-    assert call(suite(tmp_path, mended), "--output", str(output)) == 0
+    assert bench(suite(tmp_path, mended), "--output", str(output)) == 0
     more = mended.replace("samples: 2", "samples: 3")
-    assert call(suite(tmp_path, more), "--output", str(output), "--only", "gold") == 0
+    assert bench(suite(tmp_path, more), "--output", str(output), "--only", "gold") == 0
     rows = list(read_json_lines(output / "gold-seed-0" / "episodes.jsonl"))
     assert [row["sample"] for row in rows] == [0] * 3 + [1] * 3 + [2] * 3
 
@@ -76,7 +76,7 @@ def test_a_suite_that_changed_is_refused_before_anything_is_done(
 ) -> None:
     changed = SUITE.replace("bundled]", "bundled, env.num_turns=2]")
     before = results(finished)
-    assert call(suite(tmp_path, changed), "--output", str(finished)) == 2
+    assert bench(suite(tmp_path, changed), "--output", str(finished)) == 2
     told = capsys.readouterr().err
     assert "env.num_turns was 1 and is 2" in told and "remove that folder" in told
     assert results(finished) == before
@@ -89,7 +89,7 @@ def test_a_dry_run_counts_and_writes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert call("laptop", "--dry-run") == 0
+    assert bench("laptop", "--dry-run") == 0
     told = capsys.readouterr().out
     assert "16 problems of coophumaneval test[:16] (bundled), a stand-in\n" in told
     line = next(line for line in told.splitlines() if "│ magrpo " in line)
@@ -104,7 +104,7 @@ def test_a_dry_run_names_the_cell_that_cannot_work(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "out"
-    assert call(suite(tmp_path), "--dry-run", "--output", str(output)) == 1
+    assert bench(suite(tmp_path), "--dry-run", "--output", str(output)) == 1
     told = capsys.readouterr().out
     assert "PROBLEM: broken: naive_concatenation is about a team" in told
     assert not output.exists()
@@ -121,13 +121,13 @@ def test_a_dry_run_names_the_cell_that_cannot_work(
 def test_a_mistake_on_the_command_line_is_one_line(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(*arguments) == 2
+    assert bench(*arguments) == 2
     told = capsys.readouterr().err.strip()
     assert message in told and "\n" not in told
 
 
 def test_list_tells_what_the_suites_are(capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("--list") == 0
+    assert bench("--list") == 0
     assert "smoke   Every part once" in capsys.readouterr().out
 
 
@@ -137,6 +137,6 @@ def test_the_folder_of_a_run_is_refused_and_stays_as_it_is(
     output = tmp_path / "run"
     output.mkdir()
     (output / "config.yaml").write_text("seed: 1\n")
-    assert call("smoke", "--only", "gold", "--output", str(output)) == 2
+    assert bench("smoke", "--only", "gold", "--output", str(output)) == 2
     assert f"{output} already holds a run" in capsys.readouterr().err
     assert [path.name for path in output.iterdir()] == ["config.yaml"]

@@ -122,7 +122,8 @@ def test_progress_tells_what_has_ended_and_how_long_the_rest_may_take(
         "untrained": job_cost(jobs[0])
     }  # slow the first time, and the clock stands still below
     now = time.monotonic()
-    with BenchProgress(jobs, costs) as progress:
+    progress = BenchProgress(jobs, costs)
+    with progress.bars:
         monkeypatch.setattr(time, "monotonic", lambda: now + 100)
         progress.changed([], jobs[0])
         progress.changed([], jobs[1])
@@ -149,7 +150,8 @@ def test_what_was_done_before_does_not_count_as_done_in_this_session(
     late.write()
     late.end(DONE, seconds=61.0)
     now = time.monotonic()
-    with BenchProgress([early, late], {"train": known}) as progress:
+    progress = BenchProgress([early, late], {"train": known})
+    with progress.bars:
         monkeypatch.setattr(time, "monotonic", lambda: now + 100)
         progress.changed([], late)
     # one of the 1.1 trainings that were left took 100 s

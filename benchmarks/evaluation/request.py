@@ -1,30 +1,72 @@
-"""Requests for evaluations: from the options of a command to a team, an environment and an evaluation."""
+"""Requests for evaluations: from the options of a command to an environment, a team and an evaluation."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from llm_decpomdp.agents.saved_team import MANIFEST
-from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.legacy import renamed
 from llm_decpomdp.benchmarks.config.load import load_config
-from llm_decpomdp.benchmarks.config.overrides import parse_overrides
+from llm_decpomdp.benchmarks.config.overrides import parse_overrides, plain
 from llm_decpomdp.benchmarks.config.places import data_place
+from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.config.teams import SHARED
 from llm_decpomdp.benchmarks.evaluation import teams as eval_teams
-from llm_decpomdp.benchmarks.evaluation.baselines import Contestant, Setting, contestant
-from llm_decpomdp.benchmarks.evaluation.remote_models import RemoteModel
+from llm_decpomdp.benchmarks.evaluation.baselines import Entry, Setting, find_baseline
 from llm_decpomdp.benchmarks.evaluation.run import Evaluation, evaluate
 from llm_decpomdp.benchmarks.runs import kept_teams
 from llm_decpomdp.benchmarks.runs.failures import as_run_errors
 from llm_decpomdp.utils.storage import read_json_lines
 
+OPENAI_KEY = "OPENAI_API_KEY"
+
 OF_THE_TEAM = ("model", "team", "policies")
 """Sections of a configuration that a saved team replaces, but for `model.device`."""
+
+
+@dataclass(frozen=True)
+class RemoteModel:
+    """A model behind a server, which plays all agents."""
+
+    name: str
+    base_url: str | None = None
+    key_variable: str | None = None
+    options: Sequence[str] = ()
+    """Further keys of its policy, such as `timeout=60`."""
+
+    def play(self, config: Config) -> Config:
+        """Return the configuration with this model in place of its team.
+
+        Raises:
+            ConfigError: If no server is known, or the configuration says who plays.
+        """
+        if config.team or config.policies:
+            raise ConfigError("--model plays all agents: drop `team` and `policies`, or --model")
+        key = self.key_variable or OPENAI_KEY
+        if not (self.base_url or os.environ.get("OPENAI_BASE_URL") or os.environ.get(key)):
+            raise ConfigError(
+                f"no server for --model {self.name}: give --base-url URL, or set {key} for OpenAI's API. "
+                f"A model of this machine or the hub is --override model.name={self.name}"
+            )
+        rule = "an option of the model must look like KEY=VALUE"
+        policy: dict[str, Any] = {"kind": "endpoint", "name": self.name}
+        policy |= {"base_url": self.base_url, "key_variable": key}
+        policy |= plain(parse_overrides(self.options, wanted=rule))
+        model = replace(config.model, shared=True)
+        return replace(config, model=model, team={}, policies={SHARED: policy})
+
+    @property
+    def slug(self) -> str:
+        """The name as a part of a folder's name."""
+        return re.sub(r"[^A-Za-z0-9_.+-]+", "-", self.name).strip(".-") or "model"
 
 
 @dataclass(frozen=True)
@@ -58,8 +100,43 @@ class Request:
     """The evaluation's folder."""
 
 
+def remote_models(
+    names: Sequence[str],
+    base_urls: Sequence[str],
+    key_variables: Sequence[str],
+    options: Sequence[str],
+) -> list[RemoteModel]:
+    """Read the models of a command line; an address or a key that is given once is that of all of them.
+
+    Raises:
+        ConfigError: If there are more addresses or keys than models, or equal models.
+    """
+    if not names and (base_urls or key_variables or options):
+        raise ConfigError("--base-url, --key-variable and --model-option are about a --model NAME")
+    for flag, values in (("--base-url", base_urls), ("--key-variable", key_variables)):
+        if len(values) not in (0, 1, len(names)):
+            raise ConfigError(
+                f"{flag} is given {len(values)} times for {len(names)} models: give it once, or once for each"
+            )
+    models = [
+        RemoteModel(name, _of(base_urls, number), _of(key_variables, number), options)
+        for number, name in enumerate(names)
+    ]
+    slugs = [model.slug for model in models]
+    for number, slug in enumerate(slugs):
+        if slug in slugs[:number]:
+            raise ConfigError(
+                f"two models would share the folder {slug!r}: evaluate them one by one, each with --output"
+            )
+    return models
+
+
+def _of(values: Sequence[str], number: int) -> str | None:
+    return values[number if len(values) > 1 else 0] if values else None
+
+
 def evaluate_models(request: Request, models: Sequence[RemoteModel]) -> dict[str, Evaluation]:
-    """Evaluate a team, or each of some models behind a server.
+    """Evaluate a team, or each of some models behind a server; several have folders of their own in `--output`.
 
     Args:
         request: The options of the command.
@@ -75,18 +152,15 @@ def evaluate_models(request: Request, models: Sequence[RemoteModel]) -> dict[str
     """
     if not models:
         return {"": evaluate_team(request)}
-    requests = {model.name: _of_model(request, model, len(models) > 1) for model in models}
-    return {name: evaluate_team(of_model) for name, of_model in requests.items()}
-
-
-def _of_model(request: Request, model: RemoteModel, several: bool) -> Request:
-    """Return the request for one of the models; each of several has a folder of its own in that of `--output`."""
     if request.team is not None or request.baseline is not None:
         raise ConfigError(
             "--model excludes --team and --baseline: each says who plays. Baselines play the configuration's model"
         )
-    output = request.output / model.slug if request.output and several else request.output
-    return replace(request, model=model, output=output)
+    evaluations, output = {}, request.output
+    for model in models:
+        folder = output / model.slug if output and len(models) > 1 else output
+        evaluations[model.name] = evaluate_team(replace(request, model=model, output=folder))
+    return evaluations
 
 
 def evaluate_team(request: Request) -> Evaluation:
@@ -94,13 +168,14 @@ def evaluate_team(request: Request) -> Evaluation:
     if request.greedy and request.samples > 1:
         raise ConfigError("greedy answers are all the same: leave out --samples or --greedy")
     setting = setting_of(request)
-    folder = request.output or _folder(request, setting)
+    folder = request.output or default_folder(setting, f"eval-{_name(request)}")
     with as_run_errors():
-        env = setting.env
-        starts = [Start(task_id=task.task_id) for task in env.tasks.tasks][: request.tasks]
-        entry = _contestant(request, setting)
+        # Both environments are built, and the baseline is known to suit them, before data or models are loaded.
+        baseline = find_baseline(request.baseline, setting) if request.baseline else None
+        starts = setting.starts(request.tasks)
+        entry = baseline.load() if baseline else _entry(request, setting)
         if request.team is not None:
-            kept_teams.warn_of_other_data(request.team, env)
+            kept_teams.warn_of_other_data(request.team, setting.env)
         if request.greedy:
             eval_teams.make_greedy(entry.team)
     with _resumable(folder, len(starts) * request.samples), as_run_errors():
@@ -151,30 +226,42 @@ def setting_of(request: Request) -> Setting:
     if path is None and request.team is not None and (request.team / "config.yaml").is_file():
         path = request.team / "config.yaml"
     config = load_config(path, request.overrides)
-    config = replace(config, output=replace(config.output, report=False))  # nothing is drawn
     if request.model is not None:
         config = request.model.play(config)
-    options = parse_overrides(
-        request.env_options, wanted="an argument of the environment must look like KEY=VALUE"
-    )
+    options = env_arguments(request.env_options)
     if "source" in options:
         options["source"] = data_place(options["source"], Path.cwd())
-    split = {} if request.split is None else {"split": request.split}
+    if request.split is not None:
+        options["split"] = request.split
     if request.env is not None:
-        return Setting(config, request.env, {**options, **split})
+        return Setting(config, request.env, options)
     setting = Setting.of(config)
-    return replace(setting, env_options={**setting.env_options, **options, **split})
+    return replace(setting, env_options={**setting.env_options, **options})
 
 
-def _contestant(request: Request, setting: Setting) -> Contestant:
-    if request.baseline is not None:
-        return contestant(request.baseline, setting)
-    if request.team is not None:
-        path = kept_teams.locate(request.team, request.checkpoint, setting.config)
-        if (path / MANIFEST).is_file():
-            _refuse_changes(request.overrides, path)
-        return eval_teams.of_folder(request.team, request.checkpoint, setting)
-    return eval_teams.of_config(setting)
+def env_arguments(items: Sequence[str]) -> dict[str, Any]:
+    """Read arguments of an environment, such as `num_turns=2`.
+
+    Raises:
+        ConfigError: If one has another form.
+    """
+    return parse_overrides(items, wanted="an argument of the environment must look like KEY=VALUE")
+
+
+def default_folder(setting: Setting, name: str) -> Path:
+    """Return the folder of results: equal for equal names and environments, so that the same command goes on."""
+    place = setting.env_id.replace(":", "-")
+    return Path(setting.config.output.base_dir) / f"{name}-{place}"
+
+
+def _entry(request: Request, setting: Setting) -> Entry:
+    """Load the team of a request that names no baseline."""
+    if request.team is None:
+        return eval_teams.of_config(setting)
+    path = kept_teams.locate(request.team, request.checkpoint, setting.config)
+    if (path / MANIFEST).is_file():
+        _refuse_changes(request.overrides, path)
+    return eval_teams.of_folder(path, setting)
 
 
 def _refuse_changes(overrides: Sequence[str], team: Path) -> None:
@@ -187,13 +274,12 @@ def _refuse_changes(overrides: Sequence[str], team: Path) -> None:
             )
 
 
-def _folder(request: Request, setting: Setting) -> Path:
-    """Return the default folder: equal for equal teams and environments, so that the same command goes on."""
-    name = (
+def _name(request: Request) -> str:
+    """Name the team of a request."""
+    return (
         (request.model and request.model.slug)
         or request.baseline
         or (request.team and request.team.resolve().name)
         or (request.config and Path(request.config).stem)
+        or "untrained"
     )
-    place = setting.env_id.replace(":", "-")
-    return Path(setting.config.output.base_dir) / f"eval-{name or 'untrained'}-{place}"

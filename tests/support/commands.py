@@ -1,0 +1,16 @@
+"""Commands of `llm-decpomdp`, run in this process."""
+
+from __future__ import annotations
+
+import pytest
+
+from llm_decpomdp.benchmarks.cli.main import main
+
+
+def call(*arguments: str) -> int:
+    """The exit code of a command."""
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    code = stop.value.code
+    assert isinstance(code, int)
+    return code
