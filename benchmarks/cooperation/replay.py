@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Outcome, Rollout, Start, begin, step
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.play import rollout_of
-from llm_decpomdp.benchmarks.runs.results import Row
+from llm_decpomdp.benchmarks.runs.results import Row, task_name
 
 AT_A_TIME = 32
 """Rows that are played in step."""
@@ -30,6 +31,11 @@ class Place:
     index: int
     """Position of the group in its row, counted from 0."""
     group: Group
+
+    def position(self) -> dict[str, Any]:
+        """Return line, task, turn and group, counted from 1."""
+        task, turn = task_name(self.row), self.group.turn + 1
+        return {"line": self.line, "task": task, "turn": turn, "group": self.index + 1}
 
 
 @dataclass(frozen=True)
