@@ -29,12 +29,13 @@ from llm_decpomdp.benchmarks.report.elements.page import (
 from llm_decpomdp.benchmarks.report.panels.about import out_of
 from llm_decpomdp.benchmarks.report.panels.claims import (
     ENOUGH_TASKS,
+    facts,
     headline,
+    moment,
     parts,
     solved,
     solved_sentence,
 )
-from llm_decpomdp.benchmarks.report.panels.facts import facts, moment
 from llm_decpomdp.benchmarks.runs.results import Results, Row, component_names, pairs
 from llm_decpomdp.utils.wording import number
 
