@@ -195,12 +195,11 @@ def _asserted(task: CodeTask | BugTask) -> Iterator[tuple[str | None, str, str]]
         if isinstance(node, ast.Assert):
             call, value = _compared(node.test)
             if value is not None:
-                yield _arguments(call, names), value, ast.unparse(replace_message(node))
-
-
-def replace_message(node: ast.Assert) -> ast.Assert:
-    """Return an assert without its message."""
-    return ast.Assert(node.test, None)
+                yield (
+                    _arguments(call, names),
+                    value,
+                    ast.unparse(ast.Assert(node.test)),
+                )  # without its message
 
 
 def _compared(test: ast.expr) -> tuple[ast.expr, str | None]:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 from llm_decpomdp.benchmarks.audit import rows
-from llm_decpomdp.benchmarks.audit.episodes import programs_of
 from llm_decpomdp.benchmarks.audit.examples import as_test, contradictions
-from llm_decpomdp.benchmarks.audit.grading import Grading, Subject, grade, reference
+from llm_decpomdp.benchmarks.audit.grading import Grading, Subject, grade, programs_of, reference
 from llm_decpomdp.benchmarks.audit.remarks import (
     REFERENCE,
     Remark,
@@ -38,9 +37,6 @@ from llm_decpomdp.envs.writing.tasks import WritingTask
 from llm_decpomdp.registry import make
 from llm_decpomdp.tasks import Task, TaskSet
 from llm_decpomdp.utils.terminal import plain
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -156,7 +152,7 @@ def audit_programs(plan: Plan) -> Audit:
     References, and the programs of a run, are graded several times: each time strings hash otherwise and
     `random` starts otherwise.
     """
-    env_id, tasks, limits = plan.env_id, plan.data.tasks, plan.limits
+    env_id, tasks = plan.env_id, plan.data.tasks
     teams = (make(env_id).roles, make(env_id, num_agents=1).roles)
     answers = [Subject(task, reference(task, teams), REFERENCE) for task in tasks]
     answers = [subject for subject in answers if subject.completions]
@@ -167,20 +163,18 @@ def audit_programs(plan: Plan) -> Audit:
         remark for task in tasks for remark in (*rows.about_text(task), *contradictions(task))
     ]
     contradicted = {remark.task_id for remark in remarks if remark.kind == "example"}
-    gradings: list[list[Grading]] = [[] for _ in subjects]
+    rounds = []
     for seed in range(plan.repeats):
-        work = partial(grade, env_id, seed=seed, limits=limits)
-        for row, grading in zip(gradings, _all(work, subjects, f"seed {seed}"), strict=True):
-            row.append(grading)
+        rounds.append(_graded(plan, subjects, f"seed {seed}", seed))
         Sandbox(seed=seed).close()
+    gradings = list(zip(*rounds, strict=True))
     for subject, row in zip(subjects, gradings, strict=True):
         remarks += about_gradings(subject, row)
     failed = [answer for answer, row in zip(answers, gradings, strict=False) if _fails_clearly(row)]
     remarks += _about_sharing(plan, failed)
     team = teams[0]
     idle = [subject for task in tasks for subject in rows.idlers(task, team)]
-    work = partial(grade, env_id, seed=0, limits=limits)
-    for subject, grading in zip(idle, _all(work, idle, "programs that do no work"), strict=True):
+    for subject, grading in zip(idle, _graded(plan, idle, "programs that do no work"), strict=True):
         remarks += about_idler(subject, grading)
     remarks += _about_examples(
         plan, [answer for answer in answers if answer.task.task_id not in contradicted]
@@ -203,11 +197,10 @@ def _about_sharing(plan: Plan, failed: Iterable[Subject]) -> list[Remark]:
         for subject in failed
         if (task := rows.inside(subject.task)) is not None
     ]
-    work = partial(grade, plan.env_id, seed=0, limits=plan.limits)
-    pairs = zip(inside, _all(work, inside, "tests that share a process"), strict=True)
+    gradings = _graded(plan, inside, "tests that share a process")
     return [
         Remark("apart", subject.task.task_id, REFERENCE, rows.APART, fault=True)
-        for subject, grading in pairs
+        for subject, grading in zip(inside, gradings, strict=True)
         if grading.verdict.solved
     ]
 
@@ -216,9 +209,8 @@ def _about_examples(plan: Plan, answers: Iterable[Subject]) -> list[Remark]:
     """Return the examples of the texts that the references do not fulfil, although no test asks about them."""
     posed = [(subject, as_test(subject.task)) for subject in answers]
     subjects = [replace(subject, task=task) for subject, task in posed if task is not None]
-    work = partial(grade, plan.env_id, seed=0, limits=plan.limits)
     remarks = []
-    for subject, grading in zip(subjects, _all(work, subjects, "examples"), strict=True):
+    for subject, grading in zip(subjects, _graded(plan, subjects, "examples"), strict=True):
         failed = [why(outcome) for outcome in grading.tests if not outcome.passed]
         if failed:
             remarks.append(Remark("example", subject.task.task_id, REFERENCE, some(failed)))
@@ -243,16 +235,13 @@ AUDITORS: dict[type[Task], Auditor] = {
 """Auditor of each kind of task."""
 
 
-def _all(work: Callable[[Item], Result], items: Iterable[Item], what: str) -> list[Result]:
-    """Do some work on each item, as many at a time as there are cores; results in order."""
-    items = list(items)
+def _graded(plan: Plan, subjects: Sequence[Subject], what: str, seed: int = 0) -> list[Grading]:
+    """Grade subjects in their order, as many at a time as there are cores."""
+    work = partial(grade, plan.env_id, seed=seed, limits=plan.limits)
+    console = Console(stderr=True)
+    options: Any = {"console": console, "transient": True, "disable": not console.is_terminal}
     with ThreadPoolExecutor(available_cores()) as threads:
-        results = threads.map(work, items)
-        console = Console(stderr=True)
-        quiet = not console.is_terminal
-        return list(
-            track(results, what, len(items), console=console, transient=True, disable=quiet)
-        )
+        return list(track(threads.map(work, subjects), what, len(subjects), **options))
 
 
 def _load(env_id: str, source: str, split: str | None) -> DecPOMDPEnv:

@@ -7,17 +7,17 @@ and no model is loaded. docs/cooperation.md says what each number is and where i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from statistics import fmean
-from typing import Any
 
+from llm_decpomdp.algorithms.rollouts.joint import aligned
 from llm_decpomdp.algorithms.rollouts.rollout import Outcome, step
-from llm_decpomdp.benchmarks.cooperation.replay import Place, Replayed
+from llm_decpomdp.benchmarks.cooperation.replay import Replayed
 from llm_decpomdp.benchmarks.cooperation.shapley import Coalition, coalitions, orders, shapley
 from llm_decpomdp.benchmarks.evaluation.measures import passes
-from llm_decpomdp.benchmarks.runs.results import task_name
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.privileged import answers
 from llm_decpomdp.seeding import stream
@@ -31,8 +31,8 @@ TOLERANCE = 1e-9
 AT_A_TIME = 32
 """Groups whose counterfactuals are played in step."""
 
-Indices = tuple[int, ...]
-"""A joint completion: for each agent the index of a text among those that it may say."""
+Texts = tuple[str, ...]
+"""A joint completion: the text of each agent."""
 
 
 @dataclass(frozen=True)
@@ -98,126 +98,103 @@ def credits(groups: Iterable[Replayed], seed: int = 0) -> Iterator[Credit]:
     while batch := list(islice(pending, AT_A_TIME)):
         games = [_Game(group, seed) for group in batch]
         joints = [game.missing() for game in games]
-        results = step([g.replayed.env for g in games], [g.texts for g in games], joints)
-        for game, joint, outcomes in zip(games, joints, results, strict=True):
-            game.outcomes.update(zip(joint, outcomes, strict=True))
+        samples = [
+            {
+                agent: tuple(Completion(joint[i]) for joint in of_game)
+                for i, agent in enumerate(game.agents)
+            }
+            for game, of_game in zip(games, joints, strict=True)
+        ]
+        pairs = [aligned(len(j), len(g.agents)) for g, j in zip(games, joints, strict=True)]
+        results = step([game.replayed.env for game in games], samples, pairs)
+        for game, of_game, outcomes in zip(games, joints, results, strict=True):
+            game.outcomes.update(zip(of_game, outcomes, strict=True))
             yield from game.credits()
 
 
 class _Game:
-    """The texts that each agent may say in one state, and the outcomes of their combinations."""
+    """The joint completions of one state that its credits compare, and their outcomes."""
 
     def __init__(self, replayed: Replayed, seed: int) -> None:
         self.replayed = replayed
-        group = replayed.place.group
-        self.agents = list(group.completions)
-        self.sizes = [len(group.completions[agent]) for agent in self.agents]
-        gold = {agent: _gold(replayed, agent) for agent in self.agents}
-        self.has_gold = [bool(gold[agent]) for agent in self.agents]
-        self.texts = {
-            agent: (*group.completions[agent], Completion(NULL), *gold[agent])
-            for agent in self.agents
-        }
-        self.first = [_first_of_equals(self.texts[agent]) for agent in self.agents]
-        rng = stream(seed, "shapley", replayed.place.line, replayed.place.index)
+        place = replayed.place
+        self.agents = list(place.group.completions)
+        self.said = [[c.text for c in of_agent] for of_agent in place.group.completions.values()]
+        self.gold = [_gold(replayed, agent) for agent in self.agents]
+        rng = stream(seed, "shapley", place.line, place.index)
         self.orders = orders(len(self.agents), rng)
-        self.coalitions = coalitions(self.orders)
-        self.joints = [self._canonical(joint) for joint in group.joint]
-        self.outcomes: dict[Indices, Outcome] = dict(
-            zip(self.joints, replayed.outcomes, strict=True)
-        )
+        self.joints = [
+            tuple(texts[index] for texts, index in zip(self.said, indices, strict=True))
+            for indices in place.group.joint
+        ]
+        self.outcomes: dict[Texts, Outcome] = dict(zip(self.joints, replayed.outcomes, strict=True))
 
-    def missing(self) -> tuple[Indices, ...]:
+    def missing(self) -> list[Texts]:
         """Return the joint completions that have to be played, each once."""
-        joints: dict[Indices, None] = {}
-        for joint, indices in zip(self.joints, self.replayed.place.group.joint, strict=True):
-            joints |= dict.fromkeys(self._only(joint, coalition) for coalition in self.coalitions)
-            for agent, index in enumerate(indices):
-                alternatives = [*self._others(agent, index), *self._gold(agent)]
-                joints |= {self._swap(joint, agent, choice): None for choice in alternatives}
-                joints[self._swap(joint, agent, self.sizes[agent])] = None
-        return tuple(indices for indices in joints if indices not in self.outcomes)
+        joints: dict[Texts, None] = {}
+        subsets = coalitions(self.orders)
+        for sample, joint in enumerate(self.joints):
+            joints |= dict.fromkeys(_only(joint, subset) for subset in subsets)
+            for agent, gold in enumerate(self.gold):
+                texts = [*self._others(sample, agent), *gold, NULL]
+                joints |= dict.fromkeys(_swap(joint, agent, text) for text in texts)
+        return [joint for joint in joints if joint not in self.outcomes]
 
     def credits(self) -> Iterator[Credit]:
         """Yield the credits of a game whose `missing` were played."""
-        for sample, (joint, indices) in enumerate(
-            zip(self.joints, self.replayed.place.group.joint, strict=True)
-        ):
-            values = shapley(self._worth_of(joint), self.orders)
-            for agent, index in enumerate(indices):
-                yield self._credit(sample, joint, agent, index, values[agent])
+        for sample, joint in enumerate(self.joints):
+            values = shapley(partial(self._worth, joint), self.orders)
+            for agent, value in enumerate(values):
+                yield self._credit(sample, agent, value)
 
-    def _credit(self, sample: int, joint: Indices, agent: int, index: int, value: float) -> Credit:
-        place, actual = self.replayed.place, self.outcomes[joint]
-        without = self.outcomes[self._swap(joint, agent, self.sizes[agent])]
-        gold = [self._reward(joint, agent, best) for best in self._gold(agent)]
-        changes = [self._reward(joint, agent, choice) for choice in self._others(agent, index)]
+    def _credit(self, sample: int, agent: int, value: float) -> Credit:
+        joint = self.joints[sample]
+        actual, without = self.outcomes[joint], self.outcomes[_swap(joint, agent, NULL)]
+        gold, own = (
+            [self._reward(_swap(joint, agent, text)) for text in texts]
+            for texts in (self.gold[agent], self._others(sample, agent))
+        )
         return Credit(
-            **_where(place),
+            **self.replayed.place.position(),
+            phase=self.replayed.place.row["phase"],
+            update=self.replayed.place.row["update"],
             sample=sample + 1,
             agent=self.agents[agent],
             reward=actual.reward,
-            silent=self.outcomes[self._only(joint, frozenset())].reward,
+            silent=self._worth(joint, frozenset()),
             difference=actual.reward - without.reward,
             shapley=value,
             gold=fmean(gold) - actual.reward if gold else None,
-            own=actual.reward - fmean(changes) if changes else None,
+            own=actual.reward - fmean(own) if own else None,
             passed=passes(actual.info),
             passed_without=passes(without.info),
         )
 
-    def _reward(self, joint: Indices, agent: int, index: int) -> float:
-        return self.outcomes[self._swap(joint, agent, index)].reward
+    def _worth(self, joint: Texts, coalition: Coalition) -> float:
+        return self._reward(_only(joint, coalition))
 
-    def _worth_of(self, joint: Indices) -> Callable[[Coalition], float]:
-        return lambda coalition: self.outcomes[self._only(joint, coalition)].reward
+    def _reward(self, joint: Texts) -> float:
+        return self.outcomes[joint].reward
 
-    def _others(self, agent: int, index: int) -> list[int]:
-        """Return the indices of the agent's other samples in the group."""
-        return [number for number in range(self.sizes[agent]) if number != index]
-
-    def _gold(self, agent: int) -> list[int]:
-        """Return the index of the gold answer, if there is one."""
-        return [self.sizes[agent] + 1] if self.has_gold[agent] else []
-
-    def _only(self, joint: Indices, coalition: Coalition) -> Indices:
-        """Return a joint completion of some agents, while the others are absent."""
-        places = enumerate(joint)
-        return self._canonical(
-            i if agent in coalition else self.sizes[agent] for agent, i in places
-        )
-
-    def _swap(self, joint: Indices, agent: int, index: int) -> Indices:
-        """Return a joint completion with another text of one agent."""
-        return self._canonical((*joint[:agent], index, *joint[agent + 1 :]))
-
-    def _canonical(self, joint: Iterable[int]) -> Indices:
-        """Return the indices of the first texts that are equal to these."""
-        return tuple(first[index] for first, index in zip(self.first, joint, strict=True))
+    def _others(self, sample: int, agent: int) -> list[str]:
+        """Return the agent's other samples in the group."""
+        index = self.replayed.place.group.joint[sample][agent]
+        return [text for number, text in enumerate(self.said[agent]) if number != index]
 
 
-def _gold(replayed: Replayed, agent: str) -> tuple[Completion, ...]:
+def _only(joint: Texts, coalition: Coalition) -> Texts:
+    """Return a joint completion of some agents, while the others are absent."""
+    return tuple(text if agent in coalition else NULL for agent, text in enumerate(joint))
+
+
+def _swap(joint: Texts, agent: int, text: str) -> Texts:
+    """Return a joint completion with another text of one agent."""
+    return (*joint[:agent], text, *joint[agent + 1 :])
+
+
+def _gold(replayed: Replayed, agent: str) -> tuple[str, ...]:
     """Return the data's answer for an agent, if it has one."""
     try:
-        return (Completion(answers(replayed.env).reference(agent)),)
+        return (answers(replayed.env).reference(agent),)
     except LookupError:
         return ()
-
-
-def _first_of_equals(completions: Sequence[Completion]) -> list[int]:
-    first: dict[str, int] = {}
-    return [
-        first.setdefault(completion.text, index) for index, completion in enumerate(completions)
-    ]
-
-
-def _where(place: Place) -> Mapping[str, Any]:
-    row = place.row
-    return {
-        "line": place.line,
-        "phase": row["phase"],
-        "update": row["update"],
-        "task": task_name(row),
-        "turn": place.group.turn + 1,
-        "group": place.index + 1,
-    }

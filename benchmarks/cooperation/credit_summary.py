@@ -14,7 +14,7 @@ from rich.table import Table
 
 from llm_decpomdp.benchmarks.cooperation.credit import Credit
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, share
-from llm_decpomdp.benchmarks.evaluation.summary import as_text
+from llm_decpomdp.benchmarks.evaluation.summary import as_text, read_estimates
 from llm_decpomdp.benchmarks.runs.results import stored_rows
 from llm_decpomdp.utils.storage import write_atomically, write_csv
 
@@ -144,14 +144,9 @@ def write(
     name = NAMES[credits[0].phase]
     write_atomically(folder / f"{name}.json", json.dumps(content, indent=2) + "\n")
     names = [*(field.name for field in fields(Credit)), *SHARES]
-    lines = [[vars_of(credit)[name] for name in names] for credit in credits]
+    lines = [[getattr(credit, name) for name in names] for credit in credits]
     write_csv(folder / f"{name}.csv", names, lines)
     return points
-
-
-def vars_of(credit: Credit) -> dict[str, Any]:
-    """Return all fields of a credit, with those that follow from others."""
-    return {**asdict(credit), **{name: MEASURES[name](credit) for name in SHARES}}
 
 
 def read(folder: Path, phase: str = "eval") -> list[MeasurementPoint]:
@@ -159,7 +154,7 @@ def read(folder: Path, phase: str = "eval") -> list[MeasurementPoint]:
     path = folder / f"{NAMES[phase]}.json"
     if not path.is_file():
         return []
-    content = json.loads(path.read_text(encoding="utf-8"))
+    content = read_estimates(path)
     episodes = sum(row["phase"] == phase for _, row in stored_rows(folder / "episodes.jsonl"))
     if content["episodes"] != episodes:
         logger.warning(
@@ -167,21 +162,8 @@ def read(folder: Path, phase: str = "eval") -> list[MeasurementPoint]:
             *(path, content["episodes"], episodes),
         )
         return []
-    return [
-        MeasurementPoint(
-            **{key: point[key] for key in ("phase", "update", "tasks", "samples")},
-            team=_estimates(point["team"]),
-            agents={agent: _estimates(of) for agent, of in point["agents"].items()},
-            turns=tuple(
-                {agent: _estimates(of) for agent, of in turn.items()} for turn in point["turns"]
-            ),
-        )
-        for point in content["moments"]
-    ]
-
-
-def _estimates(content: Mapping[str, Mapping[str, Any]]) -> dict[str, Estimate]:
-    return {name: Estimate(**estimate) for name, estimate in content.items()}
+    points = content["moments"]
+    return [MeasurementPoint(**{**point, "turns": tuple(point["turns"])}) for point in points]
 
 
 def table(point: MeasurementPoint) -> Table:

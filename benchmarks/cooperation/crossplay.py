@@ -26,7 +26,7 @@ from llm_decpomdp.benchmarks.evaluation.folder import Evaluation
 from llm_decpomdp.benchmarks.evaluation.measures import REWARD, is_share
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, share
-from llm_decpomdp.benchmarks.evaluation.summary import as_text
+from llm_decpomdp.benchmarks.evaluation.summary import as_text, read_estimates
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team
 from llm_decpomdp.utils.storage import write_atomically, write_csv
@@ -199,17 +199,8 @@ def read(folder: Path) -> CrossPlay | None:
     path = folder / FILE
     if not path.is_file():
         return None
-    content = json.loads(path.read_text(encoding="utf-8"))
-    matrices = {
-        measure: Matrix(
-            {
-                row: {column: Estimate(**estimate) for column, estimate in columns.items()}
-                for row, columns in of.pop("cells").items()
-            },
-            **{name: Estimate(**estimate) for name, estimate in of.items()},
-        )
-        for measure, of in content["matrices"].items()
-    }
+    content = read_estimates(path)
+    matrices = {measure: Matrix(**of) for measure, of in content["matrices"].items()}
     return CrossPlay(tuple(content["teams"]), content["agent"], matrices)
 
 

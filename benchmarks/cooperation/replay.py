@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.rollout import Group, Outcome, Rollout, Start, begin, step
+from llm_decpomdp.algorithms.rollouts.rollout import Group, Outcome, Parent, Start, begin, step
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.play import rollout_of
-from llm_decpomdp.benchmarks.runs.results import Row
+from llm_decpomdp.benchmarks.runs.results import Row, task_name
 
 AT_A_TIME = 32
 """Rows that are played in step."""
@@ -30,6 +31,11 @@ class Place:
     index: int
     """Position of the group in its row, counted from 0."""
     group: Group
+
+    def position(self) -> dict[str, Any]:
+        """Return line, task, turn and group, counted from 1."""
+        task, turn = task_name(self.row), self.group.turn + 1
+        return {"line": self.line, "task": task, "turn": turn, "group": self.index + 1}
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,9 @@ class Unreached:
 State = tuple[TextEnv, Mapping[str, str]] | str
 """An environment and its observations, or the reason why there is none."""
 
+Step = tuple[int, Parent]
+"""A line, and the joint sample of a group in it."""
+
 
 def replay(
     envs: Mapping[str, TextEnv], rows: Iterable[tuple[int, Row]]
@@ -72,43 +81,13 @@ def replay(
     """
     pending = iter(rows)
     while batch := list(islice(pending, AT_A_TIME)):
-        games = [_Game(line, row, rollout_of(row), envs) for line, row in batch]
-        for turn in range(max(len(game.rollout.turns) for game in games)):
-            yield from _play(turn, games)
-
-
-class _Game:
-    """A row that is played again."""
-
-    def __init__(self, line: int, row: Row, rollout: Rollout, envs: Mapping[str, TextEnv]) -> None:
-        self.line, self.row, self.rollout = line, row, rollout
-        self.start = _start(line, rollout.start, envs[row["phase"]])
-        self.parents = {group.parent for group in rollout.groups if group.parent is not None}
-        self.outcomes: dict[tuple[int, int], Outcome] = {}  # those of the parents
-
-    def at(self, turn: int) -> list[tuple[Place, State]]:
-        """Return the groups of a turn, each with its state."""
-        return [
-            (Place(self.line, self.row, index, group), self._state(group))
-            for index, group in enumerate(self.rollout.groups)
-            if group.turn == turn
-        ]
-
-    def keep(self, index: int, outcomes: Sequence[Outcome]) -> None:
-        """Keep the outcomes that other groups come from."""
-        for sample, outcome in enumerate(outcomes):
-            if (index, sample) in self.parents:
-                self.outcomes[index, sample] = outcome
-
-    def _state(self, group: Group) -> State:
-        if group.parent is None:
-            return self.start
-        outcome = self.outcomes.get(group.parent)
-        if outcome is None:
-            return "the group before it cannot be played"
-        if not outcome.prompts:
-            return "the episode is over by now"
-        return outcome.env, outcome.prompts
+        starts: dict[int, State] = {}
+        places: list[Place] = []
+        for line, row in batch:
+            rollout = rollout_of(row)
+            starts[line] = _start(line, rollout.start, envs[row["phase"]])
+            places += [Place(line, row, index, group) for index, group in enumerate(rollout.groups)]
+        yield from _play(places, starts)
 
 
 def _start(line: int, start: Start, env: TextEnv) -> State:
@@ -120,20 +99,38 @@ def _start(line: int, start: Start, env: TextEnv) -> State:
         return str(error.args[0])
 
 
-def _play(turn: int, games: Sequence[_Game]) -> Iterator[Replayed | Unreached]:
-    states: list[tuple[_Game, Place, TextEnv, Mapping[str, str]]] = []
-    for game in games:
-        for place, state in game.at(turn):
+def _play(places: Sequence[Place], starts: Mapping[int, State]) -> Iterator[Replayed | Unreached]:
+    """Play the groups of some rows turn by turn, from the starts of their lines."""
+    parents = {(place.line, place.group.parent) for place in places}
+    outcomes: dict[Step, Outcome] = {}  # those that other groups come from
+    for turn in range(1 + max(place.group.turn for place in places)):
+        states: list[tuple[Place, TextEnv, Mapping[str, str]]] = []
+        for place in (place for place in places if place.group.turn == turn):
+            state = _state(place, starts, outcomes)
             if isinstance(state, str):
                 yield Unreached(place, state)
             else:
-                states.append((game, place, *state))
-    groups = [place.group for _, place, _, _ in states]
-    outcomes_of = step(
-        [env for _, _, env, _ in states],
-        [group.completions for group in groups],
-        [group.joint for group in groups],
-    )
-    for (game, place, env, prompts), outcomes in zip(states, outcomes_of, strict=True):
-        game.keep(place.index, outcomes)
-        yield Replayed(place, env, prompts, tuple(outcomes))
+                states.append((place, *state))
+        groups = [place.group for place, _, _ in states]
+        results = step(
+            [env for _, env, _ in states],
+            [group.completions for group in groups],
+            [group.joint for group in groups],
+        )
+        for (place, env, prompts), result in zip(states, results, strict=True):
+            for sample, outcome in enumerate(result):
+                if (key := (place.line, Parent(place.index, sample))) in parents:
+                    outcomes[key] = outcome
+            yield Replayed(place, env, prompts, tuple(result))
+
+
+def _state(place: Place, starts: Mapping[int, State], outcomes: Mapping[Step, Outcome]) -> State:
+    """Return the state that a group was sampled in."""
+    if place.group.parent is None:
+        return starts[place.line]
+    outcome = outcomes.get((place.line, place.group.parent))
+    if outcome is None:
+        return "the group before it cannot be played"
+    if not outcome.prompts:
+        return "the episode is over by now"
+    return outcome.env, outcome.prompts

@@ -14,7 +14,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
 from llm_decpomdp.benchmarks.cooperation.replay import Place, Replayed, Unreached, replay
 from llm_decpomdp.benchmarks.cooperation.stored import Stored, stored
 from llm_decpomdp.benchmarks.runs.failures import as_run_errors
-from llm_decpomdp.benchmarks.runs.results import Row, task_name
+from llm_decpomdp.benchmarks.runs.results import Row
 from llm_decpomdp.branching import record
 from llm_decpomdp.utils.storage import write_atomically
 
@@ -164,8 +164,7 @@ def _close(was: float, now: float) -> bool:
 
 def _difference(place: Place, sample: int | None, subject: str, was: Any, now: Any) -> Difference:
     number = None if sample is None else sample + 1
-    task, turn = task_name(place.row), place.group.turn + 1
-    return Difference(place.line, task, turn, place.index + 1, number, subject, was, now)
+    return Difference(**place.position(), sample=number, what=subject, was=was, now=now)
 
 
 def _from_the_difference(was: Any, now: Any) -> tuple[Any, Any]:

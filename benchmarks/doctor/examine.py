@@ -13,14 +13,13 @@ from llm_decpomdp.benchmarks.config.extras import EXTRAS, how_to_get, installed
 from llm_decpomdp.benchmarks.doctor import memory
 from llm_decpomdp.benchmarks.doctor.finding import Finding
 from llm_decpomdp.benchmarks.doctor.sandbox import examine_sandbox
+from llm_decpomdp.benchmarks.doctor.sandbox_probes import HONEST, TEST
 from llm_decpomdp.benchmarks.runs.manifest import versions
 from llm_decpomdp.envs.datasets.loading import DATA_FOLDER, Dataset
 from llm_decpomdp.envs.problems.humaneval import COOPHUMANEVAL, HUMANEVAL
 from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, SandboxError, instrument
 from llm_decpomdp.utils.hub import hub_reachable
 
-TEST = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 9\n"
-PASSING = "def square(x):\n    return x * x\n"
 HANGING = "def square(x):\n    while True:\n        pass\n"
 
 
@@ -90,7 +89,7 @@ def sandbox() -> Iterator[Finding]:
     remedy = "see docs/security.md for what the sandbox needs"
     begin = time.monotonic()
     try:
-        passing = sandbox.run(Program((("main_0", PASSING),), "square"), tests)
+        passing = sandbox.run(Program((("main_0", HONEST),), "square"), tests)
         seconds = time.monotonic() - begin
         limits = Limits(load_seconds=5.0, test_seconds=0.3)
         hanging = sandbox.run(Program((("main_0", HANGING),), "square"), tests, limits)

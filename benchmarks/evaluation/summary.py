@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
+from pathlib import Path
 from typing import Any
 
 from rich.table import Table
@@ -165,3 +166,13 @@ def interval(estimate: Estimate) -> str:
 def as_text(estimate: Estimate) -> str:
     """Write an estimate, such as "0.300 (0.200 to 0.400)", or the number alone where there is no interval."""
     return number(estimate.value) + (f" ({interval(estimate)})" if estimate.low is not None else "")
+
+
+def read_estimates(path: Path) -> Any:
+    """Read a JSON file that holds estimates, at whatever depth, as `asdict` writes them."""
+    return json.loads(path.read_text(encoding="utf-8"), object_hook=_as_estimate)
+
+
+def _as_estimate(content: dict[str, Any]) -> dict[str, Any] | Estimate:
+    names = {field.name for field in fields(Estimate)}
+    return Estimate(**content) if content.keys() == names else content

@@ -101,12 +101,14 @@ class Source:
     def decisions(self, phase: str) -> Iterator[Decision]:
         """Yield all groups of a phase, in the order of the run."""
         discount = self.config.env.discount if self.config else 1.0
-        credit = _credit(self.config) if self.config and phase == "train" else _no_credit
+        config = self.config if phase == "train" else None
         for number, row in enumerate(self.rows()):
             if row["phase"] != phase:
                 continue
             rollout = rollout_of(row)
-            parts = zip(row["groups"], returns(rollout, discount), credit(rollout), strict=True)
+            parts = zip(
+                row["groups"], returns(rollout, discount), _advantages(rollout, config), strict=True
+            )
             for index, (group, values, advantages) in enumerate(parts):
                 place = self._place(row, number, index)
                 yield Decision(place, group, values.tolist(), advantages)
@@ -128,29 +130,21 @@ class Source:
         }
 
 
-Advantages = dict[str, list[float]]
-"""Advantages of completions, by agent that learned from a group."""
-
-
-def _no_credit(rollout: Rollout) -> list[Advantages]:
-    return [{} for _ in rollout.groups]
-
-
-def _credit(config: Config) -> Callable[[Rollout], list[Advantages]]:
-    """Return a function that computes the advantages of each group of a rollout, as the learner does."""
+def _advantages(rollout: Rollout, config: Config | None) -> list[dict[str, list[float]]]:
+    """Return the advantages of each group by agent, as the learner computes them; none without a configuration."""
+    if config is None:
+        return [{} for _ in rollout.groups]
     from llm_decpomdp.algorithms.learning.advantages import group_advantages
 
-    baseline = ALGORITHMS[config.algorithm.name].baseline
-
-    def credit(rollout: Rollout) -> list[Advantages]:
-        agents = list(rollout.groups[0].completions)
-        team = team_spec(config, agents)
-        learning = [a for a in agents if team.policies[team.agents[a]].can_be_trained]
-        options = learner_options(config, 1, team.policies.values())
-        groups = group_advantages([rollout], learning, baseline, options)
-        return [
-            {agent: values.tolist() for agent, values in group.advantages.items()}
-            for group in groups
-        ]
-
-    return credit
+    agents = list(rollout.groups[0].completions)
+    team = team_spec(config, agents)
+    learning = [a for a in agents if team.policies[team.agents[a]].can_be_trained]
+    groups = group_advantages(
+        [rollout],
+        learning,
+        ALGORITHMS[config.algorithm.name].baseline,
+        learner_options(config, 1, team.policies.values()),
+    )
+    return [
+        {agent: values.tolist() for agent, values in group.advantages.items()} for group in groups
+    ]

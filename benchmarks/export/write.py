@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
-from llm_decpomdp.benchmarks.export.card import card
-from llm_decpomdp.benchmarks.export.pairs import pairs
-from llm_decpomdp.benchmarks.export.rows import trajectories
+from llm_decpomdp.benchmarks.export.contents import pairs, trajectories
 from llm_decpomdp.benchmarks.export.source import PHASES, Column, Content, Source
-from llm_decpomdp.benchmarks.runs.results import Row
+from llm_decpomdp.benchmarks.runs.results import Row, data_sets
 from llm_decpomdp.validation import unknown
 
 NO_PAIRS = (
@@ -82,7 +82,7 @@ def export(
                 f"{run} holds no {content.name} to export{NO_PAIRS if as_pairs else ''}"
             )
         if to == "hub-folder":
-            (data_set / "README.md").write_text(card(source, content, rows), encoding="utf-8")
+            (data_set / "README.md").write_text(_card(source, content, rows), encoding="utf-8")
         data_set.rename(folder)
     return Export(folder, rows)
 
@@ -123,3 +123,41 @@ def _feature(column: Column) -> Any:
 
     value = datasets.Value(column.kind.removesuffix("[]"))
     return [value] if column.kind.endswith("[]") else value
+
+
+def _card(source: Source, content: Content, rows: Mapping[str, int]) -> str:
+    """Return the README.md of a data set, with the front matter that `datasets` reads."""
+    title = f"{source.name}: {content.name}"
+    files = [{"split": split, "path": f"data/{split}.parquet"} for split in rows]
+    front = {
+        "pretty_name": title,
+        "tags": ["llm-decpomdp", "multi-agent", "reinforcement-learning"],
+        "configs": [{"config_name": "default", "data_files": files}],
+    }
+    counts = ", ".join(f"{count} rows in `{split}`" for split, count in rows.items())
+    lines = [
+        f"---\n{yaml.safe_dump(front, sort_keys=False)}---\n",
+        f"# {title}\n",
+        f"Teams of language models at work, written by `llm-decpomdp export`: {counts}.\n",
+        "```python\nimport datasets\n\ndata = datasets.load_dataset(FOLDER)\n```\n",
+        "## Where it comes from\n",
+        *_origin(source),
+        "\nProblems keep the licences of the data that they come from.\n",
+        "## Columns\n",
+        "| column | type | what it is |\n|---|---|---|",
+        *(f"| `{name}` | {c.kind} | {c.meaning} |" for name, c in content.columns.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _origin(source: Source) -> list[str]:
+    """Return the origin of the data from the manifest, as lines of a list."""
+    keys = ("environment", "algorithm", "model", "seed", "created")
+    lines = [f"- {key}: {source.manifest[key]}" for key in keys if key in source.manifest]
+    for name, data in data_sets(source.manifest.get("data", {})):
+        stand_in = ", a stand-in for the benchmark and not the benchmark itself"
+        lines.append(
+            f"- data of `{name}`: {data['name']}, {data['split']}, from {data['source']}, "
+            f"fingerprint {data['fingerprint']}{stand_in if data['stand_in'] else ''}"
+        )
+    return lines

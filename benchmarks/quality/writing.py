@@ -16,7 +16,8 @@ from typing import Annotated
 
 import typer
 
-from llm_decpomdp.benchmarks.audit.writing_texts import REFERENCE, degenerate
+from llm_decpomdp.benchmarks.audit.remarks import REFERENCE
+from llm_decpomdp.benchmarks.audit.writing import degenerate
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.writing import grounded_reward, reward
 from llm_decpomdp.registry import make

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 
@@ -10,11 +11,49 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment, experiments
 from llm_decpomdp.benchmarks.report.elements.page import box, page, tag
 from llm_decpomdp.benchmarks.report.files import write_files
-from llm_decpomdp.benchmarks.report.layout import PANELS, Panel, placed
 from llm_decpomdp.benchmarks.report.panels.about import about
+from llm_decpomdp.benchmarks.report.panels.cooperation import cooperation
+from llm_decpomdp.benchmarks.report.panels.costs import costs
+from llm_decpomdp.benchmarks.report.panels.credit import credit
+from llm_decpomdp.benchmarks.report.panels.crossplay import crossplay
+from llm_decpomdp.benchmarks.report.panels.curves import components, learning
+from llm_decpomdp.benchmarks.report.panels.outcome import outcome
 from llm_decpomdp.benchmarks.report.panels.provenance import origins
+from llm_decpomdp.benchmarks.report.panels.tasks import tasks
+from llm_decpomdp.benchmarks.report.panels.transcripts import transcripts
 from llm_decpomdp.benchmarks.runs.results import data_sets, read_results
 from llm_decpomdp.utils.storage import RunFolder, write_atomically
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A part of the page."""
+
+    anchor: str
+    title: str
+    """Its heading."""
+    short: str
+    """Its name in the navigation."""
+    draw: Callable[[Sequence[Experiment]], str]
+    """Its markup; a panel without any is left out."""
+    place: str = ""
+    """On wide screens: the `left` or `right` half, or `wide` for more than the width of the text."""
+
+
+PANELS = (
+    Panel("summary", "Summary", "Summary", outcome),
+    Panel("learning", "Learning", "Learning", learning),
+    Panel("components", "Where the reward comes from", "Reward", components),
+    Panel("tasks", "Task by task", "Tasks", tasks, "left"),
+    Panel("cooperation", "How the agents work together", "Cooperation", cooperation, "right"),
+    Panel("costs", "What it cost", "Cost", costs, "right"),
+    Panel("credit", "Who earned the reward", "Credit", credit),
+    Panel("crossplay", "Agents of different runs together", "Cross-play", crossplay),
+    Panel("transcripts", "Transcripts", "Transcripts", transcripts, "wide"),
+)
+
+MANY = 4
+"""Number of experiments that have room side by side in the width of the text."""
 
 
 def write_report(*folders: RunFolder, output: Path | None = None, files: bool = False) -> Path:
@@ -37,7 +76,13 @@ def write_report(*folders: RunFolder, output: Path | None = None, files: bool = 
     sets = experiments([read_results(folder) for folder in folders])
     path = output or folders[0].report
     with writing(path):
-        write_atomically(path, page(_title(sets), _blocks(sets)))
+        blocks = sections(
+            [tag("h1", _title(sets)), *opening(sets)],
+            [(panel, sets) for panel in PANELS],
+            origins(sets),
+            "Made from config.yaml, manifest.json, metrics.jsonl and episodes.jsonl of the folders alone.",
+        )
+        write_atomically(path, page(_title(sets), blocks))
     if files:
         folder = path.with_name(f"{path.stem}_files")
         with writing(folder):
@@ -74,38 +119,29 @@ def report(paths: Sequence[Path], output: Path | None, files: bool) -> Path:
 
 def _title(experiments: Sequence[Experiment]) -> str:
     manifests = [run.manifest for experiment in experiments for run in experiment.runs]
-    algorithms = list(
-        dict.fromkeys(str(m["algorithm"]).upper() for m in manifests if "algorithm" in m)
+    algorithms, environments = (
+        ", ".join(dict.fromkeys(str(m[key]) for m in manifests if key in m))
+        for key in ("algorithm", "environment")
     )
-    environments = list(
-        dict.fromkeys(str(m["environment"]) for m in manifests if "environment" in m)
-    )
-    return (
-        f"{', '.join(algorithms) or 'Teams'} on {', '.join(environments) or 'a text environment'}"
-    )
-
-
-def _blocks(experiments: Sequence[Experiment]) -> Iterator[str]:
-    panels = [(placed(panel, experiments), panel.draw(experiments)) for panel in PANELS]
-    yield from sections(
-        [tag("h1", _title(experiments)), *opening(experiments)],
-        [(panel, html) for panel, html in panels if html],
-        origins(experiments),
-        "Made from config.yaml, manifest.json, metrics.jsonl and episodes.jsonl of the folders alone.",
-    )
+    return f"{algorithms.upper() or 'Teams'} on {environments or 'a text environment'}"
 
 
 def sections(
-    head: Iterable[str], shown: Sequence[tuple[Panel, str]], origin: Iterable[str], made_from: str
+    head: Iterable[str],
+    panels: Iterable[tuple[Panel, Sequence[Experiment]]],
+    origin: Iterable[str],
+    made_from: str,
 ) -> Iterator[str]:
     """Yield the blocks of a page.
 
     Args:
         head: The blocks of its head.
-        shown: The panels with their markup.
+        panels: The panels with what they draw; those that draw nothing are left out.
         origin: The blocks of its last section.
         made_from: What it is made from, in words.
     """
+    drawn = [(_placed(panel, of), panel.draw(of)) for panel, of in panels]
+    shown = [(panel, html) for panel, html in drawn if html]
     links = [f'<a href="#{p.anchor}">{escape(p.short)}</a>' for p, _ in shown]
     links.append('<a href="#origins">Origin</a>')
     yield '<a class="skip" href="#transcripts">Skip to the transcripts</a>'
@@ -120,6 +156,17 @@ def sections(
     yield from origin
     yield "</section>\n</main>"
     yield tag("footer", made_from, "small")
+
+
+def _placed(panel: Panel, experiments: Sequence[Experiment]) -> Panel:
+    """Widen a panel that shows several experiments side by side: beyond a half, for many beyond the text.
+
+    The summary of several is widened too: a table with a column for every measure.
+    """
+    if len(experiments) < 2 or (panel.place not in ("left", "right") and panel.anchor != "summary"):
+        return panel
+    many = len(experiments) > MANY or panel.anchor == "summary"
+    return replace(panel, place="wide" if many else "")
 
 
 def opening(experiments: Sequence[Experiment]) -> Iterator[str]:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from llm_decpomdp.benchmarks.config.extras import installed
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
 from llm_decpomdp.benchmarks.report.elements.charts import (
     component_charts,
+    components_of,
     learning_curve,
     save,
     task_map,
 )
 from llm_decpomdp.benchmarks.report.panels.tasks import rewards_by_task
-from llm_decpomdp.benchmarks.runs.results import Row, component_names
+from llm_decpomdp.benchmarks.runs.results import Results, Row, Score
 from llm_decpomdp.utils.storage import write_csv
 
 logger = logging.getLogger(__name__)
@@ -30,17 +30,18 @@ def write_files(experiments: Sequence[Experiment], folder: Path) -> None:
     - `learning`, `components`, `tasks`: the figures, `.svg` and `.png`; those that have something to show.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for name, rows_of in (("metrics", _metrics), ("episodes", _scores)):
-        rows = [_named(e, i) | row for e in experiments for i, row in rows_of(e)]
-        _write(folder / f"{name}.csv", rows)
+    runs = [(experiment, run) for experiment in experiments for run in experiment.runs]
+    metrics = [_named(*of) | row for of in runs for row in (*of[1].train, *of[1].evaluations)]
+    _write(folder / "metrics.csv", metrics)
+    scores = [_named(*of) | _numbers(score) for of in runs for score in of[1].scores]
+    _write(folder / "episodes.csv", scores)
     if installed("matplotlib") is None:
         logger.warning(
             "only the tables are written: figures need matplotlib, which is not installed"
         )
         return
     save(learning_curve(experiments), folder)
-    every = [row for e in experiments for kind in ("train", "eval") for row in e.rows(kind)]
-    if component_names(every)[0]:
+    if components_of(experiments)[0]:
         save(component_charts(experiments), folder)
     columns = rewards_by_task(experiments)
     if columns:
@@ -53,30 +54,14 @@ def _write(path: Path, rows: Sequence[Row]) -> None:
     write_csv(path, columns, ([row.get(key) for key in columns] for row in rows))
 
 
-def _named(experiment: Experiment, index: int) -> dict[str, Any]:
-    run = experiment.runs[index]
-    name = {"configuration": experiment.name, "run": run.path.name}
-    return {**name, "seed": run.manifest.get("seed")}
+def _named(experiment: Experiment, run: Results) -> Row:
+    seed = run.manifest.get("seed")
+    return {"configuration": experiment.name, "run": run.path.name, "seed": seed}
 
 
-def _metrics(experiment: Experiment) -> Iterable[tuple[int, Row]]:
-    for index, run in enumerate(experiment.runs):
-        for row in (*run.train, *run.evaluations):
-            yield index, row
-
-
-def _scores(experiment: Experiment) -> Iterable[tuple[int, Row]]:
-    for index, run in enumerate(experiment.runs):
-        for score in run.scores:
-            yield (
-                index,
-                {
-                    "phase": score.phase,
-                    "update": score.update,
-                    "task": score.task,
-                    "reward": score.reward,
-                    "solved": score.solved,
-                    **{f"reward/{name}": value for name, value in score.points.items()},
-                    **{f"turn_{k}": value for k, value in enumerate(score.turns, 1)},
-                },
-            )
+def _numbers(score: Score) -> Row:
+    return {
+        **{key: getattr(score, key) for key in ("phase", "update", "task", "reward", "solved")},
+        **{f"reward/{name}": value for name, value in score.points.items()},
+        **{f"turn_{k}": value for k, value in enumerate(score.turns, 1)},
+    }

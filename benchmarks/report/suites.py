@@ -8,14 +8,21 @@ from typing import Any
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
-from llm_decpomdp.benchmarks.report.document import opening, sections
-from llm_decpomdp.benchmarks.report.elements.page import box, page, tag
-from llm_decpomdp.benchmarks.report.layout import PANELS, Panel, placed
-from llm_decpomdp.benchmarks.report.panels.league import league_tables
+from llm_decpomdp.benchmarks.evaluation.measures import REWARD
+from llm_decpomdp.benchmarks.report.document import PANELS, Panel, opening, sections
+from llm_decpomdp.benchmarks.report.elements.page import box, folded, listing, page, table, tag
+from llm_decpomdp.benchmarks.report.panels.outcome import MANY_SEEDS
 from llm_decpomdp.benchmarks.report.panels.provenance import data_table, details
 from llm_decpomdp.benchmarks.runs.results import read_results
 from llm_decpomdp.benchmarks.suites.job import is_done, read_status
-from llm_decpomdp.benchmarks.suites.league import League, job_folders, read_league, read_suite
+from llm_decpomdp.benchmarks.suites.league import (
+    League,
+    LeagueTable,
+    job_folders,
+    read_league,
+    read_suite,
+)
+from llm_decpomdp.benchmarks.suites.league_files import cells_of, notes_of, title_of, unfinished
 from llm_decpomdp.utils.storage import RunFolder, write_atomically
 
 OF_TRAININGS = ("learning", "components", "costs")
@@ -66,18 +73,15 @@ def _experiments(
 def _blocks(
     league: League, evaluations: Sequence[Experiment], trainings: Sequence[Experiment]
 ) -> Iterator[str]:
-    panels: list[tuple[Panel, str]] = []
-    for panel in PANELS:
-        if panel.anchor == LEAGUE:
-            top = Panel(LEAGUE, "League", "League", lambda _: "", "wide")
-            panels.append((top, league_tables(league)))
-            continue
-        experiments = (trainings or evaluations) if panel.anchor in OF_TRAININGS else evaluations
-        panels.append((placed(panel, experiments), panel.draw(experiments)))
+    panels = [
+        (panel, (trainings or evaluations) if panel.anchor in OF_TRAININGS else evaluations)
+        for panel in PANELS
+    ]
+    top = Panel(LEAGUE, "League", "League", lambda _: _league_tables(league), "wide")
     head = [tag("h1", f"Suite {league.suite}"), tag("p", league.description)]
     yield from sections(
         [*head, *opening([*trainings, *evaluations])],
-        [(panel, html) for panel, html in panels if html],
+        [(top if panel.anchor == LEAGUE else panel, shown) for panel, shown in panels],
         _origins(evaluations),
         "Made from suite.json and the folders of the suite's trainings and evaluations alone.",
     )
@@ -87,3 +91,40 @@ def _origins(evaluations: Sequence[Experiment]) -> Iterator[str]:
     first = evaluations[0].runs[0]
     yield from data_table(first)
     yield box("div", list(details(first)))
+
+
+def _league_tables(league: League) -> str:
+    """Draw the tables with their explanations."""
+    blocks = [
+        block for number, entry in enumerate(league.tables) for block in _table(entry, number)
+    ]
+    return "\n".join([*blocks, *_failures(league)])
+
+
+def _table(table_: LeagueTable, number: int) -> Iterator[str]:
+    yield tag("h3", title_of(table_))
+    head, rows = cells_of(table_)
+    yield table(f"league-{number + 1}", head, rows)
+    notes = notes_of(table_)
+    if any(len(line.seeds) < MANY_SEEDS for line in table_.lines):
+        notes.append(f"Intervals over fewer than {MANY_SEEDS} seeds are too narrow.")
+    names = [line.name for line in table_.lines if _of_another_team(line.name, table_)]
+    if names:
+        notes.append(
+            f"Teams of other agents ({', '.join(names)}) have another maximum: compare them by the tests passed."
+        )
+    yield tag("p", " ".join(notes), "small")
+    commands = "\n".join(line.command for line in table_.lines)
+    yield folded("Commands", listing(commands), note="what measures each row again, in their order")
+
+
+def _of_another_team(name: str, league: LeagueTable) -> bool:
+    (line,) = (line for line in league.lines if line.name == name)
+    return line.against is not None and REWARD not in line.comparisons
+
+
+def _failures(league: League) -> Iterator[str]:
+    for text in unfinished(league):
+        yield tag("p", text, "banner")
+    for job in league.failed:
+        yield folded(job.name, listing(job.error), note=f"failed; {job.folder}/log.txt has more")

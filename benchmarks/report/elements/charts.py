@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+KINDS = ("train", "eval")
+"""Kinds of rows of metrics."""
+
 COLOURS = 6
 """Colours of series; more experiments share them."""
 
@@ -100,9 +103,7 @@ def learning_curve(experiments: Sequence[Experiment]) -> Chart:
 
 def component_charts(experiments: Sequence[Experiment]) -> Chart:
     """Return small multiples on one scale: the points that each component of the reward earned."""
-    names, _ = component_names(
-        [row for e in experiments for k in ("train", "eval") for row in e.rows(k)]
-    )
+    names, _ = components_of(experiments)
 
     def columns(width: float) -> int:
         return min(len(names), 4 if width > 5 else 2)
@@ -123,6 +124,11 @@ def component_charts(experiments: Sequence[Experiment]) -> Chart:
 
     label = "Reward components over the updates"
     return Chart("components", label, draw, lambda width: max(1.6 * rows(width), 1.9))
+
+
+def components_of(experiments: Sequence[Experiment]) -> tuple[list[str], list[str]]:
+    """Return the components of the reward that ever counted, and those that are always zero."""
+    return component_names([row for e in experiments for k in KINDS for row in e.rows(k)])
 
 
 def task_map(columns: Sequence[Column]) -> Chart:

@@ -18,6 +18,9 @@ from urllib.parse import quote
 
 HERE = files(__package__)
 
+SCALE = 58
+"""Percent of the heat's colour at the highest value: text stays readable on it."""
+
 
 @dataclass(frozen=True)
 class Heading:
@@ -48,22 +51,23 @@ def page(title: str, blocks: Iterable[str]) -> str:
 
 def tag(name: str, text: str, kind: str = "") -> str:
     """Return an element that holds a text."""
-    opening = f'{name} class="{kind}"' if kind else name
-    return f"<{opening}>{escape(text)}</{name}>"
+    return f"<{_opening(name, kind)}>{escape(text)}</{name}>"
+
+
+def _opening(name: str, kind: str) -> str:
+    return f'{name} class="{kind}"' if kind else name
 
 
 def prose(text: str, kind: str = "") -> str:
     """Return a paragraph of a text in which `code` stands in such marks; papers of the arXiv become links."""
     html = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
     paper = r'<a href="https://arxiv.org/abs/\1" rel="noreferrer">\g<0></a>'
-    opening = f'p class="{kind}"' if kind else "p"
-    return f"<{opening}>{re.sub(r'arXiv ([0-9]{4}[.][0-9]{5})', paper, html)}</p>"
+    return f"<{_opening('p', kind)}>{re.sub(r'arXiv ([0-9]{4}[.][0-9]{5})', paper, html)}</p>"
 
 
 def box(name: str, blocks: Iterable[str], kind: str = "") -> str:
     """Return an element that holds blocks."""
-    opening = f'{name} class="{kind}"' if kind else name
-    return f"<{opening}>\n" + "\n".join(blocks) + f"\n</{name}>"
+    return f"<{_opening(name, kind)}>\n" + "\n".join(blocks) + f"\n</{name}>"
 
 
 def folded(summary: str, html: str, *, note: str = "") -> str:
@@ -84,6 +88,12 @@ def link(text: str, **filters: object) -> str:
     return f'<a href="#{escape(query)}">{escape(text)}</a>'
 
 
+def heat_cell(html: str, value: float, top: float) -> str:
+    """Return a cell of a table whose colour is the deeper, the nearer its value is to the highest."""
+    share = round(SCALE * max(value, 0.0) / top) if top > 0 else 0
+    return f'<td class="cell" style="--heat: {share}%">{html}</td>'
+
+
 def definitions(items: Mapping[str, Any]) -> str:
     """Return a list of names and values, nested as they are."""
     blocks = []
@@ -101,6 +111,13 @@ def table(name: str, head: Sequence[str | Heading], rows: Iterable[Sequence[str]
         for row in rows
     ]
     return table_of(name, head, cells)
+
+
+def table_of_columns(name: str, columns: Mapping[str | Heading, Mapping[str, str]]) -> str:
+    """Return a table of columns by their heads, each with its cells by row; a dash stands where one has none."""
+    keys = dict.fromkeys(key for column in columns.values() for key in column)
+    rows = [(key, *(column.get(key, "—") for column in columns.values())) for key in keys]
+    return table(name, ("", *columns), rows)
 
 
 def table_of(name: str, head: Sequence[str | Heading], html_rows: Iterable[str]) -> str:

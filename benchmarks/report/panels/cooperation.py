@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment, headings
-from llm_decpomdp.benchmarks.report.elements.page import Heading, plain, table, tag
+from llm_decpomdp.benchmarks.report.elements.page import Heading, plain, table_of_columns, tag
 from llm_decpomdp.benchmarks.runs.results import Results, Score
 from llm_decpomdp.utils.wording import number
 
@@ -23,11 +23,9 @@ def cooperation(experiments: Sequence[Experiment]) -> str:
             columns[title if len(experiments) == 1 else above] = measures(scores)
     if not columns:
         return ""
-    keys = list(dict.fromkeys(key for column in columns.values() for key in column))
-    rows = [(key, *(column.get(key, "—") for column in columns.values())) for key in keys]
     where = " and ".join(sorted("evaluation" if kind == "eval" else "training" for kind in kinds))
     text = f"Shares of all joint samples on {where} tasks in which a component of the reward is not zero."
-    return tag("p", text) + table("cooperation", ("", *columns), rows)
+    return tag("p", text) + table_of_columns("cooperation", columns)
 
 
 def measures(scores: Sequence[Score]) -> dict[str, str]:

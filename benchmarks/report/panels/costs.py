@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment, headings
-from llm_decpomdp.benchmarks.report.elements.page import Heading, plain, table
+from llm_decpomdp.benchmarks.report.elements.page import Heading, plain, table_of_columns
 from llm_decpomdp.benchmarks.runs.results import Results, Row
 from llm_decpomdp.utils.wording import duration
 
@@ -22,15 +22,13 @@ def costs(experiments: Sequence[Experiment]) -> str:
     experiments = [experiment for experiment in experiments if experiment.rows("train")]
     if not experiments:
         return ""
-    columns = [_column(experiment) for experiment in experiments]
-    keys = list(dict.fromkeys(key for column in columns for key in column))
-    rows = [(key, *(column.get(key, "—") for column in columns)) for key in keys]
     if len(experiments) == 1:
         name = "mean over runs" if len(experiments[0].runs) > 1 else "this run"
-        return table("costs", ("", name), rows)
+        return table_of_columns("costs", {name: _column(experiments[0])})
     lines = headings(experiments)
-    names = [Heading(lines[e.name], e.name) for e in experiments]
-    return table("costs", ("", *names), rows)
+    return table_of_columns(
+        "costs", {Heading(lines[e.name], e.name): _column(e) for e in experiments}
+    )
 
 
 def _column(experiment: Experiment) -> dict[str, str]:

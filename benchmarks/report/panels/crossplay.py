@@ -10,8 +10,7 @@ from llm_decpomdp.benchmarks.cooperation.crossplay import CrossPlay, Matrix, rea
 from llm_decpomdp.benchmarks.evaluation.estimates import shown
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
 from llm_decpomdp.benchmarks.evaluation.measures import REWARD
-from llm_decpomdp.benchmarks.report.elements.page import box, link, table_of, tag
-from llm_decpomdp.benchmarks.report.panels.tasks import SCALE
+from llm_decpomdp.benchmarks.report.elements.page import box, heat_cell, link, table_of, tag
 
 WORDS = {REWARD: "reward", "pass@1": "pass@1", "tests_passed": "tests passed"}
 """Names of the measures of a cross-play."""
@@ -54,9 +53,8 @@ def _table(play: CrossPlay, measure: str, matrix: Matrix, numbers: Mapping[str, 
     for row, columns in matrix.cells.items():
         cells = [f'<th scope="row">{escape(row)}</th>']
         for column, estimate in columns.items():
-            share = round(SCALE * max(estimate.value, 0.0) / top) if top > 0 else 0
             place = numbers.get(f"{row}+{column}")
             text = escape(shown(estimate)) if place is None else link(shown(estimate), run=place)
-            cells.append(f'<td class="cell" style="--heat: {share}%">{text}</td>')
+            cells.append(heat_cell(text, estimate.value, top))
         rows.append("".join(cells))
     return table_of(measure.replace("/", "_"), [WORDS[measure], *play.teams], rows)

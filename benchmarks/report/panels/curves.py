@@ -10,13 +10,13 @@ from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
 from llm_decpomdp.benchmarks.report.elements.charts import (
     colours,
     component_charts,
+    components_of,
     inline,
     learning_curve,
     window,
 )
 from llm_decpomdp.benchmarks.report.elements.page import box, plain, tag
 from llm_decpomdp.benchmarks.report.panels.about import glossary
-from llm_decpomdp.benchmarks.runs.results import component_names
 
 
 def learning(experiments: Sequence[Experiment]) -> str:
@@ -31,8 +31,7 @@ def learning(experiments: Sequence[Experiment]) -> str:
 
 def components(experiments: Sequence[Experiment]) -> str:
     """Draw the points of each component; empty for environments without components."""
-    rows = [row for e in experiments for kind in ("train", "eval") for row in e.rows(kind)]
-    nonzero, zero = component_names(rows)
+    nonzero, zero = components_of(experiments)
     words = glossary(experiments, [*nonzero, *zero])
     if not nonzero:
         return f"{tag('p', 'No component ever counted.')}\n{words}" if words else ""

@@ -16,7 +16,7 @@ from llm_decpomdp.benchmarks.evaluation.estimates import (
     shown,
 )
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment, headings
-from llm_decpomdp.benchmarks.evaluation.statistics import Estimate
+from llm_decpomdp.benchmarks.evaluation.statistics import Comparison, Estimate
 from llm_decpomdp.benchmarks.report.elements.charts import window
 from llm_decpomdp.benchmarks.report.elements.page import (
     Heading,
@@ -29,12 +29,13 @@ from llm_decpomdp.benchmarks.report.elements.page import (
 from llm_decpomdp.benchmarks.report.panels.about import out_of
 from llm_decpomdp.benchmarks.report.panels.claims import (
     ENOUGH_TASKS,
+    facts,
     headline,
+    moment,
     parts,
     solved,
     solved_sentence,
 )
-from llm_decpomdp.benchmarks.report.panels.facts import facts, moment
 from llm_decpomdp.benchmarks.runs.results import Results, Row, component_names, pairs
 from llm_decpomdp.utils.wording import number
 
@@ -112,47 +113,56 @@ def _comparison(experiments: Sequence[Experiment]) -> Iterator[str]:
 
     Those of several environments keep their order, and are compared where the environment is the same.
     """
-    first, *_ = experiments
     places = list(dict.fromkeys(map(_environment, experiments)))
-    order = "the best first"
-    if len(places) > 1:
+    ranked, order = list(experiments), "the best first"
+    if len(places) == 1:
+        ranked.sort(key=_last, reverse=True)
+    else:
         order = (
             f"not ranked: {' and '.join(places)} are different environments, whose highest "
             "rewards may differ, so the order is that of the command line"
         )
     most = f" Rewards are out of {out_of(experiments)}." if out_of(experiments) else ""
     yield tag("p", f"{len(experiments)} configurations, {order}.{most} {_intervals(experiments)}")
-    rows = []
-    for experiment in experiments:
-        last = evaluated(experiment, -1) if _all_have(experiment, 1) else None
-        cells = [experiment.name, str(len(experiment.runs)), "—", "—", "—", "—", "—", "—"]
-        if last is not None:
-            cells[3], cells[7] = shown(last), str(solved(experiment, -1) or "—")
-        if _all_have(experiment, 2):
-            cells[2], cells[4] = (
-                shown(evaluated(experiment, 0)),
-                shown(gained(experiment), sign=True),
-            )
-        same = experiment is not first and _environment(experiment) == places[0]
-        if last is not None and same and _all_have(first, 1):
-            comparison = compared(first, experiment)
-            if comparison is not None:
-                cells[5] = shown(comparison.difference, sign=True)
-                cells[6] = seeds_needed(comparison)
-        rows.append((last.value if last else float("-inf"), cells))
-    if len(places) == 1:
-        rows.sort(key=lambda row: -row[0])
+    first = experiments[0]
     against = Heading(("against", *headings(experiments)[first.name]), f"against {first.name}")
+    rows = [_cells(experiment, first, against) for experiment in ranked]
     head: list[str | Heading] = ["configuration", "seeds", "before", "last evaluation", "gain"]
-    head += [against, "seeds needed", "solved"]
-    cells_of = [cells for _, cells in rows]
-    indices = [i for i in range(len(head)) if i < 5 or any(cells[i] != "—" for cells in cells_of)]
-    yield table(
-        "summary", [head[i] for i in indices], [[of[i] for i in indices] for of in cells_of]
-    )
-    if 6 in indices:
+    optional = (against, "seeds needed", "solved")
+    head += [name for name in optional if any(row.get(name, "—") != "—" for row in rows)]
+    yield table("summary", head, [[row.get(name, "—") for name in head] for row in rows])
+    if "seeds needed" in head:
         yield tag("p", NEEDED, "small")
     yield folded("Every run", _runs_table(experiments))
+
+
+def _last(experiment: Experiment) -> float:
+    """Return the mean reward of the last evaluation, less than any other where a run has none."""
+    return evaluated(experiment, -1).value if _all_have(experiment, 1) else float("-inf")
+
+
+def _cells(experiment: Experiment, first: Experiment, against: Heading) -> dict[str | Heading, str]:
+    """Return the numbers of a configuration that there are, by the heads of their columns."""
+    cells: dict[str | Heading, str] = {
+        "configuration": experiment.name,
+        "seeds": str(len(experiment.runs)),
+    }
+    if _all_have(experiment, 1):
+        cells["last evaluation"] = shown(evaluated(experiment, -1))
+        cells["solved"] = str(solved(experiment, -1) or "—")
+        if comparison := _compared(first, experiment):
+            cells[against] = shown(comparison.difference, sign=True)
+            cells["seeds needed"] = seeds_needed(comparison)
+    if _all_have(experiment, 2):
+        cells["before"] = shown(evaluated(experiment, 0))
+        cells["gain"] = shown(gained(experiment), sign=True)
+    return cells
+
+
+def _compared(first: Experiment, experiment: Experiment) -> Comparison | None:
+    """Compare the last evaluations of two configurations of one environment, where both have one."""
+    same = experiment is not first and _environment(experiment) == _environment(first)
+    return compared(first, experiment) if same and _all_have(first, 1) else None
 
 
 def _environment(experiment: Experiment) -> str:

@@ -7,12 +7,16 @@ from html import escape
 from statistics import fmean
 
 from llm_decpomdp.benchmarks.evaluation.experiments import Column, Experiment, headings
-from llm_decpomdp.benchmarks.report.elements.page import Heading, box, link, table_of, tag
+from llm_decpomdp.benchmarks.report.elements.page import (
+    Heading,
+    box,
+    heat_cell,
+    link,
+    table_of,
+    tag,
+)
 from llm_decpomdp.benchmarks.runs.results import by_task, pairs
 from llm_decpomdp.utils.wording import number
-
-SCALE = 58
-"""Percent of the heat's colour at the highest reward: text stays readable on it."""
 
 
 def tasks(experiments: Sequence[Experiment]) -> str:
@@ -102,9 +106,8 @@ def _row(task: str, columns: Sequence[Column], gain: float | None, top: float) -
         if (reward := column.rewards.get(task)) is None:
             cells.append("<td></td>")
             continue
-        share = round(SCALE * max(reward, 0.0) / top) if top > 0 else 0
         text = link(number(reward), task=task, phase="eval", update=column.update)
-        cells.append(f'<td class="cell" style="--heat: {share}%">{text}</td>')
+        cells.append(heat_cell(text, reward, top))
     if gain is not None:
         kind = "gain" if gain > 0 else "loss" if gain < 0 else ""
         cells.append(tag("td", number(gain, sign=True), kind))

@@ -7,9 +7,9 @@ import pytest
 
 from llm_decpomdp import registry
 from llm_decpomdp.benchmarks.audit.run import audit, save
-from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.config.errors import RunError
 from tests.benchmarks.audits import SOUND, rows
+from tests.benchmarks.cli.test_commands import call
 from tests.support.programs import SQUARES
 
 SHORTER = """
@@ -31,18 +31,11 @@ register("shorter-v0", "shorter:build")
 """A family with a reward of its own around that of another."""
 
 
-def call(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as stop:
-        main(["audit", *arguments])
-    assert isinstance(stop.value.code, int)
-    return stop.value.code
-
-
 def test_the_command_prints_a_table_and_fails_on_faults(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = rows(tmp_path, ("good", SOUND, SQUARES), ("bad", "def f(x):\n    return 4", SQUARES))
-    assert call("humaneval-v0", "--source", source) == 1
+    assert call("audit", "humaneval-v0", "--source", source) == 1
     shown = capsys.readouterr().out
     assert "reference" in shown and "bad" in shown
     assert "2 rows, 2 checked, 0 left out with a reason; 2 references" in shown
@@ -53,7 +46,7 @@ def test_the_command_prints_a_table_and_fails_on_faults(
 
 def test_the_command_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = rows(tmp_path, ("good", SOUND, SQUARES))
-    assert call("humaneval-v0", "--source", source, "--repeats", "2", "--json") == 0
+    assert call("audit", "humaneval-v0", "--source", source, "--repeats", "2", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["healthy"], found["remarks"], found["repeats"]) == (True, [], 2)
     assert found["summary"].startswith("humaneval-v0, test of ")
@@ -72,7 +65,7 @@ def test_the_command_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_a_mistake_is_one_line(
     arguments: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(*arguments) == code
+    assert call("audit", *arguments) == code
     told = capsys.readouterr().err.strip()
     assert told.startswith("error: ") and "\n" not in told and message in told
 
@@ -83,7 +76,7 @@ def test_a_reward_that_no_sandbox_can_be_given_to_is_told_before_anything_is_gra
     (tmp_path / "shorter.py").write_text(SHORTER)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(registry, "_registry", dict(registry._registry))
-    assert call("shorter:shorter-v0") == 2
+    assert call("audit", "shorter:shorter-v0") == 2
     shown = capsys.readouterr().err
     assert "cannot give one to the reward Shorter: audit the environment whose" in shown
 
@@ -91,7 +84,7 @@ def test_a_reward_that_no_sandbox_can_be_given_to_is_told_before_anything_is_gra
 def test_the_result_is_saved_where_it_is_asked_for(tmp_path: Path) -> None:
     source = rows(tmp_path, ("bad", "def f(x):\n    return 4", SQUARES))
     path = tmp_path / "audit.json"
-    assert call("humaneval-v0", "--source", source, "--output", str(path)) == 1
+    assert call("audit", "humaneval-v0", "--source", source, "--output", str(path)) == 1
     found = json.loads(path.read_text())
     assert not found["healthy"] and found["remarks"][0]["kind"] == "reference"
     missing = tmp_path / "nowhere" / "audit.json"
@@ -103,5 +96,5 @@ def test_the_command_succeeds_where_a_known_issue_explains_the_fault(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = rows(tmp_path, ("HumanEval/47", "def f(x):\n    return 4\n", SQUARES))
-    assert call("humaneval-v0", "--source", source) == 0
+    assert call("audit", "humaneval-v0", "--source", source) == 0
     assert "known" in capsys.readouterr().out

@@ -220,7 +220,7 @@ def test_doctor_tries_the_sandbox_and_names_what_is_missing(
 def test_doctor_fails_when_the_sandbox_does(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(doctor, "PASSING", doctor.HANGING.replace("pass", "break"))
+    monkeypatch.setattr(doctor, "HONEST", doctor.HANGING.replace("pass", "break"))
     assert call("doctor") == 1
     shown = capsys.readouterr().out
     assert "missing  sandbox: runs a program" in shown

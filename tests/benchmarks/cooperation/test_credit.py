@@ -16,7 +16,6 @@ from llm_decpomdp.algorithms.rollouts.joint import joint_samples
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.tree import rollout_trees
 from llm_decpomdp.algorithms.training.metrics import episode_row
-from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.cooperation.credit import Credit, credits
 from llm_decpomdp.benchmarks.cooperation.credit_summary import (
     MEASURES,
@@ -29,17 +28,10 @@ from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.registry import make
 from llm_decpomdp.seeding import stream
+from tests.benchmarks.cli.test_commands import call
 from tests.benchmarks.stored_runs import Counted, change, played, run_of
 
 Make = Callable[..., DecPOMDPEnv]
-
-
-def call(*arguments: str) -> int:
-    """The exit code of a command, run here."""
-    with pytest.raises(SystemExit) as stop:
-        main(arguments)
-    assert isinstance(stop.value.code, int)
-    return stop.value.code
 
 
 def row_of(

@@ -9,7 +9,6 @@ import pytest
 
 from llm_decpomdp.agents.scripted import Gold
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.cooperation.replay import Replayed, replay
 from llm_decpomdp.benchmarks.cooperation.rescore import Difference, rescore
@@ -19,6 +18,7 @@ from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.privileged import answers
 from llm_decpomdp.registry import make
+from tests.benchmarks.cli.test_commands import call
 from tests.benchmarks.stored_runs import Counted, Mixed, change, played, run_of
 
 Make = Callable[..., DecPOMDPEnv]
@@ -36,14 +36,6 @@ def run(tree: Path, tmp_path: Path) -> Path:
     for name in ("config.yaml", "manifest.json", "episodes.jsonl"):
         (tmp_path / name).write_text((tree / name).read_text(encoding="utf-8"), encoding="utf-8")
     return tmp_path
-
-
-def call(*arguments: str) -> int:
-    """The exit code of a command, run here."""
-    with pytest.raises(SystemExit) as stop:
-        main(arguments)
-    assert isinstance(stop.value.code, int)
-    return stop.value.code
 
 
 def row_of(folder: Path, line: int) -> dict[str, Any]:

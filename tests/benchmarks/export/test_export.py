@@ -18,8 +18,7 @@ from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import load_config
-from llm_decpomdp.benchmarks.export import pairs as export_pairs
-from llm_decpomdp.benchmarks.export import rows as export_rows
+from llm_decpomdp.benchmarks.export.contents import PAIRS, TRAJECTORIES
 from llm_decpomdp.benchmarks.export.write import FORMATS, export
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.policy import Completion
@@ -274,8 +273,8 @@ def test_the_page_names_every_column_and_no_other() -> None:
     page = (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8")
     trajectories, pairs = page.split("## Preference pairs")
     for text, columns in (
-        (trajectories, export_rows.COLUMNS),
-        (pairs.partition("\n## ")[0], export_pairs.COLUMNS),
+        (trajectories, TRAJECTORIES),
+        (pairs.partition("\n## ")[0], PAIRS),
     ):
         rows = re.findall(r"^\| `(.+?)` \| (.+?) \| (.+) \|$", text, re.MULTILINE)
         told = {name: (kind, meaning) for name, kind, meaning in rows}

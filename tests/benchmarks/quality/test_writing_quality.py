@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from llm_decpomdp.benchmarks.audit.remarks import REFERENCE
 from llm_decpomdp.benchmarks.audit.run import audit
-from llm_decpomdp.benchmarks.audit.writing import about_writing
-from llm_decpomdp.benchmarks.audit.writing_texts import REFERENCE, degenerate
+from llm_decpomdp.benchmarks.audit.writing import about_writing, degenerate
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.quality.writing import GOAL, Line, compare, judge, main, table
 from llm_decpomdp.registry import make

@@ -1,4 +1,4 @@
-"""Trajectories as rows: one for each agent of each joint sample of each turn."""
+"""The contents of an export: all trajectories as rows, or preference pairs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from llm_decpomdp.benchmarks.export.source import PLACE, Column, Content, Decision, Source
 from llm_decpomdp.benchmarks.runs.results import Row
 
-COLUMNS = {
+TRAJECTORIES = {
     **PLACE,
     "sample": Column("int64", "the joint sample of the group, counted from 0"),
     "chosen": Column("bool", "whether it alone went on or ended the episode; null where all go on"),
@@ -40,12 +40,14 @@ COLUMNS = {
 def trajectories(source: Source) -> Content:
     """Return all joint samples of a run or an evaluation, by group, joint sample and agent.
 
-    After `COLUMNS` come the numbers that the environment tells of each joint sample, such as `solved` and
+    After `TRAJECTORIES` come the numbers that the environment tells of each joint sample, such as `solved` and
     `reward/<component>`; not those that have the name of another column.
     """
     numbers = _number_columns(source)
     return Content(
-        "trajectories", {**COLUMNS, **numbers}, lambda phase: _rows(source, phase, numbers)
+        "trajectories",
+        {**TRAJECTORIES, **numbers},
+        lambda phase: _trajectories(source, phase, numbers),
     )
 
 
@@ -57,7 +59,7 @@ def _number_columns(source: Source) -> dict[str, Column]:
         for info in group["infos"]
         for key in info
     }
-    return {key: Column("float64", _meaning(key)) for key in keys if key not in COLUMNS}
+    return {key: Column("float64", _meaning(key)) for key in keys if key not in TRAJECTORIES}
 
 
 def _meaning(key: str) -> str:
@@ -66,7 +68,7 @@ def _meaning(key: str) -> str:
     return "a number in the environment's infos"
 
 
-def _rows(source: Source, phase: str, numbers: Iterable[str]) -> Iterator[Row]:
+def _trajectories(source: Source, phase: str, numbers: Iterable[str]) -> Iterator[Row]:
     for decision in source.decisions(phase):
         agents = list(decision.group["completions"])
         for sample, indices in enumerate(decision.group["joint"]):
@@ -93,3 +95,62 @@ def _row(decision: Decision, sample: int, agent: str, index: int) -> Row:
         "return": decision.returns[sample],
         "advantage": advantages[agent][index] if agent in advantages else None,
     }
+
+
+PAIRS = {
+    **PLACE,
+    "agent": Column("string", "id of the agent"),
+    "prompt": Column("string", "what the agent saw, in both samples"),
+    "chosen": Column("string", "its completion in the joint sample with the highest return"),
+    "rejected": Column("string", "its completion in the joint sample with the lowest return"),
+    "chosen_sample": Column("int64", "that joint sample, counted from 0"),
+    "rejected_sample": Column("int64", "that joint sample, counted from 0"),
+    "chosen_return": Column("float64", "the team's return of the one"),
+    "rejected_return": Column("float64", "the team's return of the other"),
+    "margin": Column("float64", "the difference of the two, above 0"),
+}
+"""The columns of pairs; `prompt`, `chosen` and `rejected` are what trainers of preferences look for."""
+
+
+def pairs(source: Source, min_margin: float) -> Content:
+    """Return a row for each agent of each group that has a best and a worst joint sample.
+
+    Of samples with equal returns the first counts. Groups without a difference make no pair, nor do agents
+    that said the same in both.
+
+    Args:
+        source: A run or an evaluation.
+        min_margin: The least difference of the returns.
+    """
+    return Content("pairs", PAIRS, lambda phase: _pairs(source, phase, min_margin))
+
+
+def _pairs(source: Source, phase: str, min_margin: float) -> Iterator[Row]:
+    for decision in source.decisions(phase):
+        yield from _of_group(decision, min_margin)
+
+
+def _of_group(decision: Decision, min_margin: float) -> Iterator[Row]:
+    values, group = decision.returns, decision.group
+    samples = range(len(values))
+    best, worst = max(samples, key=values.__getitem__), min(samples, key=values.__getitem__)
+    margin = values[best] - values[worst]
+    if margin <= 0 or margin < min_margin:
+        return
+    for position, (agent, completions) in enumerate(group["completions"].items()):
+        chosen = completions[group["joint"][best][position]]
+        rejected = completions[group["joint"][worst][position]]
+        if chosen == rejected:
+            continue
+        yield {
+            **decision.place,
+            "agent": agent,
+            "prompt": group["prompts"][agent],
+            "chosen": chosen,
+            "rejected": rejected,
+            "chosen_sample": best,
+            "rejected_sample": worst,
+            "chosen_return": values[best],
+            "rejected_return": values[worst],
+            "margin": margin,
+        }
