@@ -120,11 +120,5 @@ class LocatedSource:
 
 def has_docstring(node: ast.AST) -> bool:
     """Check whether a node is a function or class with a docstring."""
-    if not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
-        return False
-    first = node.body[0]
-    return (
-        isinstance(first, ast.Expr)
-        and isinstance(first.value, ast.Constant)
-        and isinstance(first.value.value, str)
-    )
+    documented = isinstance(node, (*FUNCTIONS, ast.ClassDef))
+    return documented and ast.get_docstring(node, clean=False) is not None
