@@ -120,5 +120,6 @@ class LocatedSource:
 
 def has_docstring(node: ast.AST) -> bool:
     """Check whether a node is a function or class with a docstring."""
-    documented = isinstance(node, (*FUNCTIONS, ast.ClassDef))
-    return documented and ast.get_docstring(node, clean=False) is not None
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return False
+    return ast.get_docstring(node, clean=False) is not None
