@@ -12,7 +12,7 @@ from gymnasium.error import ResetNeeded
 from gymnasium.utils import seeding
 from pettingzoo import ParallelEnv
 
-from llm_decpomdp.episode import Episode, Turn
+from llm_decpomdp.episode import Episode, Turn, Verdict
 from llm_decpomdp.parts import Info, Mode, Reward, Role, describe_reward, judge
 from llm_decpomdp.rendering import print_turn, transcript
 from llm_decpomdp.spaces import UnicodeText
@@ -92,12 +92,9 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         self._episode: Episode | None = None
         self.possible_agents = [role.agent for role in self.roles]
         self.agents: list[str] = []
-        self.observation_spaces = {
-            agent: UnicodeText(MAX_OBSERVATION_LENGTH) for agent in self.possible_agents
-        }
-        self.action_spaces = {
-            agent: UnicodeText(MAX_ACTION_LENGTH) for agent in self.possible_agents
-        }
+        agents = self.possible_agents
+        self.observation_spaces = {agent: UnicodeText(MAX_OBSERVATION_LENGTH) for agent in agents}
+        self.action_spaces = {agent: UnicodeText(MAX_ACTION_LENGTH) for agent in agents}
         self.state_space = UnicodeText(MAX_STATE_LENGTH)
 
     # Identity
@@ -183,7 +180,8 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         prompts = self.mode.first(task)
         self._episode = Episode(task.task_id, (), prompts)
         self.agents = list(self.possible_agents)
-        self._render_human()
+        if self.render_mode == "human":
+            self.render()
         return dict(prompts), self._infos({})
 
     def step(
@@ -214,13 +212,11 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         turn = Turn(dict(episode.prompts), completions, verdict)
         turns = (*episode.turns, replace(turn, verdict=replace(verdict, analysis=None)))
         over = len(turns) >= self.num_turns or (self.stop_when_solved and verdict.solved)
-        mode_infos: Info = {}
-        if over:
-            prompts = dict.fromkeys(self.possible_agents, "")
-        else:
-            prompts, mode_infos = self.mode(self.task, turn)
+        last = (dict.fromkeys(self.possible_agents, ""), Info())
+        prompts, mode_infos = last if over else self.mode(self.task, turn)
         self._episode = Episode(episode.task_id, turns, prompts)
-        self._render_human()
+        if self.render_mode == "human":
+            self.render()
         acted, self.agents = self.agents, [] if over else list(self.agents)
         return (
             {agent: prompts[agent] for agent in acted},
@@ -231,14 +227,13 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         )
 
     def _infos(self, mode_infos: Info) -> dict[str, Info]:
-        episode = self.episode
-        verdict = episode.turns[-1].verdict if episode.turns else None
-        points = verdict.components if verdict else {}
-        details = verdict.details if verdict else {}
+        turns = self.episode.turns
+        verdict = turns[-1].verdict if turns else Verdict({}, False)
+        details, points = verdict.details, verdict.components
         info: Info = {
-            "turn": len(episode.turns),
+            "turn": len(turns),
             "task_index": self.task.index,
-            "solved": bool(verdict and verdict.solved),
+            "solved": bool(verdict.solved),
             **{key: details.get(key, 0) for key in getattr(self.reward, "info_keys", ())},
             **{f"reward/{name}": float(points.get(name, 0.0)) for name in self.reward.components},
             **{key: mode_infos.get(key, 0.0) for key in self.mode.info_keys},
@@ -296,15 +291,8 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         """
         if self.render_mode is None:
             warn("render() needs a render_mode: make(..., render_mode='ansi')")
-            return None
-        if self.render_mode == "ansi":
+        elif self.render_mode == "ansi":
             return visible(self.state())
-        print_turn(self)
+        else:
+            print_turn(self)
         return None
-
-    def _render_human(self) -> None:
-        if self.render_mode == "human":
-            self.render()
-
-    def close(self) -> None:
-        """Do nothing: nothing stays open between steps."""

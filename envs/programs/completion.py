@@ -77,23 +77,21 @@ def read_functions(completion: str, functions: Iterable[str]) -> dict[str, Readi
 
 def _reading(parts: tuple[list[str], list[str]], function: str) -> Reading:
     """Return the best definition of a function among the parts of a completion."""
-    valid: list[tuple[bool, int, Reading]] = []
     codes, texts = parts
-    for code in codes:
-        node = find_function(code, function)
-        reading = Reading(code, None, node is not None, node is not None and returns(node))
-        valid.append((reading.defined, len(code), reading))
-    readings = [_read_text(text, function) for text in texts]
-    defining = [entry for entry in valid if entry[0]]
-    attempts = [reading for reading in readings if reading.defined]
-    if defining:
-        return max(defining, key=lambda entry: entry[1])[2]
-    if attempts:
+    nodes = [find_function(code, function) for code in codes]
+    valid = [
+        Reading(code, None, node is not None, node is not None and returns(node))
+        for code, node in zip(codes, nodes, strict=True)
+    ]
+    broken = [_read_text(text, function) for text in texts]
+    if defining := [reading for reading in valid if reading.defined]:
+        return max(defining, key=lambda reading: len(reading.code))
+    if attempts := [reading for reading in broken if reading.defined]:
         best = max(attempts, key=lambda reading: (reading.returns, -len(reading.code)))
         return _with_problem(best)
     if valid:
-        return max(valid, key=lambda entry: entry[1])[2]
-    return _with_problem(readings[0]) if readings else Reading("", None, False, False)
+        return max(valid, key=lambda reading: len(reading.code))
+    return _with_problem(broken[0]) if broken else Reading("", None, False, False)
 
 
 def _parts(completion: str) -> tuple[list[str], list[str]]:
@@ -165,9 +163,8 @@ def without_definition(code: str, name: str) -> str:
     statements = [
         statement
         for statement in tree.body
-        if not (
-            isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name == name
-        )
+        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)
+        or statement.name != name
     ]
     return ast.unparse(ast.Module(statements, [])) + "\n" if statements else ""
 

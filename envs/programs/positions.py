@@ -120,11 +120,6 @@ class LocatedSource:
 
 def has_docstring(node: ast.AST) -> bool:
     """Check whether a node is a function or class with a docstring."""
-    if not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return False
-    first = node.body[0]
-    return (
-        isinstance(first, ast.Expr)
-        and isinstance(first.value, ast.Constant)
-        and isinstance(first.value.value, str)
-    )
+    return ast.get_docstring(node, clean=False) is not None

@@ -7,7 +7,7 @@ from functools import partial
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.datasets.loading import Dataset, parse_split
-from llm_decpomdp.envs.writing.feedback import SingleTurn, writing_mode
+from llm_decpomdp.envs.writing.feedback import WritingMode, writing_mode
 from llm_decpomdp.envs.writing.grounded_reward import ARXIV_SCALE, TLDR_SCALE, GroundedReward, Scale
 from llm_decpomdp.envs.writing.reward import ARXIV_KNOTS, TLDR_KNOTS, Knots, LevelReward
 from llm_decpomdp.envs.writing.roles import ARXIV, TLDR, Genre, writing_team
@@ -94,7 +94,7 @@ def writing_v0(
         tasks=partial(load_texts, family.dataset, split, source),
         roles=team.roles,
         reward=LevelReward(team, family.knots, matching),
-        mode=SingleTurn(team),
+        mode=WritingMode("plain", team, info_keys=()),
         num_turns=1,
         discount=discount,
         render_mode=render_mode,

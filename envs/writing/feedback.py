@@ -169,26 +169,6 @@ class WritingMode:
         return []
 
 
-@dataclass(frozen=True)
-class SingleTurn:
-    """Mode of a family that has a single turn."""
-
-    team: WritingTeam
-    info_keys: tuple[str, ...] = ()
-
-    def first(self, task: WritingTask) -> dict[str, str]:
-        """Return the first prompt of each agent."""
-        return {role.agent: role.instructions(task) for role in self.team}
-
-    def __call__(self, task: WritingTask, turn: Turn) -> tuple[dict[str, str], dict[str, float]]:
-        """Raise an error: there is no second turn."""
-        raise AssertionError("there is one turn only")
-
-    def secrets(self, task: WritingTask) -> list[str]:
-        """Return none."""
-        return []
-
-
 def writing_mode(
     name: str, team: WritingTeam, original_prompt: bool, previous_response: bool
 ) -> WritingMode:

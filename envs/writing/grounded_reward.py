@@ -32,6 +32,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
+from llm_decpomdp.envs.writing.reward import COMPONENTS as FORM
 from llm_decpomdp.envs.writing.roles import WritingTeam
 from llm_decpomdp.envs.writing.source_overlap import Grounding, source
 from llm_decpomdp.envs.writing.tasks import WritingTask
@@ -57,16 +58,7 @@ COMPONENTS = {
     "grounding": Component(
         "Up to 1.0: both texts are about their source, in words of their own and without invented numbers."
     ),
-    "length": Component(
-        "Up to 1.0: the second text is longer than the first, as far as wanted.", form=True
-    ),
-    "vocabulary": Component(
-        "Up to 0.5: the second text has as many different words, against the first, as wanted.",
-        form=True,
-    ),
-    "transitions": Component(
-        "Up to 0.4: kinds of transitions, such as contrast and example.", form=True
-    ),
+    **{level: FORM[level] for level in ("length", "vocabulary", "transitions")},
     "overlap": Component("Up to 0.6: content words that both texts share, and not all.", form=True),
     "repetition": Component(
         "Takes off up to all that was earned where a text repeats itself.", form=True
@@ -241,12 +233,8 @@ class GroundedReward:
     components: ClassVar[Mapping[str, Component]] = COMPONENTS
     maximum: ClassVar[float] = MAX_REWARD
 
-    def assess(self, task: WritingTask, completions: Mapping[str, str]) -> Assessment:
-        """Measure a joint completion."""
-        return Assessment(task.prompt, self.team.read(completions), self.scale)
-
     def __call__(self, task: WritingTask, completions: Mapping[str, str]) -> Verdict:
         """Judge one joint completion."""
-        analysis = self.assess(task, completions)
+        analysis = Assessment(task.prompt, self.team.read(completions), self.scale)
         verdict = Verdict(analysis.points, False, analysis=analysis)
         return replace(verdict, solved=verdict.reward >= MAX_REWARD - 1e-9)

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from llm_decpomdp.envs.writing.paragraphs import DELIMITER, paragraphs
 from llm_decpomdp.envs.writing.tasks import WritingTask
 from llm_decpomdp.envs.writing.text_measures import Pair
 
 MAX_READ = 20_000
 """Characters of each text that are read; the longest text with full points has 384 words."""
 
+DELIMITER = "[PARAGRAPH_SPLIT]"
+
+SECOND = "Paragraph 2:"
+"""Divider of a text without the delimiter."""
+
+LABEL = re.compile(r"Paragraph [12]:")
+
 
 @dataclass(frozen=True)
-class Part:
-    """One of the two texts of a genre, with the words of its prompt."""
+class WriterRole:
+    """Writes one of the two texts of a genre."""
 
     agent: str
     title: str
@@ -27,13 +34,21 @@ class Part:
     joint_rule: str
     """The same request to an agent that writes both texts."""
 
+    def instructions(self, task: WritingTask) -> str:
+        """Return the request, the source, and the rules."""
+        return _prompt(self.opening, self.heading, task, self.rules)
+
+    def reference(self, task: WritingTask) -> str | None:
+        """Return the data's text for this role."""
+        return task.references.get(self.agent)
+
 
 @dataclass(frozen=True)
 class Genre:
     """Two texts about one source."""
 
     name: str
-    parts: tuple[Part, Part]
+    writers: tuple[WriterRole, WriterRole]
     alone: str
     """Opening of the prompt of an agent that writes both."""
 
@@ -41,7 +56,7 @@ class Genre:
 TLDR = Genre(
     "tldr",
     (
-        Part(
+        WriterRole(
             "summarizer_0",
             "summary",
             "Write a concise summary of the forum post below.",
@@ -53,7 +68,7 @@ TLDR = Genre(
             ),
             "The first paragraph is a concise summary in one sentence or a few short ones.",
         ),
-        Part(
+        WriterRole(
             "elaborator_0",
             "elaboration",
             "Write a detailed summary of the forum post below.",
@@ -74,7 +89,7 @@ TLDR = Genre(
 ARXIV = Genre(
     "arxiv",
     (
-        Part(
+        WriterRole(
             "background_0",
             "background paragraph",
             "Expand the abstract below into the introduction of a paper. Write only its background and "
@@ -88,7 +103,7 @@ ARXIV = Genre(
             ),
             "The first paragraph, 130 to 180 words, has background and motivation only.",
         ),
-        Part(
+        WriterRole(
             "method_0",
             "method paragraph",
             "Expand the abstract below into the introduction of a paper. Write only about its method and "
@@ -108,31 +123,6 @@ ARXIV = Genre(
 
 
 @dataclass(frozen=True)
-class WriterRole:
-    """Writes one of the two texts."""
-
-    part: Part
-
-    @property
-    def agent(self) -> str:
-        """The agent's id."""
-        return self.part.agent
-
-    @property
-    def title(self) -> str:
-        """Name of the agent's text."""
-        return self.part.title
-
-    def instructions(self, task: WritingTask) -> str:
-        """Return the request, the source, and the rules."""
-        return _prompt(self.part.opening, self.part.heading, task, self.part.rules)
-
-    def reference(self, task: WritingTask) -> str | None:
-        """Return the data's text for this role."""
-        return task.references.get(self.agent)
-
-
-@dataclass(frozen=True)
 class SoloRole:
     """Writes both texts as paragraphs of one completion."""
 
@@ -142,7 +132,7 @@ class SoloRole:
 
     def instructions(self, task: WritingTask) -> str:
         """Return the request, the source, the rules, and the division into paragraphs."""
-        first, second = self.genre.parts
+        first, second = self.genre.writers
         rules = (
             first.joint_rule,
             second.joint_rule,
@@ -155,10 +145,8 @@ class SoloRole:
 
     def reference(self, task: WritingTask) -> str | None:
         """Return both of the data's texts, divided; None where it lacks one."""
-        texts = [task.references.get(part.agent) for part in self.genre.parts]
-        if None in texts:
-            return None
-        return f"\n{DELIMITER}\n".join(str(text) for text in texts)
+        texts = [task.references.get(writer.agent) for writer in self.genre.writers]
+        return None if None in texts else f"\n{DELIMITER}\n".join(map(str, texts))
 
 
 @dataclass(frozen=True)
@@ -191,11 +179,31 @@ def writing_team(genre: Genre, num_agents: object) -> WritingTeam:
     if num_agents == 1:
         return WritingTeam((SoloRole(genre),))
     if num_agents == 2:
-        first, second = genre.parts
-        return WritingTeam((WriterRole(first), WriterRole(second)))
+        return WritingTeam(genre.writers)
     raise ValueError(f"num_agents must be 1 or 2, as there are two texts, got {num_agents!r}")
 
 
 def _prompt(opening: str, heading: str, task: WritingTask, rules: tuple[str, ...]) -> str:
     listed = "\n".join(f"- {rule}" for rule in rules)
     return f"{opening}\n\n{heading}\n{task.prompt.strip()}\n\nIMPORTANT INSTRUCTIONS:\n{listed}"
+
+
+def paragraphs(text: str) -> Pair:
+    """Divide a completion into two paragraphs, equal texts alike.
+
+    The first delimiter divides it, and later ones are left out. Without any, the first `Paragraph 2:` does, and
+    without that a cut after a third of the characters. White space and labels such as `Paragraph 1:` around the
+    paragraphs are removed.
+    """
+    for mark in (DELIMITER, SECOND):
+        if mark in text:
+            first, _, second = text.partition(mark)
+            return Pair(_bare(first), _bare(second.replace(DELIMITER, " ")))
+    third = len(text) // 3
+    return Pair(_bare(text[:third]), _bare(text[third:]))
+
+
+def _bare(text: str) -> str:
+    text = text.strip()
+    label = LABEL.match(text)
+    return text[label.end() :].strip() if label else text

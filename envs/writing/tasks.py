@@ -53,11 +53,8 @@ def post_task(index: int, row: Row) -> WritingTask:
         BadRow: If a field is missing or no text.
     """
     post = _text(row, "prompt")
-    problem = "field 'prompt' is empty" if not post.strip() else ""
-    if len(post) > MAX_POST_LENGTH:
-        problem = f"field 'prompt' has {len(post)} characters; at most {MAX_POST_LENGTH}"
     fields = {"completion": "summarizer_0", "elaboration": "elaborator_0"}
-    return _task("tldr", index, row, post, fields, problem, row.get("task_id"))
+    return _task("tldr", index, row, post, fields, _problem("prompt", post), row.get("task_id"))
 
 
 def abstract_task(index: int, row: Row) -> WritingTask:
@@ -73,14 +70,22 @@ def abstract_task(index: int, row: Row) -> WritingTask:
         tokens = len(TOKEN.findall(abstract))
     elif isinstance(tokens, bool) or not isinstance(tokens, int):
         raise BadRow(f"field 'token_count' must be a whole number, got {tokens!r}")
-    problem = "" if fewest <= tokens <= most else f"{tokens} tokens; {fewest} to {most} are read"
-    if not abstract.strip():
-        problem = "field 'abstract_text' is empty"
-    elif len(abstract) > MAX_POST_LENGTH:
-        problem = f"field 'abstract_text' has {len(abstract)} characters; at most {MAX_POST_LENGTH}"
+    problem = _problem("abstract_text", abstract)
+    if not problem and not fewest <= tokens <= most:
+        problem = f"{tokens} tokens; {fewest} to {most} are read"
     fields = {"background": "background_0", "method": "method_0"}
     task_id = row.get("task_id", row.get("article_id"))
     return _task("arxiv", index, row, abstract, fields, problem, task_id)
+
+
+def _problem(name: str, text: str) -> str:
+    """Return the reason why a source is refused; empty where it is not."""
+    if not text.strip():
+        return f"field {name!r} is empty"
+    too_long = len(text) > MAX_POST_LENGTH
+    return (
+        f"field {name!r} has {len(text)} characters; at most {MAX_POST_LENGTH}" if too_long else ""
+    )
 
 
 def _text(row: Row, name: str) -> str:

@@ -144,6 +144,10 @@ def _check_description(env: TextEnv) -> None:
         f"the methods {revealing}",
         "Move them to a function for the class: llm_decpomdp.answers.register.",
     )
+    _check_agents(env)
+
+
+def _check_agents(env: TextEnv) -> None:
     agents = env.possible_agents
     require(
         isinstance(agents, list) and bool(agents) and len(set(agents)) == len(agents),

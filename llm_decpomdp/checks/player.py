@@ -77,35 +77,12 @@ class Watched:
         )
         observations, infos = result
         self._check_texts("reset()", observations, infos, agents)
-        record = Record(
-            copy.deepcopy(observations), copy.deepcopy(infos), (*agents,), self._state()
-        )
-        self._finish([observations, infos, *infos.values()])
-        return record
+        return self._record(observations, infos)
 
     def step(self, actions: dict[str, str]) -> Record:
         """Call and check `step`."""
         acting = list(self.env.agents)
-        try:
-            result = self.env.step(actions)
-        except PartError as error:
-            raise ConformanceError(
-                "the parts of the environment to return what llm_decpomdp/parts.py says",
-                str(error),
-                "It is so for any completions.",
-            ) from error
-        except Exception as error:
-            raise ConformanceError(
-                "step() to accept any text of the action space",
-                f"{type(error).__name__}: {error}, for the actions {short(actions)}",
-                "A malformed completion is an action with a low reward, never an exception.",
-            ) from error
-        require(
-            isinstance(result, tuple) and len(result) == 5,
-            "step() to return (observations, rewards, terminations, truncations, infos)",
-            short(result),
-            "Return all five dictionaries.",
-        )
+        result = _stepped(self.env, actions)
         observations, rewards, terminations, truncations, infos = result
         for name, values in zip(
             ("rewards", "terminations", "truncations"), result[1:4], strict=True
@@ -114,16 +91,7 @@ class Watched:
         self._check_texts("step()", observations, infos, acting)
         check_rewards(rewards, infos)
         check_flags(terminations, truncations, self.env.agents)
-        record = Record(
-            copy.deepcopy(observations),
-            copy.deepcopy(infos),
-            tuple(self.env.agents),
-            self._state(),
-            dict(rewards),
-            dict(terminations),
-            dict(truncations),
-        )
-        self._finish([*result, *infos.values()])
+        record = self._record(observations, infos, rewards, terminations, truncations)
         if self.spoil:
             actions.clear()
         return record
@@ -137,11 +105,16 @@ class Watched:
         for agent, prompt in observations.items():
             check_observation(agent, prompt, self.env.observation_space(agent), secrets)
 
-    def _finish(self, boxes: list[Any]) -> None:
+    def _record(self, observations: Any, infos: Any, *values: Any) -> Record:
+        """Copy what was returned, and see that no dictionary of it was returned before."""
+        copies = copy.deepcopy((observations, infos))
+        record = Record(*copies, tuple(self.env.agents), self._state(), *map(dict, values))
+        boxes = [observations, *values, infos, *infos.values()]
         check_fresh(boxes, self._returned)
         if self.spoil:
             for box in reversed(boxes):
                 box.clear()
+        return record
 
     def _state(self) -> str:
         if not hasattr(self.env, "state_space"):
@@ -154,6 +127,31 @@ class Watched:
             "Widen state_space, or return what it describes.",
         )
         return str(state)
+
+
+def _stepped(env: TextEnv, actions: dict[str, str]) -> tuple[Any, ...]:
+    """Return what `step` returns, if it is five values."""
+    try:
+        result: Any = env.step(actions)
+    except PartError as error:
+        raise ConformanceError(
+            "the parts of the environment to return what llm_decpomdp/parts.py says",
+            str(error),
+            "It is so for any completions.",
+        ) from error
+    except Exception as error:
+        raise ConformanceError(
+            "step() to accept any text of the action space",
+            f"{type(error).__name__}: {error}, for the actions {short(actions)}",
+            "A malformed completion is an action with a low reward, never an exception.",
+        ) from error
+    require(
+        isinstance(result, tuple) and len(result) == 5,
+        "step() to return (observations, rewards, terminations, truncations, infos)",
+        short(result),
+        "Return all five dictionaries.",
+    )
+    return tuple(result)
 
 
 @dataclass(frozen=True)

@@ -47,15 +47,6 @@ class ClassReading:
     """Methods that do not parse, and the reasons; lines count from the method's own first line."""
 
 
-@dataclass
-class _Collected:
-    imports: dict[str, None] = field(default_factory=dict)
-    functions: dict[str, Piece] = field(default_factory=dict)
-    methods: list[Piece] = field(default_factory=list)
-    broken: dict[str, SyntaxProblem] = field(default_factory=dict)
-    parse: Attempts = field(default_factory=lambda: Attempts(syntax_tree))
-
-
 def read_class(completion: str, outline: Outline) -> ClassReading:
     """Read a completion that should define methods of the outlined class.
 
@@ -65,19 +56,19 @@ def read_class(completion: str, outline: Outline) -> ClassReading:
     or a decorator. A completion of more than `MAX_CHARACTERS` is not read; code with too many tokens counts as
     broken, see `Attempts`.
     """
-    collected = _Collected()
-    for block in _blocks(completion, collected.parse) if len(completion) <= MAX_CHARACTERS else ():
-        source, tree = _parsed(block, collected.parse)
+    reader = _Reader(outline)
+    for block in _blocks(completion, reader.parse) if len(completion) <= MAX_CHARACTERS else ():
+        source, tree = _parsed(block, reader.parse)
         if tree is not None:
-            _collect(source, tree.body, outline, collected)
+            reader.collect(source, tree.body)
         else:
-            _salvage(block, outline, collected)
-    names = {piece.name for piece in collected.methods}
+            reader.salvage(block)
+    names = {piece.name for piece in reader.methods}
     return ClassReading(
-        imports=tuple(collected.imports),
-        functions=tuple(collected.functions.values()),
-        methods=tuple(_without_overwritten(collected.methods)),
-        broken=tuple((n, p) for n, p in collected.broken.items() if n not in names),
+        imports=tuple(reader.imports),
+        functions=tuple(reader.functions.values()),
+        methods=tuple(_without_overwritten(reader.methods)),
+        broken=tuple((n, p) for n, p in reader.broken.items() if n not in names),
     )
 
 
@@ -100,39 +91,66 @@ def _parsed(text: str, parse: Attempts) -> tuple[str, ast.Module | None]:
     return text, None
 
 
-def _collect(source: str, body: list[ast.stmt], outline: Outline, collected: _Collected) -> None:
-    """Collect the definitions of a block."""
-    for statement in body:
-        if isinstance(statement, ast.Import | ast.ImportFrom):
-            collected.imports[ast.unparse(statement)] = None
-        elif isinstance(statement, ast.ClassDef):
-            if statement.name in (outline.class_name, "_"):
-                _collect_methods(source, statement, outline, collected)
-        elif isinstance(statement, FunctionNode):
-            piece = Piece(statement.name, segment(source, statement), is_stub(statement))
-            if _is_method(statement, outline):
-                _add(piece, outline, collected)
-            elif piece.name not in outline.taken:
-                collected.functions[piece.name] = piece
+@dataclass
+class _Reader:
+    """Collects the definitions of a completion."""
 
+    outline: Outline
+    imports: dict[str, None] = field(default_factory=dict)
+    functions: dict[str, Piece] = field(default_factory=dict)
+    methods: list[Piece] = field(default_factory=list)
+    broken: dict[str, SyntaxProblem] = field(default_factory=dict)
+    parse: Attempts = field(default_factory=lambda: Attempts(syntax_tree))
 
-def _collect_methods(
-    source: str, node: ast.ClassDef, outline: Outline, collected: _Collected
-) -> None:
-    for statement in node.body:
-        if isinstance(statement, FunctionNode):
-            _add(
-                Piece(statement.name, segment(source, statement), is_stub(statement)),
-                outline,
-                collected,
-            )
-        elif isinstance(statement, ast.Import | ast.ImportFrom):
-            collected.imports[ast.unparse(statement)] = None
+    def collect(self, source: str, body: list[ast.stmt], in_class: bool = False) -> None:
+        """Collect the definitions of a block that parses, and those of the class in it."""
+        for statement in body:
+            if isinstance(statement, ast.Import | ast.ImportFrom):
+                self.imports[ast.unparse(statement)] = None
+            elif isinstance(statement, ast.ClassDef):
+                if not in_class and statement.name in (self.outline.class_name, "_"):
+                    self.collect(source, statement.body, in_class=True)
+            elif isinstance(statement, FunctionNode):
+                piece = Piece(statement.name, segment(source, statement), is_stub(statement))
+                if piece.name in self.outline.taken and piece.name not in self.outline.names:
+                    continue  # the skeleton has it complete
+                if in_class or _is_method(statement, self.outline):
+                    self.methods.append(piece)
+                else:
+                    self.functions[piece.name] = piece
 
+    def salvage(self, text: str) -> None:
+        """Read a block that does not parse method by method, each from its decorators to those of the next."""
+        lines = text.split("\n")
+        for line in lines:
+            if _IMPORT.match(line) and isinstance(tree := self.parse(line), ast.Module):
+                self.collect(line, tree.body)
+        headers = [(n, match) for n, line in enumerate(lines) if (match := _HEADER.match(line))]
+        outer = min((len(match[1]) for _, match in headers), default=0)
+        starts = [(n, match) for n, match in headers if len(match[1]) == outer]
+        begins = [_with_decorators(lines, n, match[1]) for n, match in starts]
+        ends = [*begins, len(lines)][1:]
+        for begin, end, (_, match) in zip(begins, ends, starts, strict=True):
+            problem = self._salvage_method(lines[begin:end])
+            if problem is not None and match[2] in self.outline.names:
+                self.broken.setdefault(match[2], problem)
 
-def _add(piece: Piece, outline: Outline, collected: _Collected) -> None:
-    if piece.name in outline.names or piece.name not in outline.taken:
-        collected.methods.append(piece)
+    def _salvage_method(self, lines: list[str]) -> SyntaxProblem | None:
+        """Collect the longest beginning that parses, without prose after it; return the problem if none does."""
+        indent = len(lines[0]) - len(lines[0].lstrip())
+        wrapper = WRAPPER if indent else ""
+        problem: SyntaxProblem | None = None
+        end = len(lines)
+        while end > 0 and self.parse.room > 0:
+            source = wrapper + "\n".join(lines[:end])
+            tree = self.parse(source)
+            if isinstance(tree, ast.Module):
+                self.collect(source, tree.body)
+                return None
+            line = min(max(tree.line - bool(wrapper), 1), len(lines))
+            problem = problem or SyntaxProblem(tree.message, line, tree.column)
+            end = _previous_end(lines, end, indent)
+        return problem or SyntaxProblem("too much code that does not parse", 1, 1)
 
 
 def _is_method(function: FunctionNode, outline: Outline) -> bool:
@@ -156,6 +174,21 @@ def _continues(piece: Piece) -> bool:
     """Check whether a definition builds on an earlier one of its name, as a setter does."""
     decorator = piece.code.partition("\n")[0]
     return decorator.startswith((f"@{piece.name}.", "@overload", "@typing.overload"))
+
+
+def _with_decorators(lines: list[str], number: int, indent: str) -> int:
+    while number and lines[number - 1].startswith(f"{indent}@"):
+        number -= 1
+    return number
+
+
+def _previous_end(lines: list[str], end: int, indent: int) -> int:
+    """Return the last line before `end` that is indented no deeper than the method: prose may begin there."""
+    for number in range(end - 1, 0, -1):
+        line = lines[number]
+        if line.strip() and len(line) - len(line.lstrip()) <= indent:
+            return number
+    return 0
 
 
 # The text of definitions
@@ -197,58 +230,3 @@ def shift(lines: list[str], begin: int, fixed: set[int], old: str, new: str) -> 
             line = new + rest if rest.strip() else ""
         shifted.append(line)
     return "\n".join(shifted)
-
-
-# Blocks that do not parse
-
-
-def _salvage(text: str, outline: Outline, collected: _Collected) -> None:
-    """Read a block method by method, each from its decorators to those of the next."""
-    lines = text.split("\n")
-    headers = [
-        (number, match) for number, line in enumerate(lines) if (match := _HEADER.match(line))
-    ]
-    for line in lines:
-        if _IMPORT.match(line) and isinstance(tree := collected.parse(line), ast.Module):
-            _collect(line, tree.body, outline, collected)
-    outer = min((len(match[1]) for _, match in headers), default=0)
-    starts = [(n, match) for n, match in headers if len(match[1]) == outer]
-    begins = [_with_decorators(lines, n, match[1]) for n, match in starts]
-    ends = [*begins, len(lines)][1:]
-    for begin, end, (_, match) in zip(begins, ends, starts, strict=True):
-        problem = _salvage_one(lines[begin:end], outline, collected)
-        if problem is not None and match[2] in outline.names:
-            collected.broken.setdefault(match[2], problem)
-
-
-def _with_decorators(lines: list[str], number: int, indent: str) -> int:
-    while number and lines[number - 1].startswith(f"{indent}@"):
-        number -= 1
-    return number
-
-
-def _salvage_one(lines: list[str], outline: Outline, collected: _Collected) -> SyntaxProblem | None:
-    """Collect the longest beginning that parses, without prose after it; return the problem if none does."""
-    indent = len(lines[0]) - len(lines[0].lstrip())
-    wrapper = WRAPPER if indent else ""
-    problem: SyntaxProblem | None = None
-    end = len(lines)
-    while end > 0 and collected.parse.room > 0:
-        source = wrapper + "\n".join(lines[:end])
-        tree = collected.parse(source)
-        if isinstance(tree, ast.Module):
-            _collect(source, tree.body, outline, collected)
-            return None
-        line = min(max(tree.line - bool(wrapper), 1), len(lines))
-        problem = problem or SyntaxProblem(tree.message, line, tree.column)
-        end = _previous_end(lines, end, indent)
-    return problem or SyntaxProblem("too much code that does not parse", 1, 1)
-
-
-def _previous_end(lines: list[str], end: int, indent: int) -> int:
-    """Return the last line before `end` that is indented no deeper than the method: prose may begin there."""
-    for number in range(end - 1, 0, -1):
-        line = lines[number]
-        if line.strip() and len(line) - len(line.lstrip()) <= indent:
-            return number
-    return 0

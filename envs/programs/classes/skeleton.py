@@ -176,10 +176,9 @@ def repaired(code: str, class_name: str) -> str:
         code = _with_closed_docstrings(code)
         module = parsed(code)
     if module is not None and find_class(module, class_name) is None and len(module.body) == 1:
-        statement = module.body[0]
-        value = statement.value if isinstance(statement, ast.Expr) else None
-        if isinstance(value, ast.Constant) and isinstance(value.value, str):
-            return value.value.strip("\n") + "\n"
+        text = ast.get_docstring(module, clean=False)
+        if text is not None:
+            return text.strip("\n") + "\n"
     return code
 
 

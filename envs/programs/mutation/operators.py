@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from llm_decpomdp.envs.programs.positions import FUNCTIONS, LocatedSource, Location
 
-OPERATORS: dict[type[ast.AST], tuple[str, str]] = {
+OPERATORS: dict[type[ast.AST], tuple[str, ...]] = {
     ast.Add: ("+", "-"),
     ast.Sub: ("-", "+"),
     ast.Mult: ("*", "+"),
@@ -19,6 +19,7 @@ OPERATORS: dict[type[ast.AST], tuple[str, str]] = {
     ast.FloorDiv: ("//", "/"),
     ast.Mod: ("%", "//"),
     ast.Pow: ("**", "*"),
+    ast.MatMult: ("@",),
     ast.BitAnd: ("&", "|"),
     ast.BitOr: ("|", "&"),
     ast.BitXor: ("^", "|"),
@@ -26,21 +27,18 @@ OPERATORS: dict[type[ast.AST], tuple[str, str]] = {
     ast.RShift: (">>", "<<"),
     ast.And: ("and", "or"),
     ast.Or: ("or", "and"),
+    ast.Lt: ("<", "<=", ">"),
+    ast.LtE: ("<=", "<", ">="),
+    ast.Gt: (">", ">=", "<"),
+    ast.GtE: (">=", ">", "<="),
+    ast.Eq: ("==", "!="),
+    ast.NotEq: ("!=", "=="),
+    ast.In: ("in", "not in"),
+    ast.NotIn: ("not in", "in"),
+    ast.Is: ("is", "is not"),
+    ast.IsNot: ("is not", "is"),
 }
-"""Text of each operator, and of its replacement."""
-
-COMPARISONS: dict[type[ast.AST], tuple[str, tuple[str, ...]]] = {
-    ast.Lt: ("<", ("<=", ">")),
-    ast.LtE: ("<=", ("<", ">=")),
-    ast.Gt: (">", (">=", "<")),
-    ast.GtE: (">=", (">", "<=")),
-    ast.Eq: ("==", ("!=",)),
-    ast.NotEq: ("!=", ("==",)),
-    ast.In: ("in", ("not in",)),
-    ast.NotIn: (r"not\s+in", ("in",)),
-    ast.Is: ("is", ("is not",)),
-    ast.IsNot: (r"is\s+not", ("is",)),
-}
+"""Text of each operator, and of its replacements."""
 
 HAS_OPPOSITE = (ast.Eq, ast.NotEq, ast.In, ast.NotIn, ast.Is, ast.IsNot)
 UNMISTAKEN = ("self", "cls", "_")
@@ -80,41 +78,32 @@ def operator(text: LocatedSource, location: Location) -> Iterator[Edit]:
 def _swap_operator(
     text: LocatedSource, kind: ast.AST, left: ast.expr, right: ast.expr
 ) -> Iterator[Edit]:
-    if type(kind) in OPERATORS:
-        old, new = OPERATORS[type(kind)]
-        yield from _between(text, re.escape(old), new, left, right)
-
-
-def _between(
-    text: LocatedSource, pattern: str, new: str, left: ast.expr, right: ast.expr
-) -> Iterator[Edit]:
     """Replace an operator between two operands, amid brackets and comments."""
+    old, *replacements = OPERATORS[type(kind)]
+    pattern = r"\s+".join(map(re.escape, old.split()))
+    if old[0].isalpha():
+        pattern = rf"\b{pattern}\b"
     start = text.end(left)
     gap = text.data[start : text.start(right)]
     gap = re.sub(rb"#[^\r\n]*", lambda comment: b" " * len(comment[0]), gap)
-    if pattern[0].isalpha():
-        pattern = rf"\b{pattern}\b"
-    match = re.search(pattern.encode(), gap)
-    if match:
-        yield Edit(start + match.start(), start + match.end(), new)
+    if match := re.search(pattern.encode(), gap):
+        for new in replacements:
+            yield Edit(start + match.start(), start + match.end(), new)
 
 
 def comparison(text: LocatedSource, location: Location) -> Iterator[Edit]:
     """Replace a comparison."""
     node = location.node
     if isinstance(node, ast.Compare):
-        operands = [node.left, *node.comparators]
-        for left, kind, right in zip(operands, node.ops, operands[1:], strict=False):
-            old, replacements = COMPARISONS[type(kind)]
-            for new in replacements:
-                yield from _between(text, old, new, left, right)
+        operands = pairwise([node.left, *node.comparators])
+        for kind, (left, right) in zip(node.ops, operands, strict=True):
+            yield from _swap_operator(text, kind, left, right)
 
 
 def off_by_one(text: LocatedSource, location: Location) -> Iterator[Edit]:
     """Increment or decrement a number that is a count or a bound."""
     node = location.node
-    if _is_int(node) and _counts(location):
-        assert isinstance(node, ast.Constant) and isinstance(node.value, int)
+    if isinstance(node, ast.Constant) and type(node.value) is int and _counts(location):
         for value in (node.value - 1, node.value + 1):
             if value >= 0:
                 yield Edit(text.start(node), text.end(node), str(value))
@@ -124,10 +113,6 @@ def off_by_one(text: LocatedSource, location: Location) -> Iterator[Edit]:
             segment = f"({segment})"
         for sign in "-+":
             yield Edit(text.start(node), text.end(node), f"{segment} {sign} 1")
-
-
-def _is_int(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and type(node.value) is int
 
 
 def _counts(location: Location) -> bool:
@@ -227,7 +212,7 @@ def wrong_constant(text: LocatedSource, location: Location) -> Iterator[Edit]:
     node = location.node
     if not isinstance(node, ast.Constant) or _is_default(location):
         return
-    if isinstance(location.parent, ast.Expr) or (_is_int(node) and _counts(location)):
+    if isinstance(location.parent, ast.Expr) or (type(node.value) is int and _counts(location)):
         return
     yield from _other_constant(text, node)
 

@@ -177,9 +177,7 @@ def assess(first: str, second: str, source: str = SOURCE) -> Assessment:
 
 
 def test_the_points_are_the_credits_through_their_gates():
-    env = make("tldr-v1", source="bundled")
-    task = env.tasks.tasks[0]
-    found = env.reward.assess(task, task.references)
+    found = assess("one", "two")
     found.__dict__["credits"] = {
         "structure": 0.25, "grounding": 0.6, "length": 0.4, "vocabulary": 0.1, "transitions": 0.5, "overlap": 1.0,
     }  # fmt: skip

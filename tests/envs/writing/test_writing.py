@@ -21,7 +21,7 @@ from pettingzoo.utils import parallel_to_aec
 
 import llm_decpomdp
 from llm_decpomdp import check_env, make
-from llm_decpomdp.envs.writing.paragraphs import paragraphs
+from llm_decpomdp.envs.writing.roles import paragraphs
 
 AGENTS = {
     "tldr": ["summarizer_0", "elaborator_0"],
