@@ -32,7 +32,7 @@ TYPES: dict[str, tuple[str, type]] = {
     "int": ("a whole number", Integral),
     "float": ("a number", Real),
     "bool": ("true or false", bool),
-    "Any": ("a whole number, text", object),
+    "int | str": ("a whole number, text", object),
     "tuple[float, ...]": ("a list of numbers such as [1.2, 0.8]", object),
     "list[str]": ("a list of texts", object),
     "dict[str, str]": ("a mapping of names such as {aux_0: helper}", object),
@@ -190,8 +190,8 @@ def _texts(owner: type) -> dict[str, str]:
 
 def type_in_words(declared: Field[Any]) -> str:
     """Return the type of a field, such as `a whole number, or null` for `int | None`."""
-    name, _, optional = str(declared.type).partition(" | ")
-    return TYPES[name][0] + (", or null" if optional or name == "Any" else "")
+    name = str(declared.type).removesuffix(" | None")
+    return TYPES[name][0] + (", or null" if name != declared.type else "")
 
 
 def limits_in_words(declared: Field[Any]) -> str:
@@ -222,7 +222,7 @@ def check_value(declared: Field[Any], value: Any, name: str) -> None:
     words = type_in_words(declared)
     if value is None and words.endswith("or null"):
         return
-    kind = TYPES[str(declared.type).partition(" | ")[0]][1]
+    kind = TYPES[str(declared.type).removesuffix(" | None")][1]
     if not isinstance(value, kind) or (isinstance(value, bool) and kind in (Integral, Real)):
         raise ValueError(f"{name} must be {words}, got {value!r}")
     choices = declared.metadata.get("choices")

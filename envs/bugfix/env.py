@@ -17,13 +17,10 @@ from llm_decpomdp.envs.bugfix.tasks import BugTask, bug_task
 from llm_decpomdp.envs.datasets.loading import (
     PACKAGE,
     Dataset,
-    SplitRows,
     existing,
     is_path,
     load,
     parse_split,
-    rows_of,
-    select,
 )
 from llm_decpomdp.envs.modes.options import CodeOptions
 from llm_decpomdp.envs.sandbox import Sandbox
@@ -163,15 +160,9 @@ def _load_own(
         stand_in=False,
         splits=SPLITS[:-1],
         split_of=split_of,
+        origin=path or PACKAGE,
     )
-    name, _, _ = parse_split(split, SPLITS)
-    rows = rows_of(dataset, name, dataset.bundled())
-    return select(
-        dataset,
-        SplitRows(rows, path or PACKAGE, user_file=path is not None),
-        split,
-        exclude_known_issues,
-    )
+    return load(dataset, split, "bundled", exclude_known_issues)
 
 
 @lru_cache(maxsize=32)

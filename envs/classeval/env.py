@@ -27,8 +27,6 @@ class ClassOptions(CodeOptions):
     """Rule by which the methods are divided: `balanced` (equal work), `parameters` (upstream's rule) or
     `dependency` (methods that call each other stay together); see `llm_decpomdp.envs.classeval.division`."""
     external_mode: str = "code_feedback"
-    """Feedback after each turn: `code_feedback`, `level_feedback`, `level_passed`, `passed`, `plain` or
-    `expert_edits`; see `llm_decpomdp.envs.classeval.feedback`."""
     exclude_known_issues: bool = False
     """Leaves out the classes of the split that are known to be wrong. Classes that need a package which is not
     installed are always left out; `metadata` names both."""

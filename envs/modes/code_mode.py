@@ -70,6 +70,11 @@ class Analysis(Protocol):
         """The outcomes of the tests."""
         ...
 
+    @property
+    def passed(self) -> bool:
+        """True if every level is passed, as far as the tests show."""
+        ...
+
     def code(self, agent: str) -> str:
         """Return the code in an agent's completion; empty where it holds none of what was asked for."""
         ...
@@ -77,6 +82,16 @@ class Analysis(Protocol):
 
 Feedback = Mapping[str, Callable[[Any, Any], list[str]]]
 """For each mode the function that writes the lines for a role, given the analysis of the turn."""
+
+
+def passed(analysis: Analysis, role: object) -> list[str]:
+    """Write one signal for everything."""
+    return [f"Signal: {'All levels passed' if analysis.passed else 'Not all levels passed'}"]
+
+
+def plain(analysis: object, role: object) -> list[str]:
+    """Write nothing."""
+    return []
 
 
 @dataclass(frozen=True)

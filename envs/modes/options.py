@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
+from llm_decpomdp.options import option
 from llm_decpomdp.validation import check_flags, unknown
 
 Item = TypeVar("Item")
@@ -20,31 +21,33 @@ class CodeOptions:
         ValueError: If a flag is none, or `on_expert_failure` or `sandbox_slice` is wrong.
     """
 
-    num_agents: int = 2
-    """Agents of the team, 1 or more."""
-    num_turns: int = 2
-    """Horizon, at least 1."""
+    num_agents: int = option(2, ge=1)
+    """Agents of the team; their roles are up to the environment."""
+    num_turns: int = option(2, ge=1)
+    """Turns of an episode, at most."""
     external_mode: str = "level_feedback"
-    """Feedback after each turn, and about a program that is to be repaired: `level_feedback`, `level_passed`,
-    `passed`, `plain` or `expert_edits`; see `llm_decpomdp.envs.modes.code_mode`."""
+    """Feedback after each turn, and about a program that is to be repaired: `level_feedback` (diagnostics),
+    `level_passed` (each level passed or not), `passed` (all levels or not), `plain` (nothing), `expert_edits`
+    (edits by another model; not for writing), and for ClassEval `code_feedback` (diagnostics with all tests)."""
     sandbox_slice: int | str | None = 1
-    """The tests whose outcome prompts may show: n the first n, -n the last n, 0, None or "all" all. The reward
-    always counts every test. Repairs show those first that the bugs fail; `code_feedback` shows none, and counts
-    all."""
+    """Tests whose outcome feedback may show: n the first n, -n the last n; 0, `None` or `all` for all. Repairs
+    show those first that the bugs fail; `code_feedback` shows none and counts all. The reward counts every test
+    in any case."""
     original_prompt: bool = False
-    """Later prompts repeat the first one."""
+    """Repeat the first prompt in later ones."""
     previous_response: bool = True
-    """Later prompts show the agent's own last code."""
+    """Show the agent's own last answer in later prompts."""
     exception_text: bool = True
-    """Feedback tells the text of exceptions, which is a line of the program's, not their type alone."""
+    """Show the text of exceptions, which is a line of the program's, besides their type."""
     expert_model: str | None = None
-    """Name of the model that `expert_edits` asks; the other modes ignore it. Names with "claude" need the key
-    `ANTHROPIC_API_KEY`, with "deepseek" `DEEPSEEK_API_KEY`, with "qwen" `DASHSCOPE_API_KEY`, all others
-    `OPENAI_API_KEY` and perhaps `OPENAI_BASE_URL`."""
+    """The model that `expert_edits` asks, such as `deepseek-coder`; its name decides whose key is needed: with
+    "claude" `ANTHROPIC_API_KEY`, "deepseek" `DEEPSEEK_API_KEY`, "qwen" `DASHSCOPE_API_KEY`, else `OPENAI_API_KEY`
+    and perhaps `OPENAI_BASE_URL`. Other modes ask nobody."""
     expert_base_url: str | None = None
-    """Address of an OpenAI-compatible endpoint of your own for it, with the key `OPENAI_API_KEY`."""
+    """Address of an OpenAI-compatible endpoint that serves it, with the key `OPENAI_API_KEY`."""
     on_expert_failure: str = "raise"
-    """`raise`, or `continue` without edits and count it in the infos."""
+    """If the expert does not answer: `raise` ends the run, `continue` goes on without edits and counts it in the
+    infos."""
     split: str = "test"
     """Part of the data, with a slice if wanted: `test`, `test[16:]` or `test[:50%]`."""
     source: str = "auto"
@@ -53,12 +56,12 @@ class CodeOptions:
     exclude_known_issues: bool = False
     """Leaves out the tasks of the split that are known to be wrong; `metadata` names them with the reasons."""
     stop_when_solved: bool = True
-    """A solved task ends the episode."""
+    """End an episode at full marks, before its last turn."""
     discount: float = 1.0
     """Discount factor of the model, in [0, 1]."""
     isolation: str = "best_effort"
-    """Reaction to a system that lacks a layer of the sandbox: `best_effort` warns once, `require` refuses to run;
-    see docs/security.md."""
+    """Protection of the machine from programs: `best_effort` warns of what the system lacks, `require` refuses to
+    run them without all layers of protection."""
     render_mode: str | None = None
     """`None`, `ansi` or `human`."""
 
