@@ -16,7 +16,7 @@ from typing import Any
 from llm_decpomdp.envs.coding.prompt_templates import Template
 from llm_decpomdp.envs.problems.humaneval import CodeTask
 from llm_decpomdp.envs.programs.completion import Reading, read
-from llm_decpomdp.validation import check_whole, unknown
+from llm_decpomdp.validation import unknown
 
 HELPER = "aux"
 """Name of the helper function of a team of two."""
@@ -190,7 +190,10 @@ def coding_team(
     Raises:
         ValueError: If `num_agents` is no whole number of at least 1, or `roles` is wrong.
     """
-    check_whole("num_agents", num_agents, 1)
+    if isinstance(num_agents, bool) or not isinstance(num_agents, int) or num_agents < 1:
+        raise ValueError(
+            f"num_agents must be a whole number of at least 1 (main_0 alone), got {num_agents!r}"
+        )
     seats = [f"aux_{number}" for number in range(num_agents - 1)]
     helpers = (HELPER,) if num_agents == 2 else tuple(seats)
     team: list[Role] = [
