@@ -8,15 +8,20 @@ class WalkOptions(Options):
 ```
 
 All else reads the field: the class checks it when an instance is made, a section of a configuration inherits it,
-and the page about configurations prints it.
+a function takes it as a keyword argument, and `help` and the page about configurations print it.
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
 import math
 import operator
+import textwrap
 from collections import ChainMap
-from dataclasses import MISSING, Field, dataclass, field, fields
+from collections.abc import Callable
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from functools import cache, wraps
 from numbers import Integral, Real
 from typing import Any, TypeVar
 
@@ -27,7 +32,7 @@ TYPES: dict[str, tuple[str, type]] = {
     "int": ("a whole number", Integral),
     "float": ("a number", Real),
     "bool": ("true or false", bool),
-    "Any": ("a whole number, text", object),
+    "int | str": ("a whole number, text", object),
     "tuple[float, ...]": ("a list of numbers such as [1.2, 0.8]", object),
     "list[str]": ("a list of texts", object),
     "dict[str, str]": ("a mapping of names such as {aux_0: helper}", object),
@@ -44,6 +49,7 @@ BOUNDS = {
 """Bounds of numbers, as `option` calls them: their words, and the relation of a value to its bound."""
 
 Kind = TypeVar("Kind")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -117,10 +123,75 @@ def names(kind: type[Any]) -> tuple[str, ...]:
     return tuple(declared.name for declared in fields(kind))
 
 
+def as_arguments(
+    kind: type[Any],
+) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+    """Let a function whose last parameter is a `kind` take the fields of it as keyword arguments instead.
+
+    Its signature has each with type and default, and its docstring ends with their texts: `help` shows all.
+
+    Args:
+        kind: A dataclass whose fields have defaults.
+    """
+
+    def decorate(build: Callable[..., Result]) -> Callable[..., Result]:
+        @wraps(build)
+        def call(*positional: Any, **options: Any) -> Result:
+            return build(*positional, kind(**options))
+
+        signature = inspect.signature(build)
+        options = [
+            parameter.replace(kind=parameter.KEYWORD_ONLY)
+            for parameter in inspect.signature(kind).parameters.values()
+        ]
+        texts = documentation(kind)
+        lines = (f"{o.name}: {' '.join(texts.get(o.name, '').split())}" for o in options)
+        about = "\n".join(textwrap.fill(line, 110, subsequent_indent="    ") for line in lines)
+        call.__doc__ = f"{inspect.getdoc(build)}\n\nOptions:\n{textwrap.indent(about, '    ')}"
+        parameters = [*list(signature.parameters.values())[:-1], *options]
+        call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return call
+
+    return decorate
+
+
+def documentation(owner: type) -> dict[str, str]:
+    """Return the texts below the fields of a dataclass, by the field's name.
+
+    A field that has none, or that another class declares, has the text of a base or of that class. There are none
+    where Python runs without sources.
+    """
+    texts: dict[str, str] = {}
+    for base in filter(is_dataclass, reversed(owner.__mro__)):
+        texts |= _texts(base)
+        for declared in fields(base):
+            if declared.name not in texts and "declared" in declared.metadata:
+                declaring, name = declared.metadata["declared"]
+                texts[declared.name] = documentation(declaring)[name]
+    return texts
+
+
+@cache
+def _texts(owner: type) -> dict[str, str]:
+    """Return the texts below the fields in the body of a class."""
+    try:
+        source = inspect.getsource(owner)
+    except OSError:
+        return {}
+    (tree,) = ast.parse(textwrap.dedent(source)).body
+    assert isinstance(tree, ast.ClassDef), owner
+    texts = {}
+    for line, below in zip(tree.body, tree.body[1:], strict=False):
+        match line, below:
+            case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                texts[name] = inspect.cleandoc(text)
+    return texts
+
+
 def type_in_words(declared: Field[Any]) -> str:
     """Return the type of a field, such as `a whole number, or null` for `int | None`."""
-    name, _, optional = str(declared.type).partition(" | ")
-    return TYPES[name][0] + (", or null" if optional or name == "Any" else "")
+    name = str(declared.type).removesuffix(" | None")
+    return TYPES[name][0] + (", or null" if name != declared.type else "")
 
 
 def limits_in_words(declared: Field[Any]) -> str:
@@ -151,7 +222,7 @@ def check_value(declared: Field[Any], value: Any, name: str) -> None:
     words = type_in_words(declared)
     if value is None and words.endswith("or null"):
         return
-    kind = TYPES[str(declared.type).partition(" | ")[0]][1]
+    kind = TYPES[str(declared.type).removesuffix(" | None")][1]
     if not isinstance(value, kind) or (isinstance(value, bool) and kind in (Integral, Real)):
         raise ValueError(f"{name} must be {words}, got {value!r}")
     choices = declared.metadata.get("choices")

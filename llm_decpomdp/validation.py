@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from math import inf
 
 MAX_ACTION_LENGTH = 100_000
 """Longest completion that is read, in code points; the rest is cut off."""
@@ -29,11 +30,21 @@ def check_arguments(num_turns: object, stop_when_solved: object, discount: objec
     Raises:
         ValueError: If an argument is out of its range.
     """
-    if isinstance(num_turns, bool) or not isinstance(num_turns, int) or num_turns < 1:
-        raise ValueError(f"num_turns must be a whole number of at least 1, got {num_turns!r}")
+    check_whole("num_turns", num_turns, 1)
     check_flags(stop_when_solved=stop_when_solved)
     if not isinstance(discount, int | float) or not 0.0 <= discount <= 1.0:
         raise ValueError(f"discount must lie in [0, 1], got {discount!r}")
+
+
+def check_whole(name: str, value: object, least: int, most: float = inf) -> None:
+    """Refuse anything but a whole number of at least `least`, and at most `most`.
+
+    Raises:
+        ValueError: If `value` is none; names it and the range.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        bounds = f"of at least {least}" if most == inf else f"from {least} to {most}"
+        raise ValueError(f"{name} must be a whole number {bounds}, got {value!r}")
 
 
 def check_flags(**flags: object) -> None:

@@ -1,7 +1,7 @@
 """Schema of a configuration: its sections, their keys and defaults.
 
-Options of learners, trainers and models are declared where they are used; the sections here inherit them and add
-those of a run. An option that is declared there is a key here.
+Options of environments, learners, trainers and models are declared where they are used; the sections here take
+them over and add those of a run. An option that is declared there is a key here.
 """
 
 from __future__ import annotations
@@ -17,14 +17,11 @@ from llm_decpomdp.algorithms import NAMES
 from llm_decpomdp.algorithms.learning.options import LearnerOptions, UpdateOptions
 from llm_decpomdp.algorithms.training.options import RolloutOptions, StorageOptions, TrainerOptions
 from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.modes.options import CodeOptions
 from llm_decpomdp.options import Options, option, option_of, type_in_words
-from llm_decpomdp.registry import defaults, make, takes
+from llm_decpomdp.registry import make, takes
 
 ENV_ID = "coophumaneval-v0"
-
-ENV_DEFAULTS = defaults(ENV_ID)
-"""Values where neither a configuration nor its environment says anything: `load_config` puts the environment's own
-defaults above these."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +30,11 @@ class EnvConfig(Options):
 
     id: str = ENV_ID
     """An id of `llm-decpomdp list`, or `module:id` for one that a module of yours registers."""
-    num_agents: int = option(ENV_DEFAULTS["num_agents"], ge=1)
-    """Agents of the team; their roles are up to the environment."""
-    num_turns: int = option(ENV_DEFAULTS["num_turns"], ge=1)
-    """Turns of an episode, at most."""
-    stop_when_solved: bool = ENV_DEFAULTS["stop_when_solved"]
-    """End an episode at full marks, before its last turn."""
-    discount: float = option_of(LearnerOptions, "discount", ENV_DEFAULTS["discount"])
-    isolation: str = ENV_DEFAULTS["isolation"]
-    """Protection of the machine from programs: `best_effort` warns of what the system lacks, `require`
-    refuses to run them without all layers of protection."""
+    num_agents: int = option_of(CodeOptions, "num_agents")
+    num_turns: int = option_of(CodeOptions, "num_turns")
+    stop_when_solved: bool = option_of(CodeOptions, "stop_when_solved")
+    discount: float = option_of(LearnerOptions, "discount", CodeOptions.discount)
+    isolation: str = option_of(CodeOptions, "isolation")
     options: dict[str, Any] = field(default_factory=dict)
     """Further arguments of the environment, by their names there, as in `{exclude_known_issues: true}`; for
     `classeval-v0` also `allow_forgeable`: take classes whose tests a program could forge."""
@@ -71,26 +63,14 @@ class DatasetConfig(Options):
 class ExternalConfig(Options):
     """Observations from the second turn on; keys that are left out have the environment's own defaults."""
 
-    mode: str = ENV_DEFAULTS["external_mode"]
-    """Kind of feedback: `level_feedback` (diagnostics), `level_passed` (each level passed or not), `passed` (all
-    levels or not), `plain` (nothing), `expert_edits` (edits by another model; not for writing), and for ClassEval
-    `code_feedback` (diagnostics with all tests)."""
-    sandbox_slice: Any = ENV_DEFAULTS["sandbox_slice"]
-    """Tests whose outcome feedback may show: n the first n, -n the last n; 0, null or `all` for all. The reward
-    counts every test in any case."""
-    original_prompt: bool = ENV_DEFAULTS["original_prompt"]
-    """Repeat the first prompt in later ones."""
-    previous_response: bool = ENV_DEFAULTS["previous_response"]
-    """Show the agent's own last answer in later prompts."""
-    exception_text: bool = ENV_DEFAULTS["exception_text"]
-    """Show the text of exceptions, which is a line of the program's, besides their type."""
-    expert_model: str | None = ENV_DEFAULTS["expert_model"]
-    """The model that `expert_edits` asks, such as `deepseek-coder`; its name decides whose key is needed, as in
-    `ANTHROPIC_API_KEY`, `DEEPSEEK_API_KEY`, `DASHSCOPE_API_KEY` or `OPENAI_API_KEY`. Other modes ask nobody."""
-    expert_base_url: str | None = ENV_DEFAULTS["expert_base_url"]
-    """Address of an OpenAI-compatible endpoint that serves it, with the key `OPENAI_API_KEY`."""
-    on_expert_failure: str = ENV_DEFAULTS["on_expert_failure"]
-    """If the expert does not answer: `raise` ends the run, `continue` goes on without edits and counts it."""
+    mode: str = option_of(CodeOptions, "external_mode")
+    sandbox_slice: int | str | None = option_of(CodeOptions, "sandbox_slice")
+    original_prompt: bool = option_of(CodeOptions, "original_prompt")
+    previous_response: bool = option_of(CodeOptions, "previous_response")
+    exception_text: bool = option_of(CodeOptions, "exception_text")
+    expert_model: str | None = option_of(CodeOptions, "expert_model")
+    expert_base_url: str | None = option_of(CodeOptions, "expert_base_url")
+    on_expert_failure: str = option_of(CodeOptions, "on_expert_failure")
 
 
 @dataclass(frozen=True)

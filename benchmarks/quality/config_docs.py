@@ -6,13 +6,11 @@ Type, default, range and meaning of a key stand where its option is declared, it
 
 from __future__ import annotations
 
-import ast
 import inspect
 import json
 import sys
-import textwrap
 from collections.abc import Iterable
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from llm_decpomdp.agents.specs import KINDS, PolicySpec
@@ -21,7 +19,7 @@ from llm_decpomdp.benchmarks.config import catalogue as shipped
 from llm_decpomdp.benchmarks.config import legacy, overrides, teams
 from llm_decpomdp.benchmarks.config.defaults import ARGUMENTS
 from llm_decpomdp.benchmarks.config.schema import FIELDS, ROOT_KEYS, SECTIONS, Config
-from llm_decpomdp.options import limits_in_words, type_in_words
+from llm_decpomdp.options import documentation, limits_in_words, type_in_words
 
 COMMAND = "python -m llm_decpomdp.benchmarks.quality.config_docs > docs/configuration.md"
 
@@ -77,30 +75,8 @@ def _teams() -> str:
 
 
 def documented(owner: type) -> dict[str, str]:
-    """Return the texts below the fields of a dataclass, by the field's name.
-
-    A field that has none, or that another class declares, has the text of a base or of that class.
-    """
-    texts: dict[str, str] = {}
-    for base in filter(is_dataclass, reversed(owner.__mro__)):
-        texts |= _texts(base)
-        for field in fields(base):
-            if field.name not in texts and "declared" in field.metadata:
-                declaring, name = field.metadata["declared"]
-                texts[field.name] = documented(declaring)[name]
-    return {name: text.replace("`None`", "`null`") for name, text in texts.items()}
-
-
-def _texts(owner: type) -> dict[str, str]:
-    """Return the texts below the fields in the body of a class."""
-    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
-    assert isinstance(tree, ast.ClassDef), owner
-    texts = {}
-    for line, below in zip(tree.body, tree.body[1:], strict=False):
-        match line, below:
-            case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
-                texts[name] = inspect.cleandoc(text)
-    return texts
+    """Return the texts below the fields of a dataclass, by the field's name, with the null of YAML."""
+    return {name: text.replace("`None`", "`null`") for name, text in documentation(owner).items()}
 
 
 def _overrides() -> str:

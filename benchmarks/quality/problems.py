@@ -22,7 +22,7 @@ from typing import Any
 
 from llm_decpomdp.envs.bugfix.pieces import instrumented
 from llm_decpomdp.envs.bugfix.programs import Source, bundled_sources
-from llm_decpomdp.envs.datasets.loading import Row
+from llm_decpomdp.envs.datasets.rows import Row
 from llm_decpomdp.envs.problems.mbpp import MBPP, mbpp_task
 from llm_decpomdp.envs.programs.functions import tokens
 from llm_decpomdp.envs.programs.mutation.faults import KINDS, Mutant, mutants

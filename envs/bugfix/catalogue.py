@@ -20,7 +20,8 @@ from llm_decpomdp.envs.bugfix.programs import (
     bundled_sources,
     own_sources,
 )
-from llm_decpomdp.envs.datasets.loading import Row, bundled_rows
+from llm_decpomdp.envs.datasets.loading import bundled_rows
+from llm_decpomdp.envs.datasets.rows import Row
 from llm_decpomdp.envs.programs.mutation.faults import mutants, overlap
 from llm_decpomdp.envs.sandbox import Execution, Sandbox
 from llm_decpomdp.seeding import stream

@@ -13,7 +13,8 @@ from llm_decpomdp.envs.bugfix.catalogue import bundled_faults
 from llm_decpomdp.envs.bugfix.pieces import instrumented
 from llm_decpomdp.envs.bugfix.programs import bundled_sources
 from llm_decpomdp.envs.bugfix.tasks import BugTask, bug_task
-from llm_decpomdp.envs.datasets.loading import BadRow, Dataset, Row, text_field
+from llm_decpomdp.envs.datasets.loading import Dataset
+from llm_decpomdp.envs.datasets.rows import BadRow, Row, text_field
 from llm_decpomdp.envs.problems.humaneval import MAX_PROMPT_LENGTH
 from llm_decpomdp.envs.programs.completion import find_function
 from llm_decpomdp.envs.programs.functions import functions, statement_of, without_docstring

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection, Mapping
 
 from llm_decpomdp.envs.bugfix.methods import known_class
-from llm_decpomdp.envs.datasets.loading import BadRow
+from llm_decpomdp.envs.datasets.rows import BadRow
 from llm_decpomdp.envs.problems.classeval import import_statements
 from llm_decpomdp.envs.problems.unit_tests import class_tests
 from llm_decpomdp.envs.programs.completion import parsed

@@ -22,8 +22,8 @@ from pathlib import Path
 from llm_decpomdp.envs.bugfix.methods import known_class
 from llm_decpomdp.envs.bugfix.pieces import instrumented, pieces, repairable, strict, whole
 from llm_decpomdp.envs.bugfix.step_limit import MAX_STEPS, counted
-from llm_decpomdp.envs.datasets.loading import BadRow, Row, bundled_rows, read_rows, text_field
-from llm_decpomdp.envs.datasets.rows import as_row, refuse
+from llm_decpomdp.envs.datasets.loading import bundled_rows
+from llm_decpomdp.envs.datasets.rows import BadRow, Row, as_row, read_rows, refuse, text_field
 from llm_decpomdp.envs.problems.classeval import CLASSEVAL, ClassTask, class_task
 from llm_decpomdp.envs.problems.humaneval import COOPHUMANEVAL, HUMANEVAL, CodeTask
 from llm_decpomdp.envs.programs.functions import (

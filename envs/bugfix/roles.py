@@ -13,8 +13,10 @@ from dataclasses import dataclass
 
 from llm_decpomdp.envs.bugfix.methods import Submission
 from llm_decpomdp.envs.bugfix.tasks import BugTask
+from llm_decpomdp.envs.modes.code_mode import Writer
 from llm_decpomdp.envs.programs.completion import read_functions
 from llm_decpomdp.envs.programs.functions import excerpt, function_text, functions, without_bindings
+from llm_decpomdp.validation import check_whole
 
 
 def submission(completion: str, owned: tuple[str, ...], others: tuple[str, ...]) -> Submission:
@@ -35,7 +37,7 @@ def submission(completion: str, owned: tuple[str, ...], others: tuple[str, ...])
 
 
 @dataclass(frozen=True)
-class FixerRole:
+class FixerRole(Writer):
     """Owns every `team`-th function of a program, from the one at `place`."""
 
     place: int
@@ -45,16 +47,6 @@ class FixerRole:
     def agent(self) -> str:
         """The agent's id."""
         return f"fixer_{self.place}"
-
-    @property
-    def seat(self) -> str:
-        """Its name to an expert."""
-        return self.agent
-
-    @property
-    def title(self) -> str:
-        """Name of its implementation: none."""
-        return ""
 
     def owned(self, task: BugTask) -> tuple[str, ...]:
         """Return its functions."""
@@ -119,6 +111,5 @@ def repair_team(num_agents: int) -> tuple[FixerRole, ...]:
     Raises:
         ValueError: If `num_agents` is no whole number of at least 1.
     """
-    if isinstance(num_agents, bool) or not isinstance(num_agents, int) or num_agents < 1:
-        raise ValueError(f"num_agents must be a whole number of at least 1, got {num_agents!r}")
+    check_whole("num_agents", num_agents, 1)
     return tuple(FixerRole(place, num_agents) for place in range(num_agents))

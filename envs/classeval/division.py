@@ -19,7 +19,7 @@ from itertools import combinations
 
 from llm_decpomdp.envs.programs.classes.skeleton import FunctionNode, Outline, find_class
 from llm_decpomdp.envs.programs.completion import parsed
-from llm_decpomdp.validation import unknown
+from llm_decpomdp.validation import check_whole, unknown
 
 RULES = ("balanced", "parameters", "dependency")
 
@@ -59,8 +59,7 @@ def check_division(by: object, num_agents: object) -> None:
     """
     if by not in RULES:
         raise ValueError(unknown("by", by, RULES))
-    if isinstance(num_agents, bool) or not isinstance(num_agents, int) or num_agents < 1:
-        raise ValueError(f"num_agents must be a whole number of at least 1, got {num_agents!r}")
+    check_whole("num_agents", num_agents, 1)
 
 
 def _bodies(outline: Outline, solution: str) -> dict[str, list[FunctionNode]]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from llm_decpomdp.envs.classeval.roles import ClassRole, skeleton_block
-from llm_decpomdp.envs.coding.feedback import passed, plain
+from llm_decpomdp.envs.modes.code_mode import passed, plain
 from llm_decpomdp.envs.modes.foreign_text import foreign_line
 from llm_decpomdp.envs.problems.classeval import ClassTask
 from llm_decpomdp.envs.problems.unit_tests import case_id

@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, replace
 
 from llm_decpomdp.envs.classeval.division import check_division, divide
+from llm_decpomdp.envs.modes.code_mode import Writer
 from llm_decpomdp.envs.problems.classeval import ClassTask
 from llm_decpomdp.envs.programs.classes.completion import ClassReading, read_class
 from llm_decpomdp.envs.programs.classes.merge import Contribution
@@ -36,7 +37,7 @@ BEGIN, END = "### START OF SKELETON", "### END OF SKELETON"
 
 
 @dataclass(frozen=True)
-class ClassRole:
+class ClassRole(Writer):
     """Writes some methods of a class."""
 
     place: int
@@ -49,16 +50,6 @@ class ClassRole:
     def agent(self) -> str:
         """The agent's id."""
         return f"coder_{self.place}"
-
-    @property
-    def seat(self) -> str:
-        """Its name to an expert."""
-        return self.agent
-
-    @property
-    def title(self) -> str:
-        """Name of its implementation: none, as its prompts speak of nobody else's."""
-        return ""
 
     def request(self, task: ClassTask) -> str:
         """Return the names of what the agent is asked to revise."""

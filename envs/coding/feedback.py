@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from llm_decpomdp.envs.coding.helper_use import (
     IGNORED,
@@ -16,6 +15,7 @@ from llm_decpomdp.envs.coding.helper_use import (
     names,
 )
 from llm_decpomdp.envs.coding.roles import MainRole, Role
+from llm_decpomdp.envs.modes.code_mode import passed, plain
 from llm_decpomdp.envs.modes.foreign_text import foreign_line
 from llm_decpomdp.envs.problems.humaneval import CodeTask
 from llm_decpomdp.envs.programs.completion import Reading
@@ -152,25 +152,6 @@ def _usage_signal(analysis: CodeAnalysis, helper: str) -> str:
         USED: f"{helper} call present and used",
         UNKNOWN: f"{helper} is mentioned; whether it is used shows when a test passes",
     }[analysis.use(helper)]
-
-
-class Passable(Protocol):
-    """An analysis that says whether all is well."""
-
-    @property
-    def passed(self) -> bool:
-        """True if every level is passed."""
-        ...
-
-
-def passed(analysis: Passable, role: object) -> list[str]:
-    """Write one signal for everything."""
-    return [f"Signal: {'All levels passed' if analysis.passed else 'Not all levels passed'}"]
-
-
-def plain(analysis: object, role: object) -> list[str]:
-    """Write nothing."""
-    return []
 
 
 FEEDBACK: dict[str, Feedback] = {

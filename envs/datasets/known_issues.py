@@ -9,10 +9,8 @@ wanted something that it does not say. Asserts count from 1. `docs/data.md` says
 
 from __future__ import annotations
 
-from pathlib import Path
+from llm_decpomdp.envs.datasets.loading import bundled_rows
 
-from llm_decpomdp.envs.datasets.rows import read_rows
-
-FILE = Path(__file__).parents[1] / "data" / "known_issues.jsonl"
-
-KNOWN_ISSUES: dict[str, str] = {row["task_id"]: row["issue"] for row in read_rows(FILE)}
+KNOWN_ISSUES: dict[str, str] = {
+    row["task_id"]: row["issue"] for row in bundled_rows("known_issues.jsonl")
+}

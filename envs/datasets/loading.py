@@ -11,7 +11,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -23,22 +23,10 @@ from llm_decpomdp.envs.datasets.rows import (
     as_row,
     read_rows,
     refuse,
-    text_field,
 )
 from llm_decpomdp.tasks import Task, TaskSet
 from llm_decpomdp.utils.warn import warn
 from llm_decpomdp.validation import unknown
-
-__all__ = [
-    "BadRow",
-    "Dataset",
-    "Row",
-    "bundled_rows",
-    "load",
-    "parse_split",
-    "read_rows",
-    "text_field",
-]
 
 DATA_FOLDER = "LLM_DECPOMDP_DATA"
 SOURCES = ("auto", "hub", "bundled")
@@ -80,6 +68,8 @@ class Dataset:
     """One of the repository's configurations."""
     split_of: Callable[[Row], str | None] | None = None
     """Function that gives the split of a row of a file with several, None for all; needed for several splits."""
+    origin: str = PACKAGE
+    """Source of the bundled rows, if they are no stand-ins."""
 
     def splits_of(self, source: str | os.PathLike[str]) -> tuple[str, ...]:
         """Return a source's splits: the data set's, `all` where there are several, and those of every file."""
@@ -94,11 +84,8 @@ class SplitRows:
     rows: Numbered
     source: str
     """Name as of `TaskSet.source`."""
-    stand_in: bool = False
     revision: str = ""
     """Commit of the hub."""
-    user_file: bool = False
-    """True if the user has named the file."""
 
 
 def is_path(source: str | os.PathLike[str]) -> bool:
@@ -125,36 +112,26 @@ def load(
             and field.
         ConnectionError: If `source` is `hub` and the hub cannot be reached.
     """
-    name, _, _ = parse_split(split, dataset.splits_of(source))
-    return select(dataset, _find(dataset, name, source), split, exclude_known_issues)
-
-
-def select(dataset: Dataset, found: SplitRows, split: str, exclude_known_issues: bool) -> TaskSet:
-    """Return the tasks of a split's rows, sliced; arguments and errors as of `load`."""
-    _, begin, end = parse_split(split, dataset.splits_of(found.source))
+    name, begin, end = parse_split(split, dataset.splits_of(source))
+    found = _find(dataset, name, source)
     tasks = _tasks(dataset, found)
     sliced = tasks[slice(_position(begin, len(tasks)), _position(end, len(tasks)))]
     if not sliced:
-        raise ValueError(_empty(dataset, split, found, len(tasks)))
+        whole = "train, test or all" if is_path(source) else name
+        remedy = f"{whole} takes all of them, {name}[:50%] the first half"
+        if not tasks:
+            remedy = "all takes those of every split" if dataset.split_of else "the file holds none"
+        raise ValueError(
+            f"split {split!r} of {found.source} is empty: it has {len(tasks)} rows; {remedy}"
+        )
     excluded = {t.task_id: t.known_issue for t in sliced if t.known_issue and exclude_known_issues}
     tasks = tuple(task for task in sliced if task.task_id not in excluded)
     if not tasks:
         raise ValueError(
             f"split {split!r} of {found.source} holds nothing but tasks with known issues"
         )
-    return TaskSet(
-        tasks, dataset.name, found.source, split, found.revision, found.stand_in, excluded
-    )
-
-
-def _empty(dataset: Dataset, split: str, found: SplitRows, rows: int) -> str:
-    """Return the error that nothing is in a slice, with the remedy."""
-    name = split.partition("[")[0]
-    whole = "train, test or all" if found.user_file else name
-    remedy = f"{whole} takes all of them, {name}[:50%] the first half"
-    if not rows:
-        remedy = "all takes those of every split" if dataset.split_of else "the file holds none"
-    return f"split {split!r} of {found.source} is empty: it has {rows} rows; {remedy}"
+    stand_in = found.source == "bundled"
+    return TaskSet(tasks, dataset.name, found.source, split, found.revision, stand_in, excluded)
 
 
 def parse_split(split: str, valid: Iterable[str]) -> tuple[str, str | None, str | None]:
@@ -180,7 +157,7 @@ def _position(bound: str | None, length: int) -> int | None:
 def _find(dataset: Dataset, split: str, source: str | os.PathLike[str]) -> SplitRows:
     """Return the rows of a split, where the source has them."""
     if is_path(source):
-        return replace(_of_file(dataset, split, existing(source)), user_file=True)
+        return _of_file(dataset, split, existing(source))
     if source in ("bundled", PACKAGE):
         return _of_package(dataset, split)
     if source != "auto":
@@ -229,12 +206,12 @@ def bundled_rows(name: str) -> list[Row]:
 
 
 def _of_file(dataset: Dataset, split: str, path: Path) -> SplitRows:
-    return SplitRows(rows_of(dataset, split, read_rows(path)), str(path))
+    return SplitRows(_rows_of(dataset, split, read_rows(path)), str(path))
 
 
 def _of_package(dataset: Dataset, split: str) -> SplitRows:
-    source = "bundled" if dataset.stand_in else PACKAGE
-    return SplitRows(rows_of(dataset, split, dataset.bundled()), source, dataset.stand_in)
+    source = "bundled" if dataset.stand_in else dataset.origin
+    return SplitRows(_rows_of(dataset, split, dataset.bundled()), source)
 
 
 def _of_hub(dataset: Dataset, split: str, source: str, reached: bool = False) -> SplitRows:
@@ -249,7 +226,7 @@ def _of_hub(dataset: Dataset, split: str, source: str, reached: bool = False) ->
     return SplitRows(list(enumerate(rows, 1)), "hub", revision=commit)
 
 
-def rows_of(dataset: Dataset, split: str, rows: Iterable[Row]) -> Numbered:
+def _rows_of(dataset: Dataset, split: str, rows: Iterable[Row]) -> Numbered:
     """Return the rows of a split among those of all; what is no row is left for `_tasks` to refuse."""
     numbered = list(enumerate(rows, 1))
     if dataset.split_of is None or split == "all":

@@ -21,25 +21,23 @@ A family has a table of functions that write its feedback from the reward's anal
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
-from llm_decpomdp.envs.modes.experts import Expert, ExpertError, MissingKey, make_expert
+from llm_decpomdp.envs.modes.experts import Expert, ExpertError, MissingKey, RemoteExpert
 from llm_decpomdp.envs.modes.foreign_text import presentable
+from llm_decpomdp.envs.modes.options import CodeOptions, Item
 from llm_decpomdp.envs.sandbox import Outcome
 from llm_decpomdp.episode import Turn
 from llm_decpomdp.parts import Info, Role
-from llm_decpomdp.validation import check_flags, unknown
+from llm_decpomdp.validation import unknown
 
 logger = logging.getLogger(__name__)
 
 NO_CODE = "<no implementation found>"
 
 EXPERT = "expert_edits"
-
-Item = TypeVar("Item")
 
 
 class Writer(Role, Protocol):
@@ -48,12 +46,12 @@ class Writer(Role, Protocol):
     @property
     def seat(self) -> str:
         """The agent's id before any user renamed it, by which an expert knows it."""
-        ...
+        return self.agent
 
     @property
     def title(self) -> str:
-        """Name of its implementation, such as `main `, with a space at the end; empty for an agent alone."""
-        ...
+        """Name of its implementation, such as `main `, with a space at the end; empty where there is no other."""
+        return ""
 
     def instructions(self, task: Any) -> str:
         """Return the first prompt."""
@@ -72,6 +70,11 @@ class Analysis(Protocol):
         """The outcomes of the tests."""
         ...
 
+    @property
+    def passed(self) -> bool:
+        """True if every level is passed, as far as the tests show."""
+        ...
+
     def code(self, agent: str) -> str:
         """Return the code in an agent's completion; empty where it holds none of what was asked for."""
         ...
@@ -81,63 +84,14 @@ Feedback = Mapping[str, Callable[[Any, Any], list[str]]]
 """For each mode the function that writes the lines for a role, given the analysis of the turn."""
 
 
-@dataclass(frozen=True)
-class FeedbackOptions:
-    """The options of a mode.
+def passed(analysis: Analysis, role: object) -> list[str]:
+    """Write one signal for everything."""
+    return [f"Signal: {'All levels passed' if analysis.passed else 'Not all levels passed'}"]
 
-    Raises:
-        ValueError: If a value is wrong.
-    """
 
-    sandbox_slice: int | str | None = 1
-    """The tests that prompts may tell of; see `parse_slice`."""
-    original_prompt: bool = False
-    """Later prompts repeat the first one."""
-    previous_response: bool = True
-    """Later prompts show the agent's own last code."""
-    exception_text: bool = True
-    """Feedback tells the text of exceptions, not their type alone."""
-    expert_model: str | None = None
-    """Name of the model that `expert_edits` asks."""
-    expert_base_url: str | None = None
-    """Address of an endpoint of the user's own for it."""
-    on_expert_failure: str = "raise"
-    """`raise`, or `continue` without edits."""
-
-    def __post_init__(self) -> None:
-        check_flags(
-            original_prompt=self.original_prompt,
-            previous_response=self.previous_response,
-            exception_text=self.exception_text,
-        )
-        if self.on_expert_failure not in ("raise", "continue"):
-            raise ValueError(
-                unknown("on_expert_failure", self.on_expert_failure, ("raise", "continue"))
-            )
-        parse_slice(self.sandbox_slice)
-
-    def shown(self, tests: Sequence[Item]) -> tuple[Item, ...]:
-        """Return the part of the tests, or of what belongs to them, that prompts may tell of."""
-        count = parse_slice(self.sandbox_slice)
-        return tuple(tests[count:] if count < 0 else tests[: count or None])
-
-    def expert(self) -> Expert:
-        """Return the client of the outside model.
-
-        Raises:
-            ValueError: If there is no `expert_model`, or no key for it.
-        """
-        if not self.expert_model:
-            raise ValueError(
-                "external_mode='expert_edits' needs expert_model, such as 'deepseek-coder'"
-            )
-        try:
-            return make_expert(self.expert_model, base_url=self.expert_base_url)
-        except MissingKey as error:
-            raise MissingKey(
-                f"{error}, ask another model (expert_model=...), or none (external_mode='level_feedback'); in a "
-                "configuration external.expert_model=..., or external.mode=level_feedback"
-            ) from None
+def plain(analysis: object, role: object) -> list[str]:
+    """Write nothing."""
+    return []
 
 
 @dataclass(frozen=True)
@@ -151,11 +105,9 @@ class CodeMode:
         ValueError: If there is no mode of this name, or no expert where one is needed.
     """
 
-    name: str
-    """A key of `feedback`, or `expert_edits`."""
     roles: Sequence[Writer]
     feedback: Feedback
-    options: FeedbackOptions = field(default_factory=FeedbackOptions)
+    options: CodeOptions
     wanted: str = "the function code"
     """Content of an answer."""
     hides_tests: bool = False
@@ -167,7 +119,12 @@ class CodeMode:
         if self.name not in (*self.feedback, EXPERT):
             raise ValueError(unknown("external_mode", self.name, (*self.feedback, EXPERT)))
         if self.name == EXPERT:
-            object.__setattr__(self, "expert", self.expert or self.options.expert())
+            object.__setattr__(self, "expert", self.expert or _expert(self.options))
+
+    @property
+    def name(self) -> str:
+        """The mode: a key of `feedback`, or `expert_edits`."""
+        return self.options.external_mode
 
     @property
     def info_keys(self) -> tuple[str, ...]:
@@ -251,18 +208,20 @@ class CodeMode:
         return (task.prompt,)
 
 
-def parse_slice(value: object) -> int:
-    """Return `sandbox_slice` as a number: n first tests, -n last, 0 all; None and "all" mean 0.
+def _expert(options: CodeOptions) -> Expert:
+    """Return the client of the outside model.
 
     Raises:
-        ValueError: If `value` is none of these.
+        ValueError: If there is no `expert_model`, or no key for it.
     """
-    if value is None or (isinstance(value, str) and value.lower() in ("all", "none")):
-        return 0
-    if isinstance(value, str) and re.fullmatch(r"-?[0-9]+", value):
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int):
+    if not options.expert_model:
         raise ValueError(
-            f"sandbox_slice must be a whole number (n first tests, -n last), 0, None or 'all', got {value!r}"
+            "external_mode='expert_edits' needs expert_model, such as 'deepseek-coder'"
         )
-    return value
+    try:
+        return RemoteExpert(options.expert_model, base_url=options.expert_base_url)
+    except MissingKey as error:
+        raise MissingKey(
+            f"{error}, ask another model (expert_model=...), or none (external_mode='level_feedback'); in a "
+            "configuration external.expert_model=..., or external.mode=level_feedback"
+        ) from None

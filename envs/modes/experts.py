@@ -81,20 +81,6 @@ PROVIDERS = (
 """The first one whose family stands in a model's name serves it; the last one takes all others."""
 
 
-def make_expert(
-    model: str,
-    *,
-    base_url: str | None = None,
-    api_key: str | None = None,
-    timeout: float = 60.0,
-    max_retries: int = 3,
-) -> Expert:
-    """Return the expert for a model's name; arguments and errors as of `RemoteExpert`."""
-    return RemoteExpert(
-        model, base_url=base_url, api_key=api_key, timeout=timeout, max_retries=max_retries
-    )
-
-
 class RemoteExpert:
     """A model behind an OpenAI-compatible or Anthropic API.
 

@@ -11,15 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from llm_decpomdp.envs.datasets.known_issues import KNOWN_ISSUES
-from llm_decpomdp.envs.datasets.loading import (
-    SOURCES,
-    BadRow,
-    Dataset,
-    Row,
-    bundled_rows,
-    load,
-    text_field,
-)
+from llm_decpomdp.envs.datasets.loading import SOURCES, Dataset, bundled_rows, load
+from llm_decpomdp.envs.datasets.rows import BadRow, Row, text_field
 from llm_decpomdp.envs.problems.humaneval import MAX_PROMPT_LENGTH
 from llm_decpomdp.envs.problems.unit_tests import class_tests
 from llm_decpomdp.envs.programs.classes.skeleton import Outline, find_class, outline, repaired

@@ -9,7 +9,8 @@ from functools import cached_property
 from typing import Any
 
 from llm_decpomdp.envs.datasets.known_issues import KNOWN_ISSUES
-from llm_decpomdp.envs.datasets.loading import BadRow, Dataset, Row, bundled_rows, text_field
+from llm_decpomdp.envs.datasets.loading import Dataset, bundled_rows
+from llm_decpomdp.envs.datasets.rows import BadRow, Row, text_field
 from llm_decpomdp.envs.programs.completion import find_function, signature, without_definition
 from llm_decpomdp.envs.sandbox import Tests, instrument
 from llm_decpomdp.tasks import Task

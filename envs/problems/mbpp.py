@@ -26,8 +26,8 @@ import warnings
 from collections import Counter
 from functools import lru_cache, partial
 
-from llm_decpomdp.envs.datasets.loading import BadRow, Dataset, Row, bundled_rows, text_field
-from llm_decpomdp.envs.datasets.rows import missing
+from llm_decpomdp.envs.datasets.loading import Dataset, bundled_rows
+from llm_decpomdp.envs.datasets.rows import BadRow, Row, missing, text_field
 from llm_decpomdp.envs.problems.humaneval import CodeTask, code_task
 from llm_decpomdp.envs.programs.parsing import parse
 from llm_decpomdp.envs.programs.positions import FUNCTIONS

@@ -55,7 +55,7 @@ class QuietExpert:
 def build(env_id, num_agents, mode, monkeypatch):
     """Builds the environment, as users do."""
     monkeypatch.setattr(
-        "llm_decpomdp.envs.modes.code_mode.make_expert", lambda model, base_url: QuietExpert()
+        "llm_decpomdp.envs.modes.code_mode.RemoteExpert", lambda model, base_url: QuietExpert()
     )
     expert = {"expert_model": "an expert"} if mode == "expert_edits" else {}
     settings = {"source": "bundled", "num_agents": num_agents, "external_mode": mode, **expert}

@@ -107,7 +107,7 @@ def test_null_clears_an_optional_value(write: Callable[[str], Path]) -> None:
         ("env.options=[a]", r"env.options: must be a mapping .*, got \['a'\]"),
         ("env.id=coop-v0", "did you mean 'coophumaneval-v0'"),
         ("external.mode=pased", "did you mean 'passed'"),
-        ("external.sandbox_slice=1.5", "sandbox_slice must be a whole number"),
+        ("external.sandbox_slice=1.5", "external.sandbox_slice: must be a whole number"),
         ("external.mode=expert_edits", "needs expert_model"),
         ("dataset.train_split=train", "unknown split 'train'"),
         ("dataset.eval_split=test[", "split must look like"),

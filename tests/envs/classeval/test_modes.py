@@ -29,7 +29,7 @@ class NotingExpert:
 def expert(monkeypatch):
     one = NotingExpert()
     monkeypatch.setattr(
-        "llm_decpomdp.envs.modes.code_mode.make_expert", lambda model, base_url: one
+        "llm_decpomdp.envs.modes.code_mode.RemoteExpert", lambda model, base_url: one
     )
     return one
 

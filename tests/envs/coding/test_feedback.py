@@ -8,7 +8,8 @@ import llm_decpomdp
 from llm_decpomdp.envs.coding.feedback import FEEDBACK
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
-from llm_decpomdp.envs.modes.code_mode import NO_CODE, CodeMode, FeedbackOptions
+from llm_decpomdp.envs.modes.code_mode import NO_CODE, CodeMode
+from llm_decpomdp.envs.modes.options import CodeOptions
 from llm_decpomdp.envs.problems.humaneval import code_task
 from llm_decpomdp.envs.sandbox import Limits, Sandbox
 from llm_decpomdp.episode import Turn
@@ -35,8 +36,8 @@ def feedback(main: str, aux: str | None = None, name: str = "level_feedback", **
     """The next prompts; without the previous response unless `options` want it."""
     completions = {"main_0": main} if aux is None else {"aux_0": aux, "main_0": main}
     roles = coding_team(len(completions))
-    options = {"previous_response": False, **options}
-    mode = CodeMode(name, roles, FEEDBACK, FeedbackOptions(**options))
+    options = {"external_mode": name, "previous_response": False, **options}
+    mode = CodeMode(roles, FEEDBACK, CodeOptions(**options))
     verdict = CodeReward(roles, SANDBOX)(TASK, completions)
     return mode(TASK, Turn({}, completions, verdict))[0]
 

@@ -122,7 +122,7 @@ def test_an_experts_edits_reach_renamed_agents(monkeypatch):
             return {agent: f"Edits for {agent}." for agent in completions}
 
     monkeypatch.setattr(
-        "llm_decpomdp.envs.modes.code_mode.make_expert", lambda model, base_url: Expert()
+        "llm_decpomdp.envs.modes.code_mode.RemoteExpert", lambda model, base_url: Expert()
     )
     env = llm_decpomdp.make(
         "coophumaneval-v0",

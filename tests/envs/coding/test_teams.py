@@ -15,6 +15,7 @@ from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
 from llm_decpomdp.envs.modes.code_mode import CodeMode
 from llm_decpomdp.envs.modes.expert_prompt import expert_prompt, short_names
+from llm_decpomdp.envs.modes.options import CodeOptions
 from llm_decpomdp.envs.problems.humaneval import code_task
 from llm_decpomdp.envs.sandbox import Limits, Sandbox
 from llm_decpomdp.episode import Turn
@@ -199,7 +200,8 @@ def told(mode: str, *completions: str) -> dict[str, str]:
     roles = coding_team(len(completions))
     texts = dict(zip((role.agent for role in roles), completions, strict=True))
     verdict = CodeReward(roles, SANDBOX)(TASK, texts)
-    return CodeMode(mode, roles, FEEDBACK)(TASK, Turn({}, texts, verdict))[0]
+    options = CodeOptions(external_mode=mode)
+    return CodeMode(roles, FEEDBACK, options)(TASK, Turn({}, texts, verdict))[0]
 
 
 def test_main_is_told_of_every_helper_and_helpers_of_their_own_code_only():
@@ -249,7 +251,7 @@ class QuietExpert:
 @pytest.mark.parametrize("mode", MODES)
 def test_larger_teams_pass_our_strict_check(mode, num_agents, monkeypatch):
     monkeypatch.setattr(
-        "llm_decpomdp.envs.modes.code_mode.make_expert", lambda model, base_url: QuietExpert()
+        "llm_decpomdp.envs.modes.code_mode.RemoteExpert", lambda model, base_url: QuietExpert()
     )
     expert = {"expert_model": "an expert"} if mode == "expert_edits" else {}
     settings = {"source": "bundled", "num_agents": num_agents, "external_mode": mode, **expert}

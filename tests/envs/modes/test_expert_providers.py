@@ -12,7 +12,7 @@ pytest.importorskip("openai")
 pytest.importorskip("anthropic")
 
 import llm_decpomdp
-from llm_decpomdp.envs.modes.experts import RemoteExpert, make_expert
+from llm_decpomdp.envs.modes.experts import RemoteExpert
 from tests.support.processes import python
 
 KEY_VARIABLES = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "DEEPSEEK_API_KEY", "DASHSCOPE_API_KEY")
@@ -43,7 +43,7 @@ class TestPresets:
     ) -> None:
         for name in KEY_VARIABLES:
             monkeypatch.setenv(name, f"value of {name}")
-        expert = make_expert(model, timeout=7)
+        expert = RemoteExpert(model, timeout=7)
         assert isinstance(expert, RemoteExpert)
         assert str(expert.client.base_url).rstrip("/") == host
         assert expert.client.api_key == f"value of {variable}"
@@ -55,14 +55,14 @@ class TestPresets:
         monkeypatch.setenv(variable, "from the environment")
         monkeypatch.setenv("OPENAI_BASE_URL", "http://elsewhere")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://elsewhere")
-        expert = make_expert(model, base_url="http://localhost:1/v1", api_key="own")
+        expert = RemoteExpert(model, base_url="http://localhost:1/v1", api_key="own")
         assert isinstance(expert, RemoteExpert)
         assert str(expert.client.base_url).rstrip("/") == "http://localhost:1/v1"
         assert expert.client.api_key == "own"
 
     def test_a_missing_key_names_the_variable(self, model: str, variable: str, host: str) -> None:
         with pytest.raises(ValueError, match=f"set the environment variable {variable}$"):
-            make_expert(model)
+            RemoteExpert(model)
         for env_id in ("coophumaneval-v0", "classeval-v0", "bugfix-v0"):
             with pytest.raises(ValueError, match=variable) as error:
                 llm_decpomdp.make(env_id, external_mode="expert_edits", expert_model=model)
@@ -76,13 +76,13 @@ class TestPresets:
         sdk = "anthropic" if "claude" in model else "openai"
         monkeypatch.setitem(sys.modules, sdk, None)
         with pytest.raises(ImportError, match=r"pip install llm-decpomdp\[expert\]"):
-            make_expert(model, api_key="own")
+            RemoteExpert(model, api_key="own")
 
 
 def test_openai_base_url_serves_models_without_a_preset(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:8000/v1")
     for model, host in [("llama", "localhost"), ("deepseek-chat", "api.deepseek.com")]:
-        expert = make_expert(model, api_key="own")
+        expert = RemoteExpert(model, api_key="own")
         assert isinstance(expert, RemoteExpert)
         assert expert.client.base_url.host == host
 
@@ -90,13 +90,13 @@ def test_openai_base_url_serves_models_without_a_preset(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("options", [{"timeout": 0}, {"timeout": -1.0}, {"max_retries": -1}])
 def test_numbers_out_of_range_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
-        make_expert("gpt-test", api_key="own", **options)
+        RemoteExpert("gpt-test", api_key="own", **options)
 
 
 def test_construction_imports_no_sdk() -> None:
     code = (
-        "import sys; from llm_decpomdp.envs.modes.experts import make_expert; "
-        "make_expert('claude', api_key='k'); make_expert('gpt', api_key='k'); "
+        "import sys; from llm_decpomdp.envs.modes.experts import RemoteExpert; "
+        "RemoteExpert('claude', api_key='k'); RemoteExpert('gpt', api_key='k'); "
         "sys.exit('openai' in sys.modules or 'anthropic' in sys.modules)"
     )
     python("-c", code)
@@ -104,7 +104,7 @@ def test_construction_imports_no_sdk() -> None:
 
 def test_a_key_of_the_environment_is_not_pickled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "secret-key")
-    expert = make_expert("gpt-test")
+    expert = RemoteExpert("gpt-test")
     assert isinstance(expert, RemoteExpert) and expert.client.api_key == "secret-key"
     assert b"secret-key" not in pickle.dumps(expert)
 
@@ -115,7 +115,7 @@ def test_an_endpoint_of_the_users_own_gets_no_other_providers_key(
 ) -> None:
     for name in KEY_VARIABLES:
         monkeypatch.setenv(name, f"value of {name}")
-    expert = make_expert(model, base_url="http://localhost:1/v1")
+    expert = RemoteExpert(model, base_url="http://localhost:1/v1")
     assert isinstance(expert, RemoteExpert)
     assert expert.client.api_key == "value of OPENAI_API_KEY"
     assert str(expert.client.base_url).startswith("http://localhost:1/v1")

@@ -10,13 +10,9 @@ import llm_decpomdp
 from llm_decpomdp.envs.coding.feedback import FEEDBACK
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
-from llm_decpomdp.envs.modes.code_mode import (
-    NO_CODE,
-    CodeMode,
-    FeedbackOptions,
-    parse_slice,
-)
+from llm_decpomdp.envs.modes.code_mode import NO_CODE, CodeMode
 from llm_decpomdp.envs.modes.experts import ExpertError
+from llm_decpomdp.envs.modes.options import CodeOptions, parse_slice
 from llm_decpomdp.envs.problems.humaneval import CodeTask, code_task
 from llm_decpomdp.envs.sandbox import Limits, Sandbox
 from llm_decpomdp.episode import Turn
@@ -56,7 +52,8 @@ def make_mode(name: str, num_agents: int = 2, expert: ScriptedExpert | None = No
     roles = coding_team(num_agents)
     if name == "expert_edits":
         expert = expert or ScriptedExpert()
-    return CodeMode(name, roles, FEEDBACK, FeedbackOptions(**options), expert=expert)
+    mode_options = CodeOptions(external_mode=name, **options)
+    return CodeMode(roles, FEEDBACK, mode_options, expert=expert)
 
 
 def prompts(mode, main: str, aux: str | None = None, task: CodeTask = TASK) -> dict[str, str]:

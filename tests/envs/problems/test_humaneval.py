@@ -12,7 +12,8 @@ import llm_decpomdp
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
 from llm_decpomdp.envs.datasets.known_issues import KNOWN_ISSUES
-from llm_decpomdp.envs.datasets.loading import BadRow, load
+from llm_decpomdp.envs.datasets.loading import load
+from llm_decpomdp.envs.datasets.rows import BadRow
 from llm_decpomdp.envs.problems.humaneval import COOPHUMANEVAL, HUMANEVAL, CodeTask, code_task
 from llm_decpomdp.envs.programs.completion import find_function
 from llm_decpomdp.envs.programs.parsing import parse

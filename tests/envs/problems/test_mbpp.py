@@ -16,7 +16,8 @@ from llm_decpomdp import check_env
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
 from llm_decpomdp.envs.datasets.known_issues import KNOWN_ISSUES
-from llm_decpomdp.envs.datasets.loading import BadRow, load
+from llm_decpomdp.envs.datasets.loading import load
+from llm_decpomdp.envs.datasets.rows import BadRow
 from llm_decpomdp.envs.problems.mbpp import LAST_IDS, MBPP, SPLITS, find_entry_point, mbpp_task
 from llm_decpomdp.privileged import answers
 
