@@ -35,15 +35,16 @@ def demo(override: Overrides = None) -> None:
 
     if not override:  # else it may need less
         require_for_demo()
-    train(config="demo", override=override)
+    train_command(config="demo", override=override)
 
 
 @app.command(
+    "train",
     cls=Command,
     rich_help_panel=MEASURE,
     epilog="Example: llm-decpomdp train --config demo --override algorithm.name=marloo env.num_turns=2",
 )
-def train(
+def train_command(
     config: Annotated[str | None, typer.Option(help="Name or path of a configuration.")] = None,
     override: Overrides = None,
     seed: Annotated[
@@ -78,7 +79,6 @@ def train(
     from llm_decpomdp.benchmarks.config.catalogue import find_config, shipped
     from llm_decpomdp.benchmarks.config.errors import ALONE, ConfigError
     from llm_decpomdp.benchmarks.config.load import read_config
-    from llm_decpomdp.benchmarks.runs import dry_run as trial
     from llm_decpomdp.benchmarks.runs import resume as resuming
     from llm_decpomdp.benchmarks.runs import train as run
     from llm_decpomdp.benchmarks.runs import warm_start
@@ -99,7 +99,7 @@ def train(
         path = find_config(str(config))
         settings, name = read_config(path, override or (), flags), path.stem
     if dry_run:
-        for line in trial.dry_run(settings, name):
+        for line in run.dry_run(settings, name):
             print(line)
     elif from_ is not None:
         conclude(warm_start.train_from(from_, settings, name))

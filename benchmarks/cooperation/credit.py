@@ -13,7 +13,7 @@ from itertools import islice
 from statistics import fmean
 from typing import Any
 
-from llm_decpomdp.algorithms.rollouts.rollout import Outcome, step
+from llm_decpomdp.algorithms.rollouts.environment import Outcome, step
 from llm_decpomdp.benchmarks.cooperation.replay import Place, Replayed
 from llm_decpomdp.benchmarks.cooperation.shapley import Coalition, coalitions, orders, shapley
 from llm_decpomdp.benchmarks.evaluation.measures import passes

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.rollout import Group, Outcome, Rollout, Start, begin, step
+from llm_decpomdp.algorithms.rollouts.environment import Outcome, TextEnv, begin, step
+from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.play import rollout_of
 from llm_decpomdp.benchmarks.runs.results import Row

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.algorithms.rollouts.cost import Cost, cost
-from llm_decpomdp.algorithms.rollouts.joint import joint_samples
-from llm_decpomdp.algorithms.rollouts.rollout import Parent, Rollout, Start
-from llm_decpomdp.algorithms.rollouts.tree import rollout_trees
+from llm_decpomdp.algorithms.rollouts.plans import rollout_trees
+from llm_decpomdp.algorithms.rollouts.rollout import Parent, Rollout, Start, joint_samples
 from llm_decpomdp.policy import Completion
 
 TEXTS = {"x": ("a", "b"), "y": ("a", "bb")}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from llm_decpomdp.algorithms.training.memory import ran_out
+from llm_decpomdp.algorithms.training.resources import ran_out
 
 
 def raised(work: object) -> BaseException:

@@ -8,8 +8,7 @@ import pytest
 from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.algorithms import NAMES
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.load import load_config
-from llm_decpomdp.benchmarks.config.options import learner_options, start_cost
+from llm_decpomdp.benchmarks.config.load import learner_options, load_config, start_cost
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.config.teams import team_spec
 from tests.support.processes import ROOT
