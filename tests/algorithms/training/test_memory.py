@@ -18,7 +18,9 @@ def test_all_ways_to_run_out_of_memory_are_known() -> None:
     assert memory_ran_out(raised(lambda: np.empty(2**55)))
     assert memory_ran_out(raised(lambda: bytearray(2**60)))
     assert memory_ran_out(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB"))
-    assert memory_ran_out(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"))
+    assert memory_ran_out(
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate")
+    )
 
 
 def test_other_failures_are_not_taken_for_it() -> None:
