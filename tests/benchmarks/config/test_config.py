@@ -156,7 +156,7 @@ def test_a_bad_value_is_refused_by_its_key(override: str, expected: str) -> None
 
 def test_advantages_without_bounds_are_refused() -> None:
     unbounded = ["algorithm.name=mareinforce", "algorithm.normalize_advantages=true"]
-    with pytest.raises(ConfigError, match="section algorithm: mareinforce .* set max_grad_norm"):
+    with pytest.raises(ConfigError, match=r"section algorithm: mareinforce .* set max_grad_norm"):
         load_config(None, unbounded)
     assert load_config(None, [*unbounded, "algorithm.max_grad_norm=1.0"])
 
