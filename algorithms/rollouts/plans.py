@@ -122,8 +122,7 @@ def rollout_chains(
         group_size: Joint samples of a turn (G), at least 1.
         handoff: Rule by which a joint sample goes on, among those whose episode isn't over: `best` takes the
             first of the highest reward, `random` draws one. All agents go on with the same one.
-        early_termination_threshold: A chain stops where its group's mean reward reaches this value;
-            `None` never stops one.
+        early_termination_threshold: A chain stops where its group's mean reward reaches this; `None` stops none.
         act: The way to the agents' groups of completions; by default every policy samples them.
         rng: Draws the random handoffs.
         stopwatch: Adds up the seconds spent `sampling` (policies) and `stepping` (environment).
@@ -167,8 +166,7 @@ def rollout_trees(
         starts: The first state of each tree.
         group_size: Completions of each agent in a group (G), at least 1.
         joint_mode: `aligned` plays the g-th completions of all agents together, `cross` each with each.
-        early_termination_threshold: A group whose mean reward reaches this value leads to no other;
-            `None` stops none.
+        early_termination_threshold: A group whose mean reward reaches this ends its branch; `None` ends none.
         stopwatch: Adds up the seconds spent `sampling` (policies) and `stepping` (environment).
 
     Raises:
