@@ -151,7 +151,16 @@ def _load(spec: PolicySpec, seed: int) -> Policy:
     options = spec.options()
     match spec.kind:
         case "model":
-            return _model(spec, seed)
+            return load_policy(
+                str(spec.name),
+                pick(Sampling, spec),
+                compute_dtype=spec.compute_dtype,
+                lora=spec.lora,
+                device=spec.device,
+                **_computing(spec),
+                seed=seed,
+                prompting=pick(Prompting, spec),
+            )
         case "endpoint":
             endpoint = Endpoint(options.pop("name"), **options)
             endpoint.seed(seed)
@@ -164,20 +173,6 @@ def _load(spec: PolicySpec, seed: int) -> Policy:
             return Constant(**options)
     assert spec.kind == "replay", spec
     return Replay(**options)
-
-
-def _model(spec: PolicySpec, seed: int) -> CausalLM:
-    assert spec.name is not None, spec
-    return load_policy(
-        spec.name,
-        pick(Sampling, spec),
-        compute_dtype=spec.compute_dtype,
-        lora=spec.lora,
-        device=spec.device,
-        **_computing(spec),
-        seed=seed,
-        prompting=pick(Prompting, spec),
-    )
 
 
 def _freeze(policy: CausalLM) -> None:

@@ -6,10 +6,10 @@ package loads no torch, nor does looking an algorithm up: each name loads its mo
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from llm_decpomdp.registry import imported
 from llm_decpomdp.utils.lazy import lazy_names
 from llm_decpomdp.validation import unknown
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from llm_decpomdp.algorithms.learning.algorithm import Algorithm as Algorithm
     from llm_decpomdp.algorithms.learning.baselines import BASELINES as BASELINES
     from llm_decpomdp.algorithms.learning.learner import Learner as Learner
-    from llm_decpomdp.algorithms.learning.options import LearnerOptions as LearnerOptions
-    from llm_decpomdp.algorithms.rollouts.chain import rollout_chains as rollout_chains
+    from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions as LearnerOptions
     from llm_decpomdp.algorithms.rollouts.environment import TextEnv as TextEnv
+    from llm_decpomdp.algorithms.rollouts.plans import rollout_chains as rollout_chains
+    from llm_decpomdp.algorithms.rollouts.plans import rollout_trees as rollout_trees
     from llm_decpomdp.algorithms.rollouts.rollout import Group as Group
     from llm_decpomdp.algorithms.rollouts.rollout import Rollout as Rollout
     from llm_decpomdp.algorithms.rollouts.rollout import Start as Start
-    from llm_decpomdp.algorithms.rollouts.tree import rollout_trees as rollout_trees
-    from llm_decpomdp.algorithms.training.options import TrainerOptions as TrainerOptions
     from llm_decpomdp.algorithms.training.trainer import Trainer as Trainer
+    from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions as TrainerOptions
     from llm_decpomdp.utils.storage import RunFolder as RunFolder
 else:
     __getattr__, __dir__, __all__ = lazy_names(
@@ -34,13 +34,12 @@ else:
             "llm_decpomdp.algorithms.learning.algorithm": ["Algorithm"],
             "llm_decpomdp.algorithms.learning.baselines": ["BASELINES"],
             "llm_decpomdp.algorithms.learning.learner": ["Learner"],
-            "llm_decpomdp.algorithms.learning.options": ["LearnerOptions"],
-            "llm_decpomdp.algorithms.rollouts.chain": ["rollout_chains"],
+            "llm_decpomdp.algorithms.learning.learner_options": ["LearnerOptions"],
             "llm_decpomdp.algorithms.rollouts.environment": ["TextEnv"],
+            "llm_decpomdp.algorithms.rollouts.plans": ["rollout_chains", "rollout_trees"],
             "llm_decpomdp.algorithms.rollouts.rollout": ["Group", "Rollout", "Start"],
-            "llm_decpomdp.algorithms.rollouts.tree": ["rollout_trees"],
-            "llm_decpomdp.algorithms.training.options": ["TrainerOptions"],
             "llm_decpomdp.algorithms.training.trainer": ["Trainer"],
+            "llm_decpomdp.algorithms.training.trainer_options": ["TrainerOptions"],
             "llm_decpomdp.utils.storage": ["RunFolder"],
         },
     )
@@ -54,10 +53,19 @@ class _Algorithms(Mapping[str, "Algorithm"]):
     """Declarations by name, each loaded when it is first looked up: of `magrpo`, `MAGRPO` in `magrpo.py`."""
 
     def __getitem__(self, name: str) -> Algorithm:
-        if name not in NAMES:
-            raise KeyError(unknown("algorithm", name, NAMES))
-        module = importlib.import_module(f"llm_decpomdp.algorithms.{name}")
-        algorithm: Algorithm = getattr(module, name.upper())
+        from llm_decpomdp.algorithms.learning.algorithm import Algorithm
+
+        if name in NAMES:
+            name = f"{__name__}.{name}:{name.upper()}"
+        module, _, constant = name.rpartition(":")
+        if not module:
+            raise KeyError(f"{unknown('algorithm', name, NAMES)}. One of your own is 'module:NAME'")
+        algorithm = getattr(imported(module, name), constant, None)
+        if not isinstance(algorithm, Algorithm):
+            raise KeyError(
+                f"{name!r}: {module} has no algorithm {constant!r}: assign an `llm_decpomdp.algorithms.Algorithm` "
+                "to that name"
+            )
         return algorithm
 
     def __contains__(self, name: object) -> bool:
@@ -71,4 +79,5 @@ class _Algorithms(Mapping[str, "Algorithm"]):
 
 
 ALGORITHMS: Mapping[str, Algorithm] = _Algorithms()
-"""Algorithm by name, as in `ALGORITHMS["magrpo"]`; unknown names raise with the nearest one."""
+"""Algorithm by name, as in `ALGORITHMS["magrpo"]`; unknown names raise with the nearest one. `module:NAME` is one
+of your own, in a module that can be imported from here."""

@@ -87,15 +87,15 @@ def spec(id: str) -> EnvSpec:
     remedy = f"One of your own is 'module:{name}', by the module that registers it"
     if ":" in id:
         remedy = (
-            f"{_imported(module, id)} registers none of this name: call llm_decpomdp.register in it"
+            f"{imported(module, id)} registers none of this name: call llm_decpomdp.register in it"
         )
     if name not in _registry:
         raise KeyError(f"{unknown('environment', name, _registry)}. {remedy}")
     return _registry[name]
 
 
-def _imported(module: str, id: str) -> ModuleType:
-    """Import a module, also from the current folder, as `python -m` does.
+def imported(module: str, id: str) -> ModuleType:
+    """Import the module of an id such as `module:id`, also from the current folder, as `python -m` does.
 
     The folder is added to `sys.path` and stays there, since environments import more when they are made. It is the
     last entry, so that no file in it hides an installed module.

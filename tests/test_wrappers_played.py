@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from llm_decpomdp.agents.scripted import Constant, Gold, Replay
-from llm_decpomdp.algorithms.rollouts.chain import rollout_chains
-from llm_decpomdp.algorithms.rollouts.play import play_episodes
+from llm_decpomdp.algorithms.rollouts.plans import play_episodes, rollout_chains, rollout_trees
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.rollouts.tree import rollout_trees
 from llm_decpomdp.benchmarks.evaluation.play import at_once, sample_row
 from tests.conftest import WORDS
 from tests.wrappers import Counting, Greeting, Paying, Quoting, words

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from llm_decpomdp.algorithms.learning.baselines import Baseline, Returns, advantages
-from llm_decpomdp.algorithms.learning.options import LearnerOptions
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.returns import completion_values, returns, visit_weights
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 

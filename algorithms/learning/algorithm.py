@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from llm_decpomdp.algorithms.learning.baselines import Baseline
+from llm_decpomdp.algorithms.learning.baselines import Baseline, none
+from llm_decpomdp.algorithms.learning.learner_options import UpdateOptions
 
 
 @dataclass(frozen=True)
@@ -18,3 +20,16 @@ class Algorithm:
     """True if it is meant for teams of more than one agent."""
     description: str = ""
     """A sentence for readers of a report."""
+
+    def check(self, agents: Collection[str], options: UpdateOptions) -> None:
+        """Raise a `ValueError` if it cannot train a team of these agents, or not with these options."""
+        if len(agents) > 1 and not self.multi_agent:
+            raise ValueError(
+                f"{self.name} trains one agent, and the team has {len(agents)}: {sorted(agents)}; use magrpo, or "
+                "an environment with num_agents=1"
+            )
+        if self.baseline is none and options.normalize_advantages and not options.max_grad_norm:
+            raise ValueError(
+                f"{self.name} compares returns with nothing, so normalize_advantages makes advantages of "
+                "hundreds where they are nearly equal: set max_grad_norm, or normalize_advantages=false"
+            )

@@ -14,7 +14,7 @@ from typing_extensions import get_protocol_members
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.advantages import GroupAdvantages, group_advantages
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
-from llm_decpomdp.algorithms.learning.baselines import none
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.losses import (
     REDUCTIONS,
     clipped_surrogate,
@@ -23,9 +23,9 @@ from llm_decpomdp.algorithms.learning.losses import (
     policy_gradient,
 )
 from llm_decpomdp.algorithms.learning.optimizer import PolicyOptimizer, learning_rate_factor
-from llm_decpomdp.algorithms.learning.options import LearnerOptions
 from llm_decpomdp.algorithms.learning.token_metrics import TokenMetrics
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, distinct_policies
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout
+from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
 from llm_decpomdp.policy import Completion, ReferencedPolicy, Team, TrainablePolicy
 
 logger = logging.getLogger(__name__)
@@ -59,20 +59,7 @@ class Learner:
     """
 
     def __init__(self, team: Team, algorithm: Algorithm, options: LearnerOptions) -> None:
-        if len(team) > 1 and not algorithm.multi_agent:
-            raise ValueError(
-                f"{algorithm.name} trains one agent, and the team has {len(team)}: {sorted(team)}; "
-                "use 'magrpo'"
-            )
-        if (
-            algorithm.baseline is none
-            and options.normalize_advantages
-            and not options.max_grad_norm
-        ):
-            raise ValueError(
-                f"{algorithm.name} compares returns with nothing, so normalize_advantages makes advantages of "
-                "hundreds where they are nearly equal: set max_grad_norm, or normalize_advantages=False"
-            )
+        algorithm.check(team, options)
         self.algorithm = algorithm
         self.options = options
         self.policies = trainable_policies(team)

@@ -1,9 +1,21 @@
-"""The environment protocol of learners: a PettingZoo parallel environment of texts."""
+"""The environment of learners, a PettingZoo parallel environment of texts, and its play in branches."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from numbers import Real
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from llm_decpomdp.algorithms.rollouts.rollout import Joint, Start
+from llm_decpomdp.branching import branch, branches_in_threads
+from llm_decpomdp.policy import Completion
+
+MAX_STEP_THREADS = 16
+"""More than the sandbox has workers: while some of them run programs, other steps read and judge theirs."""
 
 
 class TextEnv(Protocol):
@@ -29,3 +41,71 @@ class TextEnv(Protocol):
     ]:
         """Observations, rewards, terminations, truncations and infos of the agents that acted."""
         ...
+
+
+class Outcome(NamedTuple):
+    """The state that a joint sample led to, with its reward."""
+
+    env: TextEnv
+    prompts: dict[str, str]
+    """Empty once the episode is over."""
+    reward: float
+    info: dict[str, float]
+
+
+def begin(env: TextEnv, start: Start) -> tuple[TextEnv, dict[str, str]]:
+    """Reset the environment to a start; return a branch of it, and the first prompts."""
+    options = None if start.task_id is None else {"task_id": start.task_id}
+    prompts, _ = env.reset(seed=start.seed, options=options)
+    return branch(env), _prompts(prompts, env.agents)
+
+
+def step(
+    envs: Sequence[TextEnv],
+    samples: Sequence[Mapping[str, tuple[Completion, ...]]],
+    joints: Sequence[Joint],
+) -> list[list[Outcome]]:
+    """Play every joint sample of every state in a branch of its own.
+
+    Forks step in threads, since a step may wait for other processes; nothing promises that of deep
+    copies, nor of wrappers that keep something.
+
+    Raises:
+        TypeError: If a prompt isn't a text.
+        ValueError: If the agents' rewards differ, or some agents leave before the others.
+    """
+    steps: list[tuple[TextEnv, dict[str, str]]] = []
+    for env, completions, joint in zip(envs, samples, joints, strict=True):
+        for indices in joint:
+            pairs = zip(completions.items(), indices, strict=True)
+            steps.append((branch(env), {agent: group[g].text for (agent, group), g in pairs}))
+    threads = min(MAX_STEP_THREADS, len(steps))
+    if threads > 1 and all(map(branches_in_threads, envs)):
+        with ThreadPoolExecutor(threads) as pool:
+            outcomes = list(pool.map(_step, *zip(*steps, strict=True)))
+    else:
+        outcomes = [_step(env, actions) for env, actions in steps]
+    played = iter(outcomes)
+    return [list(islice(played, len(joint))) for joint in joints]
+
+
+def _step(env: TextEnv, actions: dict[str, str]) -> Outcome:
+    observations, rewards, _, _, infos = env.step(actions)
+    if env.agents and set(env.agents) != set(actions):
+        raise ValueError(
+            f"agents must leave together: {sorted(actions)} acted, {sorted(env.agents)} go on"
+        )
+    first = next(iter(actions))
+    if any(rewards[agent] != rewards[first] for agent in actions):
+        raise ValueError(f"the agents of a team must earn the same finite reward, got {rewards}")
+    numbers = {k: v for k, v in infos[first].items() if isinstance(v, (Real, np.bool_))}
+    info = {key: float(value) for key, value in numbers.items()}
+    return Outcome(env, _prompts(observations, env.agents), float(rewards[first]), info)
+
+
+def _prompts(observations: Mapping[str, Any], agents: Sequence[str]) -> dict[str, str]:
+    for agent in agents:
+        if not isinstance(observations[agent], str):
+            kind = type(observations[agent]).__name__
+            raise TypeError(f"the observation of {agent!r} must be a str (a prompt), got {kind}")
+    return {agent: observations[agent] for agent in agents}

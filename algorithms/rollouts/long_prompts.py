@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.rollout import Start, begin
+from llm_decpomdp.algorithms.rollouts.environment import TextEnv, begin
+from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.policy import ContextPolicy, Policy, PromptTooLong, Team
 
 MAX_NAMED = 10

@@ -1,21 +1,33 @@
-"""The log of a run: its rows, written, dropped again and summed up."""
+"""The log of a run: its rows, written, dropped again and summed up; its progress bar, and its warnings."""
 
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.training.metrics import episode_row
-from llm_decpomdp.algorithms.training.no_signal import SignalMonitor, cut_off, lacks_signal
-from llm_decpomdp.algorithms.training.progress import ProgressBar
 from llm_decpomdp.utils.storage import RunFolder, append_json_line, keep_json_lines, read_json_lines
 from llm_decpomdp.utils.wording import duration
 
 logger = logging.getLogger(__name__)
+
+PATIENCE = 5
+"""Updates without signal in a row that are worth a warning."""
+
+MOSTLY = 0.5
+"""Share of completions at the token limit from which on that is likely why."""
+
+Row = Mapping[str, Any]
+"""A row of `metrics.jsonl` of kind `train`."""
 
 Listener = Callable[[Mapping[str, Any]], None]
 """Receives each row of `metrics.jsonl` once it is written, and must not raise."""
@@ -37,7 +49,9 @@ class RunLog:
         self.folder = folder
         self.record_tokens = record_tokens
         self.listeners: Sequence[Listener] = ()
-        self.bar = ProgressBar(updates, progress if processes.rank() == 0 else False)
+        self.bar = _progress_bar(progress if processes.rank() == 0 else False)
+        """A context manager: shown within it."""
+        self._task = self.bar.add_task("training", total=updates, note="")
         self._total = updates
         self._signal = SignalMonitor()
         self._begin, self._made = time.perf_counter(), 0  # of the updates of this session
@@ -63,8 +77,10 @@ class RunLog:
         notes = [f"mean reward {row['reward_mean']:.3f}"]
         if kind == "train":
             self._made += 1
-            notes += [*_doubts(row), *self._time_left(update)]
-            self.bar.advance(row["reward_mean"], row["tokens_per_second"], _doubts(row))
+            doubts, speed = _doubts(row), f"{row['tokens_per_second']:.0f} tokens/s"
+            note = ", ".join([f"reward {row['reward_mean']:.3f}", speed, *doubts])
+            self.bar.update(self._task, advance=1, note=note)
+            notes += [*doubts, *self._time_left(update)]
         elif not self._made:
             self._begin = time.perf_counter()  # the first evaluation is over
         logger.info("update %d, %s: %s", update, kind, ", ".join(notes))
@@ -82,7 +98,7 @@ class RunLog:
 
         An evaluation after the update is dropped with it: it may not have been written in full.
         """
-        self.bar.resume(update)
+        self.bar.reset(self._task, completed=update, note="")
         if processes.rank() == 0:
             keep_json_lines(self.folder.metrics, lambda row: _precedes(row, row["kind"], update))
             keep_json_lines(self.folder.episodes, lambda row: _precedes(row, row["phase"], update))
@@ -107,6 +123,20 @@ class RunLog:
         return processes.broadcast(summary)
 
 
+def _progress_bar(show: bool | None) -> Progress:
+    """Make the bar of updates done, reward, speed and time left, on stderr; `None` shows it on a terminal."""
+    return Progress(
+        TextColumn("training"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        speed_estimate_period=600,  # seconds; an update may take minutes
+        disable=not (sys.stderr.isatty() if show is None else show),
+    )
+
+
 def _doubts(row: Mapping[str, Any]) -> list[str]:
     """List the reasons to doubt an update."""
     groups, idle, share = row["groups"], row["groups_without_signal"], cut_off([row])
@@ -117,3 +147,43 @@ def _doubts(row: Mapping[str, Any]) -> list[str]:
 def _precedes(row: Mapping[str, Any], kind: str, update: int) -> bool:
     """Check whether a row was written in full before the checkpoint of `update`."""
     return bool(row["update"] < update or (row["update"] == update and kind == "train"))
+
+
+class SignalMonitor:
+    """Warns, once, of several updates in a row in which no group had a signal."""
+
+    def __init__(self) -> None:
+        self._rows: list[Row] = []
+
+    def observe(self, row: Row) -> None:
+        """Take the row of the next update into account."""
+        if len(self._rows) == PATIENCE:  # the warning was given
+            return
+        self._rows = [*self._rows, row] if lacks_signal(row) else []
+        if len(self._rows) == PATIENCE:
+            logger.warning("%d updates in a row taught nothing: %s", PATIENCE, reason(self._rows))
+
+
+def lacks_signal(row: Row) -> bool:
+    """Check whether no group of an update had a signal: all advantages are zero."""
+    return bool(row["groups_without_signal"] == row["groups"])
+
+
+def cut_off(rows: Sequence[Row]) -> float:
+    """Compute the share of completions at the token limit: the mean over agents and updates."""
+    shares = (value for row in rows for key, value in row.items() if key.startswith("truncated/"))
+    return float(np.mean(list(shares)))
+
+
+def reason(rows: Sequence[Row]) -> str:
+    """Explain updates that taught nothing, and name the remedies."""
+    share = cut_off(rows)
+    limit = (
+        f" {share:.0%} of the completions are cut off at the token limit: raise max_new_tokens."
+        if share >= MOSTLY
+        else ""
+    )
+    return (
+        f"all completions of a group were worth the same.{limit} For more variety raise temperature or "
+        "num_generations (group_size); for rewards that differ take other tasks, easier ones if none is solved"
+    )

@@ -11,8 +11,9 @@ from typing import Any
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.learner import Learner
-from llm_decpomdp.algorithms.training import checkpoint, disk
-from llm_decpomdp.algorithms.training.options import TrainerOptions
+from llm_decpomdp.algorithms.training import checkpoint
+from llm_decpomdp.algorithms.training.resources import checkpoint_bytes, require_room, state_bytes
+from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.policy import Policy, Stateful, TrainablePolicy
 
 logger = logging.getLogger(__name__)
@@ -72,10 +73,10 @@ class Saver:
         parameters = [p for policy in self.learner.policies.values() for p in policy.parameters()]
         number = self.options.keep_checkpoints if self.options.checkpoint_every else 0
         # A new one comes before an old one goes.
-        size = (number + 1) * disk.checkpoint_bytes(parameters)
+        size = (number + 1) * checkpoint_bytes(parameters)
         if self.options.keep_best:
-            size += 2 * disk.state_bytes(parameters)
-        disk.require_room(self.folder.parent, size, "the run with its checkpoints")
+            size += 2 * state_bytes(parameters)
+        require_room(self.folder.parent, size, "the run with its checkpoints")
 
     def mark(self) -> None:
         """Note that an update is complete: partners are saved as they are now, whatever they sample later."""
@@ -96,7 +97,7 @@ class Saver:
                 "partners": self._partner_states,
                 "learner": self.learner.state_dict(),
             }
-            disk.require_room(self.folder.parent, disk.state_bytes(state), "a checkpoint")
+            require_room(self.folder.parent, state_bytes(state), "a checkpoint")
             keep = self.options.keep_checkpoints
             logger.info("saved %s", checkpoint.save(self.folder, self._counters(), state, keep))
         self.newest = update
@@ -146,9 +147,7 @@ class Saver:
         before = checkpoint.best(self.folder)
         if before is None or reward > checkpoint.read_counters(before)["reward_mean"]:
             state = {"policies": self._states()}
-            disk.require_room(
-                self.folder.parent, disk.state_bytes(state), "keeping the best policies"
-            )
+            require_room(self.folder.parent, state_bytes(state), "keeping the best policies")
             checkpoint.save_best(self.folder, self._counters() | {"reward_mean": reward}, state)
 
     def load_best(self) -> dict[str, Any]:

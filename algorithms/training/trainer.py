@@ -12,27 +12,26 @@ from typing import Any, NoReturn
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner import Learner, trainable_policies
-from llm_decpomdp.algorithms.learning.options import LearnerOptions
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.rollouts.cost import Bounded, announce, run_cost
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
-from llm_decpomdp.algorithms.rollouts.play import play_episodes
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, Stopwatch, distinct_policies
-from llm_decpomdp.algorithms.training import memory
+from llm_decpomdp.algorithms.rollouts.plans import play_episodes, roll_out
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, distinct_policies
 from llm_decpomdp.algorithms.training.interruption import Interrupted, terminable, uninterrupted
 from llm_decpomdp.algorithms.training.metrics import (
     count_tokens,
     evaluation_metrics,
     reward_metrics,
 )
-from llm_decpomdp.algorithms.training.options import TrainerOptions
-from llm_decpomdp.algorithms.training.plan import Bounded, announce, roll_out, run_cost
+from llm_decpomdp.algorithms.training.resources import memory_ran_out, out_of_memory
 from llm_decpomdp.algorithms.training.run_log import Listener, RunLog
 from llm_decpomdp.algorithms.training.saver import Saver
+from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.policy import Seedable, Team
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.utils.storage import RunFolder
-
-__all__ = ["Trainer", "TrainerOptions"]
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +90,9 @@ class Trainer:
         self.eval_env = env if eval_env is None else eval_env
         require_short(self.eval_env, team, eval_starts)
         processes.warn_of_idle(max(map(len, batches)))
-        self.cost = run_cost(env, self.eval_env, trainer_options, batches, len(eval_starts))
+        group_size, updates = trainer_options.group_size, len(batches)
+        episodes = trainer_options.evaluations(updates) * len(eval_starts)
+        self.cost = run_cost(env, self.eval_env, trainer_options, group_size, batches, episodes)
         """Upper bound of the run's cost; `None` where the environment does not tell its horizon."""
         self.team = team
         self.options = trainer_options
@@ -125,7 +126,7 @@ class Trainer:
         """The newest update with a checkpoint, if any."""
         return self._saver.newest
 
-    def train(self, listeners: Sequence[Listener] = ()) -> dict[str, Any]:
+    def run_updates(self, listeners: Sequence[Listener] = ()) -> dict[str, Any]:
         """Run the remaining updates.
 
         Args:
@@ -152,13 +153,14 @@ class Trainer:
                 )
             self._saver.require_room()
         self._log.listeners = listeners
-        announce(self.cost, self.options, len(self.batches))
+        if processes.rank() == 0:
+            announce(self.cost, self.options, self.options.group_size, len(self.batches))
         failure: BaseException | None = None
         with terminable():
             try:
                 try:
                     with self._log.bar:
-                        self._run()
+                        self._run_remaining()
                 except Exception as error:  # such as another process that was interrupted first
                     failure = error
             except KeyboardInterrupt as interrupt:
@@ -182,13 +184,13 @@ class Trainer:
             raise Interrupted(
                 self.folder.path, self.learner.updates, len(self.batches)
             ) from failure
-        if memory.ran_out(failure):
+        if memory_ran_out(failure):
             prompts = max(map(len, self.batches))
             activity = f"update {self.learner.updates + 1} or an evaluation"
-            raise memory.explain(failure, activity, self.options.group_size, prompts) from failure
+            raise out_of_memory(failure, activity, self.options.group_size, prompts) from failure
         raise failure
 
-    def _run(self) -> None:
+    def _run_remaining(self) -> None:
         options, total = self.options, len(self.batches)
         while True:
             update = self.learner.updates
@@ -209,6 +211,7 @@ class Trainer:
             self.team,
             processes.shard(self.batches[update - 1]),
             self.options,
+            group_size=self.options.group_size,
             rng=stream(self.options.seed, "handoff", update, processes.rank()),
             stopwatch=clock,
         )

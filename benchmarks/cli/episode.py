@@ -11,7 +11,7 @@ from typing import Any
 
 from llm_decpomdp.agents.remote.endpoint import Endpoint
 from llm_decpomdp.agents.scripted import Gold, RandomText, Scripted
-from llm_decpomdp.algorithms.rollouts.rollout import distinct_policies, sample
+from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies, sample
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.evaluation import teams
 from llm_decpomdp.benchmarks.evaluation.request import Request, setting_of

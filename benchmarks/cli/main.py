@@ -39,7 +39,7 @@ COMMANDS: Mapping[str, Mapping[Callable[..., None], str | None]] = {
         doctor.doctor: None,
     },
     "Train and measure": {
-        train.train: "Example: llm-decpomdp train --config demo --override algorithm.name=marloo env.num_turns=2",
+        train.train_: "Example: llm-decpomdp train --config demo --override algorithm.name=marloo env.num_turns=2",
         evaluate.eval_: evaluate.EXAMPLES,
         bench.bench: "Example: llm-decpomdp bench laptop --dry-run",
         crossplay.crossplay: "Example: llm-decpomdp crossplay runs/a runs/b",

@@ -32,10 +32,10 @@ def demo(override: Overrides = None) -> None:
 
     if not override:  # else it may need less
         require_for_demo()
-    train(config="demo", override=override)
+    train_(config="demo", override=override)
 
 
-def train(
+def train_(
     config: Annotated[str | None, typer.Option(help="Name or path of a configuration.")] = None,
     override: Overrides = None,
     seed: Annotated[
@@ -70,7 +70,6 @@ def train(
     from llm_decpomdp.benchmarks.config.catalogue import find_config, shipped
     from llm_decpomdp.benchmarks.config.errors import ALONE, ConfigError
     from llm_decpomdp.benchmarks.config.load import read_config
-    from llm_decpomdp.benchmarks.runs import dry_run as trial
     from llm_decpomdp.benchmarks.runs import resume as resuming
     from llm_decpomdp.benchmarks.runs import train as run
     from llm_decpomdp.benchmarks.runs import warm_start
@@ -91,7 +90,7 @@ def train(
         path = find_config(str(config))
         settings, name = read_config(path, override or (), flags), path.stem
     if dry_run:
-        for line in trial.dry_run(settings, name):
+        for line in run.dry_run(settings, name):
             print(line)
     elif from_ is not None:
         conclude(warm_start.train_from(from_, settings, name))

@@ -6,7 +6,7 @@ the training scripts. `legacy` translates older spellings before layers are merg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,13 +15,13 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException, ValidationError
 
+from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.learning.baselines import none
-from llm_decpomdp.algorithms.learning.options import LearnerOptions
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.rollouts.cost import Cost, cost
 from llm_decpomdp.benchmarks.config.defaults import above_defaults
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.legacy import canonical, older_defaults, renamed
-from llm_decpomdp.benchmarks.config.options import learner_options, start_cost
 from llm_decpomdp.benchmarks.config.overrides import Whole, parse_overrides, parts, plain
 from llm_decpomdp.benchmarks.config.places import placed
 from llm_decpomdp.benchmarks.config.schema import (
@@ -37,7 +37,7 @@ from llm_decpomdp.benchmarks.config.schema import (
 from llm_decpomdp.benchmarks.config.teams import TeamSpec, team_spec
 from llm_decpomdp.benchmarks.config.trackers import check_trackers
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.options import check_value
+from llm_decpomdp.options import check_value, pick
 from llm_decpomdp.registry import takes
 
 ASKS_OUTSIDE = "expert_edits"
@@ -164,7 +164,7 @@ def _build(merged: DictConfig) -> Config:
         try:
             tree[section] = OmegaConf.to_object(merged[section])
         except ValueError as error:  # values that do not fit together
-            raise ConfigError(f"{section}: {error}") from None
+            raise ConfigError(f"section {section}: {error}") from None
     return Config(**tree)
 
 
@@ -208,35 +208,60 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
         key: of(env) for key, of in SIZES.items() if not takes(config.env.id, key)
     }
     config = replace(config, env=replace(config.env, **sizes))
-    _check_algorithm(config)
     check_trackers(config.output.trackers)
     if config.output.keep_best and config.evaluation.num_tasks == 0:
         raise ConfigError("output.keep_best needs evaluations: set evaluation.num_tasks")
     team = team_spec(config, env.possible_agents)
     try:
+        algorithm = ALGORITHMS[config.algorithm.name]
+    except (KeyError, ImportError) as error:
+        raise ConfigError(f"algorithm.name: {error.args[0]}") from None
+    try:
+        algorithm.check(env.possible_agents, config.algorithm)
         start_cost(config)
-        return Fitted(config, team, learner_options(config, 1, team.policies.values()))
+        learner = learner_options(config, 1, team.policies.values())
+        learner.check_horizon(config.env.num_turns)
     except ValueError as error:
-        raise ConfigError(f"algorithm: {error}") from None
+        raise ConfigError(f"section algorithm: {error}") from None
+    return Fitted(config, team, learner)
 
 
-def _check_algorithm(config: Config) -> None:
+def learner_options(
+    config: Config, total_updates: int, policies: Iterable[PolicySpec]
+) -> LearnerOptions:
+    """Build the options of the learner.
+
+    Args:
+        config: The configuration.
+        total_updates: Number of updates of the run.
+        policies: Declarations of the team's policies.
+
+    Raises:
+        ValueError: If values do not fit together.
+    """
+    lengths = [spec.max_new_tokens for spec in policies if spec.can_be_trained]
+    weights = config.algorithm.turn_gradient_weights
+    return pick(
+        LearnerOptions,
+        config.algorithm,
+        discount=config.env.discount,
+        total_updates=total_updates,
+        fixed_length=max(lengths, default=1),
+        turn_gradient_weights=weights if weights and config.env.num_turns > 1 else None,
+    )
+
+
+def start_cost(config: Config) -> Cost:
+    """Return the largest cost of the rollout from one start.
+
+    Raises:
+        ValueError: If it is absurd.
+    """
     algorithm, env = config.algorithm, config.env
-    declared = ALGORITHMS[algorithm.name]
-    if not declared.multi_agent and env.num_agents != 1:
-        raise ConfigError(
-            f"{algorithm.name} trains one agent, and env.num_agents is {env.num_agents}: set env.num_agents=1, "
-            "or algorithm.name=magrpo"
-        )
-    if declared.baseline is none and algorithm.normalize_advantages:
-        if not algorithm.max_grad_norm:
-            raise ConfigError(
-                f"{algorithm.name} compares returns with nothing, so algorithm.normalize_advantages makes "
-                "advantages of hundreds where returns are nearly equal: set algorithm.max_grad_norm, or drop it"
-            )
-    weights = algorithm.turn_gradient_weights
-    if weights is not None and env.num_turns > 1 and len(weights) != env.num_turns:
-        raise ConfigError(  # one turn has nothing to weigh
-            f"algorithm.turn_gradient_weights needs one weight for each of env.num_turns="
-            f"{env.num_turns} turns, got {list(weights)}"
-        )
+    return cost(
+        algorithm.plan,
+        algorithm.joint_mode,
+        algorithm.num_generations,
+        env.num_agents,
+        env.num_turns,
+    )

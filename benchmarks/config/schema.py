@@ -13,9 +13,9 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from llm_decpomdp.agents.models.options import ModelOptions
-from llm_decpomdp.algorithms import NAMES
-from llm_decpomdp.algorithms.learning.options import LearnerOptions, UpdateOptions
-from llm_decpomdp.algorithms.training.options import RolloutOptions, StorageOptions, TrainerOptions
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
+from llm_decpomdp.algorithms.rollouts.plans import RolloutOptions
+from llm_decpomdp.algorithms.training.trainer_options import StorageOptions, TrainerOptions
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.modes.options import CodeOptions
 from llm_decpomdp.options import Options, option, option_of, type_in_words
@@ -94,8 +94,9 @@ class ModelConfig(ModelOptions, ModelName):
 class ScheduleConfig(Options):
     """Algorithm, and amount of training: the keys of `AlgorithmConfig` that come first."""
 
-    name: str = option("magrpo", choices=NAMES)
-    """`grpo` is for one agent, the others are for any number.
+    name: str = "magrpo"
+    """`grpo` (for one agent), `magrpo`, `marloo`, `maremax` or `mareinforce`; or `module:NAME`, an
+    `llm_decpomdp.algorithms.Algorithm` of your own.
 
     They differ by what a return is compared with: the mean of its group (`grpo`, `magrpo`), the mean of the
     others (`marloo`), the group's best (`maremax`), nothing (`mareinforce`). Choose with open eyes: the first

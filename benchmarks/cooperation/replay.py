@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.rollout import Group, Outcome, Parent, Start, begin, step
+from llm_decpomdp.algorithms.rollouts.environment import Outcome, TextEnv, begin, step
+from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Start
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.play import rollout_of
 from llm_decpomdp.benchmarks.runs.results import Row, task_name

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.algorithms.rollouts.rollout import Outcome
+from llm_decpomdp.algorithms.rollouts.environment import Outcome
 from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
 from llm_decpomdp.benchmarks.cooperation.replay import Place, Replayed, Unreached, replay
 from llm_decpomdp.benchmarks.cooperation.stored import Stored, stored

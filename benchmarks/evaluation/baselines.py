@@ -26,9 +26,9 @@ from typing import Any
 
 from llm_decpomdp.agents.scripted import Gold, RandomText
 from llm_decpomdp.agents.specs import PolicySpec
-from llm_decpomdp.algorithms.rollouts.act import Act, Move, Prompts
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.rollout import Completions, Start, Stopwatch
+from llm_decpomdp.algorithms.rollouts.rollout import Completions, Start
+from llm_decpomdp.algorithms.rollouts.sampling import Act, Move, Prompts, Stopwatch
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import build_env

@@ -11,17 +11,9 @@ from threading import Lock
 from typing import Any
 
 from llm_decpomdp.agents.remote.endpoint import Endpoint
-from llm_decpomdp.algorithms.rollouts.act import Move, Prompts
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.rollout import (
-    Completions,
-    Group,
-    Parent,
-    Rollout,
-    Start,
-    Stopwatch,
-    sample,
-)
+from llm_decpomdp.algorithms.rollouts.rollout import Completions, Group, Parent, Rollout, Start
+from llm_decpomdp.algorithms.rollouts.sampling import Move, Prompts, Stopwatch, sample
 from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.policy import Completion, EnginePolicy, Team
 

@@ -16,10 +16,10 @@ from threading import Event
 from typing import Any
 
 from llm_decpomdp.agents.remote.endpoint import Endpoint, EndpointError
-from llm_decpomdp.algorithms.rollouts.act import Act
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.play import play_episodes
-from llm_decpomdp.algorithms.rollouts.rollout import Start, Stopwatch, distinct_policies
+from llm_decpomdp.algorithms.rollouts.plans import play_episodes
+from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.sampling import Act, Stopwatch, distinct_policies
 from llm_decpomdp.benchmarks.evaluation.play import sample_row
 from llm_decpomdp.branching import branch, branches_in_threads
 from llm_decpomdp.policy import Seedable, Team

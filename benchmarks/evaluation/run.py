@@ -27,8 +27,8 @@ from rich.console import Console
 from rich.progress import track
 
 import llm_decpomdp
-from llm_decpomdp.algorithms.rollouts.act import Act
 from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.sampling import Act
 from llm_decpomdp.benchmarks.config.differences import differences, in_short
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.folder import (

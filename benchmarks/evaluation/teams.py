@@ -10,7 +10,7 @@ from typing import Any
 from llm_decpomdp.agents.remote.endpoint import Endpoint
 from llm_decpomdp.agents.saved_team import MANIFEST, load_saved_team, read_manifest
 from llm_decpomdp.agents.scripted import RandomText
-from llm_decpomdp.algorithms.rollouts.rollout import distinct_policies
+from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.schema import Config

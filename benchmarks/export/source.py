@@ -11,8 +11,7 @@ from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.returns import returns
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.load import load_stored_config
-from llm_decpomdp.benchmarks.config.options import learner_options
+from llm_decpomdp.benchmarks.config.load import learner_options, load_stored_config
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.config.teams import team_spec
 from llm_decpomdp.benchmarks.evaluation.play import rollout_of

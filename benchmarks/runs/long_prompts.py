@@ -6,8 +6,9 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.rollout import Start, begin, distinct_policies
+from llm_decpomdp.algorithms.rollouts.environment import TextEnv, begin
+from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
 from llm_decpomdp.benchmarks.config.errors import RunError
 from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun
 from llm_decpomdp.policy import Team

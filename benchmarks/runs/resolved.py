@@ -6,17 +6,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from llm_decpomdp.algorithms.learning.options import LearnerOptions
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.training.options import TrainerOptions
+from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.benchmarks.config.errors import RunError
 from llm_decpomdp.benchmarks.config.load import fit
-from llm_decpomdp.benchmarks.config.options import schedule, trainer_options
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.config.teams import TeamSpec, check_trainable
 from llm_decpomdp.benchmarks.config.trackers import require_packages
 from llm_decpomdp.benchmarks.runs.data import Manifest, build_train_env, load_eval_env
 from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.options import pick
+from llm_decpomdp.seeding import stream
 
 Batches = list[list[Start]]
 """The starts of each update."""
@@ -88,3 +89,29 @@ def resolve(config: Config, before: Manifest | None = None) -> ResolvedRun:
         return run.skipping(())
     except ValueError as error:
         raise RunError(str(error)) from error
+
+
+def trainer_options(config: Config) -> TrainerOptions:
+    """Build the options of the trainer."""
+    return pick(
+        TrainerOptions,
+        config.algorithm,
+        config.output,
+        group_size=config.algorithm.num_generations,
+        eval_every=config.evaluation.every,
+        seed=config.seed,
+    )
+
+
+def schedule(config: Config, tasks: Sequence[str], left_out: Collection[str] = ()) -> Batches:
+    """Return the starts of each update: every task once an epoch, in an order that the seed decides.
+
+    The last update of an epoch takes what is left. The order of the others is the same if some tasks are left out.
+    """
+    size, batches = config.algorithm.prompts_per_update, []
+    for epoch in range(config.algorithm.num_train_epochs):
+        order = stream(config.seed, "schedule", epoch).permutation(len(tasks))
+        shuffled = (tasks[position] for position in order)
+        starts = [Start(task_id=task) for task in shuffled if task not in left_out]
+        batches += [starts[first : first + size] for first in range(0, len(starts), size)]
+    return batches[: config.algorithm.max_updates]

@@ -8,14 +8,14 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_stored_config, read_config
-from llm_decpomdp.benchmarks.config.options import schedule
 from llm_decpomdp.benchmarks.config.schema import KEYS, Config
 from llm_decpomdp.benchmarks.runs.data import Manifest, change_of_data
 from llm_decpomdp.benchmarks.runs.long_prompts import without_long_prompts
-from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun, resolve
-from llm_decpomdp.benchmarks.runs.train import Result, finish, load_team, make_trainer
+from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun, resolve, schedule
+from llm_decpomdp.benchmarks.runs.train import Result, finish, make_trainer
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines, write_atomically
 
 CHANGEABLE = (
@@ -63,7 +63,7 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
     manifest = folder.read_manifest()
     run = resolve(config, manifest["data"])
     _require_same_data(run, manifest["data"], path)
-    team = load_team(run)
+    team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
     run = without_long_prompts(run, team)
     updates = checkpoint.read_counters(newest)["update"]
     _check_budget(before, run, manifest.get("left_out", ()), updates)

@@ -1,10 +1,10 @@
-"""One training run, from a configuration to its folder."""
+"""One training run, from a configuration to its folder; or what it would cost (`train --dry-run`)."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,13 +13,15 @@ from llm_decpomdp.agents.saved_team import check_target, save_team
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
+from llm_decpomdp.benchmarks.config.load import start_cost
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs import long_prompts as prompts
 from llm_decpomdp.benchmarks.runs.failures import FAILURES
 from llm_decpomdp.benchmarks.runs.manifest import manifest
 from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun, resolve
 from llm_decpomdp.benchmarks.runs.trackers import tracking
-from llm_decpomdp.policy import Policy, PromptTooLong, Team
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.policy import PromptTooLong, Team
 from llm_decpomdp.utils.storage import RunFolder, write_atomically
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ class Result:
     config: Config
     folder: RunFolder
     summary: dict[str, Any]
-    """Returned by `Trainer.train`."""
+    """Returned by `Trainer.run_updates`."""
     team: Path
     """The folder of the trained team, if the configuration wants it saved."""
 
@@ -53,11 +55,11 @@ def train(config: Config, name: str) -> Result:
             fails.
         Interrupted: On Ctrl-C, after a checkpoint was saved.
     """
-    return train_resolved(resolve(config), name)
+    return start(resolve(config), name)
 
 
-def train_resolved(run: ResolvedRun, name: str, origin: Mapping[str, str] | None = None) -> Result:
-    """Train the team of a resolved run in a new folder; errors as of `train`.
+def start(run: ResolvedRun, name: str, origin: Mapping[str, str] | None = None) -> Result:
+    """Start a resolved run in a new folder: load its team, write what it is, and train; errors as of `train`.
 
     Args:
         run: The run.
@@ -69,7 +71,7 @@ def train_resolved(run: ResolvedRun, name: str, origin: Mapping[str, str] | None
     processes.initialize()
     first = processes.rank() == 0
     path = processes.broadcast(new_folder(run.config, name) if first else Path())
-    team = load_team(run)
+    team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
     prompts.describe(team)
     run = prompts.without_long_prompts(run, team)
     with writing(path):
@@ -87,11 +89,6 @@ def train_resolved(run: ResolvedRun, name: str, origin: Mapping[str, str] | None
     return finish(run, trainer, folder)
 
 
-def load_team(run: ResolvedRun) -> dict[str, Policy]:
-    """Load the policies of a run; errors as of `teams.load`."""
-    return teams.load(run.config, (run.train_env, run.eval_env), run.team)
-
-
 def finish(run: ResolvedRun, trainer: Trainer, folder: RunFolder) -> Result:
     """Run the updates that are left, and save what the configuration wants.
 
@@ -105,7 +102,7 @@ def finish(run: ResolvedRun, trainer: Trainer, folder: RunFolder) -> Result:
     trackers = config.output.trackers if processes.rank() == 0 else {}
     try:
         with tracking(trackers, folder, asdict(config)) as listeners:
-            summary = trainer.train(listeners)
+            summary = trainer.run_updates(listeners)
     except FAILURES as error:
         raise RunError(_with_remedy(error, trainer.saved, folder.path)) from error
     if processes.rank() == 0 and config.output.save_final_model:
@@ -187,3 +184,42 @@ def make_trainer(run: ResolvedRun, team: Team, folder: RunFolder) -> Trainer:
         )
     except ValueError as error:
         raise RunError(str(error)) from error
+
+
+def dry_run(config: Config, name: str) -> Iterator[str]:
+    """Check a configuration, and say in lines what a run of it would cost; no model is loaded for that.
+
+    Args:
+        config: The configuration.
+        name: Its name.
+
+    Raises:
+        ConfigError: If the folder holds another run, no policy can be trained, or this machine lacks a device;
+            and as of `resolve`.
+        RunError: If the data cannot be loaded.
+    """
+    run = resolve(config)
+    config, specs = run.config, run.team.policies
+    teams.check_devices(config, specs)
+    folder = new_folder(config, name)
+    updates = len(run.batches)
+    training = start_cost(config).scaled(sum(map(len, run.batches)))
+    episodes = len(run.eval_starts) * run.trainer.evaluations(updates)
+    players = [specs[policy] for policy in run.team.agents.values()]
+    tokens = sum(spec.max_new_tokens for spec in players if spec.name)
+    yield f"{config.algorithm.name}, {config.algorithm.plan}, on {config.env.id}: {run.team.models}"
+    yield f"training: {_data(run.train_env)}"
+    yield f"evaluations: {_data(run.eval_env)}"
+    yield (
+        f"{updates:,} updates: {training.joint_samples:,} joint samples, {training.completions * tokens:,} "
+        f"tokens; {episodes:,} episodes of evaluations, {episodes * config.env.num_turns * tokens:,} tokens"
+    )
+    yield "Tokens are upper bounds: every completion as long as its limit, every episode to its horizon."
+    yield f"run folder: {folder}"
+    yield "Models were not loaded, and nothing was written."
+
+
+def _data(env: DecPOMDPEnv) -> str:
+    data = env.metadata["data"]
+    stand_in = ", a stand-in" if data["stand_in"] else ""
+    return f"{data['rows']} problems of {data['name']} {data['split']} ({data['source']}){stand_in}"

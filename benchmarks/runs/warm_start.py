@@ -21,7 +21,7 @@ from llm_decpomdp.benchmarks.config.load import load_stored_config, read_config
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs import kept_teams
 from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun, resolve
-from llm_decpomdp.benchmarks.runs.train import Result, new_folder, train_resolved
+from llm_decpomdp.benchmarks.runs.train import Result, new_folder, start
 from llm_decpomdp.utils.storage import RunFolder
 
 FRESH = ("output.name=null", "output.save_path=null")
@@ -85,7 +85,7 @@ def train_from(source: Path, config: Config, name: str) -> Result:
     if not (team / MANIFEST).is_file():
         before = load_stored_config(file)
         run, team = _exported(team, before, run, name)
-    return train_resolved(beginning_with(team, run), name, kept_teams.kept(team))
+    return start(beginning_with(team, run), name, kept_teams.kept(team))
 
 
 def beginning_with(team: Path, run: ResolvedRun) -> ResolvedRun:

@@ -11,10 +11,11 @@ from llm_decpomdp.algorithms.rollouts.cost import Cost
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.extras import missing_models
-from llm_decpomdp.benchmarks.config.options import schedule, start_cost, trainer_options
+from llm_decpomdp.benchmarks.config.load import start_cost
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES, Setting, find_baseline
 from llm_decpomdp.benchmarks.runs.data import same_source
+from llm_decpomdp.benchmarks.runs.resolved import schedule, trainer_options
 from llm_decpomdp.benchmarks.suites.job import Job
 from llm_decpomdp.env import DecPOMDPEnv
 

@@ -23,11 +23,12 @@ import torch
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.learner import Learner
-from llm_decpomdp.algorithms.learning.options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.chain import rollout_chains
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.rollouts.plans import rollout_chains
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.training import checkpoint, run_log
-from llm_decpomdp.algorithms.training.trainer import Trainer, TrainerOptions
+from llm_decpomdp.algorithms.training.trainer import Trainer
+from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines
 from tests.algorithms.conftest import EchoEnv, Recurrent, TinyPolicy
 from tests.support.processes import ROOT
@@ -127,7 +128,7 @@ def run_and_die(folder: Path, moment: str) -> None:
     elif moment == "pruning":
         clear = lambda path, **_: (next(path.iterdir()).unlink(), die())  # noqa: E731
         checkpoint.shutil.rmtree = on_call(1, shutil.rmtree, clear)
-    trainer.train()
+    trainer.run_updates()
 
 
 def sample_and_die(trainer: Trainer) -> None:
@@ -211,20 +212,20 @@ def work_together(folder: Path) -> None:
         keep_best=True,
         eval_every=1,
     )
-    summary = straight.train()
+    summary = straight.run_updates()
     torch.save({"weights": weights(straight), "summary": summary}, here / "run.pt")
     if processes.rank() == 0:  # while the other goes on
         straight.load_best()
-    build(folder / "parts", UNEVEN[:2], checkpoint_every=2).train()
+    build(folder / "parts", UNEVEN[:2], checkpoint_every=2).run_updates()
     parts = build(folder / "parts", UNEVEN, checkpoint_every=2)
     parts.resume()
-    parts.train()
+    parts.run_updates()
     torch.save(weights(parts), here / "parts.pt")
     broken = build(folder / "broken", UNEVEN)
     if processes.rank() == 1:
         broken._train_update = on_call(2, broken._train_update, interrupt)
     try:
-        broken.train()
+        broken.run_updates()
     except Exception as error:
         (here / "broken.txt").write_text(type(error).__name__)
 

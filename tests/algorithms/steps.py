@@ -8,7 +8,7 @@ import torch
 
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner import Learner
-from llm_decpomdp.algorithms.learning.options import LearnerOptions
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 
 A, B, END = 1, 2, 0
 ROWS = [[A, B, END], [END], [B, B, B]]

@@ -12,10 +12,11 @@ import pytest
 from pettingzoo import ParallelEnv
 
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.learning.options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.chain import rollout_chains
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.rollouts.plans import rollout_chains
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.training.trainer import Trainer, TrainerOptions
+from llm_decpomdp.algorithms.training.trainer import Trainer
+from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import RunFolder
 
@@ -108,7 +109,7 @@ def test_magrpo_takes_a_random_team_from_the_random_level_to_near_the_optimum(
         folder=RunFolder(tmp_path),
         progress=False,
     )
-    summary = trainer.train()
+    summary = trainer.run_updates()
     assert summary["first_eval"]["reward_mean"] == pytest.approx(RANDOM_LEVEL, abs=0.04)
     assert summary["last_eval"]["reward_mean"] > 0.95
     assert summary["last_eval"]["reward/agree"] > 0.48

@@ -11,13 +11,11 @@ import torch
 
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner import Learner
-from llm_decpomdp.algorithms.learning.options import LearnerOptions
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.returns import completion_values, returns, visit_weights
-from llm_decpomdp.algorithms.rollouts.chain import rollout_chains
 from llm_decpomdp.algorithms.rollouts.cost import cost
-from llm_decpomdp.algorithms.rollouts.joint import joint_samples
-from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
-from llm_decpomdp.algorithms.rollouts.tree import rollout_trees
+from llm_decpomdp.algorithms.rollouts.plans import rollout_chains, rollout_trees
+from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start, joint_samples
 from llm_decpomdp.policy import Completion
 
 A, B, END = 1, 2, 0

@@ -13,7 +13,7 @@ from llm_decpomdp import make
 from llm_decpomdp.agents.scripted import Constant
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner import Learner, trainable_policies
-from llm_decpomdp.algorithms.learning.options import LearnerOptions
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import TinyPolicy, Unigram
 from tests.algorithms.runs import build
@@ -32,7 +32,7 @@ def test_a_run_trains_and_is_evaluated_on_the_rewards_of_the_wrapper(
     for name, one in (("plain", env), ("wrapped", Paying(env, bonus))):
         build(
             tmp_path / name, env=one, team=players(), plan=plan, learner={"learning_rate": 0.0}
-        ).train()
+        ).run_updates()
     plain, wrapped = (
         list(read_json_lines(tmp_path / name / "metrics.jsonl")) for name in ("plain", "wrapped")
     )

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from llm_decpomdp.agents.scripted import Scripted
-from llm_decpomdp.algorithms.rollouts.chain import rollout_chains
+from llm_decpomdp.algorithms.rollouts.plans import rollout_chains, rollout_trees
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.rollouts.tree import rollout_trees
 from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.runs.data import load_envs

@@ -30,10 +30,9 @@ from llm_decpomdp.agents.inference.sampling import Sampling
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner import Learner
-from llm_decpomdp.algorithms.learning.options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.chain import rollout_chains
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.rollouts.plans import rollout_chains, rollout_trees
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
-from llm_decpomdp.algorithms.rollouts.tree import rollout_trees
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.probes.env import LETTERS, MAX_TOKENS, PROBES
 from llm_decpomdp.policy import Team

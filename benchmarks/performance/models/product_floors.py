@@ -14,7 +14,7 @@ from torch import Tensor
 
 from llm_decpomdp.agents.inference.threads import threads_for
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.algorithms.rollouts.rollout import Stopwatch
+from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
 from llm_decpomdp.benchmarks.performance.models import workload
 from llm_decpomdp.benchmarks.performance.models.learning_variants import synthetic
 

@@ -7,7 +7,7 @@ import torch
 
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner import Learner
-from llm_decpomdp.algorithms.learning.options import LearnerOptions
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from tests.algorithms.steps import END, GRPO, MAGRPO, MORE, ROWS, A, B, accumulated, weights
 
 
@@ -143,7 +143,7 @@ def test_a_long_gradient_is_shortened_and_reported_in_full(policy: Any, make_cha
 
 
 def test_grpo_with_a_team_names_magrpo(make_policy: Any) -> None:
-    with pytest.raises(ValueError, match=r"the team has 2: .*use 'magrpo'"):
+    with pytest.raises(ValueError, match=r"the team has 2: .*use magrpo, "):
         Learner({"x": make_policy(), "y": make_policy()}, GRPO, LearnerOptions(learning_rate=0.1))
 
 
@@ -179,7 +179,7 @@ def test_bad_options_are_named(options: Any, match: str) -> None:
 
 def test_too_few_turn_weights_are_an_error(policy: Any, make_chain: Any) -> None:
     turns = [([1.0, 2.0, 3.0], {"x": ROWS})] * 2
-    with pytest.raises(ValueError, match="each of 2 turns, got"):
+    with pytest.raises(ValueError, match="each of num_turns=2 turns, got"):
         accumulated(policy, [make_chain(policy, turns)], turn_gradient_weights=(1.0,))
 
 

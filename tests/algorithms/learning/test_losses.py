@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from llm_decpomdp.algorithms.learning.learner_options import LOSSES
 from llm_decpomdp.algorithms.learning.losses import (
     REDUCTIONS,
     clipped_surrogate,
@@ -16,7 +17,6 @@ from llm_decpomdp.algorithms.learning.losses import (
     policy_gradient,
     sequence_sum,
 )
-from llm_decpomdp.algorithms.learning.options import LOSSES
 
 A, B, END = 1, 2, 0
 

@@ -9,7 +9,7 @@ import torch
 
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner import Learner
-from llm_decpomdp.algorithms.learning.options import LearnerOptions
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from tests.algorithms.conftest import TinyPolicy
 from tests.algorithms.steps import END, MAGRPO, MORE, ROWS, A, B, accumulated, learn, weights
 

@@ -9,10 +9,9 @@ import pytest
 
 from llm_decpomdp.algorithms.learning.advantages import group_advantages
 from llm_decpomdp.algorithms.learning.baselines import BASELINES
-from llm_decpomdp.algorithms.learning.options import LearnerOptions
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.returns import completion_values, returns, visit_weights
-from llm_decpomdp.algorithms.rollouts.joint import joint_samples
-from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
+from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start, joint_samples
 from llm_decpomdp.policy import Completion
 
 AGENTS = ("x", "y")

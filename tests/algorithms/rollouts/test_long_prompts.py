@@ -12,11 +12,10 @@ import torch
 
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.advantages import group_advantages
-from llm_decpomdp.algorithms.learning.options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.chain import rollout_chains
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.long_prompts import ENOUGH, in_words, long_first_prompts
+from llm_decpomdp.algorithms.rollouts.plans import rollout_chains, rollout_trees
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.rollouts.tree import rollout_trees
 from llm_decpomdp.algorithms.training.metrics import reward_metrics
 from llm_decpomdp.policy import SKIPPED, Completion, PromptTooLong
 from llm_decpomdp.utils.storage import read_json_lines
@@ -113,7 +112,7 @@ def test_a_run_goes_on_where_an_agent_skips_turns(tmp_path: Path) -> None:
     team = {"x": silent, "y": make_team()["y"]}
     options: Any = {"learner": {"kl_coefficient": 0.0, "updates_per_batch": 2}, "group_size": 4}
     trainer = build(tmp_path, team=team, **options)
-    trainer.train()
+    trainer.run_updates()
     assert all(torch.equal(a, b) for a, b in zip(before, silent.parameters(), strict=True))
     rows = list(read_json_lines(trainer.folder.metrics))
     assert all(
@@ -130,6 +129,6 @@ def test_a_run_goes_on_where_an_agent_skips_turns(tmp_path: Path) -> None:
 def test_a_group_that_nobody_reads_has_no_signal(tmp_path: Path) -> None:
     team = {"x": Short(0, "skip", 1), "y": Short(0, "skip", 2)}
     trainer = build(tmp_path, team=team, learner={"learning_rate": 0.1})
-    summary = trainer.train()
+    summary = trainer.run_updates()
     assert summary["silent_updates"] == 4
     assert summary["groups_without_signal"] == summary["groups"] == 8

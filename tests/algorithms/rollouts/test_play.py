@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llm_decpomdp.algorithms.rollouts.act import Move, Prompts, sampling
-from llm_decpomdp.algorithms.rollouts.chain import rollout_chains
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.play import play_episodes
-from llm_decpomdp.algorithms.rollouts.rollout import Start, Stopwatch
+from llm_decpomdp.algorithms.rollouts.plans import play_episodes, rollout_chains
+from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.sampling import Move, Prompts, Stopwatch, sampling
 from llm_decpomdp.policy import Completion, Team
 
 STARTS = [Start(seed=number) for number in range(5)]

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llm_decpomdp.algorithms.rollouts.chain import rollout_chains
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, Stopwatch, distinct_policies
+from llm_decpomdp.algorithms.rollouts.plans import rollout_chains
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, distinct_policies
 from llm_decpomdp.branching import branch
 from llm_decpomdp.policy import Completion
 

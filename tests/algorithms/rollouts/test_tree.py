@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.algorithms.rollouts.cost import Cost, cost
-from llm_decpomdp.algorithms.rollouts.joint import joint_samples
-from llm_decpomdp.algorithms.rollouts.rollout import Parent, Rollout, Start
-from llm_decpomdp.algorithms.rollouts.tree import rollout_trees
+from llm_decpomdp.algorithms.rollouts.plans import rollout_trees
+from llm_decpomdp.algorithms.rollouts.rollout import Parent, Rollout, Start, joint_samples
 from llm_decpomdp.policy import Completion
 
 TEXTS = {"x": ("a", "b"), "y": ("a", "bb")}
@@ -94,5 +93,5 @@ def test_the_cost_is_that_of_the_formulas() -> None:
 
 
 def test_an_absurd_cost_is_refused_with_the_number() -> None:
-    with pytest.raises(ValueError, match=r"16,843,008 .*plan='chain'"):
+    with pytest.raises(ValueError, match=r"16,843,008 .*plan=chain"):
         cost("tree", "cross", 16, 2, 3)

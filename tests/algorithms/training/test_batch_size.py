@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.algorithms.rollouts.rollout import MAX_ROWS, sample
+from llm_decpomdp.algorithms.rollouts.sampling import MAX_ROWS, sample
 from tests.algorithms.runs import make_team
 
 

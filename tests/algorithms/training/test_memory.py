@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from llm_decpomdp.algorithms.training.memory import ran_out
+from llm_decpomdp.algorithms.training.resources import memory_ran_out
 
 
 def raised(work: object) -> BaseException:
@@ -14,14 +14,16 @@ def raised(work: object) -> BaseException:
 
 
 def test_all_ways_to_run_out_of_memory_are_known() -> None:
-    assert ran_out(raised(lambda: torch.empty(2**60)))
-    assert ran_out(raised(lambda: np.empty(2**55)))
-    assert ran_out(raised(lambda: bytearray(2**60)))
-    assert ran_out(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB"))
-    assert ran_out(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"))
+    assert memory_ran_out(raised(lambda: torch.empty(2**60)))
+    assert memory_ran_out(raised(lambda: np.empty(2**55)))
+    assert memory_ran_out(raised(lambda: bytearray(2**60)))
+    assert memory_ran_out(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB"))
+    assert memory_ran_out(
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate")
+    )
 
 
 def test_other_failures_are_not_taken_for_it() -> None:
-    assert not ran_out(raised(lambda: torch.zeros(2) @ torch.zeros(3)))
-    assert not ran_out(ValueError("out of memory"))
-    assert not ran_out(KeyboardInterrupt())
+    assert not memory_ran_out(raised(lambda: torch.zeros(2) @ torch.zeros(3)))
+    assert not memory_ran_out(ValueError("out of memory"))
+    assert not memory_ran_out(KeyboardInterrupt())

@@ -49,7 +49,7 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         },
     ):
         trainer = build(tmp_path_factory.mktemp("run"), **options)
-        trainer.train()
+        trainer.run_updates()
         found += read_json_lines(trainer.folder.metrics)
     return found
 
@@ -84,7 +84,7 @@ def test_numbers_of_a_row_agree_with_its_episodes(
     metrics: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     trainer = build(tmp_path)
-    trainer.train()
+    trainer.run_updates()
     row = next(r for r in read_json_lines(trainer.folder.metrics) if r["kind"] == "train")
     episodes = [e for e in read_json_lines(trainer.folder.episodes) if e["phase"] == "train"]
     episodes = [episode for episode in episodes if episode["update"] == row["update"]]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.training.no_signal import PATIENCE, SignalMonitor
+from llm_decpomdp.algorithms.training.run_log import PATIENCE, SignalMonitor
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.runs import build, make_team
 
@@ -54,7 +54,7 @@ def test_where_completions_are_cut_off_the_limit_is_named(caplog: pytest.LogCapt
 def test_a_run_that_cannot_learn_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     trainer = build(tmp_path, BATCHES, env=Dull(1), eval_starts=[])
     with caplog.at_level(logging.INFO, "llm_decpomdp"):
-        summary = trainer.train()
+        summary = trainer.run_updates()
     assert caplog.text.count("taught nothing") == 1
     assert "update 1, train: mean reward 0.000, 1 of 1 groups without signal" in caplog.text
     assert summary["silent_updates"] == summary["groups_without_signal"] == 8
@@ -63,7 +63,7 @@ def test_a_run_that_cannot_learn_says_so(tmp_path: Path, caplog: pytest.LogCaptu
 
 def test_lines_say_how_long_it_will_take(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "llm_decpomdp"):
-        build(tmp_path, BATCHES, team=make_team()).train()
+        build(tmp_path, BATCHES, team=make_team()).run_updates()
     lines = [line for line in caplog.messages if ", train: " in line]
     assert len(lines) == 8
     assert all(line.endswith(" left") and ", about " in line for line in lines[:-1])

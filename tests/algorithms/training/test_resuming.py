@@ -36,7 +36,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def straight(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
     """The same run, which nothing stopped."""
     trainer = build(tmp_path_factory.mktemp("straight"), **KILLED)
-    trainer.train()
+    trainer.run_updates()
     return trainer
 
 
@@ -46,7 +46,7 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(
 ) -> None:
     again = build(killed / moment, **KILLED)
     assert again.resume() in (2, 3)
-    again.train()
+    again.run_updates()
     require_equal(straight, again)
     names = [
         sorted(path.name for path in run.folder.checkpoints.iterdir()) for run in (straight, again)
@@ -59,12 +59,12 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(
 
 def test_two_updates_a_checkpoint_and_two_more_equal_four_updates(tmp_path: Path) -> None:
     straight = build(tmp_path / "straight", eval_every=1)
-    straight.train()
+    straight.run_updates()
     first = build(tmp_path / "parts", BATCHES[:2], eval_every=1, checkpoint_every=2)
-    first.train()
+    first.run_updates()
     second = build(tmp_path / "parts", eval_every=1, checkpoint_every=2)
     assert second.resume() == second.saved == 2
-    summary = second.train()
+    summary = second.run_updates()
     assert summary["updates"] == second.saved == 4
     require_equal(straight, second)
 
@@ -72,26 +72,26 @@ def test_two_updates_a_checkpoint_and_two_more_equal_four_updates(tmp_path: Path
 def test_a_run_that_grows_trees_resumes_exactly(tmp_path: Path) -> None:
     options: Any = {"plan": "tree", "joint_mode": "cross", "group_size": 2}
     straight = build(tmp_path / "straight", **options)
-    straight.train()
-    build(tmp_path / "parts", BATCHES[:2], checkpoint_every=2, **options).train()
+    straight.run_updates()
+    build(tmp_path / "parts", BATCHES[:2], checkpoint_every=2, **options).run_updates()
     second = build(tmp_path / "parts", **options)
     second.resume()
-    second.train()
+    second.run_updates()
     require_equal(straight, second)
 
 
 def test_rows_written_after_the_checkpoint_are_dropped_on_resuming(tmp_path: Path) -> None:
     straight = build(tmp_path / "straight", checkpoint_every=3)
-    straight.train()
+    straight.run_updates()
     killed = build(tmp_path / "killed", checkpoint_every=2)
-    killed.train()
+    killed.run_updates()
     newest = checkpoint.latest(killed.folder.checkpoints)
     assert newest is not None
     newest.rename(tmp_path / "lost")
     append_json_line(killed.folder.metrics, {"update": 5, "kind": "train"})
     again = build(tmp_path / "killed")
     assert again.resume() == 2
-    again.train()
+    again.run_updates()
     require_equal(straight, again)
 
 
@@ -101,16 +101,16 @@ def test_a_signal_while_sampling_saves_the_last_update_and_resumes_exactly(
     tmp_path: Path, call: int, number: signal.Signals
 ) -> None:
     straight = build(tmp_path / "straight", eval_every=2)
-    straight.train()
+    straight.run_updates()
     stopped = build(tmp_path / "stopped", eval_every=2)
     policy: Any = stopped.team["y"]
     policy.generate = on_call(call, policy.generate, lambda *_: os.kill(os.getpid(), number))
     with pytest.raises(Interrupted, match=r"after update \d of 4.*resume the run") as caught:
-        stopped.train()
+        stopped.run_updates()
     assert caught.value.folder == tmp_path / "stopped"
     again = build(tmp_path / "stopped", eval_every=2)
     assert again.resume() == caught.value.update == stopped.saved
-    again.train()
+    again.run_updates()
     require_equal(straight, again)
 
 
@@ -119,15 +119,15 @@ def test_a_signal_between_the_steps_of_two_policies_finishes_the_update(
     tmp_path: Path, learner: Any
 ) -> None:
     straight = build(tmp_path / "straight", learner=learner)
-    straight.train()
+    straight.run_updates()
     stopped = build(tmp_path / "stopped", learner=learner)
     optimizer = stopped.learner._optimizers["x"]._adamw
     optimizer.register_step_post_hook(lambda *arguments: signal.raise_signal(signal.SIGTERM))
     with pytest.raises(Interrupted, match="after update 1 of 4"):
-        stopped.train()
+        stopped.run_updates()
     again = build(tmp_path / "stopped", learner=learner)
     assert again.resume() == 1
-    again.train()
+    again.run_updates()
     require_equal(straight, again)
 
 
@@ -139,18 +139,18 @@ def test_a_failure_saves_the_complete_updates_and_is_told(
         raise RuntimeError("no room on the disk")
 
     straight = build(tmp_path / "straight", eval_every=2)
-    straight.train()
+    straight.run_updates()
     failing = build(tmp_path / "failing", eval_every=2)
     policy: Any = failing.team["y"]
     policy.generate = on_call(call, policy.generate, fail)
     with pytest.raises(RuntimeError, match="no room on the disk"):
-        failing.train()
+        failing.run_updates()
     if not saved:
         assert failing.saved is None
         return
     again = build(tmp_path / "failing", eval_every=2)
     assert again.resume() == failing.saved != 0
-    again.train()
+    again.run_updates()
     require_equal(straight, again)
 
 
@@ -165,7 +165,7 @@ def test_weights_of_half_an_update_are_never_saved(
     optimizer: Any = failing.learner._optimizers["y"]
     optimizer.step = on_call(2 * learner.get("updates_per_batch", 1), optimizer.step, fail)
     with pytest.raises(RuntimeError, match="between two policies"):
-        failing.train()
+        failing.run_updates()
     assert failing.saved == 2 and "failed half way" in caplog.text
     newest = checkpoint.latest(failing.folder.checkpoints)
     assert newest is not None and newest.name == "update-000002"
@@ -174,7 +174,7 @@ def test_weights_of_half_an_update_are_never_saved(
 def test_resuming_needs_a_checkpoint_of_this_run(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no checkpoint"):
         build(tmp_path).resume()
-    build(tmp_path, checkpoint_every=4).train()
+    build(tmp_path, checkpoint_every=4).run_updates()
     with pytest.raises(ValueError, match=r"is of another run: seed was 0, not 1$"):
         build(tmp_path, seed=1).resume()
     with pytest.raises(ValueError, match="plan was chain, not tree"):
@@ -196,9 +196,9 @@ def test_a_partner_that_replays_texts_goes_on_where_it_was(
 
     every: dict[str, Any] = {} if call is None else {"eval_every": 1}
     straight = trainer("straight", **every)
-    straight.train()
+    straight.run_updates()
     if call is None:
-        trainer("parts", BATCHES[:2], checkpoint_every=2).train()
+        trainer("parts", BATCHES[:2], checkpoint_every=2).run_updates()
     else:  # stopped after the partner was asked for the next update's texts, or an evaluation's
         stopped = trainer("parts", **every)
         policy: Any = stopped.team["x"]
@@ -206,9 +206,9 @@ def test_a_partner_that_replays_texts_goes_on_where_it_was(
             call, policy.generate, lambda *_: signal.raise_signal(signal.SIGINT)
         )
         with pytest.raises(Interrupted):
-            stopped.train()
+            stopped.run_updates()
         assert stopped.team["y"].played > 0
     again = trainer("parts", **every)
     again.resume()
-    again.train()
+    again.run_updates()
     require_equal(straight, again)

@@ -12,8 +12,9 @@ import torch
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.interruption import uninterrupted
-from llm_decpomdp.algorithms.training.memory import OutOfMemory
-from llm_decpomdp.algorithms.training.trainer import Trainer, TrainerOptions
+from llm_decpomdp.algorithms.training.resources import OutOfMemory
+from llm_decpomdp.algorithms.training.trainer import Trainer
+from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
@@ -39,15 +40,15 @@ def test_signals_are_held_back_until_the_end_of_the_block(number: signal.Signals
 
 def test_after_a_run_signals_do_what_they_did_before(tmp_path: Path) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    build(tmp_path).train()
+    build(tmp_path).run_updates()
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
 def test_evaluations_do_not_disturb_the_training(tmp_path: Path) -> None:
     often = build(tmp_path / "often", eval_every=1, keep_best=True)
     never = build(tmp_path / "never", eval_starts=[])
-    often.train()
-    never.train()
+    often.run_updates()
+    never.run_updates()
     for a, b in zip(weights(often), weights(never), strict=True):
         assert torch.equal(a, b)
     kinds = [(row["kind"], row["update"]) for row in read_json_lines(often.folder.metrics)]
@@ -57,7 +58,7 @@ def test_evaluations_do_not_disturb_the_training(tmp_path: Path) -> None:
 
 def test_evaluations_are_played_in_an_environment_of_their_own(tmp_path: Path) -> None:
     trainer = build(tmp_path, env=EchoEnv(1), eval_env=EchoEnv(3))
-    trainer.train()
+    trainer.run_updates()
     turns: dict[str, set[int]] = {"train": set(), "eval": set()}
     for row in read_json_lines(trainer.folder.episodes):
         turns[row["phase"]] |= {group["turn"] for group in row["groups"]}
@@ -68,7 +69,7 @@ def test_evaluations_are_played_in_an_environment_of_their_own(tmp_path: Path) -
 
 def test_without_learning_all_evaluations_are_equal(tmp_path: Path) -> None:
     still = build(tmp_path, learner={"learning_rate": 0.0}, keep_best=True)
-    summary = still.train()
+    summary = still.run_updates()
     assert summary["first_eval"]["reward_mean"] == summary["last_eval"]["reward_mean"]
     assert summary["first_eval"]["n"] == len(EVAL_STARTS)
     assert still.load_best()["update"] == 0  # the first of equal ones
@@ -94,7 +95,7 @@ def test_the_best_policies_are_kept_beside_the_checkpoints_and_can_be_loaded(
         seed(*names)
 
     trainer._seed_policies = seed_and_look  # type: ignore[method-assign]
-    trainer.train()
+    trainer.run_updates()
     evaluated = [
         r["reward_mean"] for r in read_json_lines(tmp_path / "metrics.jsonl") if r["kind"] == "eval"
     ]
@@ -108,7 +109,7 @@ def test_the_best_policies_are_kept_beside_the_checkpoints_and_can_be_loaded(
 
 def test_there_is_no_best_where_none_was_kept(tmp_path: Path) -> None:
     trainer = build(tmp_path)
-    trainer.train()
+    trainer.run_updates()
     with pytest.raises(FileNotFoundError, match="keep_best was not set"):
         trainer.load_best()
     with pytest.raises(ValueError, match="no eval_starts"):
@@ -117,7 +118,7 @@ def test_there_is_no_best_where_none_was_kept(tmp_path: Path) -> None:
 
 def test_the_run_folder_tells_what_happened(tmp_path: Path) -> None:
     trainer = build(tmp_path, checkpoint_every=1)
-    trainer.train()
+    trainer.run_updates()
     row = train_rows(trainer)[0]
     assert row["update"] == 1 and row["reward/letters"] == pytest.approx(row["reward_mean"])
     episodes = list(read_json_lines(tmp_path / "episodes.jsonl"))
@@ -138,7 +139,7 @@ def test_the_run_folder_tells_what_happened(tmp_path: Path) -> None:
 
 def test_a_tree_is_grown_where_the_plan_says_so(tmp_path: Path) -> None:
     trainer = build(tmp_path, plan="tree", joint_mode="cross", group_size=2)
-    trainer.train()
+    trainer.run_updates()
     trained = [e for e in read_json_lines(tmp_path / "episodes.jsonl") if e["phase"] == "train"]
     assert {len(group["joint"]) for episode in trained for group in episode["groups"]} == {4}
     assert max(len(episode["groups"]) for episode in trained) > 2
@@ -153,7 +154,7 @@ def test_the_cost_is_told_before_a_run(tmp_path: Path, caplog: pytest.LogCapture
     assert (cost.update.completions, cost.training.completions) == (24, 96)
     assert cost.evaluations.completions == 3 * len(EVAL_STARTS) * 2
     with caplog.at_level(logging.INFO, "llm_decpomdp"):
-        trainer.train()
+        trainer.run_updates()
     assert "12 completions of each agent and 12 joint samples" in caplog.records[0].message
     assert len(list(read_json_lines(trainer.folder.episodes))) > 0
 
@@ -168,9 +169,9 @@ def test_an_absurd_cost_is_refused_before_anything_is_sampled(
 
 
 def test_a_folder_with_a_run_is_not_written_over(tmp_path: Path) -> None:
-    build(tmp_path).train()
+    build(tmp_path).run_updates()
     with pytest.raises(FileExistsError, match="already holds a run"):
-        build(tmp_path).train()
+        build(tmp_path).run_updates()
 
 
 def test_a_policy_without_a_seed_may_be_a_partner(tmp_path: Path) -> None:
@@ -182,7 +183,7 @@ def test_a_policy_without_a_seed_may_be_a_partner(tmp_path: Path) -> None:
             return "a"
 
     trainer = build(tmp_path, team={**make_team(), "y": Scripted()})
-    trainer.train()
+    trainer.run_updates()
     assert "loss/x" in train_rows(trainer)[0] and "loss/y" not in train_rows(trainer)[0]
 
 
@@ -216,7 +217,7 @@ def test_an_update_without_a_start_is_refused(tmp_path: Path) -> None:
 def test_the_progress_bar_is_quiet_without_a_terminal(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    build(tmp_path).train()
+    build(tmp_path).run_updates()
     assert capfd.readouterr() == ("", "")
 
 
@@ -225,7 +226,7 @@ def test_memory_that_runs_out_is_told_with_what_to_change(tmp_path: Path) -> Non
     policy: Any = trainer.team["y"]
     policy.log_probs = on_call(9, policy.log_probs, lambda *_: torch.empty(2**60))
     with pytest.raises(OutOfMemory, match="can't allocate memory") as caught:
-        trainer.train()
+        trainer.run_updates()
     text = str(caught.value)
     assert "group_size=3 and 2 prompts an update" in text
     for remedy in ("prompts_per_update", "max_new_tokens", "gradient_checkpointing", "lora"):
@@ -248,7 +249,7 @@ def test_a_full_disk_is_told_before_the_run_and_before_each_checkpoint(
     free = 0
     needed = r"the run with its checkpoints needs 34.8 kB, and 0 bytes are free .* lower keep_checkpoints"
     with pytest.raises(OSError, match=needed):
-        trainer.train()
+        trainer.run_updates()
     assert not trainer.folder.metrics.exists()
     free = 10**6
     policy: Any = trainer.team["y"]
@@ -260,6 +261,6 @@ def test_a_full_disk_is_told_before_the_run_and_before_each_checkpoint(
 
     policy.generate = on_call(12, policy.generate, fill)
     with pytest.raises(OSError, match=r"a checkpoint needs .* kB, and 1.0 kB are free on the disk"):
-        trainer.train()
+        trainer.run_updates()
     newest = checkpoint.latest(trainer.folder.checkpoints)
     assert newest is not None and newest.name == f"update-{trainer.saved:06d}"

@@ -14,13 +14,13 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.prompting import Prompting
-from llm_decpomdp.algorithms.learning.options import LearnerOptions
-from llm_decpomdp.algorithms.training.options import TrainerOptions
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.defaults import ARGUMENTS
-from llm_decpomdp.benchmarks.config.load import load_config
-from llm_decpomdp.benchmarks.config.options import learner_options, trainer_options
+from llm_decpomdp.benchmarks.config.load import learner_options, load_config
 from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.runs.resolved import trainer_options
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.options import pick
 

@@ -12,8 +12,7 @@ from llm_decpomdp import registry
 from llm_decpomdp.benchmarks.cli.play import play
 from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.load import load_config
-from llm_decpomdp.benchmarks.config.options import learner_options, start_cost
+from llm_decpomdp.benchmarks.config.load import learner_options, load_config, start_cost
 from llm_decpomdp.benchmarks.cooperation.rescore import rescore
 from llm_decpomdp.benchmarks.report import write_report
 from llm_decpomdp.benchmarks.runs.data import load_envs

@@ -11,10 +11,8 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp.agents.scripted import Gold, Replay
-from llm_decpomdp.algorithms.rollouts.chain import rollout_chains
-from llm_decpomdp.algorithms.rollouts.joint import joint_samples
-from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.rollouts.tree import rollout_trees
+from llm_decpomdp.algorithms.rollouts.plans import rollout_chains, rollout_trees
+from llm_decpomdp.algorithms.rollouts.rollout import Start, joint_samples
 from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.benchmarks.cooperation.credit import Credit, credits
 from llm_decpomdp.benchmarks.cooperation.credit_summary import (

@@ -13,9 +13,8 @@ from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config, read_config
-from llm_decpomdp.benchmarks.runs.dry_run import dry_run
 from llm_decpomdp.benchmarks.runs.resolved import resolve
-from llm_decpomdp.benchmarks.runs.train import train
+from llm_decpomdp.benchmarks.runs.train import dry_run, train
 from llm_decpomdp.env import DecPOMDPEnv
 
 Counts = Counter[str]

@@ -4,39 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llm_decpomdp.algorithms.rollouts.chain import HANDOFFS
-from llm_decpomdp.algorithms.rollouts.joint import JOINT_MODES
+from llm_decpomdp.algorithms.rollouts.plans import RolloutOptions
 from llm_decpomdp.options import Options, option
-
-PLANS = ("chain", "tree")
-
-
-@dataclass(frozen=True)
-class RolloutOptions(Options):
-    """Rollouts from a start.
-
-    Raises:
-        ValueError: If a value is out of its range, or two do not fit together.
-    """
-
-    plan: str = option("chain", choices=PLANS)
-    """`chain`: G joint samples a turn, of which one goes on. `tree`: all go on, at G^turns cost."""
-    joint_mode: str = option("aligned", choices=JOINT_MODES)
-    """In a tree, the completions that are played together: the g-th of all agents (`aligned`), or each with each
-    (`cross`)."""
-    handoff: str = option("random", choices=HANDOFFS)
-    """In a chain, the joint sample that goes on to the next turn: `random` or `best`."""
-    early_termination_threshold: float | None = None
-    """Mean reward of a group from which on nothing follows it; `None` stops nothing."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, plan in (("joint_mode", "tree"), ("handoff", "chain")):
-            value = getattr(self, name)
-            if self.plan != plan and value != getattr(RolloutOptions, name):
-                raise ValueError(
-                    f"{name}={value} means nothing in a {self.plan}: set plan={plan}, or drop it"
-                )
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ class LearnerOptions(UpdateOptions):
         weights = self.turn_gradient_weights
         if weights is not None and len(weights) != num_turns:
             raise ValueError(
-                f"turn_gradient_weights needs one weight for each of {num_turns} turns, "
+                f"turn_gradient_weights needs one weight for each of num_turns={num_turns} turns, "
                 f"got {weights}"
             )
 

@@ -1,0 +1,157 @@
+"""Sampling: the completions of a team in some states, by its own policies or by any other `Act`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from llm_decpomdp.algorithms.rollouts.environment import TextEnv
+from llm_decpomdp.algorithms.rollouts.rollout import Completions
+from llm_decpomdp.policy import Completion, EnginePolicy, Policy, PrivilegedPolicy, Team
+from llm_decpomdp.validation import unknown
+
+MAX_ROWS = 256
+"""Completions that are sampled in one batch, unless a single prompt asks for more: a bound for its memory."""
+
+Prompts = Mapping[str, str]
+"""The prompt of each agent."""
+
+
+@dataclass
+class Stopwatch:
+    """Seconds spent, by activity."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def __call__(self, activity: str) -> Iterator[None]:
+        """Add the time of a `with` block to `activity`."""
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            seconds = time.perf_counter() - begin
+            self.seconds[activity] = self.seconds.get(activity, 0.0) + seconds
+
+
+@dataclass(frozen=True)
+class Move:
+    """The move of a team in one state."""
+
+    prompts: dict[str, str]
+    """The prompt of each agent, as it stood when the agent answered."""
+    completions: Completions
+    """The group of each agent, which is played."""
+    drafts: tuple[Completions, ...] = ()
+    """Earlier answers to these prompts, which are not played; their tokens count."""
+
+
+Act = Callable[[Team, Sequence[TextEnv], Sequence[Prompts], Stopwatch], list[Move]]
+"""Goes from states and their prompts to a move in each; adds the seconds of the agents to the stopwatch."""
+
+
+def sampling(group_size: int) -> Act:
+    """Let every policy sample its groups at once, and count the seconds as `sampling`."""
+
+    def act(
+        team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], stopwatch: Stopwatch
+    ) -> list[Move]:
+        with stopwatch("sampling"):
+            samples = sample(team, envs, prompts, group_size)
+        return [Move(dict(texts), groups) for texts, groups in zip(prompts, samples, strict=True)]
+
+    return act
+
+
+def sample(
+    team: Team,
+    envs: Sequence[TextEnv],
+    prompts: Sequence[Prompts],
+    group_size: int,
+) -> list[Completions]:
+    """Sample G completions for each state and agent; one batch for each policy or engine, if not too large.
+
+    Args:
+        team: A policy for each agent.
+        envs: The environment in each of the states.
+        prompts: The prompts of the agents in each of the states.
+        group_size: G.
+
+    Raises:
+        ValueError: If a policy returns another number of completions.
+    """
+    samples: list[Completions] = [{} for _ in prompts]
+    for policies in _batches(team):
+        rows = [
+            (state, agent)
+            for state, texts in enumerate(prompts)
+            for agent in texts
+            if any(team[agent] is policy for policy in policies)
+        ]
+        size = max(1, MAX_ROWS // group_size)
+        parts = [rows[first : first + size] for first in range(0, len(rows), size)]
+        groups = [g for part in parts for g in _generate(team, envs, prompts, part, group_size)]
+        for (state, agent), completions in zip(rows, groups, strict=True):
+            if len(completions) != group_size:
+                raise ValueError(
+                    f"the policy of {agent!r} returned {len(completions)} completions of a prompt "
+                    f"where {group_size} were asked for"
+                )
+            samples[state][agent] = tuple(completions)
+    return [
+        {agent: completions[agent] for agent in texts}
+        for texts, completions in zip(prompts, samples, strict=True)
+    ]
+
+
+def _batches(team: Team) -> list[list[Policy]]:
+    """Return the distinct policies; those of one engine stand together."""
+    batches: dict[int, list[Policy]] = {}
+    for policy in distinct_policies(team).values():
+        key = policy.engine if isinstance(policy, EnginePolicy) else policy
+        batches.setdefault(id(key), []).append(policy)
+    return list(batches.values())
+
+
+def _generate(
+    team: Team,
+    envs: Sequence[TextEnv],
+    prompts: Sequence[Prompts],
+    rows: Sequence[tuple[int, str]],
+    group_size: int,
+) -> list[list[Completion]]:
+    policy, texts = team[rows[0][1]], [prompts[state][agent] for state, agent in rows]
+    if isinstance(policy, PrivilegedPolicy):
+        agents = [agent for _, agent in rows]
+        return policy.generate_in([envs[state] for state, _ in rows], agents, group_size)
+    if isinstance(policy, EnginePolicy):
+        requests = [(team[agent], text) for (_, agent), text in zip(rows, texts, strict=True)]
+        return policy.engine.generate(requests, group_size)
+    return policy.generate(texts, group_size)
+
+
+def distinct_policies(team: Team) -> dict[str, Policy]:
+    """Return the team's policy objects, each named by the agents that share it, such as `aux_0+main_0`."""
+    agents: dict[int, list[str]] = {}
+    for agent, policy in team.items():
+        agents.setdefault(id(policy), []).append(agent)
+    return {"+".join(names): team[names[0]] for names in agents.values()}
+
+
+def check_team(env: TextEnv, team: Team, group_size: int) -> None:
+    """Raise an error unless there is a policy for each agent, and something to sample.
+
+    Raises:
+        KeyError: If an agent has no policy, or a policy no agent.
+        ValueError: If `group_size` is below 1.
+    """
+    if group_size < 1:
+        raise ValueError(f"group_size must be at least 1, got {group_size}")
+    for agent in team:
+        if agent not in env.possible_agents:
+            raise KeyError(unknown("agent", agent, env.possible_agents))
+    for agent in env.possible_agents:
+        if agent not in team:
+            raise KeyError(f"the team has no policy for agent {agent!r}; it has {sorted(team)}")
