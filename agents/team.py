@@ -126,7 +126,7 @@ def _adapters(group: Mapping[str, PolicySpec], seeds: Mapping[str, int]) -> dict
     name = _base(base)
     assert name is not None, base
     with explained(name):
-        from llm_decpomdp.agents.models.adapters import adapter_policies
+        from llm_decpomdp.agents.models.pretrained import adapter_policies
 
         return adapter_policies(
             name,

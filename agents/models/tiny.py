@@ -10,8 +10,9 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from llm_decpomdp.agents.inference.sampling import Sampling
+from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.checks.rules import short
 
 END = "<end>"
@@ -80,7 +81,8 @@ def tiny_causal_lm(
     """
     tokenizer = character_tokenizer(alphabet)
     model = _random_llama(len(tokenizer), width, layers, context, seed)
-    return CharacterLM(model, tokenizer, sampling, compute_dtype="float32", seed=seed)
+    engine = ModelEngine(model, tokenizer, compute_dtype="float32")
+    return CharacterLM(engine, sampling, seed=seed)
 
 
 def character_tokenizer(alphabet: str) -> PreTrainedTokenizerFast:

@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from llm_decpomdp import make
-from llm_decpomdp.agents.inference.sampling import Sampling
+from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner import Learner

@@ -13,9 +13,11 @@ from peft import AutoPeftModelForCausalLM, PeftModel
 from transformers import AutoModelForCausalLM
 
 from llm_decpomdp.agents.inference import sampler
-from llm_decpomdp.agents.inference.sampling import Sampling
-from llm_decpomdp.agents.models.adapters import adapter_policies
+from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents.loading import load_policy
 from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents.models.engine import ModelEngine
+from llm_decpomdp.agents.models.pretrained import adapter_policies
 from llm_decpomdp.policy import Completion, EnginePolicy, ReferencedPolicy
 
 LORA = {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj", "down_proj"]}
@@ -118,12 +120,9 @@ def test_a_policy_scores_like_its_adapter_alone_on_the_base(
     for name, policy in pair.items():
         policy.save(tmp_path / name)
         model = AutoModelForCausalLM.from_pretrained(base)
-        alone = CausalLM(
-            PeftModel.from_pretrained(model, tmp_path / name),
-            policy.tokenizer,
-            policy.sampling,
-            compute_dtype="float32",
-        )
+        peft = PeftModel.from_pretrained(model, tmp_path / name)
+        engine = ModelEngine(peft, policy.tokenizer, compute_dtype="float32")
+        alone = CausalLM(engine, policy.sampling)
         torch.testing.assert_close(scored(policy), scored(alone))
         assert AutoPeftModelForCausalLM.from_pretrained(tmp_path / name).peft_config["default"]
         assert {p.name for p in (tmp_path / name).iterdir()} >= {
@@ -257,4 +256,4 @@ def test_a_policy_with_full_weights_keeps_a_copy_for_its_reference(
 def test_a_new_adapter_brings_no_warning_of_a_name_that_transformers_gives_up(base: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", FutureWarning)
-        CausalLM.from_pretrained(base, lora=LORA)
+        load_policy(base, lora=LORA)
