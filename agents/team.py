@@ -131,12 +131,8 @@ def _adapters(group: Mapping[str, PolicySpec], seeds: Mapping[str, int]) -> dict
         return adapter_policies(
             name,
             {policy: spec.lora or str(spec.name) for policy, spec in group.items()},
-            {policy: pick(Sampling, spec) for policy, spec in group.items()},
-            compute_dtype=base.compute_dtype,
-            device=base.device,
-            **_computing(base),
-            seeds={policy: seeds[policy] for policy in group},
-            promptings={policy: pick(Prompting, spec) for policy, spec in group.items()},
+            group,
+            {policy: seeds[policy] for policy in group},
         )
 
 

@@ -14,8 +14,10 @@ from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.local_models import ModelError, model_source
+from llm_decpomdp.agents.models.options import ModelOptions
 from llm_decpomdp.agents.models.precision import resolve_compute_dtype
 from llm_decpomdp.agents.models.prompting import Prompting
+from llm_decpomdp.options import pick
 from llm_decpomdp.utils.hub import hub_answers
 
 KEEPING_STARTS = (True, False, "gaussian", "orthogonal")
@@ -62,14 +64,8 @@ def load_base(
 def adapter_policies(
     name_or_path: str | Path,
     adapters: Mapping[str, Mapping[str, Any] | str | Path],
-    samplings: Mapping[str, Sampling] | None = None,
-    *,
-    compute_dtype: str = "auto",
-    device: str = "auto",
-    attn_implementation: str | None = None,
-    gradient_checkpointing: bool = False,
-    seeds: Mapping[str, int] | None = None,
-    promptings: Mapping[str, Prompting] | None = None,
+    options: Mapping[str, ModelOptions],
+    seeds: Mapping[str, int],
 ) -> dict[str, CausalLM]:
     """Load policies that share a frozen model and differ by their LoRA adapters.
 
@@ -80,13 +76,8 @@ def adapter_policies(
     Args:
         name_or_path: The model: its name on the hub, or folder.
         adapters: For each policy the arguments of `peft.LoraConfig`, or the folder of a saved adapter.
-        samplings: Options of the sampler, by policy.
-        compute_dtype: `auto`, `float32` or `bfloat16`.
-        device: `auto` (a GPU where there is one), or a torch device.
-        attn_implementation: Attention of transformers, such as `sdpa`; `None` leaves it the choice.
-        gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
-        seeds: Seeds of the samplers and of new adapters' weights, by policy; 0, 1, 2, ... if left out.
-        promptings: Chat template variables, and the handling of long prompts, by policy.
+        options: Sampling and prompts of each policy; how the model computes is said by the first.
+        seeds: Seeds of the samplers and of new adapters' weights, by policy.
 
     Raises:
         OSError: If there is no such model or adapter.
@@ -97,23 +88,24 @@ def adapter_policies(
     for name in adapters:
         if not name or "." in name:
             raise ValueError(f"a policy's name must have a letter, and no '.', got {name!r}")
-    seeds = seeds or {name: number for number, name in enumerate(adapters)}
-    model, tokenizer = load_base(name_or_path, compute_dtype, device, attn_implementation)
+    first = next(iter(options.values()))
+    base, tokenizer = load_base(
+        name_or_path, first.compute_dtype, first.device, first.attn_implementation
+    )
     sources = {_in_model(name): source for name, source in adapters.items()}
-    model = with_adapters(model, sources, {_in_model(name): seed for name, seed in seeds.items()})
     engine = ModelEngine(
-        model,
+        with_adapters(base, sources, {_in_model(name): seed for name, seed in seeds.items()}),
         tokenizer,
-        compute_dtype=compute_dtype,
-        gradient_checkpointing=gradient_checkpointing,
+        compute_dtype=first.compute_dtype,
+        gradient_checkpointing=first.gradient_checkpointing,
     )
     return {
         name: CausalLM(
             engine,
-            (samplings or {}).get(name),
+            pick(Sampling, options[name]),
             adapter=_in_model(name),
             seed=seeds[name],
-            prompting=(promptings or {}).get(name),
+            prompting=pick(Prompting, options[name]),
         )
         for name in adapters
     }
