@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from llm_decpomdp.utils.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from llm_decpomdp.agents.inference.sampling import Sampling as Sampling
+    from llm_decpomdp.agents.inference.options import Sampling as Sampling
     from llm_decpomdp.agents.loading import load_policy as load_policy
     from llm_decpomdp.agents.models.causal_lm import CausalLM as CausalLM
+    from llm_decpomdp.agents.models.engine import ModelEngine as ModelEngine
     from llm_decpomdp.agents.models.prompting import Prompting as Prompting
     from llm_decpomdp.agents.models.tiny import tiny_causal_lm as tiny_causal_lm
     from llm_decpomdp.agents.remote.endpoint import Endpoint as Endpoint
@@ -29,9 +30,10 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "llm_decpomdp.agents.inference.sampling": ["Sampling"],
+            "llm_decpomdp.agents.inference.options": ["Sampling"],
             "llm_decpomdp.agents.loading": ["load_policy"],
             "llm_decpomdp.agents.models.causal_lm": ["CausalLM"],
+            "llm_decpomdp.agents.models.engine": ["ModelEngine"],
             "llm_decpomdp.agents.models.prompting": ["Prompting"],
             "llm_decpomdp.agents.models.tiny": ["tiny_causal_lm"],
             "llm_decpomdp.agents.remote.endpoint": ["Endpoint"],

@@ -7,13 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llm_decpomdp.agents.models.local_models import ModelError, model_source
-from llm_decpomdp.agents.models.offline import OFFLINE_MODEL
+from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL, ModelError, model_source
 from llm_decpomdp.utils.hub import hub_address, hub_answers
 from llm_decpomdp.utils.lazy import MODEL_PACKAGES
 
 if TYPE_CHECKING:
-    from llm_decpomdp.agents.inference.sampling import Sampling
+    from llm_decpomdp.agents.inference.options import Sampling
     from llm_decpomdp.agents.models.causal_lm import CausalLM
     from llm_decpomdp.agents.models.prompting import Prompting
 
@@ -52,18 +51,19 @@ def load_policy(
     with explained(name):
         source = model_source(name)  # before anything heavy is imported
         from llm_decpomdp.agents.models.causal_lm import CausalLM
+        from llm_decpomdp.agents.models.engine import ModelEngine
+        from llm_decpomdp.agents.models.pretrained import load_model
 
-        return CausalLM.from_pretrained(
-            source,
-            sampling,
-            compute_dtype=compute_dtype,
-            lora=lora,
-            device=device,
-            attn_implementation=attn_implementation,
-            gradient_checkpointing=gradient_checkpointing,
-            seed=seed,
-            prompting=prompting,
+        model, tokenizer = load_model(
+            source, compute_dtype, device, lora, seed, attn_implementation
         )
+        engine = ModelEngine(
+            model,
+            tokenizer,
+            compute_dtype=compute_dtype,
+            gradient_checkpointing=gradient_checkpointing,
+        )
+        return CausalLM(engine, sampling, seed=seed, prompting=prompting)
 
 
 @contextmanager

@@ -126,17 +126,13 @@ def _adapters(group: Mapping[str, PolicySpec], seeds: Mapping[str, int]) -> dict
     name = _base(base)
     assert name is not None, base
     with explained(name):
-        from llm_decpomdp.agents.models.adapters import adapter_policies
+        from llm_decpomdp.agents.models.pretrained import adapter_policies
 
         return adapter_policies(
             name,
             {policy: spec.lora or str(spec.name) for policy, spec in group.items()},
-            {policy: pick(Sampling, spec) for policy, spec in group.items()},
-            compute_dtype=base.compute_dtype,
-            device=base.device,
-            **_computing(base),
-            seeds={policy: seeds[policy] for policy in group},
-            promptings={policy: pick(Prompting, spec) for policy, spec in group.items()},
+            group,
+            {policy: seeds[policy] for policy in group},
         )
 
 

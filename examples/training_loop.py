@@ -1,7 +1,7 @@
 """A training loop by hand: sample groups, learn from them, look at what the team says.
 
 Two language models of random weights find a common word, in seconds on one core and offline. Put models of your
-own in their place with `CausalLM.from_pretrained`.
+own in their place with `load_policy`.
 """
 
 import numpy as np

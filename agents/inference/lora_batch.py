@@ -18,7 +18,7 @@ from peft.utils import AuxiliaryTrainingWrapper
 from torch import Tensor
 from torch.nn.functional import linear
 
-from llm_decpomdp.agents.inference.threads import threads_for
+from llm_decpomdp.agents.inference.decoding import threads_for
 
 SetAdapters = Callable[[Sequence[str | None]], None]
 """Sets the adapter of each row of the next pass."""

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
-from llm_decpomdp.agents.inference.cache import growing_cache
+from llm_decpomdp.agents.inference.decoding import growing_cache, product_size, threads_for
 from llm_decpomdp.agents.inference.lora_batch import SetAdapters, ignore_adapters
+from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.packed_log_probs import without_peft
-from llm_decpomdp.agents.inference.sampling import RowOptions, Sampling, draw
-from llm_decpomdp.agents.inference.threads import product_size, threads_for
+from llm_decpomdp.agents.inference.sampling import RowOptions, draw
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,6 @@ from torch import Tensor
 
 from llm_decpomdp.agents.inference.options import Sampling
 
-__all__ = ["RowOptions", "Sampling", "draw", "truncate"]
-
 
 @dataclass(frozen=True)
 class RowOptions:

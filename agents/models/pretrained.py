@@ -6,13 +6,18 @@ import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
+from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.local_models import ModelError, model_source
+from llm_decpomdp.agents.models.options import ModelOptions
 from llm_decpomdp.agents.models.precision import resolve_compute_dtype
+from llm_decpomdp.agents.models.prompting import Prompting
+from llm_decpomdp.options import pick
 from llm_decpomdp.utils.hub import hub_answers
 
 KEEPING_STARTS = (True, False, "gaussian", "orthogonal")
@@ -29,10 +34,8 @@ def load_model(
 ) -> tuple[Any, Any]:
     """Load a model with trainable float32 weights, all of its own or those of an adapter; and its tokenizer.
 
-    What an adapter freezes is kept in the format of computing. See `CausalLM.from_pretrained`.
+    What an adapter freezes is kept in the format of computing. See `load_policy`.
     """
-    from transformers import AutoModelForCausalLM
-
     adapted = (Path(name_or_path) / "adapter_config.json").is_file()
     if adapted and lora is not None:
         raise ValueError(f"{str(name_or_path)!r} holds an adapter already; leave out lora")
@@ -41,34 +44,76 @@ def load_model(
         adapters = {"default": name_or_path if lora is None else lora}
         return with_adapters(base, adapters, {"default": seed}), tokenizer
     tokenizer = _tokenizer(name_or_path)
-    model: Any = AutoModelForCausalLM.from_pretrained(
-        name_or_path,
-        dtype=torch.float32,
-        attn_implementation=attn_implementation,
-        local_files_only=_local_only(name_or_path),
-    )
-    return model.to(_device(device)), tokenizer
+    return _weights(name_or_path, torch.float32, _device(device), attn_implementation), tokenizer
 
 
 def load_base(
     name_or_path: str | Path, compute_dtype: str, device: str, attn_implementation: str | None
 ) -> tuple[Any, Any]:
     """Load a frozen model in the format of computing, and its tokenizer; for an adapter, the model below."""
-    from transformers import AutoModelForCausalLM
-
     source = name_or_path
     if (Path(name_or_path) / "adapter_config.json").is_file():
         from peft import PeftConfig
 
         source = model_source(PeftConfig.from_pretrained(str(name_or_path)).base_model_name_or_path)
     place, tokenizer = _device(device), _tokenizer(name_or_path)
-    model: Any = AutoModelForCausalLM.from_pretrained(
-        source,
-        dtype=resolve_compute_dtype(compute_dtype, place),
-        attn_implementation=attn_implementation,
-        local_files_only=_local_only(source),
+    dtype = resolve_compute_dtype(compute_dtype, place)
+    return _weights(source, dtype, place, attn_implementation).requires_grad_(False), tokenizer
+
+
+def adapter_policies(
+    name_or_path: str | Path,
+    adapters: Mapping[str, Mapping[str, Any] | str | Path],
+    options: Mapping[str, ModelOptions],
+    seeds: Mapping[str, int],
+) -> dict[str, CausalLM]:
+    """Load policies that share a frozen model and differ by their LoRA adapters.
+
+    The model is loaded once, in the format of computing. All policies are sampled in one batch, each row
+    with its own adapter; each learns its own adapter alone. The reference of each is the model without
+    adapters, which needs no second copy.
+
+    Args:
+        name_or_path: The model: its name on the hub, or folder.
+        adapters: For each policy the arguments of `peft.LoraConfig`, or the folder of a saved adapter.
+        options: Sampling and prompts of each policy; how the model computes is said by the first.
+        seeds: Seeds of the samplers and of new adapters' weights, by policy.
+
+    Raises:
+        OSError: If there is no such model or adapter.
+        ValueError: If there are no adapters, or a name cannot be that of a module.
+    """
+    if not adapters:
+        raise ValueError("adapter_policies needs at least one adapter")
+    for name in adapters:
+        if not name or "." in name:
+            raise ValueError(f"a policy's name must have a letter, and no '.', got {name!r}")
+    first = next(iter(options.values()))
+    base, tokenizer = load_base(
+        name_or_path, first.compute_dtype, first.device, first.attn_implementation
     )
-    return model.requires_grad_(False).to(place), tokenizer
+    sources = {_in_model(name): source for name, source in adapters.items()}
+    engine = ModelEngine(
+        with_adapters(base, sources, {_in_model(name): seed for name, seed in seeds.items()}),
+        tokenizer,
+        compute_dtype=first.compute_dtype,
+        gradient_checkpointing=first.gradient_checkpointing,
+    )
+    return {
+        name: CausalLM(
+            engine,
+            pick(Sampling, options[name]),
+            adapter=_in_model(name),
+            seed=seeds[name],
+            prompting=pick(Prompting, options[name]),
+        )
+        for name in adapters
+    }
+
+
+def _in_model(name: str) -> str:
+    """Prefix the adapter's name: peft would mistake a bare `a` or `lora` for a part of its own names."""
+    return f"policy_{name}"
 
 
 def with_adapters(
@@ -148,22 +193,25 @@ def _check_base_unchanged(config: Any) -> None:
         )
 
 
-def save_adapter(model: Any, adapter: str, folder: Path) -> None:
-    """Write one adapter of a peft model as a folder that peft loads by itself."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder) as scratch:
-        model.save_pretrained(scratch, selected_adapters=[adapter])
-        # peft writes into a folder below, unless the name is the default.
-        below = Path(scratch, adapter)
-        for path in (below if below.is_dir() else Path(scratch)).iterdir():
-            path.replace(folder / path.name)
-
-
 def _device(name: str) -> torch.device:
     """Return the device of a name: `auto` is a GPU where there is one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(name)
+
+
+def _weights(
+    name_or_path: str | Path, dtype: torch.dtype, device: torch.device, attention: str | None
+) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        name_or_path,
+        dtype=dtype,
+        attn_implementation=attention,
+        local_files_only=_local_only(name_or_path),
+    )
+    return model.to(device)
 
 
 def _tokenizer(name_or_path: str | Path) -> Any:

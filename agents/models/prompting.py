@@ -72,7 +72,7 @@ class PromptEncoder:
             PromptTooLong: If they leave no room for the completion, or are more than `max_prompt_tokens`.
             ValueError: If there are none.
         """
-        ids: list[int] | None = self._ids(prompt)
+        ids: list[int] | None = self.tokenize(prompt)
         if not ids:
             raise ValueError(f"the prompt {prompt!r} has no tokens; a model needs at least one")
         limit, tokens = self._limit(new_tokens), len(ids)
@@ -88,7 +88,7 @@ class PromptEncoder:
         limit = self._limit(new_tokens)
         if limit is None:
             return None
-        tokens = len(self._ids(prompt))
+        tokens = len(self.tokenize(prompt))
         return (tokens, limit) if tokens > limit else None
 
     def in_words(self) -> str:
@@ -119,13 +119,13 @@ class PromptEncoder:
             from jinja2 import TemplateError
 
             try:
-                self._ids("")
+                self.tokenize("")
             except TemplateError as error:
                 raise ValueError(
                     f"the chat template of the model {self.name!r} takes no system_prompt: {error}"
                 ) from error
 
-    def _ids(self, prompt: str) -> list[int]:
+    def tokenize(self, prompt: str) -> list[int]:
         """Tokenize one user message of the chat template, or the bare prompt where there is none."""
         ids: list[int]
         if not self.tokenizer.chat_template:
@@ -143,8 +143,10 @@ class PromptEncoder:
     def _end(self, prompt: str, limit: int) -> list[int] | None:
         """Tokenize the longest end of a prompt that has at most `limit` tokens; `None` if none has."""
         starts = range(len(prompt))
-        start = bisect_left(starts, True, key=lambda start: len(self._ids(prompt[start:])) <= limit)
-        return self._ids(prompt[start:]) if start < len(prompt) else None
+        start = bisect_left(
+            starts, True, key=lambda start: len(self.tokenize(prompt[start:])) <= limit
+        )
+        return self.tokenize(prompt[start:]) if start < len(prompt) else None
 
     def _limit(self, new_tokens: int) -> int | None:
         """Return the largest number of tokens that a prompt may have."""

@@ -10,8 +10,10 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from llm_decpomdp.agents.inference.sampling import Sampling
+from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents.models.engine import ModelEngine
+from llm_decpomdp.agents.models.prompting import PromptEncoder, Prompting
 from llm_decpomdp.checks.rules import short
 
 END = "<end>"
@@ -26,30 +28,22 @@ INITIAL_SCALE = 0.1
 """Standard deviation of the weights: every token has a fair chance at first, and prompts already differ."""
 
 
-class CharacterLM(CausalLM):
-    """A policy over single characters, which names those that it does not know."""
+class CharacterEncoder(PromptEncoder):
+    """Turns prompts into the tokens of their characters, and names the characters that have none."""
 
-    def overflow(self, prompt: str) -> tuple[int, int] | None:
-        """Compute `CausalLM.overflow`, of a prompt whose characters are known."""
-        self._require_known(prompt)
-        return super().overflow(prompt)
-
-    def encode(self, prompt: str) -> list[int]:
-        """Return the token ids of `prompt`.
+    def tokenize(self, prompt: str) -> list[int]:
+        """Tokenize a prompt.
 
         Raises:
-            ValueError: If it has other characters than those of the alphabet, or as for any `CausalLM`.
+            ValueError: If it has other characters than those of the alphabet.
         """
-        self._require_known(prompt)
-        return super().encode(prompt)
-
-    def _require_known(self, prompt: str) -> None:
         unknown = sorted(set(prompt) - set(self.tokenizer.get_vocab()))
         if unknown:
             raise ValueError(
                 f"the prompt {short(prompt)} has {''.join(unknown)!r}, for which the tiny model has no token: "
                 "give tiny_causal_lm an alphabet with every character of the prompts, such as string.printable"
             )
+        return super().tokenize(prompt)
 
 
 def tiny_causal_lm(
@@ -60,7 +54,7 @@ def tiny_causal_lm(
     layers: int = 2,
     context: int = 128,
     seed: int = 0,
-) -> CharacterLM:
+) -> CausalLM:
     """Build a randomly initialised Llama over single characters, as an ordinary trainable policy.
 
     Untrained, it writes nonsense in which every character and the end has a fair chance. Equal arguments
@@ -80,7 +74,10 @@ def tiny_causal_lm(
     """
     tokenizer = character_tokenizer(alphabet)
     model = _random_llama(len(tokenizer), width, layers, context, seed)
-    return CharacterLM(model, tokenizer, sampling, compute_dtype="float32", seed=seed)
+    engine = ModelEngine(model, tokenizer, compute_dtype="float32")
+    policy = CausalLM(engine, sampling, seed=seed)
+    policy.encoder = CharacterEncoder(Prompting(), tokenizer, policy.name, context)
+    return policy
 
 
 def character_tokenizer(alphabet: str) -> PreTrainedTokenizerFast:

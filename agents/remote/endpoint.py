@@ -16,8 +16,13 @@ from threading import BoundedSemaphore, Lock, Timer
 from typing import Any
 
 from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.remote.errors import SLOW_SECONDS, EndpointError, Errors
-from llm_decpomdp.agents.remote.variety import ENOUGH_PROMPTS, Variety
+from llm_decpomdp.agents.remote.errors import (
+    ENOUGH_PROMPTS,
+    SLOW_SECONDS,
+    EndpointError,
+    Errors,
+    Variety,
+)
 from llm_decpomdp.options import check_options, option, option_of
 from llm_decpomdp.policy import REFUSAL, Completion, Usage
 from llm_decpomdp.seeding import stream

@@ -1,8 +1,10 @@
-"""Errors between an endpoint and its server, with remedies."""
+"""Faults of servers: errors with remedies, and answers that never vary."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 QUOTED_CHARACTERS = 300
@@ -10,6 +12,15 @@ QUOTED_CHARACTERS = 300
 
 SLOW_SECONDS = 30.0
 """Waiting time of a request after which a line is logged."""
+
+ENOUGH_PROMPTS = 3
+"""Prompts with equal answers only, from which on the server is reported."""
+
+MAX_PROMPTS = 10_000
+"""Prompts after which the watch ends."""
+
+MIN_CHARACTERS = 40
+"""Shorter answers may well be equal, such as a number or a yes."""
 
 _BAD_REQUEST = (
     "the server refuses the request; leave out an option that the model does not know, as in omit: [top_p]; "
@@ -64,3 +75,36 @@ class Errors:
             f"no answer from {self.where} for {SLOW_SECONDS:.0f} s; every try may take {timeout:.0f} s (timeout), "
             f"and there are {max_retries} more (max_retries). If it hangs, stop this and look into its log"
         )
+
+
+class Variety:
+    """Watches whether the answers to a prompt ever differ.
+
+    A prompt counts as soon as it was answered twice, by equal texts of at least `MIN_CHARACTERS`: in one request
+    for several samples, or in requests with different seeds. A single prompt with two different texts shows
+    that the server varies, and ends the watch; so does the verdict, after `ENOUGH_PROMPTS`. Threads may share it.
+    """
+
+    def __init__(self) -> None:
+        # By the prompt's hash: seed and index of its first text, and that text's hash; None after the watch.
+        self._first: dict[int, tuple[tuple[int, int], int]] | None = {}
+        self._equal: set[int] = set()
+        self._lock = Lock()
+
+    def is_missing(self, prompt: str, seed: int, texts: Sequence[str]) -> bool:
+        """Record the answers to one request; return True once, when enough prompts have equal ones."""
+        with self._lock:
+            for place, text in enumerate(texts):
+                if self._first is None:
+                    return False
+                source, first = self._first.setdefault(hash(prompt), ((seed, place), hash(text)))
+                if first != hash(text):
+                    self._first = None
+                elif source != (seed, place) and len(text) >= MIN_CHARACTERS:
+                    self._equal.add(hash(prompt))
+            if self._first is not None and len(self._first) > MAX_PROMPTS:
+                self._first = None
+            if self._first is None or len(self._equal) < ENOUGH_PROMPTS:
+                return False
+            self._first = None
+            return True

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from llm_decpomdp.agents.models.offline import OFFLINE_MODEL, cache_folder
+from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL, cache_folder
 from llm_decpomdp.benchmarks.config.extras import EXTRAS, how_to_get, installed
 from llm_decpomdp.benchmarks.doctor import memory
 from llm_decpomdp.benchmarks.doctor.finding import Finding

@@ -67,7 +67,7 @@ def sample(
     genre: str, source: str, model: str, rows: int, temperature: float, max_new_tokens: int
 ) -> list[dict[str, str]]:
     """Return the texts of a model as each agent, for the first rows of the data."""
-    from llm_decpomdp.agents.inference.sampling import Sampling
+    from llm_decpomdp.agents.inference.options import Sampling
     from llm_decpomdp.agents.loading import load_policy
 
     env = make(f"{genre}-v1", source=source, split="all")

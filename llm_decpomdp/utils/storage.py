@@ -32,36 +32,12 @@ class RunFolder:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self.path.mkdir(parents=True, exist_ok=True)
-
-    @property
-    def config(self) -> Path:
-        """`config.yaml`."""
-        return self.path / "config.yaml"
-
-    @property
-    def manifest(self) -> Path:
-        """`manifest.json`."""
-        return self.path / "manifest.json"
-
-    @property
-    def metrics(self) -> Path:
-        """`metrics.jsonl`."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def episodes(self) -> Path:
-        """`episodes.jsonl`."""
-        return self.path / "episodes.jsonl"
-
-    @property
-    def checkpoints(self) -> Path:
-        """`checkpoints/`."""
-        return self.path / "checkpoints"
-
-    @property
-    def report(self) -> Path:
-        """`report.html`."""
-        return self.path / "report.html"
+        self.config = self.path / "config.yaml"
+        self.manifest = self.path / "manifest.json"
+        self.metrics = self.path / "metrics.jsonl"
+        self.episodes = self.path / "episodes.jsonl"
+        self.checkpoints = self.path / "checkpoints"
+        self.report = self.path / "report.html"
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Write `manifest.json`."""

@@ -11,8 +11,21 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from llm_decpomdp.agents.inference.sampling import Sampling
+from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents.models.engine import ModelEngine
+
+SIZE = {
+    "vocab_size": 40,
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 8,
+    "initializer_range": 0.5,
+}
+"""Arguments of a small model's configuration."""
 
 CHARACTERS = string.ascii_lowercase + " .,\nüé"
 
@@ -30,19 +43,17 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
 
 def tiny_model(seed: int) -> LlamaForCausalLM:
     tokenizer = tiny_tokenizer()
+    wider = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4}
+    tokens = {
+        "eos_token_id": 0,
+        "pad_token_id": 0,
+        "bos_token_id": None,
+        "vocab_size": len(tokenizer),
+    }
     config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+        **{**SIZE, **wider, **tokens, "num_key_value_heads": 2, "initializer_range": 0.3},
         max_position_embeddings=128,
-        eos_token_id=0,
-        pad_token_id=0,
-        bos_token_id=None,
         tie_word_embeddings=True,
-        initializer_range=0.3,
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -55,8 +66,7 @@ def make_policy() -> Callable[..., CausalLM]:
 
     def build(seed: int = 0, compute_dtype: str = "float32", **sampling: Any) -> CausalLM:
         options = Sampling(**{"max_new_tokens": 12, **sampling})
-        return CausalLM(
-            tiny_model(seed), tiny_tokenizer(), options, compute_dtype=compute_dtype, seed=seed
-        )
+        engine = ModelEngine(tiny_model(seed), tiny_tokenizer(), compute_dtype=compute_dtype)
+        return CausalLM(engine, options, seed=seed)
 
     return build

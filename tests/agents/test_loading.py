@@ -16,7 +16,7 @@ pytest.importorskip("transformers")
 from llm_decpomdp.agents import loading
 from llm_decpomdp.agents.loading import load_policy
 from llm_decpomdp.agents.models import pretrained
-from llm_decpomdp.agents.models.tiny_model import tiny_model
+from llm_decpomdp.agents.models.local_models import tiny_model
 from llm_decpomdp.utils import hub
 from tests.support.processes import python
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from llm_decpomdp.agents.loading import load_policy
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.saved_team import load_saved_team, save_team
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay, Scripted
@@ -99,7 +100,7 @@ def test_adapters_on_one_base_come_back_on_one_base_and_peft_alone_loads_each(
 
 
 def fresh(folder: Path, ids: torch.Tensor) -> tuple[torch.Tensor, CausalLM]:
-    policy = CausalLM.from_pretrained(folder, compute_dtype="float32")
+    policy = load_policy(folder, compute_dtype="float32")
     with torch.no_grad():
         return policy.model(ids).logits, policy
 

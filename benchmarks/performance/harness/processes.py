@@ -6,7 +6,7 @@ Standard library only: `host.py` loads this file.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection
 from pathlib import Path
 
 PROC = Path("/proc")
@@ -33,20 +33,19 @@ def cpu_seconds(process: int) -> float:
     return sum(sum(map(int, stat[11:15])) for stat in stats if stat) / TICKS_PER_SECOND
 
 
-def memory_megabytes(processes: Iterable[int]) -> float:
-    """Return the processes' memory; pages that n of all processes share count as 1/n.
+def memory_megabytes(processes: Collection[int]) -> tuple[float, str]:
+    """Return the processes' memory and its kind.
 
-    Raises:
-        PermissionError: If one of them is closed to this user.
+    In PSS, pages that n of all processes share count as 1/n. RSS, where this user may not read that, counts them
+    for each process, so it is an upper bound.
     """
-    lines = [line for process in processes for line in _read(process, "smaps_rollup").splitlines()]
-    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
-
-
-def resident_megabytes(processes: Iterable[int]) -> float:
-    """Return the processes' resident memory: shared pages count for each, so it is an upper bound."""
-    fields = [_read(process, "statm").split() for process in processes]
-    return sum(int(pages[1]) for pages in fields if pages) * PAGE_BYTES / 2**20
+    try:
+        lines = [line for one in processes for line in _read(one, "smaps_rollup").splitlines()]
+    except PermissionError:
+        fields = [_read(process, "statm").split() for process in processes]
+        pages = sum(int(sizes[1]) for sizes in fields if sizes)
+        return pages * PAGE_BYTES / 2**20, "RSS: this user may not read PSS"
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024, "PSS"
 
 
 def peak_megabytes() -> float:

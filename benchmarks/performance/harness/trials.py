@@ -47,10 +47,6 @@ class Spread:
         """Return the spread of some values."""
         return cls(statistics.median(values), min(values), max(values))
 
-    def times(self, factor: float) -> Spread:
-        """Return the same in another unit."""
-        return Spread(self.median * factor, self.low * factor, self.high * factor)
-
 
 @dataclass(frozen=True)
 class Variant:

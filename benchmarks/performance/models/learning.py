@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from llm_decpomdp.agents.models.offline import OFFLINE_MODEL
+from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL
 from llm_decpomdp.benchmarks.performance.harness.command import (
     Device,
     Dtypes,
@@ -57,21 +57,15 @@ def variants(case: Mapping[str, Any], dtype: str) -> list[Variant]:
 
 def judge(measured: Sequence[Measured], dtype: str) -> list[Judgement]:
     """Judge ours against each other variant; the bounds are for float32 against one padded batch."""
-    learner, batch, *rivals, floor = measured
-    bounds = (SPEED, MEMORY)
-    if dtype != "float32":
-        quantities = ("speed", "peak memory")
-        bounds = tuple(Goal(f"{name} against one padded batch, {dtype}") for name in quantities)  # type: ignore[assignment]
-    judgements = [
-        speed(bounds[0], learner, batch),
-        Judgement(bounds[1], learner.times_memory(batch)),
-    ]
+    learner, *rivals, floor = measured
+    judgements = []
     for rival in rivals:
         name = rival.variant.name
-        judgements += [
-            speed(Goal(f"speed against {name}"), learner, rival),
-            Judgement(Goal(f"memory against {name}"), learner.times_memory(rival)),
-        ]
+        faster, smaller = Goal(f"speed against {name}"), Goal(f"peak memory against {name}")
+        if rival is rivals[0] and dtype == "float32":
+            faster, smaller = SPEED, MEMORY
+        judgements.append(speed(faster, learner, rival))
+        judgements.append(Judgement(smaller, learner.times_memory(rival)))
     return [*judgements, speed(Goal(f"speed against the floor, {dtype}"), learner, floor)]
 
 

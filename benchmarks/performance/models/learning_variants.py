@@ -13,17 +13,17 @@ import torch
 from torch import Tensor
 
 from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.benchmarks.performance.models.workload import Case
 from llm_decpomdp.policy import Completion
 
 Group = tuple[str, list[list[int]]]
 """Prompt, and the tokens of its completions."""
 
 
-def ours(
-    model: str, prompts: Sequence[str], group_size: int, new_tokens: int, dtype: str, device: str
-) -> Iterator[dict[str, Any]]:
+def ours(**arguments: Any) -> Iterator[dict[str, Any]]:
     """Learn by `CausalLM.log_probs`, a group at a time, as the learner calls it."""
-    policy = CausalLM.from_pretrained(model, compute_dtype=dtype, device=device)
+    case = Case(**arguments)
+    policy = case.policy()
 
     def learn(groups: Sequence[Group]) -> None:
         for prompt, rows in groups:
@@ -31,55 +31,49 @@ def ours(
             log_probs, mask = policy.log_probs(prompt, completions)
             _backward((log_probs * mask).sum(1))
 
-    yield from _twice(policy, learn, synthetic(policy, prompts, group_size, new_tokens))
+    yield from _twice(policy, learn, synthetic(policy, case))
 
 
-def padded(
-    model: str,
-    prompts: Sequence[str],
-    group_size: int,
-    new_tokens: int,
-    dtype: str,
-    device: str,
-    together: bool,
-) -> Iterator[dict[str, Any]]:
+def padded(together: bool, **arguments: Any) -> Iterator[dict[str, Any]]:
     """Learn from rows of prompt and completion in one padded batch, with logits of completions only.
 
     All groups make one batch if `together`; else each makes one of its own.
     """
-    policy = CausalLM.from_pretrained(model, compute_dtype=dtype, device=device)
+    case = Case(**arguments)
+    policy = case.policy()
 
     def learn(groups: Sequence[Group]) -> None:
         for batch in [groups] if together else [[group] for group in groups]:
             rows = [
                 (policy.encode(prompt), row) for prompt, completions in batch for row in completions
             ]
-            with torch.autocast(device, torch.bfloat16, enabled=dtype == "bfloat16"):
+            with _autocast(case):
                 sums = padded_sums(policy.model, rows)
-            _backward(*torch.split(sums, group_size))
+            _backward(*torch.split(sums, case.group_size))
 
-    yield from _twice(policy, learn, synthetic(policy, prompts, group_size, new_tokens))
+    yield from _twice(policy, learn, synthetic(policy, case))
 
 
-def one_by_one(
-    model: str, prompts: Sequence[str], group_size: int, new_tokens: int, dtype: str, device: str
-) -> Iterator[dict[str, Any]]:
+def one_by_one(**arguments: Any) -> Iterator[dict[str, Any]]:
     """Learn by a forward pass for each row, with all of its logits, and one backward pass for a group."""
-    policy = CausalLM.from_pretrained(model, compute_dtype=dtype, device=device)
+    case = Case(**arguments)
+    policy = case.policy()
 
     def learn(groups: Sequence[Group]) -> None:
         for prompt, completions in groups:
             start = policy.encode(prompt)
             sums = []
             for row in completions:
-                ids = torch.tensor([[*start, *row[:-1]]], device=device)
-                with torch.autocast(device, torch.bfloat16, enabled=dtype == "bfloat16"):
+                ids = torch.tensor([[*start, *row[:-1]]], device=case.device)
+                with _autocast(case):
                     logits = policy.model(input_ids=ids, use_cache=False).logits[0]
                 log_probs = logits[len(start) - 1 :].float().log_softmax(-1)  # (T, V)
-                sums.append(log_probs.gather(1, torch.tensor(row, device=device)[:, None]).sum())
+                sums.append(
+                    log_probs.gather(1, torch.tensor(row, device=case.device)[:, None]).sum()
+                )
             _backward(torch.stack(sums))
 
-    yield from _twice(policy, learn, synthetic(policy, prompts, group_size, new_tokens))
+    yield from _twice(policy, learn, synthetic(policy, case))
 
 
 def padded_sums(model: Any, rows: Sequence[tuple[list[int], list[int]]]) -> Tensor:
@@ -100,20 +94,19 @@ def padded_sums(model: Any, rows: Sequence[tuple[list[int], list[int]]]) -> Tens
     return torch.stack([part.sum() for part in log_probs.split(lengths)])
 
 
-def synthetic(
-    policy: CausalLM, prompts: Sequence[str], group_size: int, new_tokens: int
-) -> list[Group]:
+def _autocast(case: Case) -> torch.autocast:
+    return torch.autocast(case.device, torch.bfloat16, enabled=case.dtype == "bfloat16")
+
+
+def synthetic(policy: CausalLM, case: Case) -> list[Group]:
     """Return completions of random tokens, with lengths evenly from a quarter of the longest up to it."""
     generator = torch.Generator().manual_seed(0)
     vocabulary = policy.model.config.get_text_config().vocab_size
-    shortest = max(1, new_tokens // 4)
-    steps = torch.linspace(shortest, new_tokens, group_size).round().int().tolist()
+    shortest = max(1, case.new_tokens // 4)
+    steps = torch.linspace(shortest, case.new_tokens, case.group_size).round().int().tolist()
     return [
-        (
-            prompt,
-            [torch.randint(vocabulary, (n,), generator=generator).tolist() for n in steps],
-        )
-        for prompt in prompts
+        (prompt, [torch.randint(vocabulary, (n,), generator=generator).tolist() for n in steps])
+        for prompt in case.prompts
     ]
 
 

@@ -9,7 +9,6 @@ the table is the algorithm, the plan or the probe.
 
 from __future__ import annotations
 
-import csv
 import math
 import sys
 import time
@@ -26,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from llm_decpomdp import make
-from llm_decpomdp.agents.inference.sampling import Sampling
+from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner import Learner
@@ -37,6 +36,7 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.probes.env import LETTERS, MAX_TOKENS, PROBES
 from llm_decpomdp.policy import Team
 from llm_decpomdp.seeding import stream
+from llm_decpomdp.utils.storage import write_csv
 
 LEARNING_RATE = 4e-3
 """Learning rate at first, of most trials; it falls linearly, as a late large step can unlearn a task for good."""
@@ -178,48 +178,35 @@ def value(env: DecPOMDPEnv, team: Team, rng: np.random.Generator) -> float:
     return float(np.mean([sum(group.rewards[0] for group in chain.groups) for chain in chains]))
 
 
-HEADER = (
-    "probe",
-    "algorithm",
-    "final",
-    "seeds from .. to",
-    "updates to 90 %",
-    "seeds there",
-    "random",
-    "optimum",
-    "seconds",
-)
-
-
-def summarise(curves: Sequence[Curve]) -> list[str]:
-    """Return a line of the table: the seeds of a trial."""
+def summarise(curves: Sequence[Curve]) -> dict[str, str]:
+    """Return a line of the table, by heading: the seeds of a trial."""
     trial, probe = curves[0].trial, PROBES[curves[0].trial.probe]
     finals = [curve.values[-1] for curve in curves]
     goals = sorted(curve.reached for curve in curves)
     median = goals[len(goals) // 2]
-    return [
-        trial.probe,
-        str(trial),
-        f"{np.mean(finals):.2f}",
-        f"{min(finals):.2f} .. {max(finals):.2f}",
-        f"{median:.0f}" if median < math.inf else "-",
-        f"{sum(update < math.inf for update in goals)}/{len(goals)}",
-        f"{probe.random_value:.3f}",
-        f"{probe.optimum:.0f}",
-        f"{np.mean([curve.seconds for curve in curves]):.1f}",
-    ]
+    return {
+        "probe": trial.probe,
+        "algorithm": str(trial),
+        "final": f"{np.mean(finals):.2f}",
+        "seeds from .. to": f"{min(finals):.2f} .. {max(finals):.2f}",
+        "updates to 90 %": f"{median:.0f}" if median < math.inf else "-",
+        "seeds there": f"{sum(update < math.inf for update in goals)}/{len(goals)}",
+        "random": f"{probe.random_value:.3f}",
+        "optimum": f"{probe.optimum:.0f}",
+        "seconds": f"{np.mean([curve.seconds for curve in curves]):.1f}",
+    }
 
 
-def write_csv(curves: Sequence[Curve], path: Path) -> None:
+def write_points(curves: Sequence[Curve], path: Path) -> None:
     """Write all points of all curves."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(("probe", "algorithm", "plan", "offset", "seed", "update", "value"))
-        for curve in curves:
-            trial = curve.trial
-            name = (trial.probe, trial.algorithm, trial.plan, trial.offset, curve.seed)
-            for point in zip(curve.updates, curve.values, strict=True):
-                writer.writerow((*name, *point))
+    header = ("probe", "algorithm", "plan", "offset", "seed", "update", "value")
+    trials = [(curve, curve.trial) for curve in curves]
+    lines = [
+        (trial.probe, trial.algorithm, trial.plan, trial.offset, curve.seed, *point)
+        for curve, trial in trials
+        for point in zip(curve.updates, curve.values, strict=True)
+    ]
+    write_csv(path, header, lines)
 
 
 def draw(curves: Sequence[Curve], path: Path) -> None:
@@ -258,15 +245,17 @@ def main(
     if not selection:
         raise SystemExit(f"error: no probe has {probe!r} in its id; ids: {', '.join(PROBES)}")
     folder.mkdir(parents=True, exist_ok=True)
-    table = Table(*HEADER)
     curves: list[Curve] = []
+    lines: list[dict[str, str]] = []
     for trial in selection:
         runs = [train(trial, updates=updates * trial.pace, seed=seed) for seed in range(seeds)]
         curves += runs
-        line = summarise(runs)
-        print(*line, sep="  ", file=sys.stderr, flush=True)
-        table.add_row(*line)
-        write_csv(curves, folder / "curves.csv")
+        lines.append(summarise(runs))
+        print(*lines[-1].values(), sep="  ", file=sys.stderr, flush=True)
+        write_points(curves, folder / "curves.csv")
+    table = Table(*lines[0])
+    for line in lines:
+        table.add_row(*line.values())
     Console(width=None if sys.stdout.isatty() else 140).print(table)
     draw(curves, folder / "curves.png")
 

@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from llm_decpomdp.agents.inference.threads import threads_for
+from llm_decpomdp.agents.inference.decoding import threads_for
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
 from llm_decpomdp.benchmarks.performance.models import workload
 from llm_decpomdp.benchmarks.performance.models.learning_variants import synthetic
+from llm_decpomdp.benchmarks.performance.models.workload import Case
 
 
 class Products:
@@ -52,79 +53,65 @@ class Products:
                 gradient.T @ weight.new_ones(number, weight.shape[1])
 
 
-def sampling(
-    model: str, prompt: str, group_size: int, new_tokens: int, dtype: str, device: str
-) -> Iterator[dict[str, Any]]:
+def sampling(**arguments: Any) -> Iterator[dict[str, Any]]:
     """Multiply as for a pass of the prompt, and one of G tokens for each further token."""
-    policy = CausalLM.from_pretrained(model, compute_dtype="float32", device=device)
-    length = len(policy.encode(prompt))
-    products = Products(policy, dtype)
-    for limit in (1, new_tokens):
-        products.generate([length], group_size, limit)
-        _wait(device)
-        yield {"units": group_size * limit}
+    case = Case(**arguments)
+    policy = case.policy("float32")
+    length = len(policy.encode(*case.prompts))
+    products = Products(policy, case.dtype)
+    for limit in (1, case.new_tokens):
+        products.generate([length], case.group_size, limit)
+        _wait(case.device)
+        yield {"units": case.group_size * limit}
 
 
-def learning(
-    model: str, prompts: Sequence[str], group_size: int, new_tokens: int, dtype: str, device: str
-) -> Iterator[dict[str, Any]]:
+def learning(**arguments: Any) -> Iterator[dict[str, Any]]:
     """Multiply as for forward and backward of each prompt and its siblings, in one row."""
-    policy = CausalLM.from_pretrained(model, compute_dtype="float32", device=device)
-    groups = synthetic(policy, prompts, group_size, new_tokens)
+    case = Case(**arguments)
+    policy = case.policy("float32")
+    groups = synthetic(policy, case)
     sizes = [(len(policy.encode(prompt)), sum(map(len, rows))) for prompt, rows in groups]
-    products = Products(policy, dtype)
+    products = Products(policy, case.dtype)
     products.forward(8, 8)
     yield {"units": 8}
     for length, tokens in sizes:
         # A completion's last token predicts nothing, and the prompt's last one predicts for all.
-        rows = length + tokens - group_size
+        rows = length + tokens - case.group_size
         products.forward(rows, tokens)
         products.backward(rows, tokens)
-    _wait(device)
+    _wait(case.device)
     yield {"units": sum(tokens for _, tokens in sizes)}
 
 
-def update(
-    model: str,
-    tasks: Sequence[str],
-    group_size: int,
-    new_tokens: int,
-    dtype: str,
-    device: str,
-    weights: str,
-) -> Iterator[dict[str, Any]]:
-    """Multiply as for one turn of a team, sampling and learning, without reward and optimizer.
+def update(**arguments: Any) -> Iterator[dict[str, Any]]:
+    """Multiply as for one turn of a team on the last task, sampling and learning, without reward and optimizer.
 
-    Args:
-        model: Folder of the model.
-        tasks: The last one counts, as in `update_variants.py`.
-        group_size: Joint samples (G).
-        new_tokens: Tokens of a completion.
-        dtype: Type of the weights.
-        device: Place of the weights.
-        weights: `own`, a model for each agent; or `adapters`, one for all whose rows pass together and
-            whose weights need no gradients. The adapters themselves cost nothing here.
+    With `own` weights there is a model for each agent; with `adapters` one for all, whose rows pass together and
+    whose weights need no gradients. The adapters themselves cost nothing here.
     """
-    policy = CausalLM.from_pretrained(model, compute_dtype="float32", device=device)
-    prompts = workload.prompts(workload.environment(), tasks[-1]).values()
+    case = Case(**arguments)
+    policy = case.policy("float32")
+    prompts = workload.prompts(workload.environment(), case.tasks[-1]).values()
     lengths = [len(policy.encode(prompt)) for prompt in prompts]
-    shared = weights == "adapters"
+    shared = case.weights == "adapters"
     passes = [lengths] if shared else [[length] for length in lengths]
-    products = Products(policy, dtype)
+    products = Products(policy, case.dtype)
     products.forward(8, 8)
     yield {"units": 8}
     clock = Stopwatch()
     with clock("sampling"):
         for batch in passes:
-            products.generate(batch, group_size * len(batch), new_tokens)
-        _wait(device)
+            products.generate(batch, case.group_size * len(batch), case.new_tokens)
+        _wait(case.device)
     with clock("learning"):
         for length in lengths:
-            rows, tokens = length + group_size * (new_tokens - 1), group_size * new_tokens
+            tokens = case.group_size * case.new_tokens
+            rows = length + tokens - case.group_size
             products.forward(rows, tokens)
             products.backward(rows, tokens, frozen=shared)
-        _wait(device)
-    yield {"units": group_size * new_tokens * len(lengths), "parts": clock.seconds}
+        _wait(case.device)
+    units = case.group_size * case.new_tokens * len(lengths)
+    yield {"units": units, "parts": clock.seconds}
 
 
 def _wait(device: str) -> None:

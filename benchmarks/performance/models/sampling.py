@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from llm_decpomdp.agents.models.offline import OFFLINE_MODEL
+from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL
 from llm_decpomdp.benchmarks.performance.harness.command import (
     Device,
     Dtypes,
@@ -63,7 +63,7 @@ def main(
     sections, judgements = [], []
     env = workload.environment()
     prompt = workload.prompts(env, workload.task_ids(env, 1)[0])[env.possible_agents[-1]]
-    common = {"prompt": prompt, "new_tokens": new_tokens, "device": device}
+    common = {"prompts": [prompt], "new_tokens": new_tokens, "device": device}
     with workload.endless_copy(model) as folder:
         for precision in dtype:
             for size in group_size:

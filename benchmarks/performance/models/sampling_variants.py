@@ -7,33 +7,33 @@ from typing import Any
 
 import torch
 
-from llm_decpomdp.agents.inference.sampling import Sampling
+from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.benchmarks.performance.models.workload import Case
 
 WARM_UP_TOKENS = 4
 
 
-def ours(
-    model: str, prompt: str, group_size: int, new_tokens: int, dtype: str, device: str
-) -> Iterator[dict[str, Any]]:
+def ours(**arguments: Any) -> Iterator[dict[str, Any]]:
     """Sample by `CausalLM.generate`, with the time of rounding its float32 weights."""
-    policy = CausalLM.from_pretrained(model, compute_dtype=dtype, device=device)
+    case = Case(**arguments)
+    policy = case.policy()
     torch.manual_seed(0)
-    for limit in (min(WARM_UP_TOKENS, new_tokens), new_tokens):
+    for limit in (min(WARM_UP_TOKENS, case.new_tokens), case.new_tokens):
         policy.sampling = Sampling(max_new_tokens=limit)
-        yield {"units": sum(len(c.tokens) for c in policy.generate([prompt], group_size)[0])}
+        (group,) = policy.generate(case.prompts, case.group_size)
+        yield {"units": sum(len(completion.tokens) for completion in group)}
 
 
-def transformers_generate(
-    model: str, prompt: str, group_size: int, new_tokens: int, dtype: str, device: str
-) -> Iterator[dict[str, Any]]:
+def transformers_generate(**arguments: Any) -> Iterator[dict[str, Any]]:
     """Sample by `generate(num_return_sequences=G)` of transformers, with weights in `dtype`."""
-    policy = CausalLM.from_pretrained(model, compute_dtype="float32", device=device)
+    case = Case(**arguments)
+    policy = case.policy("float32")
     end = torch.tensor(sorted(ends(policy)))
-    ids = torch.tensor([policy.encode(prompt)], device=policy.model.device)
-    policy.model.to(getattr(torch, dtype))
+    ids = torch.tensor([policy.encode(*case.prompts)], device=policy.model.device)
+    policy.model.to(getattr(torch, case.dtype))
     torch.manual_seed(0)
-    for limit in (min(WARM_UP_TOKENS, new_tokens), new_tokens):
+    for limit in (min(WARM_UP_TOKENS, case.new_tokens), case.new_tokens):
         rows = policy.model.generate(
             input_ids=ids,
             attention_mask=torch.ones_like(ids),
@@ -42,7 +42,7 @@ def transformers_generate(
             top_p=1.0,
             top_k=0,
             max_new_tokens=limit,
-            num_return_sequences=group_size,
+            num_return_sequences=case.group_size,
             pad_token_id=policy.tokenizer.pad_token_id or 0,
         )[:, ids.shape[1] :].cpu()
         before = torch.isin(rows, end).int().cumsum(1) - torch.isin(rows, end).int()

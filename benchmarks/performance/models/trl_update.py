@@ -91,24 +91,14 @@ def grpo(
             processing_class=AutoTokenizer.from_pretrained(model),
             reward_funcs=reward,
             train_dataset=Dataset.from_list([{"prompt": text} for text in texts]),
-            args=GRPOConfig(
+            args=_config(
                 output_dir=folder,
                 per_device_train_batch_size=group_size,
                 num_generations=group_size,
-                gradient_accumulation_steps=1,
                 max_completion_length=new_tokens,
                 max_steps=len(texts),
-                temperature=1.0,
-                top_p=1.0,
-                top_k=0,
-                learning_rate=1e-6,
-                shuffle_dataset=False,
-                use_cpu=True,
                 bf16=bf16,
                 gradient_checkpointing=gradient_checkpointing,
-                save_strategy="no",
-                report_to=[],
-                disable_tqdm=True,
             ),
         )
         steps = Steps(trainer)
@@ -122,3 +112,19 @@ def grpo(
             "parts": seconds,
             "cpu_seconds": sum(steps.cpu[-agents:]),
         }
+
+
+def _config(**sizes: Any) -> Any:
+    return GRPOConfig(
+        **sizes,
+        gradient_accumulation_steps=1,
+        temperature=1.0,
+        top_p=1.0,
+        top_k=0,
+        learning_rate=1e-6,
+        shuffle_dataset=False,
+        use_cpu=True,
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+    )

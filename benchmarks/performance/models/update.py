@@ -21,7 +21,7 @@ from typing import Annotated, Any
 
 import typer
 
-from llm_decpomdp.agents.models.offline import OFFLINE_MODEL
+from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL
 from llm_decpomdp.benchmarks.performance.harness.command import (
     Device,
     JsonFile,

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from llm_decpomdp.agents.inference.sampling import Sampling
-from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents.specs import PolicySpec
+from llm_decpomdp.agents.team import load_team
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
@@ -19,6 +19,7 @@ from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
 from llm_decpomdp.algorithms.training.metrics import count_tokens
 from llm_decpomdp.benchmarks.performance.models import workload
+from llm_decpomdp.benchmarks.performance.models.workload import Case
 from llm_decpomdp.policy import Policy
 
 OPTIONS = LearnerOptions(learning_rate=1e-6, max_grad_norm=1.0)
@@ -28,59 +29,29 @@ LORA = {"r": 16, "lora_alpha": 32, "target_modules": "all-linear"}
 PARTS = {"sampling": "sampling", "stepping": "reward", "learning": "learning"}
 
 
-def ours(
-    model: str,
-    tasks: Sequence[str],
-    group_size: int,
-    new_tokens: int,
-    dtype: str,
-    device: str,
-    weights: str,
-) -> Iterator[dict[str, Any]]:
-    """Update by MAGRPO on CoopHumanEval, once for each task.
-
-    Args:
-        model: Folder of the model.
-        tasks: Task of the update that isn't counted, then of the one that is.
-        group_size: Joint samples (G).
-        new_tokens: Tokens of a completion.
-        dtype: Type that the model computes in.
-        device: Place of the weights.
-        weights: `own` (a model for each agent), `shared` (one for all), or `adapters` (one, with an
-            adapter for each).
-    """
+def ours(**arguments: Any) -> Iterator[dict[str, Any]]:
+    """Update by MAGRPO on CoopHumanEval, once for each task."""
+    case = Case(**arguments)
     env = workload.environment()
-    team = build_team(
-        model, env.possible_agents, Sampling(max_new_tokens=new_tokens), dtype, device, weights
-    )
+    team = build_team(case, env.possible_agents)
     try:
-        yield from updates(env, team, [Start(task_id=task) for task in tasks], group_size)
+        yield from updates(env, team, [Start(task_id=task) for task in case.tasks], case.group_size)
     finally:
         env.close()
 
 
-def build_team(
-    model: str, agents: Sequence[str], sampling: Sampling, dtype: str, device: str, weights: str
-) -> dict[str, Policy]:
+def build_team(case: Case, agents: Sequence[str]) -> dict[str, Policy]:
     """Return a policy for each agent."""
-    if weights == "adapters":
-        from llm_decpomdp.agents.models.adapters import adapter_policies
-
-        policies = adapter_policies(
-            model,
-            dict.fromkeys(agents, LORA),
-            dict.fromkeys(agents, sampling),
-            compute_dtype=dtype,
-            device=device,
-            seeds={agent: number for number, agent in enumerate(agents)},
-        )
-        return dict(policies)
-    number = 1 if weights == "shared" else len(agents)
-    models = [
-        CausalLM.from_pretrained(model, sampling, compute_dtype=dtype, device=device, seed=seed)
-        for seed in range(number)
-    ]
-    return {agent: models[index % number] for index, agent in enumerate(agents)}
+    adapters, shared = case.weights == "adapters", case.weights == "shared"
+    spec = PolicySpec(
+        name=case.model,
+        max_new_tokens=case.new_tokens,
+        compute_dtype=case.dtype,
+        device=case.device,
+        lora=LORA if adapters else None,
+    )
+    names = {agent: "all" if shared else agent for agent in agents}
+    return load_team(names, dict.fromkeys(names.values(), spec))
 
 
 def updates(

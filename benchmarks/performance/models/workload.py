@@ -3,16 +3,46 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import llm_decpomdp
-from llm_decpomdp.agents.models.offline import OFFLINE_MODEL, offline_model
+from llm_decpomdp.agents.loading import load_policy
+from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL, offline_model
+
+if TYPE_CHECKING:
+    from llm_decpomdp.agents.models.causal_lm import CausalLM
 
 ENVIRONMENT = "coophumaneval-v0"
+
+
+@dataclass(frozen=True)
+class Case:
+    """Arguments of a trial."""
+
+    model: str
+    """Folder of the model."""
+    group_size: int
+    """Completions of a prompt, or joint samples (G)."""
+    new_tokens: int
+    """Tokens of a completion, or of the longest one."""
+    dtype: str
+    """Type that the model computes in."""
+    device: str
+    prompts: Sequence[str] = ()
+    tasks: Sequence[str] = ()
+    """Task of the update that isn't counted, then of the one that is."""
+    weights: str = "own"
+    """Weights of a team: `own` (a model for each agent), `shared` (one for all), or `adapters` (one, with an
+    adapter for each)."""
+
+    def policy(self, dtype: str | None = None) -> CausalLM:
+        """Load the model, which computes in another dtype if one is given."""
+        return load_policy(self.model, compute_dtype=dtype or self.dtype, device=self.device)
 
 
 def environment() -> Any:

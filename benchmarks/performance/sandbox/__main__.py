@@ -7,7 +7,7 @@ process of its own, and a variant that fails a program ends the benchmark. Verdi
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
@@ -23,7 +23,8 @@ from llm_decpomdp.benchmarks.performance.harness.trials import (
     progress,
 )
 from llm_decpomdp.benchmarks.performance.sandbox import costs
-from llm_decpomdp.benchmarks.performance.sandbox.programs import canonical_programs
+from llm_decpomdp.benchmarks.performance.sandbox.costs import plural
+from llm_decpomdp.benchmarks.performance.sandbox.ours import canonical_programs
 
 OURS = Variant("this sandbox", "sandbox/ours.py", "run_batch")
 IN_CHILD = replace(OURS, name="same layers, tests in the child", arguments={"split": False})
@@ -33,9 +34,6 @@ IN_PROCESS = Variant("exec in the caller", "sandbox/floors.py", "in_process")
 
 SLOW_PROGRAMS = 40
 """Programs of the large parent, from which peers take 0.1 seconds for each."""
-
-EPISODES = 64
-"""Size of the vector step."""
 
 VARIABLES = environment(tuned=False, threads=1)
 
@@ -103,11 +101,6 @@ def with_workers(variant: Variant, rows: Sequence[Mapping[str, str]], workers: i
     return replace(variant, name=f"{variant.name}, {plural(workers)}", arguments=arguments)
 
 
-def plural(workers: int) -> str:
-    """Return the number with its noun."""
-    return f"{workers} worker" + ("s" if workers > 1 else "")
-
-
 def measure_floors(
     results: Results, rows: Sequence[Mapping[str, str]], workers: Sequence[int]
 ) -> None:
@@ -158,25 +151,6 @@ def measure_peers(
         results.judge(Judgement(goal, ratio, reasons[name]))
 
 
-def measure_costs(
-    rows: Sequence[Mapping[str, str]], workers: Sequence[int], rounds: int
-) -> Iterator[Judgement]:
-    """Measure start, memory, deadlines, and callers that each wait for one verdict."""
-    start = costs.start(rounds)
-    yield Judgement(Goal("start of a worker", "ms", at_most=100.0), start.seconds.times(1000))
-    note = "PSS" if start.proportional else "RSS: this user may not read PSS"
-    yield Judgement(Goal("memory of a worker", "MB", at_most=15.0), start.megabytes, note)
-    deadline = costs.deadline(rounds)
-    late = Goal("verdict after a deadline", "ms", at_most=50.0)
-    yield Judgement(late, deadline.overshoot_seconds.times(1000))
-    following = Goal("next verdict after a kill", "ms", at_most=10.0)
-    yield Judgement(following, deadline.next_seconds.times(1000))
-    for number in workers:
-        episodes = rows[:EPISODES]
-        name = f"{len(episodes)} single calls against one batch, {plural(number)}"
-        yield Judgement(Goal(name, at_least=0.9), costs.vector_step(episodes, number, rounds))
-
-
 def main(
     rounds: Rounds = 5,
     workers: Annotated[
@@ -203,7 +177,7 @@ def main(
             progress(f"peers, {plural(number)}, {caller}")
             measure_peers(results, batch, number, gigabytes)
     progress("start, deadlines, vector step")
-    results.judge(*measure_costs(rows, workers, rounds))
+    results.judge(*costs.judgements(rows, workers, rounds))
     title = "HumanEval's canonical solutions with their tests; peers from small and large parents"
     sections, judgements = results.sections, results.judgements
     Report(title, settings, VARIABLES, sections, judgements, "programs").finish(json_file)

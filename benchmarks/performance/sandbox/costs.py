@@ -7,13 +7,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 
-from llm_decpomdp.benchmarks.performance.harness.processes import (
-    descendants,
-    memory_megabytes,
-    resident_megabytes,
-)
+from llm_decpomdp.benchmarks.performance.harness.processes import descendants, memory_megabytes
+from llm_decpomdp.benchmarks.performance.harness.report import Goal, Judgement
 from llm_decpomdp.benchmarks.performance.harness.trials import BenchmarkError, Spread
 from llm_decpomdp.benchmarks.performance.sandbox.ours import jobs, passes
 from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, instrument
@@ -29,30 +25,16 @@ DEADLINE = Limits(load_seconds=5.0, test_seconds=DEADLINE_SECONDS, wall_factor=1
 WARM_UP = 10
 """Verdicts that are waited for before anything is timed."""
 
+EPISODES = 64
+"""Size of the vector step."""
+
 SETTLE_SECONDS = 0.3
 """Time for a worker to get its next process ready after a verdict, before its memory is read."""
 
 
-@dataclass(frozen=True)
-class Start:
-    """Costs of one worker before it runs anything."""
-
-    seconds: Spread
-    """Time from the constructor to the first verdict, less the time of a verdict."""
-    megabytes: Spread
-    """Memory of all of its processes."""
-    proportional: bool
-    """True if shared pages count in part (PSS); if this user may not see that, they count in full."""
-
-
-@dataclass(frozen=True)
-class Deadline:
-    """Costs of a program that never ends."""
-
-    overshoot_seconds: Spread
-    """Time from the deadline to its verdict."""
-    next_seconds: Spread
-    """Time from that verdict to the verdict of the next program."""
+def plural(workers: int) -> str:
+    """Return the number with its noun."""
+    return f"{workers} worker" + ("s" if workers > 1 else "")
 
 
 @contextmanager
@@ -72,9 +54,24 @@ def protections() -> str:
     return f"without {', '.join(missing)}" if missing else "all on"
 
 
-def start(rounds: int) -> Start:
-    """Open a sandbox of one worker, several times."""
-    seconds, megabytes, proportional = [], [], True
+def judgements(
+    rows: Sequence[Mapping[str, str]], workers: Sequence[int], rounds: int
+) -> Iterator[Judgement]:
+    """Measure start, memory, deadlines, and callers that each wait for one verdict."""
+    yield from start(rounds)
+    yield from deadline(rounds)
+    for number in workers:
+        episodes = rows[:EPISODES]
+        name = f"{len(episodes)} single calls against one batch, {plural(number)}"
+        yield Judgement(Goal(name, at_least=0.9), vector_step(episodes, number, rounds))
+
+
+def start(rounds: int) -> list[Judgement]:
+    """Open a sandbox of one worker several times; judge its start and memory before it runs anything.
+
+    The start lasts from the constructor to the first verdict, less the time of a verdict.
+    """
+    milliseconds, megabytes, kind = [], [], ""
     for _ in range(rounds):
         before = descendants(os.getpid())
         begin = time.perf_counter()
@@ -83,25 +80,27 @@ def start(rounds: int) -> Start:
             first = time.perf_counter() - begin
             usual = Spread.of([timed(sandbox, SQUARE) for _ in range(WARM_UP)]).median
             time.sleep(SETTLE_SECONDS)
-            worker = descendants(os.getpid()) - before
-            try:
-                megabytes.append(memory_megabytes(worker))
-            except PermissionError:
-                proportional = False
-                megabytes.append(resident_megabytes(worker))
-        seconds.append(max(first - usual, 0.0))
-    return Start(Spread.of(seconds), Spread.of(megabytes), proportional)
+            amount, kind = memory_megabytes(descendants(os.getpid()) - before)
+        megabytes.append(amount)
+        milliseconds.append(1000 * max(first - usual, 0.0))
+    return [
+        Judgement(Goal("start of a worker", "ms", at_most=100.0), Spread.of(milliseconds)),
+        Judgement(Goal("memory of a worker", "MB", at_most=15.0), Spread.of(megabytes), kind),
+    ]
 
 
-def deadline(rounds: int) -> Deadline:
-    """Run a program that never ends, then one that does."""
-    overshoot, following = [], []
+def deadline(rounds: int) -> list[Judgement]:
+    """Run a program that never ends, then one that does; judge how late their verdicts are, in turn."""
+    late, following = [], []
     with opened(1, DEADLINE) as sandbox:
         timed(sandbox, SQUARE)
         for _ in range(rounds):
-            overshoot.append(timed(sandbox, BUSY, status="timeout") - DEADLINE_SECONDS)
-            following.append(timed(sandbox, SQUARE))
-    return Deadline(Spread.of(overshoot), Spread.of(following))
+            late.append(1000 * (timed(sandbox, BUSY, status="timeout") - DEADLINE_SECONDS))
+            following.append(1000 * timed(sandbox, SQUARE))
+    return [
+        Judgement(Goal("verdict after a deadline", "ms", at_most=50.0), Spread.of(late)),
+        Judgement(Goal("next verdict after a kill", "ms", at_most=10.0), Spread.of(following)),
+    ]
 
 
 def timed(sandbox: Sandbox, program: Program, status: str = "passed") -> float:

@@ -11,7 +11,7 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -22,12 +22,10 @@ from llm_decpomdp.benchmarks.performance.harness.processes import (
     PROC,
     descendants,
     memory_megabytes,
-    resident_megabytes,
 )
 from llm_decpomdp.benchmarks.performance.harness.report import about, columned, show
 from llm_decpomdp.benchmarks.performance.sandbox.costs import protections
-from llm_decpomdp.benchmarks.performance.sandbox.ours import jobs
-from llm_decpomdp.benchmarks.performance.sandbox.programs import canonical_programs
+from llm_decpomdp.benchmarks.performance.sandbox.ours import canonical_programs, jobs
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, Tests, instrument
 
 LIMITS = Limits(
@@ -73,28 +71,16 @@ GROWTH_MEGABYTES = 10.0
 Job = tuple[Program, Tests]
 
 
-@dataclass(frozen=True)
-class Usage:
-    """Resources of a trainer and its workers at one moment."""
-
-    moment: str
-    processes: int
-    """Processes below the trainer."""
-    trainer_descriptors: int
-    worker_descriptors: int | None
-    """Descriptors of all processes below the trainer; None if this user may not see them."""
-    trainer_megabytes: float
-    worker_megabytes: float
-    """PSS, or RSS if this user may not see that."""
-    temporary_files: int
+Usage = Mapping[str, float | None]
+"""Resources of a trainer and its workers at one moment, by name; `None` where this user may not see it."""
 
 
 @dataclass(frozen=True)
 class Findings:
     """Results of a run."""
 
-    usages: list[Usage]
-    """Before everything, after the warm-up, at the end, and after closing."""
+    usages: Mapping[str, Usage]
+    """Resources before everything, after the warm-up, at the end, and after closing."""
     statuses: Counter[str]
     wrong: list[str]
     """Programs with another verdict than they should have."""
@@ -103,26 +89,29 @@ class Findings:
 
     def leaks(self) -> list[str]:
         """Return a line for all that there is more of than there was."""
-        before, warm, end, closed = self.usages
+        before, warm, end, closed = self.usages.values()
         lines = [f"wrong verdict: {name}" for name in self.wrong[:10]]
-        lines += _more("processes after closing", before.processes, closed.processes)
-        lines += _more("processes", warm.processes, end.processes)
         for name, first, last in (
-            ("descriptors of the trainer", warm.trainer_descriptors, end.trainer_descriptors),
-            ("descriptors of workers", warm.worker_descriptors, end.worker_descriptors),
-            ("temporary files", before.temporary_files, closed.temporary_files),
+            ("processes after closing", before["processes"], closed["processes"]),
+            ("temporary files", before["temporary files"], closed["temporary files"]),
         ):
-            if first is not None and last is not None:
-                lines += _more(name, first, last)
-        room = GROWTH_MEGABYTES
-        lines += _more("MB of the trainer", warm.trainer_megabytes + room, end.trainer_megabytes)
-        room *= self.workers
-        lines += _more("MB of workers", warm.worker_megabytes + room, end.worker_megabytes)
+            lines += _more(name, first, last)
+        room = {
+            "processes": 0.0,
+            "descriptors of the trainer": 0.0,
+            "descriptors of workers": 0.0,
+            "MB of the trainer": GROWTH_MEGABYTES,
+            "MB of workers": GROWTH_MEGABYTES * self.workers,
+        }
+        for name, growth in room.items():
+            lines += _more(name, warm[name], end[name], growth)
         return lines
 
 
-def _more(name: str, first: float, last: float) -> list[str]:
-    return [f"{name}: {last:.4g}, more than {first:.4g}"] if last > first else []
+def _more(name: str, first: float | None, last: float | None, room: float = 0.0) -> list[str]:
+    if first is None or last is None or last <= first + room:
+        return []
+    return [f"{name}: {last:.4g}, more than {first + room:.4g}"]
 
 
 def measure(programs: int, workers: int, warm_up: int = WARM_UP) -> Findings:
@@ -139,16 +128,16 @@ def measure(programs: int, workers: int, warm_up: int = WARM_UP) -> Findings:
     with tempfile.TemporaryDirectory() as folder:
         old, tempfile.tempdir = tempfile.tempdir, folder
         try:
-            usages = [usage("before", Path(folder))]
+            usages = {"before": usage(Path(folder))}
             sandbox = Sandbox(LIMITS, workers=workers, cache_size=0)
             _run(sandbox, usual, range(warm_up), Counter(), wrong)
-            usages.append(usage("after the warm-up", Path(folder)))
+            usages["after the warm-up"] = usage(Path(folder))
             begin = time.monotonic()
             _run(sandbox, usual, range(warm_up, warm_up + programs), statuses, wrong)
             seconds = time.monotonic() - begin
-            usages.append(usage("at the end", Path(folder)))
+            usages["at the end"] = usage(Path(folder))
             sandbox.close()
-            usages.append(usage("after closing", Path(folder)))
+            usages["after closing"] = usage(Path(folder))
         finally:
             tempfile.tempdir = old
     return Findings(usages, statuses, wrong, seconds, workers)
@@ -180,27 +169,21 @@ def _status(execution: Execution) -> str:
     return next((test.status for test in execution.tests if not test.passed), "passed")
 
 
-def usage(moment: str, folder: Path) -> Usage:
+def usage(folder: Path) -> Usage:
     """Return the resources of this process and those below it, once they no longer change.
 
     Args:
-        moment: Its name.
         folder: Where temporary files would be.
     """
     below = _settled()
-    try:
-        memory = [memory_megabytes(processes) for processes in ([os.getpid()], below)]
-    except PermissionError:
-        memory = [resident_megabytes(processes) for processes in ([os.getpid()], below)]
-    return Usage(
-        moment=moment,
-        processes=len(below),
-        trainer_descriptors=_descriptors([os.getpid()]) or 0,
-        worker_descriptors=_descriptors(below),
-        trainer_megabytes=memory[0],
-        worker_megabytes=memory[1],
-        temporary_files=sum(1 for _ in folder.rglob("*")),
-    )
+    return {
+        "processes": len(below),
+        "descriptors of the trainer": _descriptors([os.getpid()]),
+        "descriptors of workers": _descriptors(below),
+        "MB of the trainer": memory_megabytes([os.getpid()])[0],
+        "MB of workers": memory_megabytes(below)[0],
+        "temporary files": sum(1 for _ in folder.rglob("*")),
+    }
 
 
 def _settled() -> list[int]:
@@ -223,18 +206,11 @@ def _descriptors(processes: Sequence[int]) -> int | None:
 
 def report(findings: Findings) -> None:
     """Print everything."""
-    headings = ("processes", "descriptors", "theirs", "MB", "theirs", "temporary files")
+    rows = findings.usages
+    headings = list(next(iter(rows.values())))
     table = columned("Of the trainer and of its workers", "moment", headings)
-    for row in findings.usages:
-        table.add_row(
-            row.moment,
-            str(row.processes),
-            str(row.trainer_descriptors),
-            "unknown" if row.worker_descriptors is None else str(row.worker_descriptors),
-            f"{row.trainer_megabytes:.1f}",
-            f"{row.worker_megabytes:.1f}",
-            str(row.temporary_files),
-        )
+    for moment, row in rows.items():
+        table.add_row(moment, *("unknown" if n is None else f"{n:.4g}" for n in row.values()))
     statuses = findings.statuses
     header = {
         **about(),

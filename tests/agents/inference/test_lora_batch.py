@@ -84,7 +84,7 @@ def test_adapters_of_few_rows_are_computed_by_one_thread(
         return torch.nn.functional.linear(states, weight)
 
     monkeypatch.setattr("llm_decpomdp.agents.inference.lora_batch.linear", noted)
-    monkeypatch.setattr("llm_decpomdp.agents.inference.threads.THREADS_SLEEP", True)
+    monkeypatch.setattr("llm_decpomdp.agents.inference.decoding.THREADS_SLEEP", True)
     model, before = build(QUERIES), torch.get_num_threads()
     torch.set_num_threads(3)
     try:

@@ -26,6 +26,7 @@ from llm_decpomdp.agents.inference import packed_log_probs as packed
 from llm_decpomdp.agents.inference.packed_log_probs import packed_log_probs, padded_log_probs
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
+from tests.agents.conftest import SIZE
 
 PROMPT = (5, 6, 7, 8, 9)
 ROWS = ((4, 3, 2, 0), (7,), (0,), (11, 12, 13, 14, 15, 16, 17), (4, 3, 9))
@@ -104,17 +105,6 @@ def test_few_logits_live_at_a_time(
     assert max(seen) <= 4 * model.config.vocab_size
     assert sum(seen) == 2 * tokens * model.config.vocab_size  # once, and again in the backward pass
 
-
-SIZE = {
-    "vocab_size": 40,
-    "hidden_size": 16,
-    "intermediate_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "head_dim": 8,
-    "initializer_range": 0.5,
-}
 
 MODELS = {
     "qwen3": (lambda: Qwen3ForCausalLM(Qwen3Config(**SIZE)), ""),
@@ -237,21 +227,15 @@ def test_activations_are_not_computed_twice_with_dropout(
     policy = make_policy()
     policy.model.config.attention_dropout = 0.1
     with pytest.raises(ValueError, match=r"attention_dropout is 0.1; set it to 0"):
-        CausalLM(
+        ModelEngine(
             policy.model, policy.tokenizer, compute_dtype="float32", gradient_checkpointing=True
         )
 
 
 def test_the_same_pass_on_two_threads_gives_the_same_gradients() -> None:
-    config = Qwen3Config(
-        vocab_size=64,
-        hidden_size=512,
-        intermediate_size=256,
-        num_hidden_layers=1,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=32,
-    )
+    wide = {"vocab_size": 64, "hidden_size": 512, "intermediate_size": 256, "num_hidden_layers": 1}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32}
+    config = Qwen3Config(**wide, **heads)
     torch.manual_seed(0)
     model = Qwen3ForCausalLM(config).eval()
     rows = [[number % 60 + 2, 5, 3] for number in range(100)]

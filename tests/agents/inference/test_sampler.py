@@ -11,10 +11,11 @@ from transformers import LlamaForCausalLM, MambaConfig, MambaForCausalLM, Mistra
 from transformers import MistralForCausalLM as Mistral
 
 from llm_decpomdp.agents.inference import sampler
-from llm_decpomdp.agents.inference.cache import ROOM, GrowingLayer, growing_cache
+from llm_decpomdp.agents.inference.decoding import ROOM, GrowingLayer, growing_cache
+from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow, sample
-from llm_decpomdp.agents.inference.sampling import Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
+from tests.agents.conftest import SIZE
 
 END = 0
 
@@ -126,17 +127,7 @@ def test_a_recurrent_model_falls_back_to_generate_and_says_so_once(
 
 def test_a_sliding_window_is_kept() -> None:
     torch.manual_seed(0)
-    config = MistralConfig(
-        vocab_size=20,
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        sliding_window=4,
-        initializer_range=0.5,
-    )
-    model = Mistral(config).eval()
+    model = Mistral(MistralConfig(**SIZE, sliding_window=4)).eval()
     assert growing_cache(model) is not None
     prompts = [prompt(5, 6, 7, 8, 9, 10), prompt(3, 2)]
     for index, row in enumerate(sample(model, prompts, 3, [END])):

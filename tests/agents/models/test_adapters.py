@@ -13,9 +13,11 @@ from peft import AutoPeftModelForCausalLM, PeftModel
 from transformers import AutoModelForCausalLM
 
 from llm_decpomdp.agents.inference import sampler
-from llm_decpomdp.agents.inference.sampling import Sampling
-from llm_decpomdp.agents.models.adapters import adapter_policies
+from llm_decpomdp.agents.loading import load_policy
 from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents.models.engine import ModelEngine
+from llm_decpomdp.agents.models.options import ModelOptions
+from llm_decpomdp.agents.models.pretrained import adapter_policies
 from llm_decpomdp.policy import Completion, EnginePolicy, ReferencedPolicy
 
 LORA = {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj", "down_proj"]}
@@ -32,15 +34,12 @@ def base(make_policy: Callable[..., CausalLM], tmp_path: Path) -> Path:
 
 def build(base: Path, dtype: str = "float32", **options: bool) -> Pair:
     """Two policies whose adapters do something, and each something else."""
-    samplings = {"a": Sampling(max_new_tokens=12), "b": Sampling(0.7, top_k=9, max_new_tokens=20)}
-    pair = adapter_policies(
-        base,
-        {"a": LORA, "b": {**LORA, "r": 2}},
-        samplings,
-        compute_dtype=dtype,
-        device="cpu",
-        **options,  # type: ignore[arg-type]
-    )
+    common = {"compute_dtype": dtype, "device": "cpu", **options}
+    each = {
+        "a": ModelOptions(max_new_tokens=12, **common),
+        "b": ModelOptions(temperature=0.7, top_k=9, max_new_tokens=20, **common),
+    }
+    pair = adapter_policies(base, {"a": LORA, "b": {**LORA, "r": 2}}, each, {"a": 0, "b": 1})
     with torch.no_grad():
         for seed, policy in enumerate(pair.values()):
             generator = torch.Generator().manual_seed(seed)
@@ -118,12 +117,9 @@ def test_a_policy_scores_like_its_adapter_alone_on_the_base(
     for name, policy in pair.items():
         policy.save(tmp_path / name)
         model = AutoModelForCausalLM.from_pretrained(base)
-        alone = CausalLM(
-            PeftModel.from_pretrained(model, tmp_path / name),
-            policy.tokenizer,
-            policy.sampling,
-            compute_dtype="float32",
-        )
+        peft = PeftModel.from_pretrained(model, tmp_path / name)
+        engine = ModelEngine(peft, policy.tokenizer, compute_dtype="float32")
+        alone = CausalLM(engine, policy.sampling)
         torch.testing.assert_close(scored(policy), scored(alone))
         assert AutoPeftModelForCausalLM.from_pretrained(tmp_path / name).peft_config["default"]
         assert {p.name for p in (tmp_path / name).iterdir()} >= {
@@ -187,24 +183,17 @@ def test_state_and_folders_continue_one_adapter(pair: Pair, base: Path, tmp_path
     pair["b"].generate(["abc"], 2)
     state, expected = pair["b"].state_dict(), pair["b"].generate(["abc"], 4)
     assert all("policy_b" in name for name in state["weights"])
-    fresh = adapter_policies(
-        base,
-        {"a": LORA, "b": {**LORA, "r": 2}},
-        {"b": pair["b"].sampling},
-        compute_dtype="float32",
-        device="cpu",
-    )
+    options = {
+        name: ModelOptions(**vars(policy.sampling), compute_dtype="float32", device="cpu")
+        for name, policy in pair.items()
+    }
+    seeds = {"a": 0, "b": 1}
+    fresh = adapter_policies(base, {"a": LORA, "b": {**LORA, "r": 2}}, options, seeds)
     fresh["b"].load_state_dict(state)
     assert fresh["b"].generate(["abc"], 4) == expected
     for name, policy in pair.items():
         policy.save(tmp_path / name)
-    loaded = adapter_policies(
-        base,
-        {name: tmp_path / name for name in pair},
-        {name: policy.sampling for name, policy in pair.items()},
-        compute_dtype="float32",
-        device="cpu",
-    )
+    loaded = adapter_policies(base, {name: tmp_path / name for name in pair}, options, seeds)
     for name, policy in pair.items():
         torch.testing.assert_close(scored(loaded[name]), scored(policy))
         shapes = [p.shape for p in policy.parameters()]
@@ -222,7 +211,8 @@ def test_a_frozen_adapter_stays_frozen(pair: Pair) -> None:
 
 def test_seeds_decide_new_adapters(base: Path) -> None:
     def first(seeds: dict[str, int]) -> list[torch.Tensor]:
-        pair = adapter_policies(base, {"a": LORA, "b": LORA}, device="cpu", seeds=seeds)
+        options = dict.fromkeys("ab", ModelOptions(device="cpu"))
+        pair = adapter_policies(base, {"a": LORA, "b": LORA}, options, seeds)
         return [next(policy.parameters()).detach() for policy in pair.values()]
 
     one, two = first({"a": 1, "b": 2}), first({"a": 2, "b": 1})
@@ -232,9 +222,9 @@ def test_seeds_decide_new_adapters(base: Path) -> None:
 
 def test_unfit_names_and_no_adapters_are_refused(base: Path) -> None:
     with pytest.raises(ValueError, match="at least one adapter"):
-        adapter_policies(base, {})
+        adapter_policies(base, {}, {}, {})
     with pytest.raises(ValueError, match=r"no '\.', got 'a\.b'"):
-        adapter_policies(base, {"a.b": LORA})
+        adapter_policies(base, {"a.b": LORA}, {"a.b": ModelOptions()}, {"a.b": 0})
 
 
 def test_a_policy_with_full_weights_keeps_a_copy_for_its_reference(
@@ -257,4 +247,4 @@ def test_a_policy_with_full_weights_keeps_a_copy_for_its_reference(
 def test_a_new_adapter_brings_no_warning_of_a_name_that_transformers_gives_up(base: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", FutureWarning)
-        CausalLM.from_pretrained(base, lora=LORA)
+        load_policy(base, lora=LORA)

@@ -9,8 +9,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from llm_decpomdp.agents.inference.sampling import Sampling
+from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents.loading import load_policy
 from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.policy import Completion, TrainablePolicy
 
 Make = Callable[..., CausalLM]
@@ -187,9 +189,7 @@ def test_a_saved_model_loads_with_transformers_alone(make_policy: Make, tmp_path
 def test_a_saved_model_loads_again_and_answers_the_same(make_policy: Make, tmp_path: Path) -> None:
     policy = make_policy(temperature=0.0)
     policy.save(tmp_path)
-    again = CausalLM.from_pretrained(
-        tmp_path, policy.sampling, compute_dtype="float32", device="cpu"
-    )
+    again = load_policy(tmp_path, policy.sampling, compute_dtype="float32", device="cpu")
     assert again.act("hello") == policy.act("hello")
 
 
@@ -198,12 +198,12 @@ def test_a_saved_adapter_goes_on_being_trained(make_policy: Make, tmp_path: Path
     lora = {"r": 4, "target_modules": ["q_proj"]}
     options = {"compute_dtype": "float32", "device": "cpu"}
     sampling = Sampling(max_new_tokens=12)
-    first = CausalLM.from_pretrained(tmp_path / "base", sampling, lora=lora, **options)
+    first = load_policy(tmp_path / "base", sampling, lora=lora, **options)
     first.save(tmp_path / "adapter")
-    again = CausalLM.from_pretrained(tmp_path / "adapter", sampling, **options)
+    again = load_policy(tmp_path / "adapter", sampling, **options)
     assert {n for n, _ in again._trainable()} == {n for n, _ in first._trainable()}
     with pytest.raises(ValueError, match="holds an adapter already"):
-        CausalLM.from_pretrained(tmp_path / "adapter", sampling, lora=lora, **options)
+        load_policy(tmp_path / "adapter", sampling, lora=lora, **options)
 
 
 def test_an_adapter_is_all_that_is_trained_and_saved(make_policy: Make, tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_an_adapter_is_all_that_is_trained_and_saved(make_policy: Make, tmp_path
 
     make_policy().save(tmp_path / "base")
     lora = {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj"]}
-    policy = CausalLM.from_pretrained(
+    policy = load_policy(
         tmp_path / "base",
         Sampling(max_new_tokens=12),
         lora=lora,
@@ -277,4 +277,4 @@ def test_unicode_survives(make_policy: Make) -> None:
 def test_an_unknown_computing_type_is_refused(make_policy: Make) -> None:
     policy = make_policy()
     with pytest.raises(ValueError, match="did you mean 'float32'"):
-        CausalLM(policy.model, policy.tokenizer, Sampling(), compute_dtype="float23")
+        ModelEngine(policy.model, policy.tokenizer, compute_dtype="float23")

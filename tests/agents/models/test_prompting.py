@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from llm_decpomdp.agents.inference.sampling import Sampling
+from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.prompting import Prompting
 from llm_decpomdp.agents.saved_team import load_saved_team, save_team
 from llm_decpomdp.policy import SKIPPED, ContextPolicy, PromptTooLong
@@ -23,13 +24,9 @@ REFUSING = "{% if messages[0].role == 'system' %}{{ raise_exception('no system')
 def asked(template: str | None = TEMPLATE, max_new_tokens: int = 12, **prompting: Any) -> CausalLM:
     tokenizer = tiny_tokenizer()
     tokenizer.chat_template = template
-    return CausalLM(
-        tiny_model(0),
-        tokenizer,
-        Sampling(max_new_tokens=max_new_tokens),
-        compute_dtype="float32",
-        prompting=Prompting(**prompting),
-    )
+    engine = ModelEngine(tiny_model(0), tokenizer, compute_dtype="float32")
+    sampling = Sampling(max_new_tokens=max_new_tokens)
+    return CausalLM(engine, sampling, prompting=Prompting(**prompting))
 
 
 def seen(policy: CausalLM, prompt: str) -> str:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from llm_decpomdp.agents.inference.sampling import Sampling
+from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents.loading import load_policy
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.tiny import character_tokenizer, tiny_causal_lm
 from llm_decpomdp.policy import TrainablePolicy
@@ -63,7 +64,7 @@ def test_the_tokenizer_writes_what_it_reads() -> None:
 def test_what_it_saves_loads_as_any_model(tmp_path: Path) -> None:
     policy = tiny_causal_lm("abc", SHORT, seed=3)
     policy.save(tmp_path)
-    loaded = CausalLM.from_pretrained(tmp_path, SHORT, compute_dtype="float32")
+    loaded = load_policy(tmp_path, SHORT, compute_dtype="float32")
     for one in (policy, loaded):
         one.seed(5)
     tokens = [[c.tokens for c in one.generate(["ab"], 8)[0]] for one in (loaded, policy)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.agents.inference.sampling import Sampling
+from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.agents.scripted import Gold, Scripted
 from llm_decpomdp.algorithms.rollouts.rollout import Start

