@@ -189,7 +189,7 @@ class Pool:
         with self._lock:
             while workers:
                 worker = workers.pop()
-                if worker.waiting or worker.served >= RETIRE_AFTER:
+                if worker.job is not None or worker.served >= RETIRE_AFTER:
                     retired.append(worker)
                     worker = self._new()
                 self._put_back(worker)

@@ -12,8 +12,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections import deque
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -72,8 +70,8 @@ class Worker:
         self.seed = seed
         self.layers: dict[str, str] = {}
         """Reason why each layer of protection is off; empty if it is on."""
-        self.waiting: deque[int] = deque()
-        """Jobs sent and not finished; the first one is running."""
+        self.job: int | None = None
+        """Index of the job that it runs, in its batch."""
         self.served = 0
         self.dead = True
         """True if it cannot take jobs: before the handshake, and once it has ended."""
@@ -91,9 +89,8 @@ class Worker:
         self.process = None
         self.dead = True
         self.unsent = b""
-        self.served = self._sent = 0
-        self.waiting.clear()
-        self._limits: deque[float] = deque()
+        self.served = 0
+        self.job = None
         self.deadline = time.monotonic() + START_SECONDS
         try:
             with STARTING, ExitStack() as stack:
@@ -155,14 +152,10 @@ class Worker:
             )
 
     def send(self, index: int, job: dict[str, Any]) -> None:
-        """Send the worker a job."""
-        limits = job["limits"]
-        if not self.waiting:
-            self.deadline = time.monotonic() + _max_seconds(limits)
-        self.waiting.append(index)
-        self._limits.append(_max_seconds(limits))
-        self.unsent += pack_down((self._sent, job))
-        self._sent += 1
+        """Send the worker a job; it runs one at a time."""
+        self.job = index
+        self.deadline = time.monotonic() + _max_seconds(job["limits"])
+        self.unsent = pack_down((self.served, job))
         self.flush()
 
     def flush(self) -> None:
@@ -175,33 +168,30 @@ class Worker:
         except OSError:
             self.unsent = b""  # it has ended: `results` sees it
 
-    def results(self) -> Iterator[dict[str, Any]]:
-        """Yield the results that have arrived.
+    def result(self) -> dict[str, Any] | None:
+        """Return the result of its job, if it has arrived.
 
         Raises:
             Closed: If the worker has ended.
         """
         alive = self._reader.fill()
-        while (message := self._reader.next_message()) is not None:
-            number, result = json.loads(message)
-            if number != self._sent - len(self.waiting):
-                raise Closed("it has answered another question")
-            yield result
-        if not alive:
-            raise Closed("the worker has ended")
-
-    def finished(self) -> int:
-        """Remove the job that the current result belongs to from `waiting`, and return it."""
+        message = self._reader.next_message()
+        if message is None:
+            if not alive:
+                raise Closed("the worker has ended")
+            return None
+        number, result = json.loads(message)
+        if self.job is None or number != self.served:
+            raise Closed("it has answered another question")
+        self.job = None
         self.served += 1
-        self._limits.popleft()
-        index = self.waiting.popleft()
-        seconds = self._limits[0] if self._limits else float("inf")
-        self.deadline = time.monotonic() + seconds
-        return index
+        self.deadline = float("inf")
+        answer: dict[str, Any] = result
+        return answer
 
     def end(self) -> None:
-        """End the process, at once if it has jobs."""
-        if self.waiting or self.dead:
+        """End the process, at once if it has a job."""
+        if self.job is not None or self.dead:
             self.kill()
         self.reap()
 

@@ -7,14 +7,11 @@ depends on the test alone, and the prefetched calls tell a program nothing about
 from __future__ import annotations
 
 import _signal
+from collections.abc import Callable
+from typing import Any
 
 from llm_decpomdp.envs.sandbox.inside.evaluator.proxies import Opaque
 from llm_decpomdp.envs.sandbox.inside.protocol.codec import Unsendable, pack_call
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 MAX_TEXT = 200_000
 """Total size of the calls in a plan, in bytes."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import _thread
+from collections.abc import Callable
+from typing import Any
 
 from llm_decpomdp.envs.sandbox.inside.evaluator.failures import NoAnswer, rebuilt, refuse
 from llm_decpomdp.envs.sandbox.inside.evaluator.objects import Objects
@@ -10,13 +12,6 @@ from llm_decpomdp.envs.sandbox.inside.evaluator.proxies import Exhausted
 from llm_decpomdp.envs.sandbox.inside.evaluator.session import Session
 from llm_decpomdp.envs.sandbox.inside.protocol.codec import DECODE_ERRORS, decode_call, pack_call
 from llm_decpomdp.envs.sandbox.inside.protocol.containers import assign
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from llm_decpomdp.envs.sandbox.inside.evaluator.proxies import Reference
 
 NO_ARGUMENTS = pack_call((), {}, refuse)
 
@@ -166,7 +161,7 @@ class Conversation:
         self._guarded(lambda: self.session.expect(kind == "value"))
         return content
 
-    def operate(self, reference: Reference, operation: str, *args: Any) -> Any:
+    def operate(self, reference: tuple[Conversation, int, int], operation: str, *args: Any) -> Any:
         """Perform an operation other than a call on an object of the program; see `handles.OPERATIONS`."""
         _, handle, generation = reference
         with self.lock:

@@ -11,6 +11,8 @@ import _signal
 import functools
 import gc
 import time
+from types import CodeType
+from typing import Any
 
 from llm_decpomdp.envs.sandbox.inside.evaluator.call_plan import CallRecorder
 from llm_decpomdp.envs.sandbox.inside.evaluator.conversation import Conversation
@@ -29,11 +31,6 @@ from llm_decpomdp.envs.sandbox.inside.evaluator.reports import (
 )
 from llm_decpomdp.envs.sandbox.inside.evaluator.session import Session
 from llm_decpomdp.envs.sandbox.inside.evaluator.zygote_client import ZygoteClient
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import CodeType
-    from typing import Any
 
 MAX_CACHED = 1000
 """Tests whose code and call plans are cached."""

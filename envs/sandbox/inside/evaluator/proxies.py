@@ -11,13 +11,12 @@ text.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 from llm_decpomdp.envs.sandbox.inside.protocol.requests import ARITHMETIC
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from llm_decpomdp.envs.sandbox.inside.evaluator.conversation import Conversation
 
     Reference = tuple[Conversation, int, int]

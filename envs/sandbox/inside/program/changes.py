@@ -22,13 +22,10 @@ from __future__ import annotations
 
 import functools
 from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-    from typing import Any
-
-    Change = Callable[[Any], Any]
+Change = Callable[[Any], Any]
 
 MAX_DEPTH = 8
 """Nesting depth below which parts become None."""

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from typing import Any
 
 CONTAINERS = (list, tuple, dict, set, bytearray, deque)
 
