@@ -11,7 +11,7 @@ from llm_decpomdp.envs.sandbox.inside.evaluator.objects import Objects
 from llm_decpomdp.envs.sandbox.inside.evaluator.proxies import Exhausted
 from llm_decpomdp.envs.sandbox.inside.evaluator.session import Session
 from llm_decpomdp.envs.sandbox.inside.protocol.codec import DECODE_ERRORS, decode_call, pack_call
-from llm_decpomdp.envs.sandbox.inside.protocol.containers import assign
+from llm_decpomdp.envs.sandbox.inside.protocol.operations import assign
 
 NO_ARGUMENTS = pack_call((), {}, refuse)
 

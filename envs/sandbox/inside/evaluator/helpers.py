@@ -14,7 +14,7 @@ from typing import Any
 
 from llm_decpomdp.envs.sandbox.inside.evaluator.reports import Findings
 from llm_decpomdp.envs.sandbox.inside.evaluator.session import Session
-from llm_decpomdp.envs.sandbox.inside.protocol.requests import CHANGES
+from llm_decpomdp.envs.sandbox.inside.protocol.operations import CHANGES
 
 CALL_SECONDS = 0.2
 """Processor time that a call with changed results may take, beside twice that of the whole unchanged run."""

@@ -25,7 +25,7 @@ from llm_decpomdp.envs.sandbox.inside.protocol.codec import (
     encode,
     pack_call,
 )
-from llm_decpomdp.envs.sandbox.inside.protocol.containers import assign
+from llm_decpomdp.envs.sandbox.inside.protocol.operations import assign
 
 if TYPE_CHECKING:
     from llm_decpomdp.envs.sandbox.inside.evaluator.conversation import Conversation

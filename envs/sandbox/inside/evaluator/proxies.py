@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from llm_decpomdp.envs.sandbox.inside.protocol.requests import ARITHMETIC
+from llm_decpomdp.envs.sandbox.inside.protocol.operations import ARITHMETIC
 
 if TYPE_CHECKING:
     from llm_decpomdp.envs.sandbox.inside.evaluator.conversation import Conversation

@@ -8,10 +8,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from llm_decpomdp.envs.sandbox.inside.evaluator.deadline import Deadline
 from llm_decpomdp.envs.sandbox.inside.evaluator.failures import NoAnswer, of_exit, text_of
 from llm_decpomdp.envs.sandbox.inside.evaluator.reports import is_count, is_failure
-from llm_decpomdp.envs.sandbox.inside.evaluator.zygote_client import ZygoteClient
+from llm_decpomdp.envs.sandbox.inside.evaluator.zygote_client import Deadline, ZygoteClient
 from llm_decpomdp.envs.sandbox.inside.protocol.channel import MAX_MESSAGE, Closed, Reader, pack_down
 from llm_decpomdp.envs.sandbox.inside.protocol.codec import (
     DECODE_ERRORS,

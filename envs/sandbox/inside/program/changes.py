@@ -38,7 +38,7 @@ def changed(value: Any, kind: int, depth: int = 0) -> Any:
 
     Args:
         value: Any object.
-        kind: Kind of change, from 0 to `requests.CHANGES` - 1.
+        kind: Kind of change, from 0 to `operations.CHANGES` - 1.
         depth: Nesting depth of `value` in the result.
     """
     if value is None:
