@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -47,27 +48,25 @@ if hasattr(os, "register_at_fork"):
     )
 
 
+@dataclass(frozen=True)
+class Settings:
+    """What the workers of one pool have in common."""
+
+    without: tuple[str, ...] = ()
+    """Layers of protection to leave off."""
+    require: tuple[str, ...] = ()
+    """Layers without which no worker may serve."""
+    seed: int = 0
+    """Seed of the hashes of strings, and of `random` in the programs."""
+    packages: tuple[str, ...] = ()
+    """Files and folders of the installed packages that programs may import."""
+
+
 class Worker:
-    """A worker process. `start` starts or restarts it, and `handshake` then waits until it is ready.
+    """A worker process. `start` starts or restarts it, and `handshake` then waits until it is ready."""
 
-    Args:
-        without: Layers of protection to leave off.
-        require: Layers without which it may not serve.
-        seed: Seed of the hashes of strings, and of `random` in the programs.
-        packages: Files and folders of the installed packages that programs may import.
-    """
-
-    def __init__(
-        self,
-        without: tuple[str, ...],
-        require: tuple[str, ...],
-        seed: int,
-        packages: tuple[str, ...] = (),
-    ) -> None:
-        self.without = without
-        self.packages = packages
-        self.require = require
-        self.seed = seed
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
         self.layers: dict[str, str] = {}
         """Reason why each layer of protection is off; empty if it is on."""
         self.job: int | None = None
@@ -107,15 +106,16 @@ class Worker:
 
     def _popen(self, descriptor: int) -> subprocess.Popen[bytes]:
         """Spawn the process, in a session of its own, with the socket `descriptor`."""
-        packages = json.dumps(self.packages)
-        options = (str(descriptor), json.dumps(self.without), str(self.seed), packages)
+        settings = self.settings
+        lists = json.dumps(settings.without), json.dumps(settings.packages)
+        options = (str(descriptor), lists[0], str(settings.seed), lists[1])
         return subprocess.Popen(
             [sys.executable, "-S", "-s", "-B", str(SCRIPT), *options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._stderr,
             cwd="/",
-            env=_environment(self.seed, bool(self.packages)),
+            env=_environment(settings),
             pass_fds=(descriptor,),
             start_new_session=True,
         )
@@ -142,7 +142,7 @@ class Worker:
         self.layers = json.loads(message)
         self.deadline = float("inf")
         self.dead = False
-        missing = [name for name in self.require if self.layers.get(name, "unknown")]
+        missing = [name for name in self.settings.require if self.layers.get(name, "unknown")]
         if missing:
             self.end()
             reasons = "; ".join(f"{name}: {self.layers.get(name)}" for name in missing)
@@ -245,7 +245,7 @@ def _anonymous_file() -> IO[bytes]:
     return tempfile.TemporaryFile()
 
 
-def _environment(seed: int, packages: bool) -> dict[str, str]:
+def _environment(settings: Settings) -> dict[str, str]:
     """Return the environment variables of a worker; programs do not see even these.
 
     One arena of memory for all threads: each further one would use up an eighth of the address space that a
@@ -256,9 +256,9 @@ def _environment(seed: int, packages: bool) -> dict[str, str]:
     return {
         **libraries,
         "PYTHONUTF8": "1",
-        "PYTHONHASHSEED": str(seed),
+        "PYTHONHASHSEED": str(settings.seed),
         "MALLOC_ARENA_MAX": "1",
-        **({} if packages else {"LD_BIND_NOW": "1"}),
+        **({} if settings.packages else {"LD_BIND_NOW": "1"}),
     }
 
 

@@ -157,7 +157,8 @@ class Conversation:
         """Return the result of a call, or raise its exception."""
         kind, content, _ = answer
         if kind == "error":
-            raise self._raised(content)
+            # Rebuilt as far as it is harmless.
+            raise rebuilt(self._guarded(lambda: self.session.failure(content)))
         self._guarded(lambda: self.session.expect(kind == "value"))
         return content
 
@@ -207,21 +208,16 @@ class Conversation:
     def next(self, handle: int, generation: int) -> Any:
         """Return the next item of an iterator; raises `Exhausted` after the last one."""
         self._check_alive(generation)
-        kind, content, _ = self._guarded(lambda: self._ask("next", NO_ARGUMENTS, handle))
-        if kind == "error":
-            if isinstance(content, list) and content[5:6] == ["StopIteration"]:
-                raise Exhausted
-            raise self._raised(content)
-        self._guarded(lambda: self.session.expect(kind == "value"))
-        return content
+        answer = self._guarded(lambda: self._ask("next", NO_ARGUMENTS, handle))
+        kind, content, _ = answer
+        if kind == "error" and isinstance(content, list) and content[5:6] == ["StopIteration"]:
+            raise Exhausted
+        return self._value(answer)
 
     async def awaited(self, handle: int, generation: int) -> Any:
         """Run a coroutine of the program in its process, and return its result."""
         self._check_alive(generation)
-        kind, content, _ = self._guarded(lambda: self._ask("run", NO_ARGUMENTS, handle))
-        if kind == "error":
-            raise self._raised(content)
-        return content
+        return self._value(self._guarded(lambda: self._ask("run", NO_ARGUMENTS, handle)))
 
     def _guarded(self, ask: Callable[[], Any]) -> Any:
         try:
@@ -258,10 +254,6 @@ class Conversation:
             self._guarded(lambda: self.session.expect(False))
         for old, new in pairs:
             assign(old, new)
-
-    def _raised(self, claim: Any) -> Exception:
-        """Rebuild the program's exception, as far as it is harmless."""
-        return rebuilt(self._guarded(lambda: self.session.failure(claim)))
 
 
 def _raise_stale() -> None:
