@@ -50,7 +50,7 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass(frozen=True)
 class Settings:
-    """What the workers of one pool have in common."""
+    """Settings that all workers of a pool share."""
 
     without: tuple[str, ...] = ()
     """Layers of protection to leave off."""
