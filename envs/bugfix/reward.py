@@ -34,7 +34,7 @@ from llm_decpomdp.envs.bugfix.roles import FixerRole
 from llm_decpomdp.envs.bugfix.tasks import BugTask
 from llm_decpomdp.envs.programs.functions import added, distance
 from llm_decpomdp.envs.sandbox.endless_tests import watch
-from llm_decpomdp.envs.sandbox.outcome import INFO_KEYS, details, not_run, notes
+from llm_decpomdp.envs.sandbox.program import INFO_KEYS, details, not_run, notes
 from llm_decpomdp.episode import Verdict
 from llm_decpomdp.parts import Component
 

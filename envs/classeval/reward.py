@@ -24,7 +24,7 @@ from llm_decpomdp.envs.programs.classes.merge import Merged, merge
 from llm_decpomdp.envs.programs.completion import parsed
 from llm_decpomdp.envs.sandbox import Execution, Limits, Outcome, Program, Sandbox, Tests
 from llm_decpomdp.envs.sandbox.endless_tests import watch
-from llm_decpomdp.envs.sandbox.outcome import INFO_KEYS, details, not_run, notes
+from llm_decpomdp.envs.sandbox.program import INFO_KEYS, details, not_run, notes
 from llm_decpomdp.episode import Verdict
 from llm_decpomdp.parts import Component
 

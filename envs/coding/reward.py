@@ -40,7 +40,7 @@ from llm_decpomdp.envs.problems.humaneval import CodeTask
 from llm_decpomdp.envs.programs.completion import Reading
 from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Sandbox, Tests
 from llm_decpomdp.envs.sandbox.endless_tests import watch
-from llm_decpomdp.envs.sandbox.outcome import INFO_KEYS, details, not_run, notes
+from llm_decpomdp.envs.sandbox.program import INFO_KEYS, details, not_run, notes
 from llm_decpomdp.episode import Verdict
 from llm_decpomdp.parts import Component
 

@@ -8,8 +8,7 @@ folder is its side, `inside` that of the others. `docs/security.md` says what th
 """
 
 from llm_decpomdp.envs.sandbox.instrumentation.instrument import Tests, instrument
-from llm_decpomdp.envs.sandbox.outcome import Outcome
-from llm_decpomdp.envs.sandbox.program import Execution, Limits, Program, SandboxError
+from llm_decpomdp.envs.sandbox.program import Execution, Limits, Outcome, Program, SandboxError
 from llm_decpomdp.envs.sandbox.sandbox import LAYERS, Sandbox
 
 __all__ = [

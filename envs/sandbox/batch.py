@@ -1,6 +1,6 @@
 """Dispatch the jobs of one call to workers, and recover when a worker dies.
 
-A worker that dies costs its current job another attempt, and the jobs queued behind it nothing.
+A worker that dies costs its own job another attempt, and the others nothing.
 """
 
 from __future__ import annotations
@@ -18,9 +18,6 @@ from llm_decpomdp.envs.sandbox.worker_process import Worker
 
 if TYPE_CHECKING:
     from llm_decpomdp.envs.sandbox.pool import Pool
-
-QUEUE_DEPTH = 3
-"""Jobs queued at each worker, so that it need not wait for its next one."""
 
 MAX_ATTEMPTS = 3
 """Deaths of a worker at the same job that count as a failure of the sandbox."""
@@ -59,28 +56,21 @@ class Batch:
         """Grade all jobs; `workers` shrinks and grows as other callers need and leave some."""
         self.workers = workers
         with selectors.DefaultSelector() as selector:
-            self.dispatch_first()
             for worker in workers:
                 selector.register(worker.descriptor, selectors.EVENT_READ, worker)
             while self.missing:
-                self._wait(selector)
                 self._rebalance(selector)
-
-    def dispatch_first(self) -> None:
-        """Give every worker its first job before any gets its second."""
-        for depth in range(1, QUEUE_DEPTH + 1):
-            for worker in self.workers:
-                self._dispatch(worker, depth)
+                self._wait(selector)
 
     def _rebalance(self, selector: selectors.BaseSelector) -> None:
-        """Return workers that are idle or that other callers wait for, and take free ones."""
+        """Give each idle worker a job, or return it if other callers wait or no job is left; take free ones."""
         workers = self.workers
-        for worker in [worker for worker in workers if not worker.waiting]:
+        for worker in [worker for worker in workers if worker.job is None]:
             if len(workers) > 1 and (self.pool.queue or not self.queue):
                 selector.unregister(worker.descriptor)
                 workers.remove(worker)
                 self.pool.give_back([worker])
-            else:
+            elif self.queue:
                 self._dispatch(worker)
         if self.queue:
             size = len(workers)
@@ -89,7 +79,12 @@ class Batch:
                 self._dispatch(worker)
                 selector.register(worker.descriptor, selectors.EVENT_READ, worker)
 
+    def _dispatch(self, worker: Worker) -> None:
+        index = self.queue.popleft()
+        worker.send(index, self.jobs[index])
+
     def _wait(self, selector: selectors.BaseSelector) -> None:
+        """Wait for results, and replace workers that have ended or are late."""
         workers = self.workers
         for worker in workers:
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.unsent else 0)
@@ -100,41 +95,28 @@ class Batch:
             worker = key.data
             try:
                 worker.flush()
-                for result in worker.results():
-                    self._done(worker, result)
-                if not self.pool.queue:
-                    self._dispatch(worker)
+                index, result = worker.job, worker.result()
             except Closed:
                 self._replace(worker, selector)
+                continue
+            if index is not None and result is not None:
+                self.results[index] = result
+                self.missing -= 1
         for worker in workers:
-            if worker.waiting and time.monotonic() > worker.deadline:
+            if time.monotonic() > worker.deadline:
                 worker.kill()
                 self._replace(worker, selector)
 
-    def _dispatch(self, worker: Worker, depth: int = QUEUE_DEPTH) -> None:
-        if self.pool.queue or len(self.queue) < len(self.workers):
-            depth = 1  # the other callers get workers soon
-        while self.queue and len(worker.waiting) < depth:
-            index = self.queue.popleft()
-            worker.send(index, self.jobs[index])
-
-    def _done(self, worker: Worker, result: Result) -> None:
-        index = worker.finished()
-        self.results[index] = result
-        self.missing -= 1
-
     def _replace(self, worker: Worker, selector: selectors.BaseSelector) -> None:
-        """Restart a dead worker; its current job is tried once more, or judged by the exit status."""
+        """Restart a dead worker; its job is tried once more, or judged by the exit status."""
         selector.unregister(worker.descriptor)
+        index = worker.job
         status, stderr = worker.reap()
-        jobs, worker.waiting = list(worker.waiting), deque()
-        self.queue.extendleft(reversed(jobs[1:]))
-        if jobs:
-            self._repeat_or_judge(jobs[0], status, stderr)
+        if index is not None:
+            self._repeat_or_judge(index, status, stderr)
         worker.start()
         worker.handshake()
         selector.register(worker.descriptor, selectors.EVENT_READ, worker)
-        self._dispatch(worker)
 
     def _repeat_or_judge(self, index: int, status: int, stderr: str) -> None:
         """Queue the job at which a worker died once more, or judge it by the exit status."""

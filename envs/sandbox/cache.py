@@ -5,38 +5,18 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import suppress
 from typing import Any
 
 from llm_decpomdp.envs.sandbox.program import SandboxError
 
+Verdict = dict[str, Any]
+
 
 class Abandoned(Exception):
     """The caller that was computing a verdict was interrupted; another one has to."""
-
-
-class Claims:
-    """Verdicts that one caller needs: some claimed by it, the rest computed by other callers."""
-
-    def __init__(self, to_compute: list[str], futures: dict[str, Future[dict[str, Any]]]) -> None:
-        self.to_compute = to_compute
-        self.futures = futures
-
-    def settle(self, key: str, result: dict[str, Any]) -> None:
-        """Set a verdict that this caller claimed."""
-        self.futures[key].set_result(result)
-
-    def results(self) -> dict[str, dict[str, Any]]:
-        """Wait for the verdicts; those that another caller abandoned are missing."""
-        results = {}
-        for key, future in self.futures.items():
-            try:
-                results[key] = future.result()
-            except Abandoned:
-                pass
-        return results
 
 
 class VerdictCache:
@@ -48,46 +28,68 @@ class VerdictCache:
     def reset(self) -> None:
         """Drop all entries, with a new lock: another thread may have held it when this process was forked."""
         self._lock = threading.Lock()
-        self._futures: OrderedDict[str, Future[dict[str, Any]]] = OrderedDict()
+        self._futures: OrderedDict[str, Future[Verdict]] = OrderedDict()
 
-    @contextmanager
-    def claims(self, keys: list[str], size: int) -> Iterator[Claims]:
-        """Claim verdicts; those not settled at the end fail for all callers that wait for them.
+    def results(
+        self, keys: Sequence[str], size: int, compute: Callable[[list[str]], list[Verdict]]
+    ) -> dict[str, Verdict]:
+        """Return verdicts: those that are cached, those that other callers compute, and new ones.
 
         Args:
             keys: Keys of the verdicts.
             size: Maximum number of verdicts to cache; 0 to cache and share none.
+            compute: Function that computes the verdicts with some keys, in their order.
         """
-        claims = Claims([], {})
+        results: dict[str, Verdict] = {}
+        while missing := [key for key in dict.fromkeys(keys) if key not in results]:
+            results |= self._results(missing, size, compute)
+        return results
+
+    def _results(
+        self, keys: list[str], size: int, compute: Callable[[list[str]], list[Verdict]]
+    ) -> dict[str, Verdict]:
+        """Return verdicts; those that another caller abandoned are missing."""
+        claimed: dict[str, Future[Verdict]] = {}
         error: BaseException | None = None
         try:
-            self._take(claims, keys, size)
-            yield claims
+            futures = self._take(keys, size, claimed)
+            computed = compute([*claimed]) if claimed else []
+            for future, result in zip(claimed.values(), computed, strict=True):
+                future.set_result(result)
+            results = {}
+            for key, future in futures.items():
+                with suppress(Abandoned):
+                    results[key] = future.result()
+            return results
         except BaseException as raised:
             error = raised
             raise
         finally:
-            self._release(claims, error, size)
+            self._release(claimed, error, size)
 
-    def _take(self, claims: Claims, keys: list[str], size: int) -> None:
-        """Claim keys; `claims` holds a future before others see it, so that an interrupt leaves none unsettled."""
+    def _take(
+        self, keys: list[str], size: int, claimed: dict[str, Future[Verdict]]
+    ) -> dict[str, Future[Verdict]]:
+        """Claim verdicts that nobody has, in `claimed` before others see them: interrupts leave none unsettled."""
+        futures = {}
         with self._lock:
-            for key in dict.fromkeys(keys):
+            for key in keys:
                 future = self._futures.get(key) if size else None
                 if future is None:
-                    future = claims.futures[key] = Future()
-                    claims.to_compute.append(key)
+                    future = claimed[key] = Future()
                     if size:
                         self._futures[key] = future
                 else:
                     self._futures.move_to_end(key)
-                    claims.futures[key] = future
+                futures[key] = future
+        return futures
 
-    def _release(self, claims: Claims, error: BaseException | None, size: int) -> None:
-        """Drop verdicts that failed or are not reproducible, and the oldest ones."""
+    def _release(
+        self, claimed: dict[str, Future[Verdict]], error: BaseException | None, size: int
+    ) -> None:
+        """Fail unsettled claims for all that wait; drop irreproducible verdicts, and the oldest ones."""
         with self._lock:
-            for key in claims.to_compute:
-                future = claims.futures[key]
+            for key, future in claimed.items():
                 if not future.done():
                     future.set_exception(error if isinstance(error, SandboxError) else Abandoned())
                 if future.exception() is not None or future.result()["wall_decided"]:

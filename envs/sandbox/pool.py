@@ -12,38 +12,27 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 from weakref import WeakSet
 
 from llm_decpomdp.envs.sandbox.batch import Batch, Job, Result
 from llm_decpomdp.envs.sandbox.program import SandboxError
-from llm_decpomdp.envs.sandbox.worker_process import Worker
+from llm_decpomdp.envs.sandbox.worker_process import Settings, Worker
 
 RETIRE_AFTER = 10_000
 """Programs after which a worker is replaced by a fresh one."""
 
-Names = tuple[str, ...]
-
 
 class Pool:
-    """Workers of one kind. Thread-safe.
+    """Workers with the same settings. Thread-safe.
 
     Args:
         size: Maximum number of workers; they are started when they are first needed.
-        without: Layers of protection to leave off.
-        require: Layers without which no worker may start.
-        seed: Seed of the hashes of strings, and of `random` in the programs.
-        packages: Files and folders of the installed packages that programs may import.
+        settings: Settings of all of them.
     """
 
-    def __init__(
-        self, size: int, without: Names, require: Names, seed: int, packages: Names = ()
-    ) -> None:
+    def __init__(self, size: int, settings: Settings) -> None:
         self.size = size
-        self.seed = seed
-        self.packages = packages
-        self.without = without
-        self.require = require
+        self.settings = settings
         self.warned = False
         """True once missing layers have been reported."""
         self._lock = threading.Lock()
@@ -53,7 +42,7 @@ class Pool:
         self._waiters: deque[_Waiter] = deque()
 
     def _new(self) -> Worker:
-        worker = Worker(self.without, self.require, self.seed, self.packages)
+        worker = Worker(self.settings)
         self._all.add(worker)
         return worker
 
@@ -189,7 +178,7 @@ class Pool:
         with self._lock:
             while workers:
                 worker = workers.pop()
-                if worker.waiting or worker.served >= RETIRE_AFTER:
+                if worker.job is not None or worker.served >= RETIRE_AFTER:
                     retired.append(worker)
                     worker = self._new()
                 self._put_back(worker)
@@ -210,18 +199,18 @@ class _Waiter:
         self.ready.acquire()
 
 
-POOLS: dict[tuple[Any, ...], Pool] = {}
+POOLS: dict[tuple[int, Settings, str], Pool] = {}
 """Pools of this process, shared by all sandboxes with equal settings."""
 
 _lock = threading.Lock()
 
 
-def shared_pool(size: int, without: Names, require: Names, seed: int, packages: Names = ()) -> Pool:
+def shared_pool(size: int, settings: Settings) -> Pool:
     """Return the pool for these settings."""
-    key = (size, without, require, seed, packages, sys.executable)
+    key = (size, settings, sys.executable)
     with _lock:
         if key not in POOLS:
-            POOLS[key] = Pool(size, without, require, seed, packages)
+            POOLS[key] = Pool(size, settings)
         return POOLS[key]
 
 

@@ -14,10 +14,10 @@ from typing import Any
 from llm_decpomdp.envs.sandbox.cache import CACHE
 from llm_decpomdp.envs.sandbox.instrumentation.analysis import methods
 from llm_decpomdp.envs.sandbox.instrumentation.instrument import Tests
-from llm_decpomdp.envs.sandbox.outcome import Outcome
 from llm_decpomdp.envs.sandbox.packages import package_paths
 from llm_decpomdp.envs.sandbox.pool import Pool, close_all, shared_pool
-from llm_decpomdp.envs.sandbox.program import Execution, Limits, Program, SandboxError
+from llm_decpomdp.envs.sandbox.program import Execution, Limits, Outcome, Program, SandboxError
+from llm_decpomdp.envs.sandbox.worker_process import Settings
 from llm_decpomdp.utils.warn import warn
 
 VERSION = 2
@@ -113,14 +113,11 @@ class Sandbox:
         messages = [_job(program, tests, limits) for program, tests in jobs]
         keys = [self._key(message) for message in messages]
         by_key = dict(zip(keys, messages, strict=True))
-        results: dict[str, dict[str, Any]] = {}
-        while missing := [key for key in keys if key not in results]:
-            with CACHE.claims(missing, self.cache_size) as claims:
-                claimed = [by_key[key] for key in claims.to_compute]
-                computed = self._pool().run(claimed) if claimed else []
-                for key, result in zip(claims.to_compute, computed, strict=True):
-                    claims.settle(key, result)
-                results |= claims.results()
+
+        def compute(missing: list[str]) -> list[dict[str, Any]]:
+            return self._pool().run([by_key[key] for key in missing])
+
+        results = CACHE.results(keys, self.cache_size, compute)
         return [_execution(results[key], tests) for key, (_, tests) in zip(keys, jobs, strict=True)]
 
     def layers(self) -> dict[str, str]:
@@ -135,8 +132,8 @@ class Sandbox:
         if sys.platform == "win32":
             raise SandboxError("the sandbox needs Linux or macOS: on Windows, use WSL")
         require = REQUIRED if self.isolation == "require" else ()
-        paths = package_paths(self.packages)
-        return shared_pool(self.workers, self.without, require, self.seed, paths)
+        settings = Settings(self.without, require, self.seed, package_paths(self.packages))
+        return shared_pool(self.workers, settings)
 
     def _pool(self) -> Pool:
         pool = self._shared_pool()

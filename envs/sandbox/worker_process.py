@@ -12,9 +12,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections import deque
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -49,31 +48,29 @@ if hasattr(os, "register_at_fork"):
     )
 
 
+@dataclass(frozen=True)
+class Settings:
+    """Settings that all workers of a pool share."""
+
+    without: tuple[str, ...] = ()
+    """Layers of protection to leave off."""
+    require: tuple[str, ...] = ()
+    """Layers without which no worker may serve."""
+    seed: int = 0
+    """Seed of the hashes of strings, and of `random` in the programs."""
+    packages: tuple[str, ...] = ()
+    """Files and folders of the installed packages that programs may import."""
+
+
 class Worker:
-    """A worker process. `start` starts or restarts it, and `handshake` then waits until it is ready.
+    """A worker process. `start` starts or restarts it, and `handshake` then waits until it is ready."""
 
-    Args:
-        without: Layers of protection to leave off.
-        require: Layers without which it may not serve.
-        seed: Seed of the hashes of strings, and of `random` in the programs.
-        packages: Files and folders of the installed packages that programs may import.
-    """
-
-    def __init__(
-        self,
-        without: tuple[str, ...],
-        require: tuple[str, ...],
-        seed: int,
-        packages: tuple[str, ...] = (),
-    ) -> None:
-        self.without = without
-        self.packages = packages
-        self.require = require
-        self.seed = seed
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
         self.layers: dict[str, str] = {}
         """Reason why each layer of protection is off; empty if it is on."""
-        self.waiting: deque[int] = deque()
-        """Jobs sent and not finished; the first one is running."""
+        self.job: int | None = None
+        """Index of the job that it runs, in its batch."""
         self.served = 0
         self.dead = True
         """True if it cannot take jobs: before the handshake, and once it has ended."""
@@ -91,9 +88,8 @@ class Worker:
         self.process = None
         self.dead = True
         self.unsent = b""
-        self.served = self._sent = 0
-        self.waiting.clear()
-        self._limits: deque[float] = deque()
+        self.served = 0
+        self.job = None
         self.deadline = time.monotonic() + START_SECONDS
         try:
             with STARTING, ExitStack() as stack:
@@ -110,15 +106,16 @@ class Worker:
 
     def _popen(self, descriptor: int) -> subprocess.Popen[bytes]:
         """Spawn the process, in a session of its own, with the socket `descriptor`."""
-        packages = json.dumps(self.packages)
-        options = (str(descriptor), json.dumps(self.without), str(self.seed), packages)
+        settings = self.settings
+        lists = json.dumps(settings.without), json.dumps(settings.packages)
+        options = (str(descriptor), lists[0], str(settings.seed), lists[1])
         return subprocess.Popen(
             [sys.executable, "-S", "-s", "-B", str(SCRIPT), *options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._stderr,
             cwd="/",
-            env=_environment(self.seed, bool(self.packages)),
+            env=_environment(settings),
             pass_fds=(descriptor,),
             start_new_session=True,
         )
@@ -145,7 +142,7 @@ class Worker:
         self.layers = json.loads(message)
         self.deadline = float("inf")
         self.dead = False
-        missing = [name for name in self.require if self.layers.get(name, "unknown")]
+        missing = [name for name in self.settings.require if self.layers.get(name, "unknown")]
         if missing:
             self.end()
             reasons = "; ".join(f"{name}: {self.layers.get(name)}" for name in missing)
@@ -155,14 +152,10 @@ class Worker:
             )
 
     def send(self, index: int, job: dict[str, Any]) -> None:
-        """Send the worker a job."""
-        limits = job["limits"]
-        if not self.waiting:
-            self.deadline = time.monotonic() + _max_seconds(limits)
-        self.waiting.append(index)
-        self._limits.append(_max_seconds(limits))
-        self.unsent += pack_down((self._sent, job))
-        self._sent += 1
+        """Send the worker a job; it runs one at a time."""
+        self.job = index
+        self.deadline = time.monotonic() + _max_seconds(job["limits"])
+        self.unsent = pack_down((self.served, job))
         self.flush()
 
     def flush(self) -> None:
@@ -175,33 +168,30 @@ class Worker:
         except OSError:
             self.unsent = b""  # it has ended: `results` sees it
 
-    def results(self) -> Iterator[dict[str, Any]]:
-        """Yield the results that have arrived.
+    def result(self) -> dict[str, Any] | None:
+        """Return the result of its job, if it has arrived.
 
         Raises:
             Closed: If the worker has ended.
         """
         alive = self._reader.fill()
-        while (message := self._reader.next_message()) is not None:
-            number, result = json.loads(message)
-            if number != self._sent - len(self.waiting):
-                raise Closed("it has answered another question")
-            yield result
-        if not alive:
-            raise Closed("the worker has ended")
-
-    def finished(self) -> int:
-        """Remove the job that the current result belongs to from `waiting`, and return it."""
+        message = self._reader.next_message()
+        if message is None:
+            if not alive:
+                raise Closed("the worker has ended")
+            return None
+        number, result = json.loads(message)
+        if self.job is None or number != self.served:
+            raise Closed("it has answered another question")
+        self.job = None
         self.served += 1
-        self._limits.popleft()
-        index = self.waiting.popleft()
-        seconds = self._limits[0] if self._limits else float("inf")
-        self.deadline = time.monotonic() + seconds
-        return index
+        self.deadline = float("inf")
+        answer: dict[str, Any] = result
+        return answer
 
     def end(self) -> None:
-        """End the process, at once if it has jobs."""
-        if self.waiting or self.dead:
+        """End the process, at once if it has a job."""
+        if self.job is not None or self.dead:
             self.kill()
         self.reap()
 
@@ -255,7 +245,7 @@ def _anonymous_file() -> IO[bytes]:
     return tempfile.TemporaryFile()
 
 
-def _environment(seed: int, packages: bool) -> dict[str, str]:
+def _environment(settings: Settings) -> dict[str, str]:
     """Return the environment variables of a worker; programs do not see even these.
 
     One arena of memory for all threads: each further one would use up an eighth of the address space that a
@@ -266,9 +256,9 @@ def _environment(seed: int, packages: bool) -> dict[str, str]:
     return {
         **libraries,
         "PYTHONUTF8": "1",
-        "PYTHONHASHSEED": str(seed),
+        "PYTHONHASHSEED": str(settings.seed),
         "MALLOC_ARENA_MAX": "1",
-        **({} if packages else {"LD_BIND_NOW": "1"}),
+        **({} if settings.packages else {"LD_BIND_NOW": "1"}),
     }
 
 

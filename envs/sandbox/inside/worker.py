@@ -16,6 +16,10 @@ import gc
 import json
 import os
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from llm_decpomdp.envs.sandbox.inside.confinement.confinement import Confinement
 
 PACKAGES = ("llm_decpomdp", "llm_decpomdp.envs", "llm_decpomdp.envs.sandbox")
 """Stand-ins for the packages above this one: importing the real ones would load numpy and more."""
@@ -77,12 +81,10 @@ def main(descriptor: int, without: list[str], seed: int, packages: list[str]) ->
     _be_evaluator(descriptor, control, confinement, seed)
 
 
-def _be_zygote(control: _socket.socket, confinement: object) -> None:
-    from llm_decpomdp.envs.sandbox.inside.confinement.confinement import Confinement
+def _be_zygote(control: _socket.socket, confinement: Confinement) -> None:
     from llm_decpomdp.envs.sandbox.inside.program.zygote import Zygote
     from llm_decpomdp.envs.sandbox.inside.protocol.channel import pack, write
 
-    assert isinstance(confinement, Confinement)
     try:
         confinement.receive_folders(control)
         if control.recv(len(GO)) != GO:
@@ -96,9 +98,10 @@ def _be_zygote(control: _socket.socket, confinement: object) -> None:
     os._exit(0)
 
 
-def _be_evaluator(descriptor: int, control: _socket.socket, confinement: object, seed: int) -> None:
+def _be_evaluator(
+    descriptor: int, control: _socket.socket, confinement: Confinement, seed: int
+) -> None:
     from llm_decpomdp.envs.sandbox.inside.confinement import kernel
-    from llm_decpomdp.envs.sandbox.inside.confinement.confinement import Confinement
     from llm_decpomdp.envs.sandbox.inside.evaluator.evaluator import Evaluator
     from llm_decpomdp.envs.sandbox.inside.evaluator.zygote_client import ZygoteClient
     from llm_decpomdp.envs.sandbox.inside.protocol.channel import (
@@ -109,7 +112,6 @@ def _be_evaluator(descriptor: int, control: _socket.socket, confinement: object,
         write,
     )
 
-    assert isinstance(confinement, Confinement)
     layers = receive_exactly(control.fileno())
     stderr, sys.stderr = sys.stderr, sys.stdout  # /dev/null: output of tests is dropped
     confinement.of_evaluator()

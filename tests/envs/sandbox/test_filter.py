@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp.envs.sandbox.inside.confinement import seccomp
-from llm_decpomdp.envs.sandbox.inside.confinement.syscalls import LEGACY, TABLES
+from llm_decpomdp.envs.sandbox.inside.confinement.seccomp import LEGACY, TABLES
 
 
 def decide(program, machine: str, number: int, arguments=()) -> int:

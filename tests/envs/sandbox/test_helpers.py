@@ -14,7 +14,7 @@ import pytest
 
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, instrument
 from llm_decpomdp.envs.sandbox.inside.program.changes import changed
-from llm_decpomdp.envs.sandbox.inside.protocol.requests import CHANGES
+from llm_decpomdp.envs.sandbox.inside.protocol.operations import CHANGES
 from tests.support.programs import check as function_of
 
 AUX = "def aux(x):\n    return x * x"

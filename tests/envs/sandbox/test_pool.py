@@ -13,7 +13,7 @@ import pytest
 
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError, instrument
 from llm_decpomdp.envs.sandbox.pool import Pool
-from llm_decpomdp.envs.sandbox.worker_process import Worker
+from llm_decpomdp.envs.sandbox.worker_process import Settings, Worker
 from tests.envs.sandboxed import SHORT, TELLS_ITS_RUNS, message_of, program, run, trainer
 from tests.support.programs import SQUARE, SQUARES, check
 
@@ -90,7 +90,7 @@ def caller(pool: Pool, order: list[int], number: int) -> threading.Thread:
 
 
 def test_callers_get_their_workers_in_the_order_in_which_they_came():
-    pool = Pool(1, (), (), 0)
+    pool = Pool(1, Settings())
     order: list[int] = []
     workers: list[Worker] = []
     pool.take(workers, 1)
@@ -106,7 +106,7 @@ def test_callers_get_their_workers_in_the_order_in_which_they_came():
 
 
 def test_a_caller_that_is_interrupted_costs_the_others_nothing():
-    pool = Pool(1, (), (), 0)
+    pool = Pool(1, Settings())
     order: list[int] = []
     workers: list[Worker] = []
     pool.take(workers, 1)

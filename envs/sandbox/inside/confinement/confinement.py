@@ -12,15 +12,11 @@ import os
 import resource
 import struct
 import sys
-from importlib.machinery import PathFinder
+from collections.abc import Callable, Iterable
+from importlib.machinery import ModuleSpec, PathFinder
 
 from llm_decpomdp.envs.sandbox.inside.confinement import kernel, landlock, namespaces, seccomp
 from llm_decpomdp.envs.sandbox.inside.protocol.channel import pack, receive_exactly, write
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from importlib.machinery import ModuleSpec
 
 FOLDER_BYTES = 16 * 2**20
 """Size of a program's private folder."""

@@ -11,10 +11,7 @@ import errno
 import os
 import resource
 import sys
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
 
 LINUX = sys.platform == "linux"
 

@@ -12,13 +12,10 @@ import os
 import stat
 import struct
 import sys
+from collections.abc import Iterator, Sequence
 from importlib.machinery import PathFinder
 
 from llm_decpomdp.envs.sandbox.inside.confinement import kernel
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # the same numbers on every machine
 VERSION = 1  # flag of CREATE_RULESET

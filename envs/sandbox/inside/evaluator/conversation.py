@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import _thread
+from collections.abc import Callable
+from typing import Any
 
 from llm_decpomdp.envs.sandbox.inside.evaluator.failures import NoAnswer, rebuilt, refuse
 from llm_decpomdp.envs.sandbox.inside.evaluator.objects import Objects
 from llm_decpomdp.envs.sandbox.inside.evaluator.proxies import Exhausted
 from llm_decpomdp.envs.sandbox.inside.evaluator.session import Session
 from llm_decpomdp.envs.sandbox.inside.protocol.codec import DECODE_ERRORS, decode_call, pack_call
-from llm_decpomdp.envs.sandbox.inside.protocol.containers import assign
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from llm_decpomdp.envs.sandbox.inside.evaluator.proxies import Reference
+from llm_decpomdp.envs.sandbox.inside.protocol.operations import assign
 
 NO_ARGUMENTS = pack_call((), {}, refuse)
 
@@ -162,11 +157,12 @@ class Conversation:
         """Return the result of a call, or raise its exception."""
         kind, content, _ = answer
         if kind == "error":
-            raise self._raised(content)
+            # Rebuilt as far as it is harmless.
+            raise rebuilt(self._guarded(lambda: self.session.failure(content)))
         self._guarded(lambda: self.session.expect(kind == "value"))
         return content
 
-    def operate(self, reference: Reference, operation: str, *args: Any) -> Any:
+    def operate(self, reference: tuple[Conversation, int, int], operation: str, *args: Any) -> Any:
         """Perform an operation other than a call on an object of the program; see `handles.OPERATIONS`."""
         _, handle, generation = reference
         with self.lock:
@@ -212,21 +208,16 @@ class Conversation:
     def next(self, handle: int, generation: int) -> Any:
         """Return the next item of an iterator; raises `Exhausted` after the last one."""
         self._check_alive(generation)
-        kind, content, _ = self._guarded(lambda: self._ask("next", NO_ARGUMENTS, handle))
-        if kind == "error":
-            if isinstance(content, list) and content[5:6] == ["StopIteration"]:
-                raise Exhausted
-            raise self._raised(content)
-        self._guarded(lambda: self.session.expect(kind == "value"))
-        return content
+        answer = self._guarded(lambda: self._ask("next", NO_ARGUMENTS, handle))
+        kind, content, _ = answer
+        if kind == "error" and isinstance(content, list) and content[5:6] == ["StopIteration"]:
+            raise Exhausted
+        return self._value(answer)
 
     async def awaited(self, handle: int, generation: int) -> Any:
         """Run a coroutine of the program in its process, and return its result."""
         self._check_alive(generation)
-        kind, content, _ = self._guarded(lambda: self._ask("run", NO_ARGUMENTS, handle))
-        if kind == "error":
-            raise self._raised(content)
-        return content
+        return self._value(self._guarded(lambda: self._ask("run", NO_ARGUMENTS, handle)))
 
     def _guarded(self, ask: Callable[[], Any]) -> Any:
         try:
@@ -263,10 +254,6 @@ class Conversation:
             self._guarded(lambda: self.session.expect(False))
         for old, new in pairs:
             assign(old, new)
-
-    def _raised(self, claim: Any) -> Exception:
-        """Rebuild the program's exception, as far as it is harmless."""
-        return rebuilt(self._guarded(lambda: self.session.failure(claim)))
 
 
 def _raise_stale() -> None:

@@ -11,13 +11,15 @@ import _signal
 import functools
 import gc
 import time
+from typing import Any
 
-from llm_decpomdp.envs.sandbox.inside.evaluator.call_plan import CallRecorder
 from llm_decpomdp.envs.sandbox.inside.evaluator.conversation import Conversation
 from llm_decpomdp.envs.sandbox.inside.evaluator.failures import NoAnswer, describe_any
 from llm_decpomdp.envs.sandbox.inside.evaluator.helpers import calls_in_passing, used
-from llm_decpomdp.envs.sandbox.inside.evaluator.interpreter_state import (
-    InterpreterSnapshot,
+from llm_decpomdp.envs.sandbox.inside.evaluator.interpreter import (
+    Interpreter,
+    Plan,
+    keep,
     limit_time,
 )
 from llm_decpomdp.envs.sandbox.inside.evaluator.reports import (
@@ -30,14 +32,6 @@ from llm_decpomdp.envs.sandbox.inside.evaluator.reports import (
 from llm_decpomdp.envs.sandbox.inside.evaluator.session import Session
 from llm_decpomdp.envs.sandbox.inside.evaluator.zygote_client import ZygoteClient
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import CodeType
-    from typing import Any
-
-MAX_CACHED = 1000
-"""Tests whose code and call plans are cached."""
-
 MAX_MISMATCHES = 3
 """Mismatches between a test's calls and its plan after which its calls are no longer prefetched."""
 
@@ -46,9 +40,6 @@ BUFFERS = ("bytearray", "array", "memoryview")
 
 COLLECT_AFTER = 2**20
 """Bytes of answers of one program after which garbage is collected."""
-
-Plan = tuple[list[bytes], dict[int, int]]
-"""The calls that a test is expected to make, and for each stage the number of calls before it."""
 
 NO_PLAN: Plan = ([], {})
 
@@ -68,10 +59,9 @@ class Evaluator:
         self.seed = seed
         self.zygote = zygote
         self.trainer = trainer
-        self.codes: dict[str, CodeType] = {}
         self.plans: dict[str, Plan] = {}
         self.mismatches: dict[str, int] = {}
-        self.snapshot = InterpreterSnapshot()
+        self.interpreter = Interpreter()
 
     def grade(self, job: dict[str, Any]) -> dict[str, Any]:
         """Run a program against its tests, and again with changed results of its helpers.
@@ -125,9 +115,9 @@ class Evaluator:
         tests = job["tests"]
         plain = not any(name in tests for name in BUFFERS)
         if tests not in self.plans:
-            calls = self._call_plan(job, plain) if job["prefetch"] else NO_PLAN
+            calls = self.interpreter.call_plan(job, plain) if job["prefetch"] else NO_PLAN
             self.zygote.discard_used_folder()
-            self._cache(self.plans, tests, calls)
+            keep(self.plans, tests, calls)
         plan, begins = self.plans[tests]
         first = _first_calls(job, begins, len(plan))
         methods = frozenset(job["methods"])
@@ -148,35 +138,9 @@ class Evaluator:
     def _count_mismatch(self, tests: str) -> None:
         """Count a run whose calls differed from the plan, and drop a plan that is seldom right."""
         times = self.mismatches.get(tests, 0) + 1
-        self._cache(self.mismatches, tests, times)
+        keep(self.mismatches, tests, times)
         if times >= MAX_MISMATCHES:
-            self._cache(self.plans, tests, NO_PLAN)
-
-    def _call_plan(self, job: dict[str, Any], plain: bool) -> Plan:
-        """Record the calls that a test makes whatever the program answers."""
-        recorder = CallRecorder(plain)
-        begins: dict[int, int] = {}
-
-        def note(event: str, number: int, failure: object) -> None:
-            """Record stage boundaries only; outcomes are ignored in the dry run."""
-            begins.setdefault(number if event == "stage" else -1, len(recorder.calls))
-
-        def ignore(*report: object) -> None:
-            """Ignore asserts, which mean nothing without a program."""
-
-        record, stage = Record(ignore, ignore), Stage(note, ignore, set())
-        return recorder.record(lambda: self._check(job, recorder, record, stage)), begins
-
-    def _check(self, job: dict[str, Any], function: Any, record: Record, stage: Stage) -> None:
-        """Run a test with a stand-in for the program's function."""
-        scope: dict[str, Any] = {"__name__": "__test__"}
-        try:
-            exec(self._compiled(job["preamble"], "<prompt>"), scope)
-            scope |= {job["entry_point"]: function, "__record__": record, "__stage__": stage}
-            exec(self._compiled(job["tests"], "<tests>"), scope)
-            scope["__check__"](function, record, stage)
-        finally:
-            self.snapshot.restore()
+            keep(self.plans, tests, NO_PLAN)
 
     def _run(self, conversation: Conversation, job: dict[str, Any]) -> Findings:
         """Run the tests once, with a fresh process of the program."""
@@ -193,7 +157,7 @@ class Evaluator:
         record = Record(findings.note, describe_any)
         stage = _StrictStage(findings.note, conversation)
         try:
-            self._check(job, conversation.objects.function, record, stage)
+            self.interpreter.check(job, conversation.objects.function, record, stage)
         except BaseException as error:
             findings.note("ended", stage.number, describe_any(error))
         if self.zygote.failure is not None:
@@ -201,24 +165,6 @@ class Evaluator:
         findings.done(record.reached)
         conversation.answers.clear()
         return findings
-
-    def _compiled(self, source: str, name: str) -> CodeType:
-        if "random" in source:
-            import random
-
-            random.seed(0)
-        code = self.codes.get(source)
-        if code is None:
-            code = compile(source, name, "exec", dont_inherit=True)
-            self._cache(self.codes, source, code)
-        return code
-
-    @staticmethod
-    def _cache(cache: dict[str, Any], key: str, value: Any) -> None:
-        """Add a value to a cache, and drop the oldest ones."""
-        cache[key] = value
-        while len(cache) > MAX_CACHED:
-            del cache[next(iter(cache))]
 
 
 class _StrictStage(Stage):

@@ -5,13 +5,10 @@ from __future__ import annotations
 import _signal
 import builtins
 import os
+from typing import Any
 
 from llm_decpomdp.envs.sandbox.inside.evaluator.reports import MAX_TEXT, describe
 from llm_decpomdp.envs.sandbox.inside.protocol.channel import OUT_OF_MEMORY
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 NEVER_REBUILT = (StopIteration, StopAsyncIteration)
 """Exceptions that end loops, by which a program could end a test early."""

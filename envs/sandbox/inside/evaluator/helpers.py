@@ -9,16 +9,12 @@ is what a program gains that uses the result.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Any
 
-from llm_decpomdp.envs.sandbox.inside.protocol.requests import CHANGES
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from llm_decpomdp.envs.sandbox.inside.evaluator.reports import Findings
-    from llm_decpomdp.envs.sandbox.inside.evaluator.session import Session
+from llm_decpomdp.envs.sandbox.inside.evaluator.reports import Findings
+from llm_decpomdp.envs.sandbox.inside.evaluator.session import Session
+from llm_decpomdp.envs.sandbox.inside.protocol.operations import CHANGES
 
 CALL_SECONDS = 0.2
 """Processor time that a call with changed results may take, beside twice that of the whole unchanged run."""

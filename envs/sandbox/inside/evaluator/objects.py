@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 from llm_decpomdp.envs.sandbox.inside.evaluator.failures import refuse
 from llm_decpomdp.envs.sandbox.inside.evaluator.proxies import (
     VALUED,
@@ -16,20 +19,16 @@ from llm_decpomdp.envs.sandbox.inside.evaluator.reports import is_count
 from llm_decpomdp.envs.sandbox.inside.protocol.codec import (
     MAX_DECODED,
     Decoder,
+    Maker,
     Unsendable,
     decode_call,
     encode,
     pack_call,
 )
-from llm_decpomdp.envs.sandbox.inside.protocol.containers import assign
+from llm_decpomdp.envs.sandbox.inside.protocol.operations import assign
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from llm_decpomdp.envs.sandbox.inside.evaluator.conversation import Conversation
-    from llm_decpomdp.envs.sandbox.inside.protocol.codec import Maker
 
 KINDS: dict[str, type[Object]] = {"object": Object, "function": Function, "iterator": Iterator}
 """Class of an object's proxy, by the kind in its handle."""

@@ -11,13 +11,12 @@ text.
 
 from __future__ import annotations
 
-from llm_decpomdp.envs.sandbox.inside.protocol.requests import ARITHMETIC
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-TYPE_CHECKING = False
+from llm_decpomdp.envs.sandbox.inside.protocol.operations import ARITHMETIC
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from llm_decpomdp.envs.sandbox.inside.evaluator.conversation import Conversation
 
     Reference = tuple[Conversation, int, int]

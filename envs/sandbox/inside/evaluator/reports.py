@@ -6,10 +6,8 @@ straight to `Findings`, and inside it, where their reports are sent to `Findings
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+from collections.abc import Callable
+from typing import Any
 
 MAX_TEXT = 300
 """Longest text of an exception that is kept, in characters."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import select
 import time
+from collections.abc import Callable
+from typing import Any
 
-from llm_decpomdp.envs.sandbox.inside.evaluator.deadline import Deadline
 from llm_decpomdp.envs.sandbox.inside.evaluator.failures import NoAnswer, of_exit, text_of
 from llm_decpomdp.envs.sandbox.inside.evaluator.reports import is_count, is_failure
-from llm_decpomdp.envs.sandbox.inside.evaluator.zygote_client import ZygoteClient
+from llm_decpomdp.envs.sandbox.inside.evaluator.zygote_client import Deadline, ZygoteClient
 from llm_decpomdp.envs.sandbox.inside.protocol.channel import MAX_MESSAGE, Closed, Reader, pack_down
 from llm_decpomdp.envs.sandbox.inside.protocol.codec import (
     DECODE_ERRORS,
@@ -18,11 +19,6 @@ from llm_decpomdp.envs.sandbox.inside.protocol.codec import (
     TooLarge,
     to_text,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 START_SECONDS = 60.0
 """Time that a process may take until it is confined and ready, however busy the machine is."""

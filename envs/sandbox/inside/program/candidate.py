@@ -12,13 +12,13 @@ import io
 import os
 import resource
 import sys
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from llm_decpomdp.envs.sandbox.inside.confinement.kernel import lower_limit
 from llm_decpomdp.envs.sandbox.inside.evaluator.reports import Record, Stage, describe
-from llm_decpomdp.envs.sandbox.inside.program.captured_output import OUTPUT
 from llm_decpomdp.envs.sandbox.inside.program.handles import OPERATIONS, Handles, opaque
-from llm_decpomdp.envs.sandbox.inside.program.loading import load
-from llm_decpomdp.envs.sandbox.inside.program.random_seed import SeededRandom
+from llm_decpomdp.envs.sandbox.inside.program.loading import OUTPUT, RANDOM, load
 from llm_decpomdp.envs.sandbox.inside.protocol.channel import (
     MAX_MESSAGE,
     OUT_OF_MEMORY,
@@ -30,6 +30,7 @@ from llm_decpomdp.envs.sandbox.inside.protocol.channel import (
 from llm_decpomdp.envs.sandbox.inside.protocol.codec import (
     PLAIN,
     Decoder,
+    Maker,
     Unsendable,
     encode,
     encode_call,
@@ -38,19 +39,10 @@ from llm_decpomdp.envs.sandbox.inside.protocol.codec import (
     unpack_call,
 )
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
-    from llm_decpomdp.envs.sandbox.inside.protocol.codec import Maker
-
 READY = pack(["ready", None, None, [], ""])
 """First message of a process, before it knows its program."""
 
 NO_ARGUMENTS = pack_call([], {}, opaque)
-
-RANDOM = SeededRandom()
 
 CHUNK = 2**12
 """Bytes read at once: fresh memory costs more than another call."""
@@ -131,7 +123,7 @@ class Candidate:
         while True:
             try:
                 self.helper_calls = [0] * len(request["helpers"])
-                program = load(request, self)
+                program = load(request, self.helper_calls)
                 self.function = program[request["entry_point"]]
                 self.handles.numbers[id(self.function)] = -1
             except BaseException as error:

@@ -22,13 +22,10 @@ from __future__ import annotations
 
 import functools
 from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-    from typing import Any
-
-    Change = Callable[[Any], Any]
+Change = Callable[[Any], Any]
 
 MAX_DEPTH = 8
 """Nesting depth below which parts become None."""
@@ -41,7 +38,7 @@ def changed(value: Any, kind: int, depth: int = 0) -> Any:
 
     Args:
         value: Any object.
-        kind: Kind of change, from 0 to `requests.CHANGES` - 1.
+        kind: Kind of change, from 0 to `operations.CHANGES` - 1.
         depth: Nesting depth of `value` in the result.
     """
     if value is None:

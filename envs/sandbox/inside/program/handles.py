@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from llm_decpomdp.envs.sandbox.inside.protocol.codec import Unsendable, encode, to_text
-from llm_decpomdp.envs.sandbox.inside.protocol.containers import CONTAINERS, assign
-from llm_decpomdp.envs.sandbox.inside.protocol.requests import ARITHMETIC
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
+from llm_decpomdp.envs.sandbox.inside.protocol.operations import ARITHMETIC, CONTAINERS, assign
 
 MAX_SHARED = 100
 """Maximum number of containers whose changes are reported; further ones are sent as plain values."""

@@ -1,18 +1,16 @@
-"""Load a program, with the calls of its helpers counted and their results changed on request."""
+"""Load a program: capture its output, seed `random`, count its helpers' calls, and change their results."""
 
 from __future__ import annotations
 
 import functools
+import io
 import sys
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
 
 from llm_decpomdp.envs.sandbox.inside.program.changes import changed
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from llm_decpomdp.envs.sandbox.inside.program.candidate import Candidate
 
 CACHE_METHODS = ("cache_clear", "cache_info", "cache_parameters")
 """Methods of functions decorated with `functools.lru_cache`."""
@@ -20,13 +18,68 @@ CACHE_METHODS = ("cache_clear", "cache_info", "cache_parameters")
 RECURSION_LIMIT = sys.getrecursionlimit()
 
 
-def load(request: dict[str, Any], counter: Candidate) -> dict[str, Any]:
+class Output(io.RawIOBase):
+    """Stream that keeps the beginning of a program's output."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.room = 0
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Keep as much of `data` as there is room for."""
+        size = len(data)
+        if self.room > 0:
+            self.data += bytes(data[: self.room])
+            self.room -= size
+        return size
+
+    def take(self) -> str:
+        """Return the output since the last call."""
+        text = self.data.decode("utf-8", "replace") if self.data else ""
+        self.data.clear()
+        return text
+
+
+class SeededRandom:
+    """Finder of the `random` module, which it seeds as soon as it is loaded.
+
+    Preloading it would cost every program three shared libraries, and few programs need it.
+    """
+
+    def __init__(self) -> None:
+        self.seed = 0
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        """Return the spec of `random`; None for all other modules."""
+        if name != "random":
+            return None
+        spec = PathFinder.find_spec(name, path)
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def load_and_seed(module: ModuleType) -> None:
+                load(module)
+                module.seed(self.seed)
+
+            spec.loader.exec_module = load_and_seed  # type: ignore[method-assign]
+        return spec
+
+
+OUTPUT = Output()
+RANDOM = SeededRandom()
+
+
+def load(request: dict[str, Any], helper_calls: list[int]) -> dict[str, Any]:
     """Run the parts of a program, and return its namespace.
 
     Args:
         request: `segments` (author and code of each part), `helpers` (author and name), and `change`: empty, or
             the helper whose results are changed and the kind of change.
-        counter: Object whose `helper_calls` counts the calls of each helper.
+        helper_calls: Calls of each helper so far, which the program's own calls add to.
     """
     module = type(sys)("__program__")
     # Dataclasses and pickle look their class's module up, and `timeit` takes names from the main one.
@@ -43,12 +96,16 @@ def load(request: dict[str, Any], counter: Candidate) -> dict[str, Any]:
                 naming = {o for o, text in request["segments"] if name in text}
                 exempt = {f"<{o}>" for o, _ in helpers if o in naming}
                 kind = request["change"][1] if [index] == request["change"][:1] else None
-                program[name] = _counted(counter, index, program[name], exempt, kind)
+                program[name] = _counted(helper_calls, index, program[name], exempt, kind)
     return program
 
 
 def _counted(
-    counter: Candidate, index: int, helper: Callable[..., Any], exempt: set[str], kind: int | None
+    helper_calls: list[int],
+    index: int,
+    helper: Callable[..., Any],
+    exempt: set[str],
+    kind: int | None,
 ) -> Callable[..., Any]:
     """Wrap a helper: its calls are counted, and its results changed if `kind` is not None.
 
@@ -59,7 +116,7 @@ def _counted(
     def counted(*args: Any, **kwargs: Any) -> Any:
         if sys._getframe(1).f_code.co_filename in exempt:
             return helper(*args, **kwargs)
-        counter.helper_calls[index] += 1
+        helper_calls[index] += 1
         if kind is None:
             return helper(*args, **kwargs)
         try:

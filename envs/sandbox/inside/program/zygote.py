@@ -16,20 +16,24 @@ import gc
 import os
 import sys
 import time
+from collections.abc import Callable, Iterable
 
 from llm_decpomdp.envs.sandbox.inside.confinement import kernel
-from llm_decpomdp.envs.sandbox.inside.program import candidate
-from llm_decpomdp.envs.sandbox.inside.program.warm_up import warm_up
-from llm_decpomdp.envs.sandbox.inside.protocol.channel import ANSWER, DESCRIPTOR
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+from llm_decpomdp.envs.sandbox.inside.program.candidate import READY, Candidate, prepare, serve
+from llm_decpomdp.envs.sandbox.inside.program.handles import opaque
+from llm_decpomdp.envs.sandbox.inside.protocol.channel import ANSWER, DESCRIPTOR, Closed, write
+from llm_decpomdp.envs.sandbox.inside.protocol.codec import pack_call
 
 SIGKILL = 9
 
 FORK_ATTEMPTS = 60
 """Attempts to fork where the system has no free process, within about ten seconds."""
+
+WARM_UP_PROGRAM = "def f(x: int = 0):\n    return [y for y in range(x)]\n"
+"""Program that is run before any other."""
+
+WARM_UP_RUNS = 20
+"""Runs after which the interpreter has built and specialised its caches, here and not in every child."""
 
 
 class Zygote:
@@ -55,8 +59,8 @@ class Zygote:
 
     def serve(self) -> None:
         """Serve requests until the evaluator has gone."""
-        candidate.prepare()
-        self.candidate = candidate.Candidate()
+        prepare()
+        self.candidate = Candidate()
         warm_up(self.candidate)
         gc.collect()
         kernel.trim_heap()
@@ -109,7 +113,7 @@ class Zygote:
             folder = self.folders[len(self.children)] if self.folders else None
             self.confine(unneeded, folder)
             self.candidate.connect(descriptor)
-            candidate.serve(self.candidate)
+            serve(self.candidate)
             code = 0
         finally:
             os._exit(code)
@@ -122,6 +126,33 @@ class Zygote:
             return time.clock_gettime((~self.children[0] << 3) | 2)  # clock_getcpuclockid(3)
         except OSError:
             return -1.0
+
+
+def warm_up(candidate: Candidate) -> None:
+    """Run `WARM_UP_PROGRAM` some times, and drop its answers."""
+    unread, candidate.descriptor = os.pipe()
+    candidate.reader.descriptor = os.open(os.devnull, os.O_RDONLY)
+    request = {
+        "segments": [["warm-up", WARM_UP_PROGRAM]],
+        "entry_point": "f",
+        "helpers": [["warm-up", "f"]],
+        "change": [],
+        "tests": False,
+        "seed": 0,
+        "output_bytes": 0,
+        "calls": [pack_call([3], {}, opaque), pack_call([[]], {}, opaque)],
+    }
+    for _ in range(WARM_UP_RUNS):
+        try:
+            write(candidate.descriptor, READY)
+            candidate.run(request)
+        except Closed:
+            pass  # there are no more requests
+    for descriptor in (unread, candidate.descriptor, candidate.reader.descriptor):
+        os.close(descriptor)
+    candidate.handles.numbers.clear()
+    candidate.helper_calls = []
+    del sys.modules["__program__"]
 
 
 def _kill(child: int) -> None:

@@ -10,12 +10,9 @@ import json
 import marshal
 import os
 import struct
+from typing import Any
 
 from llm_decpomdp.envs.sandbox.inside.protocol.codec import to_text
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 MAX_MESSAGE = 8 * 2**20
 """Longest message of a program, in bytes."""

@@ -16,18 +16,15 @@ import builtins
 import json
 import marshal
 import sys
+from collections.abc import Callable, Iterable
 from math import inf
+from typing import Any
 
 from llm_decpomdp.envs.sandbox.inside.protocol.libraries import LIBRARIES, library_of
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any
-
-    Maker = tuple[type, Callable[[Any], Any]]
-    Other = Callable[[Any, Any], Any]
-    """Encoder of an object that is no value, given its encoded base value too (None if it has none)."""
+Maker = tuple[type, Callable[[Any], Any]]
+Other = Callable[[Any, Any], Any]
+"""Encoder of an object that is no value, given its encoded base value too (None if it has none)."""
 
 MAX_DEPTH = 150
 """Deepest nesting of a value."""

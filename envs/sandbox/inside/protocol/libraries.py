@@ -7,12 +7,9 @@ text.
 from __future__ import annotations
 
 import sys
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import ModuleType
-    from typing import Any
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, NamedTuple
 
 MAX_DIGITS = 4000
 """Longest text of a decimal number."""
@@ -21,33 +18,21 @@ BANDS = {"L": 1, "RGB": 3, "RGBA": 4}
 """Modes of images that are sent, with their bytes for each pixel."""
 
 
-class Library:
-    """A class whose objects are sent by value.
+class Library(NamedTuple):
+    """A class whose objects are sent by value."""
 
-    Args:
-        module: Module that defines it.
-        name: Its name, and the tag of its objects.
-        content: Type of the parts.
-        parts: Splits an object, also one of a subclass, into values; None if it cannot be sent.
-        make: Builds an object from its parts, which may come from an untrusted process.
-        scalar: True if its objects are sent as one plain value, and lose their class.
-    """
-
-    def __init__(
-        self,
-        module: str,
-        name: str,
-        content: type,
-        parts: Callable[[Any], Any],
-        make: Callable[[Any], Any],
-        scalar: bool = False,
-    ) -> None:
-        self.module = module
-        self.tag = name
-        self.content = content
-        self.parts = parts
-        self.make = make
-        self.scalar = scalar
+    module: str
+    """Module that defines it."""
+    tag: str
+    """Its name, and the tag of its objects."""
+    content: type
+    """Type of the parts."""
+    parts: Callable[[Any], Any]
+    """Splits an object, also one of a subclass, into values; None if it cannot be sent."""
+    make: Callable[[Any], Any]
+    """Builds an object from its parts, which may come from an untrusted process."""
+    scalar: bool = False
+    """True if its objects are sent as one plain value, and lose their class."""
 
 
 def library_of(kind: type) -> Library | None:

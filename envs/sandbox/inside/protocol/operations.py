@@ -1,12 +1,15 @@
-"""Assign the content of one container to another, in place."""
+"""Operations on values and objects that evaluator and program agree on."""
 
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
+"""Operations on objects, named as in `operator`."""
+
+CHANGES = 4
+"""Number of kinds of change to a helper's results, see `changes`."""
 
 CONTAINERS = (list, tuple, dict, set, bytearray, deque)
 
