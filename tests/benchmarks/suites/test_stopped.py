@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.benchmarks.cli import cell
+from llm_decpomdp.benchmarks.suites import pool
+from llm_decpomdp.benchmarks.suites.job import jobs_of
+from llm_decpomdp.benchmarks.suites.suite import load_suite
 from tests.benchmarks.benches import results, suite, two_at_once
 
 LONG = """# Waits in the middle for as long as it is held.
@@ -168,6 +171,32 @@ def test_a_job_that_is_killed_fails_alone_and_is_made_good(
     assert f"FAILED: random, seed 0: {ended}" in told
     assert "done: random, seed 1" in told
     assert rest(tmp_path) == unharmed
+
+
+DEAF = """
+import signal, sys, time
+asked = []
+signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+print(flush=True)
+while len(asked) < 3:
+    time.sleep(0.01)
+"""
+"""Ends when it is asked for the third time."""
+
+
+def test_a_job_that_drops_an_interrupt_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "ASK_AGAIN_SECONDS", 0.1)
+    path = Path(suite(tmp_path, LONG.replace("tests.held_envs:held", "probe-halves")))
+    job, _ = jobs_of(load_suite(path), tmp_path)
+    deaf = subprocess.Popen([sys.executable, "-S", "-c", DEAF], stdout=subprocess.PIPE)
+    assert deaf.stdout is not None and deaf.stdout.readline()
+    with (tmp_path / "log.txt").open("wb") as log, (tmp_path / ".lock").open("w") as lock:
+        started = pool.Pool([0], lock, lambda *_: None)
+        started._running.append(pool.Running(job, deaf, frozenset(), log))
+        started._stop()
+        assert deaf.returncode == 0 and log.closed
 
 
 @pytest.fixture(scope="module")
