@@ -10,6 +10,8 @@ import llm_decpomdp
 from llm_decpomdp import check_env, make
 from llm_decpomdp.envs.problems.unit_tests import case_id
 
+pytestmark = pytest.mark.usefixtures("classes_once")
+
 MODES = ("code_feedback", "level_feedback", "level_passed", "passed", "plain", "expert_edits")
 TASK = {"task_id": "OurClasses/0"}
 
