@@ -4,9 +4,8 @@ from functools import cache
 
 import pytest
 
-from llm_decpomdp.envs.classeval import env as classeval
+from llm_decpomdp import make
 from llm_decpomdp.envs.datasets import loading as sources
-from llm_decpomdp.envs.problems.classeval import load_classes
 
 
 @pytest.fixture
@@ -18,14 +17,13 @@ def offline(monkeypatch):
     monkeypatch.setattr(sources, "_warned", set())
 
 
-classes = cache(load_classes)
+@cache
+def tasks_of(env_id, num_agents):
+    return make(env_id, source="bundled", num_agents=num_agents).tasks
 
 
-def known_classes(split, source, *options):
-    """The bundled classes, read once: to play them takes less time."""
-    return classes(split, source)
-
-
-@pytest.fixture
-def classes_once(monkeypatch):
-    monkeypatch.setattr(classeval, "load_classes", known_classes)
+def make_known(env_id, *, num_agents, **settings):
+    """An environment of bundled tasks, which are read once: to play them takes less time."""
+    env = make(env_id, source="bundled", num_agents=num_agents, **settings)
+    env._tasks = tasks_of(env_id, num_agents)
+    return env

@@ -19,7 +19,8 @@ from pettingzoo.test import (
 )
 from pettingzoo.utils import parallel_to_aec
 
-from llm_decpomdp import check_env, make, registry
+from llm_decpomdp import check_env, registry
+from tests.envs.conftest import make_known
 
 MODES = ("level_feedback", "level_passed", "passed", "plain", "expert_edits")
 CYCLES = 6
@@ -48,15 +49,14 @@ class QuietExpert:
 
 
 @pytest.fixture
-def build(request, monkeypatch, classes_once):
+def build(request, monkeypatch):
     """Builds the environment, as users do."""
     env_id, num_agents, mode = request.param
     monkeypatch.setattr(
         "llm_decpomdp.envs.modes.code_mode.make_expert", lambda model, base_url: QuietExpert()
     )
     expert = {"expert_model": "an expert"} if mode == "expert_edits" else {}
-    settings = {"source": "bundled", "num_agents": num_agents, "external_mode": mode, **expert}
-    return partial(make, env_id, **settings)
+    return partial(make_known, env_id, num_agents=num_agents, external_mode=mode, **expert)
 
 
 def aec(build, **kwargs):
