@@ -14,9 +14,11 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.episode import Turn, Verdict
 from llm_decpomdp.tasks import Task, TaskSet
 
-os.environ.setdefault(
-    "HF_HUB_OFFLINE", "1"
-)  # a test that needs the hub fails at once, and not after its retries
+# A test that needs the hub fails at once, and not after its retries.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+# Before torch: the models are too small for more, and threads of several workers wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A script's background ignores Ctrl-C, and so would what the tests start, stop and look at.
 signal.signal(signal.SIGINT, signal.default_int_handler)

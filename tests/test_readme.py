@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 
+from llm_decpomdp.algorithms import NAMES
 from tests.support.processes import ROOT, python
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -42,6 +43,14 @@ def test_the_files_that_the_source_names_exist() -> None:
     for path in files:
         for name in re.findall(r"`([\w/]+\.py)`", path.read_text(encoding="utf-8")):
             assert any(end.endswith(f"/{name}") for end in ends), f"{path}: {name}"
+
+
+def test_the_page_on_learners_has_a_row_for_each_algorithm() -> None:
+    page = (ROOT / "docs" / "learners.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| `(\w+)` \|.*\[`\1\.py`\]\(\.\./algorithms/\1\.py\) \|$", page, re.MULTILINE
+    )
+    assert sorted(rows) == sorted(NAMES)
 
 
 def test_every_make_target_that_the_readme_names_exists() -> None:

@@ -12,11 +12,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO
 
-from llm_decpomdp.algorithms.training.interruption import terminable
+from llm_decpomdp.algorithms.training.interruption import terminable, uninterrupted
 from llm_decpomdp.benchmarks.runs.environment import SETTINGS
 from llm_decpomdp.benchmarks.suites.job import FAILED, Job
 
 POLL_SECONDS = 0.2
+
+ASK_AGAIN_SECONDS = 10.0
+"""Seconds after which a process that goes on is asked to end once more."""
 
 LOG_CHARACTERS = 4000
 """Characters from the end of a log that replace a traceback, where a process could not write one."""
@@ -66,7 +69,8 @@ class Pool:
         with terminable():
             try:
                 while pending or self._running:
-                    self._start(pending)
+                    with uninterrupted():  # no process is started that nobody knows of
+                        self._start(pending)
                     time.sleep(POLL_SECONDS)
                     self._collect()
             except KeyboardInterrupt:
@@ -113,13 +117,27 @@ class Pool:
         self._changed(self._running, None)
 
     def _stop(self) -> None:
-        """Ask all processes to save and end, and wait for them; a second Ctrl-C does not wait."""
+        """Ask all processes to save and end, and wait for them; a second Ctrl-C does not wait.
+
+        They are asked again, for Python drops an interrupt that falls into a finalizer or into the callback of a
+        weak reference.
+        """
         for running in self._running:
             running.process.terminate()  # who starts a command in the background lets it ignore SIGINT
         for running in self._running:
-            running.process.wait()
+            while not _ended(running.process):
+                running.process.terminate()
             running.log.close()
         self._running = []
+
+
+def _ended(process: subprocess.Popen[bytes]) -> bool:
+    """Wait a while for the end of a process."""
+    try:
+        process.wait(ASK_AGAIN_SECONDS)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 @contextmanager

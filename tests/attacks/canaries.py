@@ -10,7 +10,6 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 
 from llm_decpomdp.envs.sandbox import Execution
 from tests.attacks.files import Files, remove
@@ -56,12 +55,7 @@ class Canaries:
         self._expected = self._present()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.victim.end()
         self.listeners.close()
         for name, value in self._environment.items():

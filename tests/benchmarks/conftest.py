@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: the models are too small for more
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -60,12 +61,18 @@ TEXTS = {
 }
 
 
-@pytest.fixture(scope="module", params=["level_feedback", "level_passed"])
-def env(request, tmp_path_factory):
+@pytest.fixture(scope="module")
+def make_env(tmp_path_factory):
+    """Builds an environment in a mode."""
     path = tmp_path_factory.mktemp("data") / "own.json"
     path.write_text(json.dumps([ROW]))
-    options = {"sandbox_slice": 0, "original_prompt": True, "external_mode": request.param}
-    return llm_decpomdp.make("coophumaneval-v0", source=str(path), **options)
+    options = {"source": str(path), "sandbox_slice": 0, "original_prompt": True}
+    return partial(llm_decpomdp.make, "coophumaneval-v0", **options)
+
+
+@pytest.fixture(scope="module")
+def env(make_env):
+    return make_env(external_mode="level_feedback")
 
 
 def play(env, aux: str, main: str) -> float:
@@ -84,11 +91,11 @@ def fill(text: str, name: str) -> str:
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-def test_any_text_is_a_legal_action(env, text):
+def test_any_text_is_a_legal_action(env, make_env, text):
     good = "def sq(x):\n    return aux(x) * x"
     play(env, fill(text, "aux"), good)
     play(env, "def aux(x):\n    return x", fill(text, "sq"))
-    play(env, fill(text, "aux"), fill(text, "sq"))
+    play(make_env(external_mode="level_passed"), fill(text, "aux"), fill(text, "sq"))
 
 
 @pytest.mark.parametrize("family", ["classeval-v0", "bugfix-v0"])

@@ -19,7 +19,8 @@ from pettingzoo.test import (
 )
 from pettingzoo.utils import parallel_to_aec
 
-from llm_decpomdp import check_env, make, registry
+from llm_decpomdp import check_env, registry
+from tests.envs.conftest import make_known
 
 MODES = ("level_feedback", "level_passed", "passed", "plain", "expert_edits")
 CYCLES = 6
@@ -29,19 +30,15 @@ OTHERS = ("probe-", "tldr-", "arxiv-")
 CODING = [env_id for env_id in registry.registered() if not env_id.startswith(OTHERS)]
 
 
-@pytest.fixture(params=CODING)
-def env_id(request):
-    return request.param
-
-
-@pytest.fixture(params=(1, 2), ids=("alone", "team"))
-def num_agents(request):
-    return request.param
-
-
-@pytest.fixture(params=MODES)
-def mode(request):
-    return request.param
+SIZES = (1, 2)
+SETUPS = [
+    (env_id, SIZES[(i + j) % 2], mode)
+    for i, env_id in enumerate(CODING)
+    for j, mode in enumerate(MODES)
+]
+"""Every environment in every mode; alone and as a team in turn, so that each mode has been played by both."""
+FORMS = [(env_id, size, MODES[i % 5]) for i, env_id in enumerate(CODING) for size in SIZES]
+"""Every environment alone and as a team, for what is the same in every mode."""
 
 
 class QuietExpert:
@@ -52,20 +49,25 @@ class QuietExpert:
 
 
 @pytest.fixture
-def build(env_id, num_agents, mode, monkeypatch):
+def build(request, monkeypatch):
     """Builds the environment, as users do."""
+    env_id, num_agents, mode = request.param
     monkeypatch.setattr(
         "llm_decpomdp.envs.modes.code_mode.RemoteExpert", lambda model, base_url: QuietExpert()
     )
     expert = {"expert_model": "an expert"} if mode == "expert_edits" else {}
-    settings = {"source": "bundled", "num_agents": num_agents, "external_mode": mode, **expert}
-    return partial(make, env_id, **settings)
+    return partial(make_known, env_id, num_agents=num_agents, external_mode=mode, **expert)
 
 
 def aec(build, **kwargs):
     return parallel_to_aec(build(**kwargs))
 
 
+def each(setups):
+    return pytest.mark.parametrize("build", setups, indirect=True, ids=lambda setup: str(setup))
+
+
+@each(SETUPS)
 @pytest.mark.parametrize(
     "settings",
     [
@@ -78,6 +80,7 @@ def test_our_strict_check_passes(build, settings):
     check_env(partial(build, **settings))
 
 
+@each(FORMS)
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of no concern for text: no shapes, no dtypes
 def test_the_tests_of_pettingzoo_pass(build):
     parallel_api_test(build(), num_cycles=CYCLES)
@@ -86,6 +89,7 @@ def test_the_tests_of_pettingzoo_pass(build):
     state_test(aec(build), build(), num_cycles=CYCLES)
 
 
+@each(FORMS)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_sequential_form_passes_the_test_of_pettingzoo(build, monkeypatch):
     # api_test reads the dtype of every observation since PettingZoo 1.25, and a str has none.
@@ -101,16 +105,16 @@ def test_the_sequential_form_passes_the_test_of_pettingzoo(build, monkeypatch):
     api_test(aec(build), num_cycles=CYCLES)
 
 
+@each(FORMS)
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_every_render_mode_gives_what_it_promises(env_id, num_agents):
-    render_test(partial(aec, partial(make, env_id, source="bundled", num_agents=num_agents)))
+def test_every_render_mode_gives_what_it_promises(build):
+    render_test(partial(aec, build))
 
 
+@each(FORMS)
 @pytest.mark.parametrize("num_turns", [1, 4])
-def test_the_horizon_is_the_argument_and_a_foreign_attribute_cannot_move_it(
-    env_id, num_agents, num_turns
-):
-    env = make(env_id, source="bundled", num_agents=num_agents, num_turns=num_turns)
+def test_the_horizon_is_the_argument_and_a_foreign_attribute_cannot_move_it(build, num_turns):
+    env = build(num_turns=num_turns)
     env.max_cycles = 1000  # as parallel_api_test does
     env.reset(seed=0)
     turns = 0

@@ -40,6 +40,22 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
     return trainer
 
 
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
+    """A run with evaluations, which nothing stopped."""
+    trainer = build(tmp_path_factory.mktemp("evaluated"), eval_every=2)
+    trainer.run_updates()
+    return trainer
+
+
+def require_resumed(straight: Trainer, stopped: Trainer, **options: Any) -> None:
+    """Check that a stopped run goes on from what it saved, and ends as the straight one."""
+    again = build(stopped.folder.path, **options)
+    assert again.resume() == stopped.saved
+    again.run_updates()
+    require_equal(straight, again)
+
+
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(
     killed: Path, straight: Trainer, moment: str
@@ -74,10 +90,10 @@ def test_a_run_that_grows_trees_resumes_exactly(tmp_path: Path) -> None:
     straight = build(tmp_path / "straight", **options)
     straight.run_updates()
     build(tmp_path / "parts", BATCHES[:2], checkpoint_every=2, **options).run_updates()
-    second = build(tmp_path / "parts", **options)
-    second.resume()
-    second.run_updates()
-    require_equal(straight, second)
+    again = build(tmp_path / "parts", **options)
+    again.resume()
+    again.run_updates()
+    require_equal(straight, again)
 
 
 def test_rows_written_after_the_checkpoint_are_dropped_on_resuming(tmp_path: Path) -> None:
@@ -95,23 +111,21 @@ def test_rows_written_after_the_checkpoint_are_dropped_on_resuming(tmp_path: Pat
     require_equal(straight, again)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("call", [0, 3, 7, 12])
+@pytest.mark.parametrize(
+    ("call", "number"),
+    [(0, signal.SIGINT), (3, signal.SIGTERM), (7, signal.SIGINT), (12, signal.SIGTERM)],
+)
 def test_a_signal_while_sampling_saves_the_last_update_and_resumes_exactly(
-    tmp_path: Path, call: int, number: signal.Signals
+    evaluated: Trainer, tmp_path: Path, call: int, number: signal.Signals
 ) -> None:
-    straight = build(tmp_path / "straight", eval_every=2)
-    straight.run_updates()
     stopped = build(tmp_path / "stopped", eval_every=2)
     policy: Any = stopped.team["y"]
     policy.generate = on_call(call, policy.generate, lambda *_: os.kill(os.getpid(), number))
     with pytest.raises(Interrupted, match=r"after update \d of 4.*resume the run") as caught:
         stopped.run_updates()
     assert caught.value.folder == tmp_path / "stopped"
-    again = build(tmp_path / "stopped", eval_every=2)
-    assert again.resume() == caught.value.update == stopped.saved
-    again.run_updates()
-    require_equal(straight, again)
+    assert caught.value.update == stopped.saved
+    require_resumed(evaluated, stopped, eval_every=2)
 
 
 @pytest.mark.parametrize("learner", [{}, {"updates_per_batch": 3}])
@@ -125,33 +139,25 @@ def test_a_signal_between_the_steps_of_two_policies_finishes_the_update(
     optimizer.register_step_post_hook(lambda *arguments: signal.raise_signal(signal.SIGTERM))
     with pytest.raises(Interrupted, match="after update 1 of 4"):
         stopped.run_updates()
-    again = build(tmp_path / "stopped", learner=learner)
-    assert again.resume() == 1
-    again.run_updates()
-    require_equal(straight, again)
+    assert stopped.saved == 1
+    require_resumed(straight, stopped, learner=learner)
 
 
 @pytest.mark.parametrize(("call", "saved"), [(12, True), (0, False)])
 def test_a_failure_saves_the_complete_updates_and_is_told(
-    tmp_path: Path, call: int, saved: bool
+    evaluated: Trainer, tmp_path: Path, call: int, saved: bool
 ) -> None:
     def fail(*_: Any) -> None:
         raise RuntimeError("no room on the disk")
 
-    straight = build(tmp_path / "straight", eval_every=2)
-    straight.run_updates()
     failing = build(tmp_path / "failing", eval_every=2)
     policy: Any = failing.team["y"]
     policy.generate = on_call(call, policy.generate, fail)
     with pytest.raises(RuntimeError, match="no room on the disk"):
         failing.run_updates()
-    if not saved:
-        assert failing.saved is None
-        return
-    again = build(tmp_path / "failing", eval_every=2)
-    assert again.resume() == failing.saved != 0
-    again.run_updates()
-    require_equal(straight, again)
+    assert bool(failing.saved) == saved
+    if saved:
+        require_resumed(evaluated, failing, eval_every=2)
 
 
 @pytest.mark.parametrize("learner", [{}, {"updates_per_batch": 2}])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from llm_decpomdp.benchmarks.audit.remarks import Remark
 from llm_decpomdp.benchmarks.audit.run import audit
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.envs.datasets.known_issues import KNOWN_ISSUES
@@ -187,34 +188,27 @@ def test_unexplained_faults_come_first_and_then_explained_ones(tmp_path: Path) -
 # Examples
 
 
-@pytest.mark.parametrize(("value", "fault"), [("5", True), ("4", False)])
-def test_an_example_that_a_test_contradicts_is_a_fault(
-    tmp_path: Path, value: str, fault: bool
-) -> None:
-    prompt = f'def f(x):\n    """Square a number: f(2) -> {value}."""\n'
-    row = {"task_id": "a", "prompt": prompt, "entry_point": "f", "test": SQUARES}
-    path = tmp_path / "problems.jsonl"
+def example_remarks(folder: Path, prompt: str, **more: str) -> list[Remark]:
+    """The remarks on one problem whose tests square a number."""
+    row = {"task_id": "a", "prompt": prompt, "entry_point": "f", "test": SQUARES, **more}
+    path = folder / "problems.jsonl"
     path.write_text(json.dumps(row) + "\n")
-    result = audit("humaneval-v0", str(path), repeats=2)  # needs no reference
-    assert [(remark.kind, remark.fault) for remark in result.remarks] == [("example", True)] * fault
-    if fault:
-        assert (
-            "f(2) -> 5" in result.remarks[0].text and "candidate(2) == 4" in result.remarks[0].text
-        )
+    return list(audit("humaneval-v0", str(path), repeats=2).remarks)
 
 
-@pytest.mark.parametrize(("value", "wrong"), [("26", True), ("25", False)])
-def test_an_example_that_the_reference_alone_breaks_is_a_note(
-    tmp_path: Path, value: str, wrong: bool
-) -> None:
-    prompt = f'def f(x):\n    """Square a number.\n\n    >>> f(5)\n    {value}\n    """\n'
-    row = {"task_id": "a", "prompt": prompt, "entry_point": "f", "test": SQUARES, "main": SOUND}
-    path = tmp_path / "problems.jsonl"
-    path.write_text(json.dumps(row) + "\n")
-    result = audit("humaneval-v0", str(path), repeats=2)
-    assert [(remark.kind, remark.fault) for remark in result.remarks] == [
-        ("example", False)
-    ] * wrong
+def test_an_example_that_a_test_contradicts_is_a_fault(tmp_path: Path) -> None:
+    prompt = 'def f(x):\n    """Square a number: f(2) -> {}."""\n'
+    (remark,) = example_remarks(tmp_path, prompt.format(5))  # needs no reference
+    assert (remark.kind, remark.fault) == ("example", True)
+    assert "f(2) -> 5" in remark.text and "candidate(2) == 4" in remark.text
+    assert example_remarks(tmp_path, prompt.format(4)) == []
+
+
+def test_an_example_that_the_reference_alone_breaks_is_a_note(tmp_path: Path) -> None:
+    prompt = 'def f(x):\n    """Square a number.\n\n    >>> f(5)\n    {}\n    """\n'
+    (remark,) = example_remarks(tmp_path, prompt.format(26), main=SOUND)
+    assert (remark.kind, remark.fault) == ("example", False)
+    assert example_remarks(tmp_path, prompt.format(25), main=SOUND) == []
 
 
 # What is shipped

@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import io
 import os
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.text import Text
@@ -25,23 +24,24 @@ def test_override_takes_several_values_and_can_be_repeated() -> None:
     assert spread(line) == expected
 
 
-@pytest.mark.parametrize("line", ["--help", "train --help", "list"])
-def test_help_and_the_list_load_nothing_heavy(line: str) -> None:
-    code = (
+def test_help_and_the_list_load_nothing_heavy() -> None:
+    python(
+        "-c",
         "import sys\nfrom llm_decpomdp.benchmarks.cli.main import main\n"
-        f"try:\n    main({line.split()})\nexcept SystemExit:\n    pass\n"
-        "heavy = {'torch', 'transformers', 'datasets', 'matplotlib'} & set(sys.modules)\n"
-        "assert not heavy, heavy\n"
+        "for line in ('--help', 'train --help', 'list'):\n"
+        "    try:\n        main(line.split())\n    except SystemExit:\n        pass\n"
+        "    heavy = {'torch', 'transformers', 'datasets', 'matplotlib'} & set(sys.modules)\n"
+        "    assert not heavy, (line, heavy)\n",
     )
-    python("-c", code)
 
 
-@pytest.mark.parametrize("module", ["llm_decpomdp", "llm_decpomdp.benchmarks"])
-@pytest.mark.parametrize("command", ["list", "train"])  # `train` starts its process anew
+@pytest.mark.parametrize(
+    ("module", "command"),
+    [("llm_decpomdp", "train"), ("llm_decpomdp.benchmarks", "list")],  # `train` starts anew
+)
 def test_packages_run_as_the_program(module: str, command: str) -> None:
-    line = [sys.executable, "-m", module, command, "--help"]
-    process = subprocess.run(line, cwd=ROOT, check=True, capture_output=True, text=True)
-    assert f"Usage: llm-decpomdp {command}" in Text.from_ansi(process.stdout).plain
+    shown = python("-m", module, command, "--help").stdout
+    assert f"Usage: llm-decpomdp {command}" in Text.from_ansi(shown).plain
 
 
 def test_help_begins_with_the_commands_to_start_with(capsys: pytest.CaptureFixture[str]) -> None:
@@ -237,10 +237,9 @@ def test_doctor_names_the_pip_command_of_a_missing_extra(
     assert "pip install 'llm-decpomdp[expert]'" in shown
 
 
-@pytest.mark.parametrize("script", ["train_grpo.py", "train_magrpo.py", "train_mt_magrpo.py"])
-def test_a_script_runs_uninstalled_and_from_elsewhere(script: str, tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "benchmarks" / script), "--override", "seed=x"]
+def test_a_script_runs_uninstalled_and_from_elsewhere(tmp_path: Path) -> None:
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    options: Any = {"cwd": tmp_path, "env": environment, "check": False}
+    done = python(str(ROOT / "benchmarks/train_magrpo.py"), "--override", "seed=x", **options)
     assert done.returncode == 2
     assert done.stderr.startswith("error: seed: ")

@@ -74,11 +74,12 @@ def test_teams_with_another_maximum_are_named(tmp_path: Path) -> None:
 
 def test_many_experiments_have_the_whole_width(tmp_path: Path) -> None:
     runs = [run_of(tmp_path / f"{i}", [1.0], [1.0], WHOLE) for i in range(5)]
+    many, two, one = html(*runs), html(*runs[:2]), html(runs[0])
     for name in ("tasks", "cooperation"):
-        assert f'<section id="{name}" class="wide">' in html(*runs)
-        assert f'<section id="{name}" class="">' in html(*runs[:2])
-    assert '<section id="summary" class="wide">' in html(*runs[:2])
-    assert '<section id="summary" class="">' in html(runs[0])
+        assert f'<section id="{name}" class="wide">' in many
+        assert f'<section id="{name}" class="">' in two
+    assert '<section id="summary" class="wide">' in two
+    assert '<section id="summary" class="">' in one
 
 
 def test_one_run_that_says_what_it_is_about_is_enough(tmp_path: Path) -> None:

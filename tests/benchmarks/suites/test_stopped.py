@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.benchmarks.cli import cell
+from llm_decpomdp.benchmarks.suites import pool
+from llm_decpomdp.benchmarks.suites.job import jobs_of
+from llm_decpomdp.benchmarks.suites.suite import load_suite
 from tests.benchmarks.benches import results, suite, two_at_once
 
 LONG = """# Waits in the middle for as long as it is held.
@@ -145,20 +148,20 @@ def test_a_bench_that_is_stopped_takes_its_jobs_with_it_and_goes_on_as_if_it_had
 
 
 @two_at_once
-def test_a_bench_in_the_background_is_stopped_with_its_jobs(
-    unharmed: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_bench_in_the_background_is_stopped_with_its_jobs(tmp_path: Path) -> None:
     process = start_and_hold(tmp_path, background=True)
     process.send_signal(signal.SIGTERM)
     assert process.wait(PATIENCE) == 130
     require_cut(tmp_path)
-    assert rest(tmp_path) == unharmed
 
 
 @two_at_once
-def test_a_job_that_is_killed_fails_alone_and_is_made_good(
+def test_jobs_have_cores_of_their_own_and_one_that_is_killed_fails_alone_and_is_made_good(
     begun: subprocess.Popen[bytes], unharmed: dict[str, Any], tmp_path: Path
 ) -> None:
+    sets = [os.sched_getaffinity(worker) for worker in workers(tmp_path / "out")]
+    assert [len(cores) for cores in sets] == [1, 1] and sets[0].isdisjoint(sets[1])
+    assert set().union(*sets) <= os.sched_getaffinity(0)
     (worker,) = workers(jobs(tmp_path)[0])
     os.kill(worker, signal.SIGKILL)
     (tmp_path / "hold").unlink()
@@ -168,6 +171,32 @@ def test_a_job_that_is_killed_fails_alone_and_is_made_good(
     assert f"FAILED: random, seed 0: {ended}" in told
     assert "done: random, seed 1" in told
     assert rest(tmp_path) == unharmed
+
+
+DEAF = """
+import signal, sys, time
+asked = []
+signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+print(flush=True)
+while len(asked) < 3:
+    time.sleep(0.01)
+"""
+"""Ends when it is asked for the third time."""
+
+
+def test_a_job_that_drops_an_interrupt_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "ASK_AGAIN_SECONDS", 0.1)
+    path = Path(suite(tmp_path, LONG.replace("tests.held_envs:held", "probe-halves")))
+    job, _ = jobs_of(load_suite(path), tmp_path)
+    deaf = subprocess.Popen([sys.executable, "-S", "-c", DEAF], stdout=subprocess.PIPE)
+    assert deaf.stdout is not None and deaf.stdout.readline()
+    with (tmp_path / "log.txt").open("wb") as log, (tmp_path / ".lock").open("w") as lock:
+        started = pool.Pool([0], lock, lambda *_: None)
+        started._running.append(pool.Running(job, deaf, frozenset(), log))
+        started._stop()
+        assert deaf.returncode == 0 and log.closed
 
 
 @pytest.fixture(scope="module")
@@ -196,13 +225,3 @@ def test_a_training_that_is_stopped_goes_on_as_if_it_had_not_been(
     }
     assert not (metrics.parent / "checkpoints").exists()
     assert "continuing after update" in (metrics.parents[1] / "log.txt").read_text()
-
-
-@two_at_once
-def test_processes_of_one_core_have_different_ones(
-    begun: subprocess.Popen[bytes], tmp_path: Path
-) -> None:
-    sets = [os.sched_getaffinity(worker) for worker in workers(tmp_path / "out")]
-    usable = os.sched_getaffinity(0)
-    assert [len(cores) for cores in sets] == [1, 1] and set().union(*sets) <= usable
-    assert sets[0].isdisjoint(sets[1])

@@ -9,6 +9,7 @@ import pytest
 import llm_decpomdp
 from llm_decpomdp import check_env, make
 from llm_decpomdp.envs.problems.unit_tests import case_id
+from tests.envs.conftest import make_known
 
 MODES = ("code_feedback", "level_feedback", "level_passed", "passed", "plain", "expert_edits")
 TASK = {"task_id": "OurClasses/0"}
@@ -34,9 +35,10 @@ def expert(monkeypatch):
     return one
 
 
-def build(mode="code_feedback", **settings):
+def build(mode="code_feedback", num_agents=2, **settings):
     extra = {"expert_model": "an expert"} if mode == "expert_edits" else {}
-    return make("classeval-v0", source="bundled", external_mode=mode, **extra, **settings)
+    settings |= {"num_agents": num_agents, "external_mode": mode}
+    return make_known("classeval-v0", **extra, **settings)
 
 
 def second(env, answers=None):

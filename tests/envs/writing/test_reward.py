@@ -44,20 +44,23 @@ def test_the_lists_have_the_sizes_of_the_system_that_they_come_from() -> None:
 # Level 1
 
 
-@pytest.mark.parametrize(("tokens", "earns"), [(7, 0.0), (8, 0.5), (256, 0.5), (257, 0.0)])
+@pytest.mark.parametrize(
+    ("reward", "usual", "tokens", "earns"),
+    [
+        *((TLDR_REWARD, 20, n, earns) for n, earns in ((7, 0.0), (8, 0.5), (256, 0.5), (257, 0.0))),
+        *(
+            (ARXIV_REWARD, 150, n, earns)
+            for n, earns in ((127, 0.0), (128, 0.5), (256, 0.5), (257, 0.0))
+        ),
+    ],
+)
 @pytest.mark.parametrize("place", [0, 1])
-def test_tldr_texts_have_8_to_256_tokens(tokens: int, earns: float, place: int) -> None:
-    texts = [text(20, 100, 5), text(20, 100, 5)]
-    texts[place] = text(tokens, tokens * 5, 5)
-    assert points(TLDR_REWARD, *texts)["structure"] == earns
-
-
-@pytest.mark.parametrize(("tokens", "earns"), [(127, 0.0), (128, 0.5), (256, 0.5), (257, 0.0)])
-@pytest.mark.parametrize("place", [0, 1])
-def test_arxiv_texts_have_128_to_256_tokens(tokens: int, earns: float, place: int) -> None:
-    texts = [text(150, 800, 5), text(150, 800, 5)]
+def test_texts_have_a_least_and_a_most_number_of_tokens(
+    reward: LevelReward, usual: int, tokens: int, earns: float, place: int
+) -> None:
+    texts = [text(usual, usual * 5, 5), text(usual, usual * 5, 5)]
     texts[place] = text(tokens, tokens * 6, 5)
-    assert points(ARXIV_REWARD, *texts)["structure"] == earns
+    assert points(reward, *texts)["structure"] == earns
 
 
 def test_the_wrong_number_of_tokens_ends_the_reward() -> None:
@@ -66,77 +69,55 @@ def test_the_wrong_number_of_tokens_ends_the_reward() -> None:
 
 # Level 2. The first text has 100 characters (TLDR) or 1000 (arXiv), so the ratio is exact.
 
-TLDR_LENGTHS = [
-    (109, None),
-    (110, 0.0),
-    (111, 0.02),
-    (135, 0.5),
-    (159, 0.98),
-    (160, 1.0),
-    (161, 1.0),
-    (319, 1.0),
-    (320, 1.0),
-    (338, 0.9),
-    (410, 0.5),
-    (499, 1 - 1.79 / 1.8),
-    (500, 0.0),
-    (501, None),
-]
-
-ARXIV_LENGTHS = [
-    (799, None),
-    (800, 0.0),
-    (801, 0.002),
-    (1050, 0.5),
-    (1299, 0.998),
-    (1300, 1.0),
-    (1301, 1.0),
-    (1599, 1.0),
-    (1600, 1.0),
-    (1601, 0.9975),
-    (1800, 0.5),
-    (1999, 0.0025),
-    (2000, 0.0),
-    (2001, None),
-]
+LENGTHS = {
+    "tldr": [
+        (109, None), (110, 0.0), (111, 0.02), (135, 0.5), (159, 0.98), (160, 1.0), (161, 1.0), (319, 1.0),
+        (320, 1.0), (338, 0.9), (410, 0.5), (499, 1 - 1.79 / 1.8), (500, 0.0), (501, None),
+    ],
+    "arxiv": [
+        (799, None), (800, 0.0), (801, 0.002), (1050, 0.5), (1299, 0.998), (1300, 1.0), (1301, 1.0), (1599, 1.0),
+        (1600, 1.0), (1601, 0.9975), (1800, 0.5), (1999, 0.0025), (2000, 0.0), (2001, None),
+    ],
+}  # fmt: skip
+UNIQUE = {
+    "tldr": [(129, None), (130, 0.0), (131, 0.5 / 70), (165, 0.25), (199, 0.5 * 69 / 70), (200, 0.5), (201, 0.5)],
+    "arxiv": [
+        (49, None), (50, 0.0), (51, 0.025), (60, 0.25), (69, 0.475), (70, 0.5), (71, 0.5), (129, 0.5), (130, 0.5),
+        (131, 0.4875), (150, 0.25), (169, 0.0125), (170, 0.0), (171, None),
+    ],
+}  # fmt: skip
+"""What the second text has, and what that earns; `None` where the gate to the next level stays closed."""
 
 
-@pytest.mark.parametrize(("length", "earns"), TLDR_LENGTHS)
-def test_tldr_credits_the_length_ratio(length: int, earns: float | None) -> None:
-    found = points(TLDR_REWARD, text(8, 100, 8), text(20, length, 16))
-    assert found["length"] == pytest.approx(earns or 0.0, abs=1e-12)
-    assert (found["vocabulary"] > 0) == (earns is not None)  # the gate
+def cases(table: dict[str, list[tuple[int, float | None]]]) -> list[tuple[str, int, float | None]]:
+    return [(genre, *row) for genre, rows in table.items() for row in rows]
 
 
-@pytest.mark.parametrize(("length", "earns"), ARXIV_LENGTHS)
-def test_arxiv_credits_the_length_ratio(length: int, earns: float | None) -> None:
-    found = points(ARXIV_REWARD, text(128, 1000, 50), text(128, length, 50))
-    assert found["length"] == pytest.approx(earns or 0.0, abs=1e-12)
-    assert (found["vocabulary"] > 0) == (earns is not None)
+def require(reward: LevelReward, texts: tuple[str, str], level: str, earns: float | None) -> None:
+    """Check the points of a level, and that the next one is open unless they are `None`."""
+    found = points(reward, *texts)
+    later = {"length": "vocabulary", "vocabulary": "overlap"}[level]
+    assert found[level] == pytest.approx(earns or 0.0, abs=1e-12)
+    assert (found[later] > 0) == (earns is not None)
+
+
+@pytest.mark.parametrize(("genre", "length", "earns"), cases(LENGTHS))
+def test_the_length_ratio_earns_points(genre: str, length: int, earns: float | None) -> None:
+    if genre == "tldr":
+        require(TLDR_REWARD, (text(8, 100, 8), text(20, length, 16)), "length", earns)
+    else:
+        require(ARXIV_REWARD, (text(128, 1000, 50), text(128, length, 50)), "length", earns)
 
 
 # Level 3. The first text has 100 different words.
 
 
-@pytest.mark.parametrize(
-    ("unique", "earns"),
-    [(129, None), (130, 0.0), (131, 0.5 / 70), (165, 0.25), (199, 0.5 * 69 / 70), (200, 0.5), (201, 0.5)],
-)  # fmt: skip
-def test_tldr_credits_the_vocabulary_ratio(unique: int, earns: float | None) -> None:
-    found = points(TLDR_REWARD, text(100, 600, 100), text(256, 1400, unique))
-    assert found["vocabulary"] == pytest.approx(earns or 0.0, abs=1e-12)
-    assert (found["overlap"] > 0) == (earns is not None)
-
-
-@pytest.mark.parametrize(
-    ("unique", "earns"),
-    [(49, None), (50, 0.0), (51, 0.025), (60, 0.25), (69, 0.475), (70, 0.5), (71, 0.5), (129, 0.5), (130, 0.5),
-     (131, 0.4875), (150, 0.25), (169, 0.0125), (170, 0.0), (171, None)],
-)  # fmt: skip
-def test_arxiv_credits_the_vocabulary_ratio(unique: int, earns: float | None) -> None:
-    found = points(ARXIV_REWARD, text(128, 1000, 100), text(200, 1400, unique))
-    assert found["vocabulary"] == pytest.approx(earns or 0.0, abs=1e-12)
-    assert (found["overlap"] > 0) == (earns is not None)
+@pytest.mark.parametrize(("genre", "unique", "earns"), cases(UNIQUE))
+def test_the_vocabulary_ratio_earns_points(genre: str, unique: int, earns: float | None) -> None:
+    if genre == "tldr":
+        require(TLDR_REWARD, (text(100, 600, 100), text(256, 1400, unique)), "vocabulary", earns)
+    else:
+        require(ARXIV_REWARD, (text(128, 1000, 100), text(200, 1400, unique)), "vocabulary", earns)
 
 
 def test_stop_words_count_as_different_words() -> None:

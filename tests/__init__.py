@@ -1,0 +1,1 @@
+"""A regular package: one that an installed distribution calls `tests` cannot take its place."""
