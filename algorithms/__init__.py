@@ -79,5 +79,5 @@ class _Algorithms(Mapping[str, "Algorithm"]):
 
 
 ALGORITHMS: Mapping[str, Algorithm] = _Algorithms()
-"""Algorithm by name, as in `ALGORITHMS["magrpo"]`; unknown names raise with the nearest one. `module:NAME` is one of
-your own, in a module that can be imported from here."""
+"""Algorithm by name, as in `ALGORITHMS["magrpo"]`; unknown names raise with the nearest one. `module:NAME` is one
+of your own, in a module that can be imported from here."""

@@ -100,12 +100,15 @@ class Source:
     def decisions(self, phase: str) -> Iterator[Decision]:
         """Yield all groups of a phase, in the order of the run."""
         discount = self.config.env.discount if self.config else 1.0
-        credit = _credit(self.config) if self.config and phase == "train" else _no_credit
+        credit = _no_credit
+        if self.config and phase == "train":
+            credit = _credit(self.config, self.manifest)
         for number, row in enumerate(self.rows()):
             if row["phase"] != phase:
                 continue
             rollout = rollout_of(row)
-            parts = zip(row["groups"], returns(rollout, discount), credit(rollout), strict=True)
+            credits = credit(rollout, row["update"])
+            parts = zip(row["groups"], returns(rollout, discount), credits, strict=True)
             for index, (group, values, advantages) in enumerate(parts):
                 place = self._place(row, number, index)
                 yield Decision(place, group, values.tolist(), advantages)
@@ -131,22 +134,24 @@ Advantages = dict[str, list[float]]
 """Advantages of completions, by agent that learned from a group."""
 
 
-def _no_credit(rollout: Rollout) -> list[Advantages]:
+def _no_credit(rollout: Rollout, update: int) -> list[Advantages]:
     return [{} for _ in rollout.groups]
 
 
-def _credit(config: Config) -> Callable[[Rollout], list[Advantages]]:
-    """Return a function that computes the advantages of each group of a rollout, as the learner does."""
+def _credit(config: Config, manifest: Row) -> Callable[[Rollout, int], list[Advantages]]:
+    """Return a function that computes the advantages of each group of an update's rollout, as the learner does."""
     from llm_decpomdp.algorithms.learning.advantages import group_advantages
 
     baseline = ALGORITHMS[config.algorithm.name].baseline
 
-    def credit(rollout: Rollout) -> list[Advantages]:
+    def credit(rollout: Rollout, update: int) -> list[Advantages]:
         agents = list(rollout.groups[0].completions)
         team = team_spec(config, agents)
         learning = [a for a in agents if team.policies[team.agents[a]].can_be_trained]
-        options = learner_options(config, 1, team.policies.values())
-        groups = group_advantages([rollout], learning, baseline, options)
+        updates = manifest.get("updates", 1)
+        options = learner_options(config, updates, team.policies.values())
+        progress = (update - 1) / updates
+        groups = group_advantages([rollout], learning, baseline, options, progress)
         return [
             {agent: values.tolist() for agent, values in group.advantages.items()}
             for group in groups
