@@ -38,5 +38,11 @@ register("humanevalfix-v0", "llm_decpomdp.envs.bugfix.env:humanevalfix")
 for _genre in ("tldr", "arxiv"):
     for _version in ("v0", "v1"):
         register(f"{_genre}-{_version}", f"llm_decpomdp.envs.writing.env:{_genre}_{_version}")
-for _probe in ("rendezvous", "halves", "turns", "lazy", "delayed"):
-    register(f"probe-{_probe}-v0", f"llm_decpomdp.envs.probes.env:{_probe}")
+for _module, _probes in (
+    ("env", ("rendezvous", "halves", "turns", "lazy", "delayed")),
+    ("credit", ("noisy-partners", "climbing", "mixed-pairs")),
+    ("horizon", ("relay", "speaker-listener")),
+):
+    for _probe in _probes:
+        _function = _probe.replace("-", "_")
+        register(f"probe-{_probe}-v0", f"llm_decpomdp.envs.probes.{_module}:{_function}")

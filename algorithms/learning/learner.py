@@ -137,7 +137,8 @@ class Learner:
     def _advantages(self, rollouts: Sequence[Rollout]) -> list[GroupAdvantages]:
         baseline = self.algorithm.baseline
         try:
-            return list(group_advantages(rollouts, self._agents, baseline, self.options))
+            progress = self.updates / (self.options.total_updates or 1)
+            return list(group_advantages(rollouts, self._agents, baseline, self.options, progress))
         except FloatingPointError as error:
             raise FloatingPointError(f"update {self.updates + 1}: {error}") from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from llm_decpomdp.algorithms.learning.aggregation import AGGREGATIONS
 from llm_decpomdp.options import Options, option
 
 LOSSES = ("sequence_sum", "token_mean", "fixed_length")
@@ -50,6 +51,18 @@ class UpdateOptions(Options):
     trained), or `penalise` (worth less by `truncation_penalty`, for the agent that wrote them)."""
     truncation_penalty: float = option(0.0, ge=0)
     """Deduction of `penalise`, in the units of the reward."""
+    joint_aggregation: str = option("mean", choices=AGGREGATIONS)
+    """Value of a completion that was played beside several choices of partners: the `mean` of its returns, their
+    `max` or a `quantile`, or `annealed` from `max` to `mean` over the run. All but `mean` are optimistic about
+    partners that still learn, and take luck for skill where rewards are noisy."""
+    aggregation_quantile: float | None = option(None, ge=0, le=1)
+    """Quantile of `joint_aggregation=quantile`: 1 is `max`."""
+    negative_advantage_weight: float = option(1.0, ge=0, le=1)
+    """Factor of advantages below 0. Less than 1 forgives answers that failed beside bad partners (leaky updates,
+    arXiv 2311.01953)."""
+    step_advantage_weight: float = option(0.0, ge=0)
+    """In the plan `episodes`, weight of a second advantage: that among the completions for equal joint prompts of
+    the same turn (GiGPO, arXiv 2505.10978, where it is 1)."""
     turn_gradient_weights: tuple[float, ...] | None = option(None, ge=0)
     """Factor of each turn's loss, as in `[1.2, 0.8]`; `None` means 1. A configuration with a single turn ignores
     it."""
@@ -60,6 +73,11 @@ class UpdateOptions(Options):
         super().__post_init__()
         if self.turn_gradient_weights is not None:  # YAML has no tuples
             object.__setattr__(self, "turn_gradient_weights", tuple(self.turn_gradient_weights))
+        if (self.joint_aggregation == "quantile") != (self.aggregation_quantile is not None):
+            raise ValueError(
+                "joint_aggregation='quantile' and aggregation_quantile need each other, got "
+                f"{self.joint_aggregation!r} and {self.aggregation_quantile!r}"
+            )
         if (self.truncated == "penalise") != (self.truncation_penalty > 0):
             raise ValueError(
                 "truncated='penalise' and a truncation_penalty above 0 need each other, got "
@@ -76,7 +94,7 @@ class LearnerOptions(UpdateOptions):
     """
 
     discount: float = option(1.0, ge=0, le=1)
-    """Weight of a reward a turn later; only the plan `tree` has returns that reach over turns."""
+    """Weight of a reward a turn later; the plan `chain` has no returns that reach over turns."""
     total_updates: int | None = option(None, ge=1)
     """Number of updates of the run; needed by the schedules that fall."""
     fixed_length: int | None = option(None, ge=1)
@@ -88,6 +106,8 @@ class LearnerOptions(UpdateOptions):
             raise ValueError("loss 'fixed_length' needs fixed_length, a number of tokens")
         if self.lr_schedule != "constant" and self.total_updates is None:
             raise ValueError(f"lr_schedule {self.lr_schedule!r} needs total_updates")
+        if self.joint_aggregation == "annealed" and self.total_updates is None:
+            raise ValueError("joint_aggregation 'annealed' needs total_updates")
 
     def check_horizon(self, num_turns: int) -> None:
         """Raise a `ValueError` unless there is a weight for each of `num_turns` turns."""

@@ -28,19 +28,29 @@ def returns(rollout: Rollout, discount: float = 1.0) -> list[Returns]:
     return values
 
 
-def completion_values(group: Group, joint_returns: Returns, agent: int) -> Returns:
-    """Average the returns of each completion's joint samples: one agent's values, of shape (G,).
+def partner_returns(group: Group, joint_returns: Returns, agent: int) -> Returns:
+    """Return what each completion of an agent earned beside each of the K choices of its partners, (G, K).
 
-    Aligned joint samples contain each completion once, so that the values are their returns.
-    A mean and not a sum: the scale of the gradient does not depend on the number of agents.
+    K is 1 where joint samples are aligned, and G^(N-1) where they are crossed. Where partners were drawn, joint
+    samples that were played for other agents do not count, though they may contain the completion: in each
+    column all completions have the same partners.
 
     Args:
         group: The group.
         joint_returns: (J,).
         agent: Position of the agent among those of the group.
     """
-    indices = np.array([sample[agent] for sample in group.joint])  # (J,)
-    return np.bincount(indices, joint_returns) / np.bincount(indices)
+    if not group.anchors:
+        indices = [sample[agent] for sample in group.joint]
+        by_completion: Returns = joint_returns[np.argsort(indices, kind="stable")]
+        return by_completion.reshape(max(indices) + 1, -1)
+    position = {sample: j for j, sample in enumerate(group.joint)}
+    size = 1 + max(sample[agent] for sample in group.joint)
+    cells = [
+        [position[(*anchor[:agent], g, *anchor[agent + 1 :])] for anchor in group.anchors]
+        for g in range(size)
+    ]
+    return joint_returns[np.array(cells)]
 
 
 def visit_weights(rollout: Rollout) -> list[float]:

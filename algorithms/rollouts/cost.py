@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing_extensions import Protocol, runtime_checkable
 
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
+from llm_decpomdp.algorithms.rollouts.joint import check_partners
 from llm_decpomdp.algorithms.rollouts.plans import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 
@@ -36,26 +37,42 @@ class Cost:
         return f"{self.completions:,} completions of each agent and {self.joint_samples:,} joint samples"
 
 
-def cost(plan: str, joint_mode: str, group_size: int, num_agents: int, num_turns: int) -> Cost:
+def cost(options: RolloutOptions, group_size: int, num_agents: int, num_turns: int) -> Cost:
     """Compute the cost of one start.
 
-    A chain has one group a turn, T in all. In a tree every joint sample leads to a group: 1 + J + ... + J^(T-1)
-    groups with J = G joint samples if aligned, and J = G^N if crossed.
+    With J joint samples of a group, a chain has one group a turn, T in all. In a tree every joint sample leads to
+    a group: 1 + J + ... + J^(T-1) groups. G whole episodes have G groups of one completion on each later turn.
 
     Raises:
-        ValueError: If it is more than `MAX_JOINT_SAMPLES` joint samples; names them, and what to change.
+        ValueError: If it is more than `MAX_JOINT_SAMPLES` joint samples; names them, and what to change. Or if an
+            agent's partners have less than `num_partners` choices.
     """
-    joint = group_size**num_agents if (plan, joint_mode) == ("tree", "cross") else group_size
-    groups = num_turns if plan == "chain" else sum(joint**turn for turn in range(num_turns))
-    total = Cost(groups, groups * group_size, groups * joint)
+    joint = _joint_samples(options, group_size, num_agents)
+    if options.plan == "episodes":
+        groups, completions = 1 + group_size * (num_turns - 1), group_size * num_turns
+        total = Cost(groups, completions, completions)
+    else:
+        tree = options.plan == "tree"
+        groups = sum(joint**turn for turn in range(num_turns)) if tree else num_turns
+        total = Cost(groups, groups * group_size, groups * joint)
     if total.joint_samples > MAX_JOINT_SAMPLES:
         raise ValueError(
-            f"a {plan} of {num_turns} turns with G = {group_size} and {num_agents} agents ({joint_mode}) takes "
-            f"{total.completions:,} completions of each agent and {total.joint_samples:,} steps of the "
-            f"environment for every start; more than {MAX_JOINT_SAMPLES:,} is refused: use fewer turns or "
-            "samples, joint_mode=aligned or plan=chain"
+            f"a {options.plan} of {num_turns} turns with G = {group_size} and {num_agents} agents "
+            f"({options.joint_mode}) takes {total.completions:,} completions of each agent and "
+            f"{total.joint_samples:,} steps of the environment for every start; more than "
+            f"{MAX_JOINT_SAMPLES:,} is refused: use fewer turns, samples or partners, joint_mode=aligned or "
+            "plan=chain"
         )
     return total
+
+
+def _joint_samples(options: RolloutOptions, group_size: int, num_agents: int) -> int:
+    """Return the largest number of joint samples of a group."""
+    crossed: int = group_size**num_agents
+    if options.joint_mode == "common":
+        check_partners(group_size, num_agents, options.num_partners)
+        return min(crossed, options.num_partners * (1 + num_agents * (group_size - 1)))
+    return crossed if options.joint_mode == "cross" else group_size
 
 
 @runtime_checkable
@@ -106,12 +123,12 @@ def run_cost(
     if not (isinstance(env, Bounded) and isinstance(eval_env, Bounded)):
         return None
     agents = len(env.possible_agents)
-    start = cost(options.plan, options.joint_mode, group_size, agents, env.num_turns)
+    start = cost(options, group_size, agents, env.num_turns)
     return RunCost(
         start=start,
         update=start.scaled(max(map(len, batches))),
         training=start.scaled(sum(map(len, batches))),
-        evaluations=cost("chain", "aligned", 1, agents, eval_env.num_turns).scaled(episodes),
+        evaluations=cost(RolloutOptions(), 1, agents, eval_env.num_turns).scaled(episodes),
     )
 
 

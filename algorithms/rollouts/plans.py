@@ -1,31 +1,35 @@
-"""Rollout plans: which completions are played together, and which joint samples go on to the next turn.
+"""Rollout plans: which joint samples go on to the next turn, and how many completions are sampled there.
 
-In a chain one joint sample of each turn goes on, so that an episode of T turns costs G * T joint samples. In a
-tree every joint sample leads to a group of its own, so that its return can be estimated from what follows: J joint
-samples a group (G if aligned, G^N if crossed) cost J + J^2 + ... + J^T.
+Letters: G completions of each agent, J joint samples of a group (`joint.py`: G if aligned), T turns.
+
+| plan       | what goes on                                         | return of a joint sample    | joint samples |
+|------------|------------------------------------------------------|-----------------------------|---------------|
+| `chain`    | one joint sample of each turn, to a group of G       | its reward                  | J T           |
+| `tree`     | every joint sample, to a group of G of its own       | reward, mean of what follows| J + ... + J^T |
+| `episodes` | every joint sample, to one completion of each agent  | that of its whole episode   | G T           |
+
+Under `episodes` G whole episodes share a start. The completions of a turn are compared over all of them, though
+from the second turn on their prompts differ: no worse on average, since the other episodes do not depend on a
+completion, and noisier.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain, repeat
+from typing import Any
 
 import numpy as np
 
 from llm_decpomdp.algorithms.rollouts.environment import Outcome, TextEnv, begin, step
+from llm_decpomdp.algorithms.rollouts.joint import JOINT_MODES, Pairing, aligned, joint_samples
 from llm_decpomdp.algorithms.rollouts.long_prompts import naming
-from llm_decpomdp.algorithms.rollouts.rollout import (
-    JOINT_MODES,
-    Group,
-    Joint,
-    Parent,
-    Rollout,
-    Start,
-    joint_samples,
-)
+from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import (
     Act,
     Move,
+    Prompts,
     Stopwatch,
     check_team,
     sampling,
@@ -35,7 +39,7 @@ from llm_decpomdp.options import Options, option
 from llm_decpomdp.policy import Team
 from llm_decpomdp.validation import unknown
 
-PLANS = ("chain", "tree")
+PLANS = ("chain", "tree", "episodes")
 HANDOFFS = ("random", "best")
 
 
@@ -48,10 +52,14 @@ class RolloutOptions(Options):
     """
 
     plan: str = option("chain", choices=PLANS)
-    """`chain`: G joint samples a turn, of which one goes on. `tree`: all go on, at G^turns cost."""
+    """`chain`: G joint samples a turn, of which one goes on. `tree`: all go on, at G^turns cost. `episodes`: G
+    whole episodes from one start, compared turn by turn."""
     joint_mode: str = option("aligned", choices=JOINT_MODES)
-    """In a tree, the completions that are played together: the g-th of all agents (`aligned`), or each with each
-    (`cross`)."""
+    """Completions that are played together: the g-th of all agents (`aligned`), each beside the same
+    `num_partners` choices of its partners' (`common`), or each with each (`cross`)."""
+    num_partners: int = option(1, ge=1)
+    """With `joint_mode=common`, choices of an agent's partners that all its completions meet (K), for at most
+    K (1 + agents (G - 1)) joint samples."""
     handoff: str = option("random", choices=HANDOFFS)
     """In a chain, the joint sample that goes on to the next turn: `random` or `best`."""
     early_termination_threshold: float | None = None
@@ -59,12 +67,25 @@ class RolloutOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, plan in (("joint_mode", "tree"), ("handoff", "chain")):
-            value = getattr(self, name)
-            if self.plan != plan and value != getattr(RolloutOptions, name):
-                raise ValueError(
-                    f"{name}={value} means nothing in a {self.plan}: set plan={plan}, or drop it"
-                )
+        if self.plan != "chain" and self.handoff != "random":
+            raise ValueError(
+                f"handoff={self.handoff} means nothing with plan={self.plan}: set plan=chain, or drop it"
+            )
+        if self.joint_mode != "common" and self.num_partners != 1:
+            raise ValueError(
+                f"num_partners={self.num_partners} means nothing with joint_mode={self.joint_mode}: set "
+                "joint_mode=common, or drop it"
+            )
+        if self.plan == "episodes" and self.joint_mode != "aligned":
+            raise ValueError(
+                f"joint_mode={self.joint_mode} means nothing with plan=episodes, whose agents play each episode "
+                "together: set plan=chain or plan=tree, or drop it"
+            )
+        if self.plan == "episodes" and self.early_termination_threshold is not None:
+            raise ValueError(
+                "early_termination_threshold stops groups, and plan=episodes has one on the first turn alone: set "
+                "plan=chain or plan=tree, or drop it"
+            )
 
 
 def roll_out(
@@ -77,28 +98,20 @@ def roll_out(
     rng: np.random.Generator,
     stopwatch: Stopwatch | None = None,
 ) -> list[Rollout]:
-    """Grow a rollout from each start by the plan of the options; see `rollout_chains` and `rollout_trees`."""
-    threshold = options.early_termination_threshold
+    """Grow a rollout from each start by the plan of the options; arguments and errors as of `rollout_chains`."""
+    if options.plan == "episodes":
+        return rollout_episodes(env, team, starts, group_size=group_size, stopwatch=stopwatch)
+    settings: dict[str, Any] = {
+        "group_size": group_size,
+        "joint_mode": options.joint_mode,
+        "num_partners": options.num_partners,
+        "early_termination_threshold": options.early_termination_threshold,
+        "rng": rng,
+        "stopwatch": stopwatch,
+    }
     if options.plan == "tree":
-        return rollout_trees(
-            env,
-            team,
-            starts,
-            group_size=group_size,
-            joint_mode=options.joint_mode,
-            early_termination_threshold=threshold,
-            stopwatch=stopwatch,
-        )
-    return rollout_chains(
-        env,
-        team,
-        starts,
-        group_size=group_size,
-        handoff=options.handoff,
-        early_termination_threshold=threshold,
-        rng=rng,
-        stopwatch=stopwatch,
-    )
+        return rollout_trees(env, team, starts, **settings)
+    return rollout_chains(env, team, starts, handoff=options.handoff, **settings)
 
 
 def rollout_chains(
@@ -107,30 +120,35 @@ def rollout_chains(
     starts: Sequence[Start],
     *,
     group_size: int,
+    joint_mode: str = "aligned",
+    num_partners: int = 1,
     handoff: str = "random",
     early_termination_threshold: float | None = None,
     act: Act | None = None,
     rng: np.random.Generator,
     stopwatch: Stopwatch | None = None,
 ) -> list[Rollout]:
-    """Play one chain for each start, all of them in step; the g-th completions of all agents are played together.
+    """Play one chain for each start, all of them in step.
 
     Args:
         env: Any text environment; it is reset, and played in branches of it.
         team: A policy for each agent. Agents with the same policy object are sampled in one batch.
         starts: The first state of each chain.
-        group_size: Joint samples of a turn (G), at least 1.
+        group_size: Completions of each agent in a group (G), at least 1.
+        joint_mode: Completions that are played together: `aligned`, `common` or `cross` (`joint.py`).
+        num_partners: Choices of partners (K) under `common`.
         handoff: Rule by which a joint sample goes on, among those whose episode isn't over: `best` takes the
             first of the highest reward, `random` draws one. All agents go on with the same one.
         early_termination_threshold: A chain stops where its group's mean reward reaches this; `None` stops none.
         act: The way to the agents' groups of completions; by default every policy samples them.
-        rng: Draws the random handoffs.
+        rng: Draws the random handoffs, and the partners of `common`.
         stopwatch: Adds up the seconds spent `sampling` (policies) and `stepping` (environment).
 
     Raises:
-        KeyError: If an agent has no policy, or `handoff` is unknown.
+        KeyError: If an agent has no policy, or `joint_mode` or `handoff` is unknown.
         TypeError: If a prompt isn't a text.
-        ValueError: If the agents' rewards differ, or some agents leave before the others.
+        ValueError: If the agents' rewards differ, some agents leave before the others, or there are not so many
+            choices of partners.
     """
     check_team(env, team, group_size)
     if handoff not in HANDOFFS:
@@ -143,9 +161,11 @@ def rollout_chains(
             return max(candidates, key=lambda g: outcomes[g].reward)
         return candidates[int(rng.integers(len(candidates)))]
 
-    joint = joint_samples("aligned", group_size, len(team))
+    def pair() -> Pairing:
+        return joint_samples(joint_mode, group_size, len(team), num_partners, rng)
+
     act = act or sampling(group_size)
-    return _grow(env, team, starts, joint, act, choose, early_termination_threshold, stopwatch)
+    return _grow(env, team, starts, pair, act, choose, early_termination_threshold, stopwatch)
 
 
 def rollout_trees(
@@ -155,7 +175,9 @@ def rollout_trees(
     *,
     group_size: int,
     joint_mode: str = "aligned",
+    num_partners: int = 1,
     early_termination_threshold: float | None = None,
+    rng: np.random.Generator | None = None,
     stopwatch: Stopwatch | None = None,
 ) -> list[Rollout]:
     """Grow one tree from each start, all of them turn by turn.
@@ -165,16 +187,54 @@ def rollout_trees(
         team: A policy for each agent. Agents with the same policy object are sampled in one batch.
         starts: The first state of each tree.
         group_size: Completions of each agent in a group (G), at least 1.
-        joint_mode: `aligned` plays the g-th completions of all agents together, `cross` each with each.
+        joint_mode: Completions that are played together: `aligned`, `common` or `cross` (`joint.py`).
+        num_partners: Choices of partners (K) under `common`.
         early_termination_threshold: A group whose mean reward reaches this ends its branch; `None` ends none.
+        rng: Draws the partners of `common`.
         stopwatch: Adds up the seconds spent `sampling` (policies) and `stepping` (environment).
 
     Raises:
         KeyError: If an agent has no policy, or `joint_mode` is unknown; and others as of `rollout_chains`.
     """
     check_team(env, team, group_size)
-    joint, act = joint_samples(joint_mode, group_size, len(team)), sampling(group_size)
-    return _grow(env, team, starts, joint, act, None, early_termination_threshold, stopwatch)
+
+    def pair() -> Pairing:
+        return joint_samples(joint_mode, group_size, len(team), num_partners, rng)
+
+    act = sampling(group_size)
+    return _grow(env, team, starts, pair, act, None, early_termination_threshold, stopwatch)
+
+
+def rollout_episodes(
+    env: TextEnv,
+    team: Team,
+    starts: Sequence[Start],
+    *,
+    group_size: int,
+    stopwatch: Stopwatch | None = None,
+) -> list[Rollout]:
+    """Play G whole episodes from each start: a tree whose later groups have one completion of each agent.
+
+    Args:
+        env: Any text environment; it is reset, and played in branches of it.
+        team: A policy for each agent. Agents with the same policy object are sampled in one batch.
+        starts: The first state of each G episodes.
+        group_size: Episodes (G), at least 1.
+        stopwatch: Adds up the seconds spent `sampling` (policies) and `stepping` (environment).
+
+    Raises:
+        KeyError: If an agent has no policy; and others as of `rollout_chains`.
+    """
+    check_team(env, team, group_size)
+    sizes = chain([group_size], repeat(1))
+
+    def act(
+        team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], stopwatch: Stopwatch
+    ) -> list[Move]:
+        return sampling(next(sizes))(team, envs, prompts, stopwatch)
+
+    rollouts = _grow(env, team, starts, None, act, None, None, stopwatch)
+    return [replace(rollout, pooled=True) for rollout in rollouts]
 
 
 def play_episodes(
@@ -214,13 +274,17 @@ def _grow(
     env: TextEnv,
     team: Team,
     starts: Sequence[Start],
-    joint: Joint,
+    pair: Callable[[], Pairing] | None,
     act: Act,
     choose: Callable[[Sequence[Outcome]], int] | None,
     threshold: float | None,
     stopwatch: Stopwatch | None,
 ) -> list[Rollout]:
-    """Grow a rollout from each start, turn by turn: the joint sample that `choose` takes goes on, or else all."""
+    """Grow a rollout from each start, turn by turn.
+
+    The completions of a group are played as `pair` says, or else aligned; the joint sample that `choose` takes
+    goes on, or else all.
+    """
     clock = stopwatch if stopwatch is not None else Stopwatch()
     growths = []
     states = []
@@ -233,12 +297,13 @@ def _grow(
         envs, texts = [state.env for state in states], [state.prompts for state in states]
         with naming(team, [state.growth.start for state in states], texts):
             moves = act(team, envs, texts, clock)
+        pairs = [pair() if pair else aligned(move.size, len(team)) for move in moves]
         with clock("stepping"):
-            played = step(envs, [move.completions for move in moves], [joint] * len(states))
+            played = step(envs, [move.completions for move in moves], [joint for joint, _ in pairs])
         states = [
             following
-            for state, move, outcomes in zip(states, moves, played, strict=True)
-            for following in state.grow(move, joint, outcomes, choose, threshold)
+            for state, move, pairing, outcomes in zip(states, moves, pairs, played, strict=True)
+            for following in state.grow(move, pairing, outcomes, choose, threshold)
         ]
     return [
         Rollout(growth.start, tuple(growth.groups), record(growth.env) if choose else None)
@@ -267,7 +332,7 @@ class _State:
     def grow(
         self,
         move: Move,
-        joint: Joint,
+        pairing: Pairing,
         outcomes: Sequence[Outcome],
         choose: Callable[[Sequence[Outcome]], int] | None,
         threshold: float | None,
@@ -283,7 +348,8 @@ class _State:
                 parent=self.parent,
                 prompts=move.prompts,
                 completions=move.completions,
-                joint=joint,
+                joint=pairing.joint,
+                anchors=pairing.anchors,
                 rewards=rewards,
                 infos=tuple(outcome.info for outcome in outcomes),
                 chosen=chosen,

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from llm_decpomdp.policy import Completion
-from llm_decpomdp.validation import unknown
-
-JOINT_MODES = ("aligned", "cross")
 
 Completions = dict[str, tuple[Completion, ...]]
 """The group of each agent."""
@@ -68,6 +64,9 @@ class Group:
     """Earlier answers to the prompts, which were not played."""
     stopped_early: bool = False
     """True if the mean reward reached the threshold while the episode could go on."""
+    anchors: Joint = ()
+    """Joint samples whose partners each completion of an agent meets; empty unless they were drawn
+    (`joint.py`)."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +78,8 @@ class Rollout:
     """Turn by turn, each after its parent."""
     final: Mapping[str, Any] | None = None
     """The episode along the chosen samples, where there are such and the environment records it."""
+    pooled: bool = False
+    """True if completions are compared with those of all groups of their turn: the rollout is several episodes."""
 
     @property
     def turns(self) -> list[list[Group]]:
@@ -96,16 +97,3 @@ class Rollout:
     def stopped_early(self) -> float:
         """The share of the last groups that stopped early."""
         return float(np.mean([group.stopped_early for group in self.last]))
-
-
-def joint_samples(mode: str, group_size: int, num_agents: int) -> Joint:
-    """Return the joint samples of a group: G if `aligned` (the g-th completions of all agents), G^N if `cross`.
-
-    Raises:
-        KeyError: If the mode is unknown.
-    """
-    if mode not in JOINT_MODES:
-        raise KeyError(unknown("joint_mode", mode, JOINT_MODES))
-    if mode == "cross":
-        return tuple(product(range(group_size), repeat=num_agents))
-    return tuple((g,) * num_agents for g in range(group_size))

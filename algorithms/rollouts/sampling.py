@@ -47,6 +47,11 @@ class Move:
     drafts: tuple[Completions, ...] = ()
     """Earlier answers to these prompts, which are not played; their tokens count."""
 
+    @property
+    def size(self) -> int:
+        """Number of completions of each agent."""
+        return len(next(iter(self.completions.values())))
+
 
 Act = Callable[[Team, Sequence[TextEnv], Sequence[Prompts], Stopwatch], list[Move]]
 """Goes from states and their prompts to a move in each; adds the seconds of the agents to the stopwatch."""

@@ -85,6 +85,7 @@ def episode_row(
         "groups": [_row(group, with_tokens) for group in rollout.groups],
         "stopped_early": rollout.stopped_early,
         "final": rollout.final,
+        **({"pooled": True} if rollout.pooled else {}),
     }
 
 
@@ -104,6 +105,7 @@ def _row(group: Group, with_tokens: bool) -> dict[str, Any]:
         "rewards": list(group.rewards),
         "infos": list(group.infos),
         "chosen": group.chosen,
+        **({"anchors": group.anchors} if group.anchors else {}),
     }
     if with_tokens:
         agents = group.completions.items()

@@ -28,7 +28,7 @@ from llm_decpomdp.algorithms.training.metrics import (
 from llm_decpomdp.algorithms.training.resources import memory_ran_out, out_of_memory
 from llm_decpomdp.algorithms.training.run_log import Listener, RunLog
 from llm_decpomdp.algorithms.training.saver import Saver
-from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
+from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions, check_credit
 from llm_decpomdp.policy import Seedable, Team
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.utils.storage import RunFolder
@@ -83,6 +83,7 @@ class Trainer:
             )
         if trainer_options.keep_best and not eval_starts:
             raise ValueError("keep_best compares evaluations, and there are no eval_starts")
+        check_credit(trainer_options, learner_options)
         if isinstance(env, Bounded):
             learner_options.check_horizon(env.num_turns)
         require_short(env, team, chain.from_iterable(batches))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from llm_decpomdp.algorithms.learning.learner_options import UpdateOptions
 from llm_decpomdp.algorithms.rollouts.plans import RolloutOptions
 from llm_decpomdp.options import Options, option
 
@@ -45,3 +46,17 @@ class TrainerOptions(RolloutOptions, StorageOptions):
     def evaluations(self, total: int) -> int:
         """Return the number of evaluations of a run of `total` updates."""
         return sum(self.evaluates(update, total) for update in range(total + 1))
+
+
+def check_credit(rollouts: RolloutOptions, updates: UpdateOptions) -> None:
+    """Raise a `ValueError` if updates want joint samples that the rollouts do not have."""
+    if updates.joint_aggregation != "mean" and rollouts.joint_mode == "aligned":
+        raise ValueError(
+            f"joint_aggregation={updates.joint_aggregation} means nothing with joint_mode=aligned, where a "
+            "completion meets one choice of partners: set joint_mode=common or cross, or drop it"
+        )
+    if updates.step_advantage_weight and rollouts.plan != "episodes":
+        raise ValueError(
+            f"step_advantage_weight={updates.step_advantage_weight} means nothing with plan={rollouts.plan}: set "
+            "plan=episodes, or drop it"
+        )

@@ -258,10 +258,4 @@ def start_cost(config: Config) -> Cost:
         ValueError: If it is absurd.
     """
     algorithm, env = config.algorithm, config.env
-    return cost(
-        algorithm.plan,
-        algorithm.joint_mode,
-        algorithm.num_generations,
-        env.num_agents,
-        env.num_turns,
-    )
+    return cost(algorithm, algorithm.num_generations, env.num_agents, env.num_turns)

@@ -15,7 +15,11 @@ from omegaconf import OmegaConf
 from llm_decpomdp.agents.models.options import ModelOptions
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
 from llm_decpomdp.algorithms.rollouts.plans import RolloutOptions
-from llm_decpomdp.algorithms.training.trainer_options import StorageOptions, TrainerOptions
+from llm_decpomdp.algorithms.training.trainer_options import (
+    StorageOptions,
+    TrainerOptions,
+    check_credit,
+)
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.modes.options import CodeOptions
 from llm_decpomdp.options import Options, option, option_of, type_in_words
@@ -114,6 +118,10 @@ class ScheduleConfig(Options):
 @dataclass(frozen=True)
 class AlgorithmConfig(UpdateOptions, RolloutOptions, ScheduleConfig):
     """Algorithm, rollouts, loss and steps of the team."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_credit(self, self)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from itertools import islice
 from statistics import fmean
 
 from llm_decpomdp.algorithms.rollouts.environment import Outcome, step
-from llm_decpomdp.algorithms.rollouts.rollout import joint_samples
+from llm_decpomdp.algorithms.rollouts.joint import aligned
 from llm_decpomdp.benchmarks.cooperation.replay import Replayed
 from llm_decpomdp.benchmarks.cooperation.shapley import Coalition, coalitions, orders, shapley
 from llm_decpomdp.benchmarks.evaluation.measures import passes
@@ -105,10 +105,7 @@ def credits(groups: Iterable[Replayed], seed: int = 0) -> Iterator[Credit]:
             }
             for game, of_game in zip(games, joints, strict=True)
         ]
-        pairs = [
-            joint_samples("aligned", len(j), len(g.agents))
-            for g, j in zip(games, joints, strict=True)
-        ]
+        pairs = [aligned(len(j), len(g.agents)).joint for g, j in zip(games, joints, strict=True)]
         results = step([game.replayed.env for game in games], samples, pairs)
         for game, of_game, outcomes in zip(games, joints, results, strict=True):
             game.outcomes.update(zip(of_game, outcomes, strict=True))

@@ -96,6 +96,9 @@ def rollout_of(row: Mapping[str, Any]) -> Rollout:
                 rewards=tuple(group["rewards"]),
                 infos=tuple(group["infos"]),
                 chosen=group["chosen"],
+                anchors=tuple(map(tuple, group.get("anchors", ()))),
             )
         )
-    return Rollout(Start(**row["start"]), tuple(groups), row["final"])
+    return Rollout(
+        Start(**row["start"]), tuple(groups), row["final"], pooled=row.get("pooled", False)
+    )

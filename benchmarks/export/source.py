@@ -105,9 +105,8 @@ class Source:
             if row["phase"] != phase:
                 continue
             rollout = rollout_of(row)
-            parts = zip(
-                row["groups"], returns(rollout, discount), _advantages(rollout, config), strict=True
-            )
+            credits = _advantages(rollout, config, row["update"], self.manifest)
+            parts = zip(row["groups"], returns(rollout, discount), credits, strict=True)
             for index, (group, values, advantages) in enumerate(parts):
                 place = self._place(row, number, index)
                 yield Decision(place, group, values.tolist(), advantages)
@@ -129,7 +128,9 @@ class Source:
         }
 
 
-def _advantages(rollout: Rollout, config: Config | None) -> list[dict[str, list[float]]]:
+def _advantages(
+    rollout: Rollout, config: Config | None, update: int, manifest: Row
+) -> list[dict[str, list[float]]]:
     """Return the advantages of each group by agent, as the learner computes them; none without a configuration."""
     if config is None:
         return [{} for _ in rollout.groups]
@@ -138,11 +139,13 @@ def _advantages(rollout: Rollout, config: Config | None) -> list[dict[str, list[
     agents = list(rollout.groups[0].completions)
     team = team_spec(config, agents)
     learning = [a for a in agents if team.policies[team.agents[a]].can_be_trained]
+    updates = manifest.get("updates", 1)
     groups = group_advantages(
         [rollout],
         learning,
         ALGORITHMS[config.algorithm.name].baseline,
-        learner_options(config, 1, team.policies.values()),
+        learner_options(config, updates, team.policies.values()),
+        progress=(update - 1) / updates,
     )
     return [
         {agent: values.tolist() for agent, values in group.advantages.items()} for group in groups

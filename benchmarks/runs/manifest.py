@@ -51,6 +51,7 @@ def manifest(run: ResolvedRun, name: str) -> dict[str, Any]:
             "algorithm": ALGORITHMS[config.algorithm.name].description,
         },
         "seed": config.seed,
+        "updates": len(run.batches),
         "data": {"train": train_env.metadata["data"], "eval": run.eval_env.metadata["data"]},
         "packages": versions(),
         "python": platform.python_version(),

@@ -11,61 +11,42 @@ in seconds. Agents are `player_0`, `player_1` and so on.
 | `probe-lazy-v0`       | work both, though a beginner's help costs more than silence | a lazy second agent |
 | `probe-delayed-v0`    | ask on the first turn, to be paid on the second             | returns             |
 
+Five more tell apart learners that have none of these mistakes: those of `credit.py` by what team-mates do to an
+agent's reward, those of `horizon.py` by what pays only on a later turn. `known.py` has the value of all.
+
 Every game takes an `offset`, a constant that each turn earns besides. It ranks no policy above another, but a
 learner without a baseline credits it to all answers alike, and is slow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.probes.parts import Cues, Player, Points, ProbeTask, Words
-from llm_decpomdp.tasks import TaskSet
-
-LETTERS = "abc"
-"""Letters of prompts and answers."""
-
-MAX_TOKENS = 2
-"""Maximum number of tokens that an answer needs: a letter and the end."""
+from llm_decpomdp.envs.probes.parts import (
+    LETTERS,
+    Cues,
+    Points,
+    ProbeTask,
+    Words,
+    last_answer,
+    probe_env,
+    probe_task,
+    require_agents,
+)
 
 ASK = "c"
 """Letter that requests the secret of the delayed probe, and is no secret itself."""
+
+SECRETS = "ab"
+"""Secrets of the delayed probe."""
 
 WAGE = 0.6
 """Points that the first agent of the lazy probe can earn alone; the second can add the rest to 1."""
 
 DAMAGE = 0.3
 """Cost of a wrong word of the second agent."""
-
-
-@dataclass(frozen=True)
-class Probe:
-    """Known values of a probe, with one or two agents, as undiscounted returns of whole episodes."""
-
-    catches: str
-    """Mistake of a learner that fails."""
-    optimum: float
-    """Return of the best team."""
-    random_value: float
-    """Return of a team that draws each token from the letters and the end with equal probabilities."""
-    smallest_team: int = 2
-    """Smallest number of agents that can play it."""
-
-
-_TOKEN = 1 / (1 + len(LETTERS))  # probability of each token for a random team
-_EXACT = _TOKEN**2  # of a certain letter and then the end
-
-PROBES: Mapping[str, Probe] = {
-    "probe-rendezvous-v0": Probe("sign or credit", 1.0, 3 * _TOKEN**2),
-    "probe-halves-v0": Probe("masks or mixed rows", 1.0, _EXACT, smallest_team=1),
-    "probe-turns-v0": Probe("turns", 2.0, 2 * _TOKEN + _TOKEN**2),
-    "probe-lazy-v0": Probe("a lazy agent", 1.0, _TOKEN - DAMAGE * (1 - 2 * _TOKEN)),
-    "probe-delayed-v0": Probe("returns", 1.0, 0.0, smallest_team=1),
-}
-"""Known values of each probe, by id."""
 
 
 def rendezvous(
@@ -76,8 +57,8 @@ def rendezvous(
     Nothing in the prompts breaks the tie, the team must grow a convention. It doesn't if the sign of the
     loss is flipped, or if rewards meet other joint samples than those that earned them.
     """
-    tasks = [_task("rendezvous/0", 0, [LETTERS, LETTERS], ["a", "a"])]
-    return _env("rendezvous", tasks, Points(_same, offset), Cues(), 1, discount, render_mode)
+    tasks = [probe_task("rendezvous/0", 0, [LETTERS, LETTERS], ["a", "a"])]
+    return probe_env("rendezvous", tasks, Points(_same, offset), Cues(), 1, discount, render_mode)
 
 
 def _same(task: ProbeTask, words: Words) -> float:
@@ -97,8 +78,9 @@ def halves(
     A learner that leaves the end out of the loss is bad at stopping; one that mixes up agents, prompts or
     tasks learns wrong letters.
     """
+    require_agents(num_agents, 1)
     tasks = [
-        _task(
+        probe_task(
             f"halves/{key}",
             key,
             [LETTERS[(key + place) % 3] for place in range(num_agents)],
@@ -106,7 +88,7 @@ def halves(
         )
         for key in range(3)
     ]
-    return _env("halves", tasks, Points(_share, offset), Cues(), 1, discount, render_mode)
+    return probe_env("halves", tasks, Points(_share, offset), Cues(), 1, discount, render_mode)
 
 
 def _share(task: ProbeTask, words: Words) -> float:
@@ -123,10 +105,12 @@ def turns(
     drops a turn, or credits it with another one's rewards, loses about half of the value.
     """
     tasks = [
-        _task(f"turns/{first}{second}", i, [first, LETTERS], [first, second], [LETTERS, second])
+        probe_task(
+            f"turns/{first}{second}", i, [first, LETTERS], [first, second], [LETTERS, second]
+        )
         for i, (first, second) in enumerate(product(LETTERS, LETTERS))
     ]
-    return _env("turns", tasks, Points(_one_speaks, offset), Cues(), 2, discount, render_mode)
+    return probe_env("turns", tasks, Points(_one_speaks, offset), Cues(), 2, discount, render_mode)
 
 
 def _one_speaks(task: ProbeTask, words: Words) -> float:
@@ -145,10 +129,10 @@ def lazy(
     lazy agent of VDN (arXiv 1706.05296). A team that stays at 0.6 has one.
     """
     tasks = [
-        _task(f"lazy/{key}", i, [key, key * 2], [key, LETTERS[(i + 1) % 3]])
+        probe_task(f"lazy/{key}", i, [key, key * 2], [key, LETTERS[(i + 1) % 3]])
         for i, key in enumerate(LETTERS)
     ]
-    return _env("lazy", tasks, Points(_work, offset), Cues(), 1, discount, render_mode)
+    return probe_env("lazy", tasks, Points(_work, offset), Cues(), 1, discount, render_mode)
 
 
 def _work(task: ProbeTask, words: Words) -> float:
@@ -173,65 +157,21 @@ def delayed(
     reward alone, as those over chains do, cannot learn to ask; over trees, whose returns reach over
     turns, it can.
     """
+    require_agents(num_agents, 1)
     tasks = [
-        _task(
+        probe_task(
             f"delayed/{secret}",
             index,
             [ASK] * num_agents,
             [*[ASK] * (num_agents - 1), secret],
             [*[ASK] * (num_agents - 1), secret],
         )
-        for index, secret in enumerate("ab")
+        for index, secret in enumerate(SECRETS)
     ]
-    points = Points(_answer, offset)
-    return _env("delayed", tasks, points, Cues(password=ASK), 2, discount, render_mode)
-
-
-def _answer(task: ProbeTask, words: Words) -> float:
-    answer = words[-1][:1]
-    if answer not in ("a", "b"):
-        return 0.0
-    return 1.0 if answer == task.letters[-1] else -1.0
+    points = Points(partial(last_answer, SECRETS), offset)
+    return probe_env("delayed", tasks, points, Cues(password=ASK), 2, discount, render_mode)
 
 
 def _said(task: ProbeTask, words: Words) -> int:
     """Count the agents whose answer is their letter, and nothing more."""
     return sum(word == letter for word, letter in zip(words, task.letters, strict=True))
-
-
-def _task(
-    task_id: str,
-    index: int,
-    cues: Sequence[str],
-    letters: Sequence[str],
-    later_cues: Sequence[str] | None = None,
-) -> ProbeTask:
-    later = later_cues or cues
-    return ProbeTask(
-        task_id, index, "", cues=tuple(cues), later_cues=tuple(later), letters=tuple(letters)
-    )
-
-
-def _env(
-    name: str,
-    tasks: Sequence[ProbeTask],
-    points: Points,
-    cues: Cues,
-    num_turns: int,
-    discount: float,
-    render_mode: str | None,
-) -> DecPOMDPEnv:
-    num_agents, least = len(tasks[0].cues), PROBES[f"probe-{name}-v0"].smallest_team
-    if num_agents < least:
-        raise ValueError(f"num_agents must be at least {least}, got {num_agents}")
-    return DecPOMDPEnv(
-        f"probe_{name}_v0",
-        TaskSet(tuple(tasks), f"probe-{name}", source="bundled", split="all"),
-        [Player(position) for position in range(num_agents)],
-        points,
-        cues,
-        num_turns=num_turns,
-        stop_when_solved=name != "turns",
-        discount=discount,
-        render_mode=render_mode,
-    )

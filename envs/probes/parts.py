@@ -1,4 +1,4 @@
-"""Parts of the probes: tasks of single letters, players, points and cues."""
+"""Parts of the probes: tasks of single letters, players, points and cues, and their composition."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.episode import Turn, Verdict
-from llm_decpomdp.parts import Component, Info
-from llm_decpomdp.tasks import Task
+from llm_decpomdp.parts import Component, Info, Mode
+from llm_decpomdp.tasks import Task, TaskSet
+
+LETTERS = "abc"
+"""Letters of most probes' prompts and answers."""
+
+MAX_TOKENS = 2
+"""Maximum number of tokens that an answer needs: a letter and the end."""
 
 Words = Sequence[str]
 """Answers of the agents, in their order."""
@@ -49,20 +56,22 @@ class Points:
 
     rule: Callable[[ProbeTask, Words], float]
     offset: float
+    full: float = 1.0
+    """Points that solve the game."""
     components: ClassVar[Mapping[str, Component]] = {
-        "points": Component("What the rules of the game give, 1.0 for full marks."),
+        "points": Component("What the rules of the game give."),
         "offset": Component("A constant that every turn earns, whatever is said.", form=True),
     }
 
     @property
     def maximum(self) -> float:
         """Full marks plus the offset."""
-        return 1.0 + self.offset
+        return self.full + self.offset
 
     def __call__(self, task: ProbeTask, completions: Mapping[str, str]) -> Verdict:
-        """Judge a joint completion; one point is full marks."""
+        """Judge a joint completion."""
         points = self.rule(task, list(completions.values()))
-        return Verdict({"points": points, "offset": self.offset}, math.isclose(points, 1.0))
+        return Verdict({"points": points, "offset": self.offset}, math.isclose(points, self.full))
 
 
 @dataclass(frozen=True)
@@ -86,3 +95,60 @@ class Cues:
     def secrets(self, task: ProbeTask) -> Sequence[str]:
         """Return none."""
         return ()
+
+
+def last_answer(secrets: str, task: ProbeTask, words: Words) -> float:
+    """Return the points of games in which the last agent names one of some secrets, by its first letter.
+
+    One for the right secret, and so much less than nothing for another that a guess is worth nothing on average.
+    All else is worth nothing.
+    """
+    answer = words[-1][:1]
+    if not answer or answer not in secrets:
+        return 0.0
+    return 1.0 if answer == task.letters[-1] else -1 / (len(secrets) - 1)
+
+
+def probe_task(
+    task_id: str,
+    index: int,
+    cues: Sequence[str],
+    letters: Sequence[str],
+    later_cues: Sequence[str] | None = None,
+) -> ProbeTask:
+    """Return a task; by default its cues stay the same."""
+    later = later_cues or cues
+    return ProbeTask(
+        task_id, index, "", cues=tuple(cues), later_cues=tuple(later), letters=tuple(letters)
+    )
+
+
+def probe_env(
+    name: str,
+    tasks: Sequence[ProbeTask],
+    points: Points,
+    mode: Mode,
+    num_turns: int,
+    discount: float,
+    render_mode: str | None,
+) -> DecPOMDPEnv:
+    """Return the environment of a probe, with a player for each cue of its tasks."""
+    return DecPOMDPEnv(
+        f"probe_{name.replace('-', '_')}_v0",
+        TaskSet(tuple(tasks), f"probe-{name}", source="bundled", split="all"),
+        [Player(position) for position in range(len(tasks[0].cues))],
+        points,
+        mode,
+        num_turns=num_turns,
+        stop_when_solved=name != "turns",
+        discount=discount,
+        render_mode=render_mode,
+    )
+
+
+def require_agents(num_agents: int, least: int, most: int | None = None) -> None:
+    """Raise a `ValueError` unless a probe can be played by `num_agents`."""
+    if num_agents < least:
+        raise ValueError(f"num_agents must be at least {least}, got {num_agents}")
+    if most is not None and num_agents > most:
+        raise ValueError(f"num_agents must be at most {most}, got {num_agents}")

@@ -10,10 +10,10 @@ from __future__ import annotations
 import pytest
 
 from llm_decpomdp.benchmarks.performance.models.probe_curves import Trial, train
-from llm_decpomdp.envs.probes.env import PROBES
+from llm_decpomdp.envs.probes.known import PROBES
 
 TEAMS = ("magrpo", "marloo", "maremax", "mareinforce")
-RENDEZVOUS, HALVES, TURNS, LAZY, DELAYED = PROBES
+RENDEZVOUS, HALVES, TURNS, LAZY, DELAYED, *_ = PROBES
 
 
 def require_learned(trial: Trial, *, updates: int, share: float = 0.9, seed: int = 0) -> None:

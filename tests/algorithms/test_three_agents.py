@@ -10,12 +10,14 @@ import pytest
 import torch
 
 from llm_decpomdp.algorithms import ALGORITHMS
+from llm_decpomdp.algorithms.learning.aggregation import aggregate
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.returns import completion_values, returns, visit_weights
+from llm_decpomdp.algorithms.learning.returns import partner_returns, returns, visit_weights
 from llm_decpomdp.algorithms.rollouts.cost import cost
-from llm_decpomdp.algorithms.rollouts.plans import rollout_chains, rollout_trees
-from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start, joint_samples
+from llm_decpomdp.algorithms.rollouts.joint import joint_samples
+from llm_decpomdp.algorithms.rollouts.plans import RolloutOptions, rollout_chains, rollout_trees
+from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.policy import Completion
 
 A, B, END = 1, 2, 0
@@ -30,7 +32,7 @@ def group(policy: Any, mode: str, rewards: Sequence[float], after: int | None = 
         parent=None if after is None else Parent(0, after),
         prompts=dict.fromkeys(TEAM, "a"),
         completions={agent: tuple(map(policy.completion, rows)) for agent, rows in ROWS.items()},
-        joint=joint_samples("aligned" if mode == "chain" else mode, 2, 3),
+        joint=joint_samples("aligned" if mode == "chain" else mode, 2, 3).joint,
         rewards=tuple(rewards),
         infos=tuple({} for _ in rewards),
         chosen=1 if mode == "chain" else None,
@@ -52,17 +54,20 @@ def grown(policy: Any, mode: str) -> Rollout:
 
 
 def test_crossed_joint_samples_count_the_last_agent_fastest() -> None:
-    assert joint_samples("aligned", 2, 3) == ((0, 0, 0), (1, 1, 1))
-    crossed = joint_samples("cross", 2, 3)
+    assert joint_samples("aligned", 2, 3).joint == ((0, 0, 0), (1, 1, 1))
+    crossed = joint_samples("cross", 2, 3).joint
     assert crossed[:3] == ((0, 0, 0), (0, 0, 1), (0, 1, 0)) and crossed[5] == (1, 0, 1)
-    assert len(joint_samples("cross", 3, 3)) == 27
+    assert len(joint_samples("cross", 3, 3).joint) == 27
 
 
 def test_a_completion_is_worth_the_mean_over_all_partners_of_both_others(make_policy: Any) -> None:
     tree = grown(make_policy("unigram"), "cross")
     found = returns(tree, 0.5)[0]
     assert found.tolist() == [0 + 1, 1, 3, 3, 4, 5 + 2, 6, 8]
-    x, y, z = (completion_values(tree.groups[0], found, agent).tolist() for agent in range(3))
+    x, y, z = (
+        aggregate(partner_returns(tree.groups[0], found, agent), "mean").tolist()
+        for agent in range(3)
+    )
     assert x == [(1 + 1 + 3 + 3) / 4, (4 + 7 + 6 + 8) / 4] == [2.0, 6.25]
     assert y == [(1 + 1 + 4 + 7) / 4, (3 + 3 + 6 + 8) / 4] == [3.25, 5.0]
     assert z == [(1 + 3 + 4 + 6) / 4, (1 + 3 + 7 + 8) / 4] == [3.5, 4.75]
@@ -71,10 +76,10 @@ def test_a_completion_is_worth_the_mean_over_all_partners_of_both_others(make_po
 
 @pytest.mark.parametrize("agents", [1, 2, 3, 4])
 def test_the_scale_of_values_does_not_grow_with_the_number_of_agents(agents: int) -> None:
-    joint = joint_samples("cross", 3, agents)
+    joint = joint_samples("cross", 3, agents).joint
     empty: dict[str, tuple[Completion, ...]] = {}
     crossed = Group(0, None, {}, empty, joint, tuple(float(s[0]) for s in joint), ())
-    values = completion_values(crossed, np.array(crossed.rewards), 0)
+    values = aggregate(partner_returns(crossed, np.array(crossed.rewards), 0), "mean")
     assert values.tolist() == [0.0, 1.0, 2.0]
 
 
@@ -129,7 +134,7 @@ def test_three_agents_play_chains_and_trees(make_env: Any) -> None:
     assert chain.groups[1].prompts == dict.fromkeys(TEAM, "aa")
     for mode in ("aligned", "cross"):
         (tree,) = rollout_trees(env(2, TEAM), team, [Start()], group_size=2, joint_mode=mode)
-        expected = cost("tree", mode, 2, 3, 2)
+        expected = cost(RolloutOptions(plan="tree", joint_mode=mode), 2, 3, 2)
         assert len(tree.groups) == expected.groups
         assert sum(len(group.rewards) for group in tree.groups) == expected.joint_samples
     assert tree.groups[0].rewards == (2.0, 4.0, 1.0, 3.0, 1.0, 3.0, 0.0, 2.0)

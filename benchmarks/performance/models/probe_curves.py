@@ -33,7 +33,8 @@ from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.plans import rollout_chains, rollout_trees
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.probes.env import LETTERS, MAX_TOKENS, PROBES
+from llm_decpomdp.envs.probes.known import PROBES
+from llm_decpomdp.envs.probes.parts import MAX_TOKENS
 from llm_decpomdp.policy import Team
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.utils.storage import write_csv
@@ -115,11 +116,13 @@ class Curve:
 
 def trials() -> list[Trial]:
     """Return every algorithm on every probe that it can play, and the two comparisons that explain a failure."""
-    short = [probe for probe in PROBES if probe != "probe-delayed-v0"]
+    paid_later = ("probe-delayed-v0", "probe-speaker-listener-v0")
+    short = [probe for probe in PROBES if probe not in paid_later]
     return [
         *(Trial(probe, algorithm) for probe in short for algorithm in TEAMS),
         Trial("probe-halves-v0", "grpo"),
-        *(Trial("probe-delayed-v0", algorithm, "tree") for algorithm in (*TEAMS, "grpo")),
+        *(Trial(probe, algorithm, "tree") for probe in paid_later for algorithm in TEAMS),
+        Trial("probe-delayed-v0", "grpo", "tree"),
         Trial("probe-delayed-v0", "magrpo", "chain"),
         Trial("probe-halves-v0", "magrpo", offset=2.0),
         Trial("probe-halves-v0", "mareinforce", offset=2.0),
@@ -132,7 +135,7 @@ def train(trial: Trial, *, updates: int, seed: int) -> Curve:
     env, plain = trial.env(trial.offset), trial.env(0.0)
     team = {
         agent: tiny_causal_lm(
-            LETTERS,
+            PROBES[trial.probe].letters,
             Sampling(max_new_tokens=MAX_TOKENS),
             seed=int(stream(seed, "policy", agent).integers(2**32)),
         )

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from llm_decpomdp.algorithms.learning.advantages import group_advantages
+from llm_decpomdp.algorithms.learning.aggregation import aggregate
 from llm_decpomdp.algorithms.learning.baselines import BASELINES
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.returns import completion_values, returns, visit_weights
-from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start, joint_samples
+from llm_decpomdp.algorithms.learning.returns import partner_returns, returns, visit_weights
+from llm_decpomdp.algorithms.rollouts.joint import joint_samples
+from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.policy import Completion
 
 AGENTS = ("x", "y")
@@ -40,7 +42,7 @@ def group(
         parent=None if parent is None else Parent(*parent),
         prompts=dict.fromkeys(AGENTS, ""),
         completions=completions,
-        joint=joint_samples(mode, G, len(AGENTS)),
+        joint=joint_samples(mode, G, len(AGENTS)).joint,
         rewards=tuple(rewards),
         infos=tuple({} for _ in rewards),
         chosen=chosen,
@@ -90,7 +92,7 @@ def test_a_third_turn_reaches_the_first_with_the_discount_squared() -> None:
 def test_in_a_cross_tree_a_completion_is_worth_the_mean_of_its_joint_samples() -> None:
     root = returns(CROSS, DISCOUNT)[0]
     assert root == pytest.approx([1.0 + 2.25, 0.0 + 0.9, 0.0, 2.0 + 1.8])  # 3.25, 0.9, 0, 3.8
-    x, y = (completion_values(CROSS.groups[0], root, agent) for agent in (0, 1))
+    x, y = (aggregate(partner_returns(CROSS.groups[0], root, agent), "mean") for agent in (0, 1))
     assert x == pytest.approx([(3.25 + 0.9) / 2, (0.0 + 3.8) / 2])  # 2.075, 1.9
     assert y == pytest.approx([(3.25 + 0.0) / 2, (0.9 + 3.8) / 2])  # 1.625, 2.35
 

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.algorithms.rollouts.cost import Cost, cost
-from llm_decpomdp.algorithms.rollouts.plans import rollout_trees
-from llm_decpomdp.algorithms.rollouts.rollout import Parent, Rollout, Start, joint_samples
+from llm_decpomdp.algorithms.rollouts.joint import joint_samples
+from llm_decpomdp.algorithms.rollouts.plans import RolloutOptions, rollout_trees
+from llm_decpomdp.algorithms.rollouts.rollout import Parent, Rollout, Start
 from llm_decpomdp.policy import Completion
 
 TEXTS = {"x": ("a", "b"), "y": ("a", "bb")}
@@ -35,8 +36,8 @@ def grow(env: Any, **options: Any) -> Rollout:
 
 
 def test_aligned_samples_play_together_and_crossed_ones_each_with_each() -> None:
-    assert joint_samples("aligned", 3, 2) == ((0, 0), (1, 1), (2, 2))
-    assert joint_samples("cross", 2, 2) == ((0, 0), (0, 1), (1, 0), (1, 1))
+    assert joint_samples("aligned", 3, 2).joint == ((0, 0), (1, 1), (2, 2))
+    assert joint_samples("cross", 2, 2).joint == ((0, 0), (0, 1), (1, 0), (1, 1))
     with pytest.raises(KeyError, match="did you mean 'cross'"):
         joint_samples("crossed", 2, 2)
 
@@ -60,7 +61,7 @@ def test_a_cross_tree_has_a_group_for_each_joint_sample(make_env: Any) -> None:
 @pytest.mark.parametrize("turns", [1, 2, 3])
 def test_trees_and_their_estimates_agree(make_env: Any, mode: str, turns: int) -> None:
     tree = grow(make_env(turns), joint_mode=mode)
-    expected = cost("tree", mode, 2, 2, turns)
+    expected = cost(RolloutOptions(plan="tree", joint_mode=mode), 2, 2, turns)
     assert len(tree.groups) == expected.groups
     assert sum(len(group.completions["x"]) for group in tree.groups) == expected.completions
     assert sum(len(group.rewards) for group in tree.groups) == expected.joint_samples
@@ -86,12 +87,12 @@ def test_all_trees_are_sampled_in_one_batch_a_turn(make_env: Any) -> None:
 
 
 def test_the_cost_is_that_of_the_formulas() -> None:
-    assert cost("chain", "aligned", 4, 2, 3) == Cost(3, 12, 12)
-    assert cost("tree", "aligned", 4, 2, 2) == Cost(5, 20, 20)
-    assert cost("tree", "cross", 4, 2, 2) == Cost(17, 68, 272)
-    assert cost("chain", "aligned", 4, 2, 3).scaled(2) == Cost(6, 24, 24)
+    assert cost(RolloutOptions(), 4, 2, 3) == Cost(3, 12, 12)
+    assert cost(RolloutOptions(plan="tree"), 4, 2, 2) == Cost(5, 20, 20)
+    assert cost(RolloutOptions(plan="tree", joint_mode="cross"), 4, 2, 2) == Cost(17, 68, 272)
+    assert cost(RolloutOptions(), 4, 2, 3).scaled(2) == Cost(6, 24, 24)
 
 
 def test_an_absurd_cost_is_refused_with_the_number() -> None:
     with pytest.raises(ValueError, match=r"16,843,008 .*plan=chain"):
-        cost("tree", "cross", 16, 2, 3)
+        cost(RolloutOptions(plan="tree", joint_mode="cross"), 16, 2, 3)

@@ -17,7 +17,7 @@ from llm_decpomdp.benchmarks.cooperation.rescore import rescore
 from llm_decpomdp.benchmarks.report import write_report
 from llm_decpomdp.benchmarks.runs.data import load_envs
 from llm_decpomdp.benchmarks.runs.train import train
-from llm_decpomdp.envs.probes.env import PROBES
+from llm_decpomdp.envs.probes.known import PROBES
 
 TURNS = ["env.id=probe-turns-v0", "algorithm.turn_gradient_weights=[1.5, 0.5]"]
 

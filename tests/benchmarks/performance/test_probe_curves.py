@@ -18,7 +18,7 @@ from llm_decpomdp.benchmarks.performance.models.probe_curves import (
     train,
     trials,
 )
-from llm_decpomdp.envs.probes.env import PROBES
+from llm_decpomdp.envs.probes.known import PROBES
 
 RENDEZVOUS = "probe-rendezvous-v0"
 

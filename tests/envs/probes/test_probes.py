@@ -9,19 +9,40 @@ import pytest
 from pettingzoo.test import parallel_api_test, parallel_seed_test
 
 from llm_decpomdp import check_env, make
-from llm_decpomdp.envs.probes.env import LETTERS, MAX_TOKENS, PROBES
+from llm_decpomdp.envs.probes.known import PROBES
+from llm_decpomdp.envs.probes.parts import MAX_TOKENS
 
 ALONE = [probe for probe, known in PROBES.items() if known.smallest_team == 1]
-GAMES = [(probe, {}) for probe in PROBES] + [(probe, {"num_agents": 1}) for probe in ALONE]
+SMALL = {"probe-noisy-partners-v0": {"num_agents": 2}, "probe-relay-v0": {"length": 2}}
+"""Teams small enough to play all that they can say."""
 
-COPY = {"": "", "a": "a", "b": "b", "c": "c", "abc": ""}
+GAMES = [(probe, SMALL.get(probe, {})) for probe in PROBES]
+GAMES += [(probe, {"num_agents": 1}) for probe in ALONE]
+LARGE = [
+    ("probe-noisy-partners-v0", {"num_agents": 8}),
+    ("probe-climbing-v0", {"noise": True}),
+    *[("probe-relay-v0", {"length": length}) for length in (1, 4, 6)],
+]
+
+COPY = {"": "", "a": "a", "b": "b", "c": "c", "d": "d", "abc": "", "abcd": ""}
 NEXT = {"a": "b", "b": "c", "c": "a"}
+SHIFTED = {
+    (g, k): "abc"[("abc".index(g) + "abc".index(k)) % 3] for g, k in product("abc", repeat=2)
+}
 BEST = {
     "probe-rendezvous-v0": [{"abc": "a"}, {"abc": "a"}],
     "probe-halves-v0": [NEXT, NEXT],
     "probe-turns-v0": [COPY, COPY],
     "probe-lazy-v0": [COPY, {"aa": "b", "bb": "c", "cc": "a"}],
     "probe-delayed-v0": [{"c": "c"}, {"a": "a", "b": "b", "c": ""}],
+    "probe-noisy-partners-v0": [{"a": "a", "b": "d"}, {"a": "b", "b": "e"}],
+    "probe-climbing-v0": [{"abc": "a"}, {"abc": "a"}],
+    "probe-mixed-pairs-v0": [{"abc": ""}, COPY],
+    "probe-relay-v0": [COPY, COPY],
+    "probe-speaker-listener-v0": [
+        COPY,
+        {"abc": "", **{goal + key: SHIFTED[goal, key] for goal, key in product("abc", repeat=2)}},
+    ],
 }
 """What each agent says to each prompt in a team that earns the optimum."""
 
@@ -31,15 +52,14 @@ ALONE_BEST = {
 }
 
 
-def random_texts() -> dict[str, float]:
-    """Every text of at most two tokens and its chance, if letters and the end are equally likely."""
-    chance = 1 / (1 + len(LETTERS))
-    found = {"": chance}
-    for letter in LETTERS:
-        found[letter] = chance**2
-        for second in LETTERS:
-            found[letter + second] = chance**2
-    return found
+def random_texts(probe: str) -> dict[str, float]:
+    """First letters with an end or a second one, and their chances if letters and the end are equally likely."""
+    letters = PROBES[probe].letters
+    chance = 1 / (1 + len(letters))
+    texts = {"": chance}
+    for letter in letters:
+        texts |= {letter: chance**2, letter + letters[0]: chance * (1 - chance)}
+    return texts
 
 
 def starts(env):
@@ -56,30 +76,30 @@ def played(env, words):
     return twin, next(iter(rewards.values()))
 
 
-def average(env, known):
+def average(env, texts, known):
     """The expected sum of rewards from here on, for a team that speaks at random."""
     if not env.agents:
         return 0.0
     key = (env.task.task_id, len(env.episode.turns), tuple(env.episode.prompts.values()))
     if key not in known:
         total = 0.0
-        for words in product(random_texts().items(), repeat=len(env.possible_agents)):
+        for words in product(texts.items(), repeat=len(env.possible_agents)):
             twin, reward = played(env, [text for text, _ in words])
             chance = 1.0
             for _, p in words:
                 chance *= p
-            total += chance * (reward + average(twin, known))
+            total += chance * (reward + average(twin, texts, known))
         known[key] = total
     return known[key]
 
 
-def most(env):
+def most(env, letters):
     """The largest sum of rewards that any course of words earns from here on."""
     if not env.agents:
         return 0.0
-    texts = ["", "a", "b", "c", "ab"]
+    texts = ["", "ab", *letters]
     branches = (played(env, words) for words in product(texts, repeat=len(env.possible_agents)))
-    return max(reward + most(twin) for twin, reward in branches)
+    return max(reward + most(twin, letters) for twin, reward in branches)
 
 
 def mean(values):
@@ -87,7 +107,7 @@ def mean(values):
     return sum(found) / len(found)
 
 
-@pytest.mark.parametrize(("probe", "kwargs"), GAMES)
+@pytest.mark.parametrize(("probe", "kwargs"), GAMES + LARGE)
 def test_a_probe_passes_our_strict_check_and_pettingzoos(probe, kwargs):
     check_env(partial(make, probe, **kwargs), completions=["a", "b", "c", "ca"])
     parallel_api_test(make(probe, **kwargs), num_cycles=4)
@@ -97,18 +117,19 @@ def test_a_probe_passes_our_strict_check_and_pettingzoos(probe, kwargs):
 @pytest.mark.parametrize(("probe", "kwargs"), GAMES)
 def test_the_value_of_chance_is_the_one_claimed(probe, kwargs):
     env = make(probe, **kwargs)
-    assert MAX_TOKENS == 2 and sum(random_texts().values()) == pytest.approx(1.0)
-    found = mean(average(start, {}) for start in starts(env))
+    texts = random_texts(probe)
+    assert MAX_TOKENS == 2 and sum(texts.values()) == pytest.approx(1.0)
+    found = mean(average(start, texts, {}) for start in starts(env))
     assert found == pytest.approx(PROBES[probe].random_value)
 
 
 @pytest.mark.parametrize(("probe", "kwargs"), GAMES)
 def test_a_team_earns_the_optimum_and_none_can_earn_more(probe, kwargs):
     env = make(probe, **kwargs)
-    team = (ALONE_BEST if kwargs else BEST)[probe]
+    team = (ALONE_BEST if kwargs == {"num_agents": 1} else BEST)[probe]
     values = []
     for start in starts(env):
-        assert most(start) == pytest.approx(PROBES[probe].optimum)
+        assert most(start, PROBES[probe].letters) == pytest.approx(PROBES[probe].optimum)
         total = 0.0
         while start.agents:
             prompts = start.episode.prompts.values()
@@ -120,7 +141,7 @@ def test_a_team_earns_the_optimum_and_none_can_earn_more(probe, kwargs):
 
 
 def test_on_the_first_turn_of_the_delayed_probe_no_word_is_worth_more_than_another():
-    for text in random_texts():
+    for text in random_texts("probe-delayed-v0"):
         rewards = [played(start, ["c", text])[1] for start in starts(make("probe-delayed-v0"))]
         assert sum(rewards) == 0
 
@@ -136,7 +157,8 @@ def test_only_asking_shows_the_secret_and_only_to_the_last_agent():
 
 @pytest.mark.parametrize("probe", PROBES)
 def test_an_offset_is_earned_on_every_turn_beside_the_points(probe):
-    plain, shifted = make(probe), make(probe, offset=2.5)
+    kwargs = SMALL.get(probe, {})
+    plain, shifted = make(probe, **kwargs), make(probe, offset=2.5, **kwargs)
     for words in product(["", "a", "c"], repeat=2):
         pairs = [
             (played(one, words)[1], played(other, words)[1])
@@ -156,3 +178,78 @@ def test_full_marks_end_an_episode_with_an_offset_too_and_never_the_turn_taking(
 def test_a_team_of_nobody_is_refused(probe):
     with pytest.raises(ValueError, match="num_agents must be at least 1, got 0"):
         make(probe, num_agents=0)
+
+
+@pytest.mark.parametrize("num_agents", [2, 8, 16])
+def test_noisy_partners_earn_the_mean_of_worths_that_nobody_else_changes(num_agents):
+    env = make("probe-noisy-partners-v0", num_agents=num_agents)
+    for start in starts(env):
+        best = list(start.task.letters)
+        assert played(start, best)[1] == pytest.approx(1.0)
+        for place in range(num_agents):
+            words = [*best[:place], "", *best[place + 1 :]]
+            assert played(start, words)[1] == pytest.approx(1 - 1 / num_agents)
+        worths = [played(start, [letter, *[""] * (num_agents - 1)])[1] for letter in "abcdefgh"]
+        assert sorted(worths) == pytest.approx([k / 7 / num_agents for k in range(8)])
+
+
+def test_noise_keeps_the_mean_of_every_pair_of_letters_and_draws_pairs_independently():
+    env, still = make("probe-climbing-v0", noise=True), next(starts(make("probe-climbing-v0")))
+    payoffs = {
+        pair: [played(start, pair)[1] for start in starts(env)] for pair in product("abc", repeat=2)
+    }
+    for pair, drawn in payoffs.items():
+        assert mean(drawn) == played(still, pair)[1]
+        assert sorted(drawn)[7] < sorted(drawn)[8]  # each of two in half of the tasks
+    high = {pair: [payoff == max(drawn) for payoff in drawn] for pair, drawn in payoffs.items()}
+    for one, other in product(high, repeat=2):
+        if one != other:
+            both = sum(a and b for a, b in zip(high[one], high[other], strict=True))
+            assert both == 4
+
+
+def test_a_climber_that_says_no_letter_earns_what_the_worst_pair_does():
+    start = next(starts(make("probe-climbing-v0")))
+    assert played(start, ["", "a"])[1] == played(start, ["a", "b"])[1] == -30
+
+
+def test_a_relay_pays_only_what_was_handed_on_all_the_way():
+    env = make("probe-relay-v0")
+    env.reset(options={"task_id": "relay/c"})
+    total, state = 0.0, env.fork()
+    for holder in range(4):
+        prompts = list(state.episode.prompts.values())
+        assert prompts == ["c" if place == holder else "abcd" for place in range(4)]
+        state, reward = played(state, ["c" if place == holder else "" for place in range(4)])
+        total += reward
+        assert reward == float(holder == 3)
+    assert total == 1.0 and not state.agents
+
+
+def test_a_baton_that_is_dropped_is_lost():
+    env = make("probe-relay-v0")
+    env.reset(options={"task_id": "relay/c"})
+    state, _ = played(env, ["", "c", "c", ""])
+    assert set(state.episode.prompts.values()) == {"abcd"}
+    state, _ = played(state, ["c", "c", "c", ""])
+    assert set(state.episode.prompts.values()) == {"abcd"}
+
+
+def test_the_first_player_of_mixed_pairs_changes_nothing():
+    for start in starts(make("probe-mixed-pairs-v0")):
+        for word in ("", "a", "b", "c"):
+            rewards = {played(start, [first, word])[1] for first in ("", "a", "b", "c")}
+            assert rewards == {float(word == start.task.letters[1])}
+
+
+@pytest.mark.parametrize(
+    ("probe", "kwargs", "message"),
+    [
+        ("probe-relay-v0", {"length": 7}, "length must be from 1 to 6, got 7"),
+        ("probe-noisy-partners-v0", {"num_agents": 17}, "num_agents must be at most 16, got 17"),
+        ("probe-noisy-partners-v0", {"num_agents": 1}, "num_agents must be at least 2, got 1"),
+    ],
+)
+def test_a_team_that_a_probe_has_no_place_for_is_refused(probe, kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        make(probe, **kwargs)

@@ -1,0 +1,109 @@
+"""Joint samples of a group: which completions of the agents are played together.
+
+Letters: N agents, G completions of each, J joint samples, K partner tuples.
+
+| mode      | joint samples                                                          | J                         |
+|-----------|------------------------------------------------------------------------|---------------------------|
+| `aligned` | the g-th completions of all agents                                     | G                         |
+| `common`  | each completion of an agent beside the same K choices of its partners' | at most K (1 + N (G - 1)) |
+| `cross`   | each completion beside each of the others                              | G^N                       |
+
+Under `aligned` two completions of an agent are compared beside different partners, whose luck is noise that grows
+with the team. Under the others they meet the same ones, so that what these earn by themselves cancels out of the
+comparison (C3, arXiv 2603.06859; difference rewards, Wolpert and Tumer 2001).
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from llm_decpomdp.algorithms.rollouts.rollout import Joint
+from llm_decpomdp.validation import unknown
+
+JOINT_MODES = ("aligned", "common", "cross")
+
+
+class Pairing(NamedTuple):
+    """Joint samples of a group, and what the values of completions are compared by."""
+
+    joint: Joint
+    """The J joint samples, all different."""
+    anchors: Joint = ()
+    """K joint samples, under `common`: without its own completion, each is one choice of an agent's partners."""
+
+
+def aligned(group_size: int, num_agents: int) -> Pairing:
+    """Pair the g-th completions of all agents: G joint samples."""
+    return Pairing(tuple((g,) * num_agents for g in range(group_size)))
+
+
+def cross(group_size: int, num_agents: int) -> Pairing:
+    """Combine every completion of each agent with every one of the others: G^N joint samples."""
+    return Pairing(tuple(product(range(group_size), repeat=num_agents)))
+
+
+def common(
+    group_size: int, num_agents: int, num_partners: int, rng: np.random.Generator
+) -> Pairing:
+    """Combine every completion of each agent with the same K choices of its partners' completions.
+
+    The anchors are drawn without repetition among the joint samples whose indices add up to a multiple of G.
+    Without any one of its indices such a joint sample is still unique, and all choices of the others occur: so
+    the partners of each agent are K different choices, all equally likely, and K = G^(N-1) gives `cross`. What is
+    played for several agents is played once.
+
+    Raises:
+        ValueError: If there are not so many choices of partners; names their number.
+    """
+    check_partners(group_size, num_agents, num_partners)
+    others: set[tuple[int, ...]] = set()
+    while len(others) < num_partners:
+        others.add(tuple(map(int, rng.integers(group_size, size=num_agents - 1))))
+    anchors = sorted((*indices, -sum(indices) % group_size) for indices in others)
+    joint = {
+        (*anchor[:agent], g, *anchor[agent + 1 :])
+        for anchor in anchors
+        for agent in range(num_agents)
+        for g in range(group_size)
+    }
+    return Pairing(tuple(sorted(joint)), tuple(anchors))
+
+
+def check_partners(group_size: int, num_agents: int, num_partners: int) -> None:
+    """Raise a `ValueError` unless an agent's partners have so many choices: at most G^(N-1)."""
+    choices = group_size ** (num_agents - 1)
+    if not 1 <= num_partners <= choices:
+        raise ValueError(
+            f"num_partners must be from 1 to {choices:,}, the choices of {num_agents - 1} partners' "
+            f"{group_size} completions, got {num_partners}"
+        )
+
+
+def joint_samples(
+    mode: str,
+    group_size: int,
+    num_agents: int,
+    num_partners: int = 1,
+    rng: np.random.Generator | None = None,
+) -> Pairing:
+    """Return the joint samples of a mode.
+
+    Args:
+        mode: `aligned`, `common` or `cross`.
+        group_size: G.
+        num_agents: N.
+        num_partners: K, for `common`.
+        rng: Draws the partners of `common`.
+
+    Raises:
+        KeyError: If the mode is unknown.
+        ValueError: If there are not so many choices of partners.
+    """
+    if mode not in JOINT_MODES:
+        raise KeyError(unknown("joint_mode", mode, JOINT_MODES))
+    if mode == "common":
+        return common(group_size, num_agents, num_partners, rng or np.random.default_rng())
+    return (aligned if mode == "aligned" else cross)(group_size, num_agents)

@@ -1,0 +1,131 @@
+"""Probes of the horizon: what an answer is worth, but only turns later and through a team-mate.
+
+| id                          | the team must                                                | tells apart        |
+|-----------------------------|--------------------------------------------------------------|--------------------|
+| `probe-relay-v0`            | hand a secret on from turn to turn, paid at the end          | returns over turns |
+| `probe-speaker-listener-v0` | name a goal to one who alone knows how it is to be written   | a convention       |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.probes.parts import (
+    LETTERS,
+    Player,
+    Points,
+    ProbeTask,
+    last_answer,
+    probe_env,
+    probe_task,
+)
+from llm_decpomdp.episode import Turn
+from llm_decpomdp.parts import Info
+
+SECRETS = "abcd"
+"""Letters of the relay."""
+
+LONGEST = 6
+"""Turns of the longest relay."""
+
+
+@dataclass(frozen=True)
+class Relay:
+    """A mode: on each turn one player more has the baton, a letter, from the one before; all others see `idle`."""
+
+    letters: str
+    """What can be handed on: the first letter of an answer, if it is one of these."""
+    idle: str
+    """Prompt of those who hold nothing, and of all once the baton is lost."""
+    info_keys: Sequence[str] = ("handed_on",)
+
+    def first(self, task: ProbeTask) -> dict[str, str]:
+        """Return the first cues."""
+        return {Player(place).agent: cue for place, cue in enumerate(task.cues)}
+
+    def __call__(self, task: ProbeTask, turn: Turn) -> tuple[dict[str, str], Info]:
+        """Return the next prompt of each agent, and whether the baton was handed on."""
+        agents = list(turn.prompts)
+        prompts = dict.fromkeys(agents, self.idle)
+        holders = [agent for agent in agents if turn.prompts[agent] != self.idle]
+        letter = turn.completions[holders[0]][:1] if holders else ""
+        handed_on = bool(letter) and letter in self.letters
+        if handed_on:
+            place = agents.index(holders[0]) + 1
+            prompts[agents[place]] = self.cue(task, letter, place)
+        return prompts, {"handed_on": float(handed_on)}
+
+    def cue(self, task: ProbeTask, letter: str, place: int) -> str:
+        """Return the prompt of the player that is handed a letter."""
+        return letter + task.later_cues[place]
+
+    def secrets(self, task: ProbeTask) -> Sequence[str]:
+        """Return none."""
+        return ()
+
+
+def relay(
+    *,
+    length: int = 4,
+    offset: float = 0.0,
+    discount: float = 1.0,
+    render_mode: str | None = None,
+) -> DecPOMDPEnv:
+    """Hand on a secret, one of four letters: `length` agents over as many turns, of whom the last must say it.
+
+    On each turn one agent is shown what the one before wrote, and nothing else; `player_0` alone sees the secret.
+    A guess is worth nothing on average. All that an agent writes but for the last pays later, and through
+    others, so a learner that credits each turn with its own reward never learns to hand on.
+
+    Args:
+        length: Number of turns and agents, 1 to 6.
+        offset: Reward of each turn besides.
+        discount: Discount of later turns' rewards.
+        render_mode: As of `DecPOMDPEnv`.
+
+    Raises:
+        ValueError: If `length` is out of range.
+    """
+    if not 1 <= length <= LONGEST:
+        raise ValueError(f"length must be from 1 to {LONGEST}, got {length}")
+    tasks = [
+        probe_task(
+            f"relay/{secret}",
+            index,
+            [secret, *[SECRETS] * (length - 1)],
+            [secret] * length,
+            [""] * length,
+        )
+        for index, secret in enumerate(SECRETS)
+    ]
+    points = Points(partial(last_answer, SECRETS), offset)
+    mode = Relay(SECRETS, idle=SECRETS)
+    return probe_env("relay", tasks, points, mode, length, discount, render_mode)
+
+
+def speaker_listener(
+    *, offset: float = 0.0, discount: float = 1.0, render_mode: str | None = None
+) -> DecPOMDPEnv:
+    """Speak, then act: `player_0` sees a goal, and `player_1` is then shown its word and a key of its own.
+
+    The right answer is the goal's letter, moved on in the alphabet by the key (`a` by 0, `b` by 1, `c` by 2), so
+    neither can score alone; a guess is worth nothing on average. After the cooperative communication task of Lowe
+    et al. (arXiv 1706.02275), with the least that makes it one.
+    """
+    tasks = [
+        probe_task(
+            f"speaker-listener/{goal}{key}",
+            3 * index + shift,
+            [goal, LETTERS],
+            [goal, LETTERS[(index + shift) % 3]],
+            ["", key],
+        )
+        for index, goal in enumerate(LETTERS)
+        for shift, key in enumerate(LETTERS)
+    ]
+    points = Points(partial(last_answer, LETTERS), offset)
+    mode = Relay(LETTERS, idle=LETTERS)
+    return probe_env("speaker-listener", tasks, points, mode, 2, discount, render_mode)
