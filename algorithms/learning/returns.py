@@ -50,7 +50,8 @@ def partner_returns(group: Group, joint_returns: Returns, agent: int) -> Returns
         [position[(*anchor[:agent], g, *anchor[agent + 1 :])] for anchor in group.anchors]
         for g in range(size)
     ]
-    return joint_returns[np.array(cells)]
+    table: Returns = joint_returns[np.array(cells)]
+    return table
 
 
 def visit_weights(rollout: Rollout) -> list[float]:
