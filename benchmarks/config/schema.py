@@ -20,6 +20,7 @@ from llm_decpomdp.algorithms.training.trainer_options import (
     TrainerOptions,
     check_credit,
 )
+from llm_decpomdp.centralised import writers
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.modes.options import CodeOptions
 from llm_decpomdp.options import Options, option, option_of, type_in_words
@@ -39,6 +40,9 @@ class EnvConfig(Options):
     stop_when_solved: bool = option_of(CodeOptions, "stop_when_solved")
     discount: float = option_of(LearnerOptions, "discount", CodeOptions.discount)
     isolation: str = option_of(CodeOptions, "isolation")
+    centralised: bool = False
+    """Let one policy, `team_0`, read the prompts of all agents and write all their parts in one completion: an upper
+    bound for communication. `num_agents` counts the agents whose parts it writes."""
     options: dict[str, Any] = field(default_factory=dict)
     """Further arguments of the environment, by their names there, as in `{exclude_known_issues: true}`; for
     `classeval-v0` also `allow_forgeable`: take classes whose tests a program could forge."""
@@ -201,7 +205,7 @@ class Config:
             key: value
             for key, value in settings.items()
             if takes(self.env.id, key) or value != defaults[key]
-        }
+        }  # `centralised`, an argument of `make`, among them
         data = self._data(split, source or self.dataset.source)
         env = make(self.env.id, **arguments, **self.env.options, **data)
         for key, value in fixed.items():
@@ -237,7 +241,7 @@ class Config:
 
 
 SIZES: dict[str, Callable[[DecPOMDPEnv], int]] = {
-    "num_agents": lambda env: len(env.possible_agents),
+    "num_agents": lambda env: len(writers(env)),
     "num_turns": lambda env: env.num_turns,
 }
 """Sizes of an environment, with or without an argument for them."""
