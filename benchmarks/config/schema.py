@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 from llm_decpomdp.agents.models.options import ModelOptions
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
 from llm_decpomdp.algorithms.rollouts.plans import RolloutOptions
+from llm_decpomdp.algorithms.training.lessons import WarmStartOptions
 from llm_decpomdp.algorithms.training.trainer_options import (
     StorageOptions,
     TrainerOptions,
@@ -41,8 +42,8 @@ class EnvConfig(Options):
     discount: float = option_of(LearnerOptions, "discount", CodeOptions.discount)
     isolation: str = option_of(CodeOptions, "isolation")
     centralised: bool = False
-    """Let one policy, `team_0`, read the prompts of all agents and write all their parts in one completion: an upper
-    bound for communication. `num_agents` counts the agents whose parts it writes."""
+    """Let one policy, `team_0`, read the prompts of all agents and write all their parts in one completion: an
+    upper bound for communication. `num_agents` counts the agents whose parts it writes."""
     options: dict[str, Any] = field(default_factory=dict)
     """Further arguments of the environment, by their names there, as in `{exclude_known_issues: true}`; for
     `classeval-v0` also `allow_forgeable`: take classes whose tests a program could forge."""
@@ -175,6 +176,7 @@ class Config:
     agent its own, or one for all if `model.shared`."""
     policies: dict[str, Any] = field(default_factory=dict)
     """Declarations of the team's policies, by name; see `llm_decpomdp.benchmarks.config.teams`."""
+    warm_start: WarmStartOptions = field(default_factory=WarmStartOptions)
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     output: OutputConfig = field(default_factory=OutputConfig)

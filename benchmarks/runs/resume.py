@@ -67,7 +67,8 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
     run = without_long_prompts(run, team)
     updates = checkpoint.read_counters(newest)["update"]
     _check_budget(before, run, manifest.get("left_out", ()), updates)
-    trainer = make_trainer(run, team, folder)
+    lessons = run.lessons() if not updates else None if run.config.warm_start.source is None else []
+    trainer = make_trainer(run, team, folder, lessons)
     logger.info("continuing after update %d of %d", trainer.resume(), len(run.batches))
     if overrides and processes.rank() == 0:
         entry = {"after": updates, "overrides": list(overrides)}
