@@ -25,6 +25,7 @@ from llm_decpomdp.policy import Completion
 from llm_decpomdp.registry import make
 from tests.algorithms.conftest import END, EchoEnv, Recurrent, TinyPolicy
 from tests.algorithms.runs import BATCHES, build, interrupt, on_call, require_equal
+from tests.algorithms.training.test_metrics import documented, pattern
 
 LESSONS = [
     (Example("x", "a", "ab"), Example("y", "a", "b")),
@@ -199,6 +200,18 @@ def test_its_rows_come_first_and_between_two_evaluations(tmp_path: Path) -> None
     assert (summary["last_warm_start"]["step"], summary["first_untrained"]["n"]) == (4, 2)
     phases = {json.loads(line)["phase"] for line in trainer.folder.episodes.open()}
     assert phases == {"train", "eval"}
+
+
+def test_every_key_of_its_rows_is_documented_and_every_documented_key_occurs(
+    tmp_path: Path,
+) -> None:
+    trainer = warm(tmp_path)
+    trainer.run_updates()
+    rows = [json.loads(line) for line in trainer.folder.metrics.open()]
+    keys = {key for row in rows if row["kind"] == "warm_start" for key in row}
+    patterns = [pattern(key) for key in documented("Rows of a warm start") | {"update", "kind"}]
+    assert all(any(p.fullmatch(key) for p in patterns) for key in keys)
+    assert all(any(p.fullmatch(key) for key in keys) for p in patterns)
 
 
 @pytest.mark.parametrize("step", [0, 1, 3])
