@@ -129,7 +129,7 @@ class WarmStart:
             name = next(name for name, one in self.policies.items() if one is policy)
             log_probs, mask = policy.log_probs(prompt, completions)  # (G, T)
             loss = -(log_probs * mask).sum()
-            (loss / tokens[name]).backward()
+            (loss / tokens[name]).backward()  # type: ignore[no-untyped-call]
             sums[agent][0] += float(loss.detach())
             sums[agent][1] += float(mask.sum())
         return self._row(sums, len(batch))

@@ -223,7 +223,7 @@ class Config:
         """Build the environment on the held-out problems; arguments and errors as of `make_env`."""
         return self.make_env(self.dataset.eval_split, source or self.dataset.eval_source)
 
-    def _data(self, split: str, source: str) -> dict[str, str]:
+    def _data(self, split: str, source: str) -> dict[str, Any]:
         """Return the arguments that choose problems; refuse those that the environment does not take."""
         data = self.dataset
         sources = (data.source, data.train_source, data.eval_source)
