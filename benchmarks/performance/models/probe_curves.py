@@ -198,7 +198,8 @@ def train(trial: Trial, *, updates: int, seed: int) -> Curve:
         if update % EVALUATE_EVERY == 0 or update == updates:
             points.append((update, value(plain, team), completions))
     seconds = time.perf_counter() - begin
-    return Curve(trial, seed, *zip(*points, strict=True), seconds)
+    updates_done, values, sampled = zip(*points, strict=True)
+    return Curve(trial, seed, updates_done, values, sampled, seconds)
 
 
 def _options(trial: Trial, discount: float, updates: int) -> LearnerOptions:
