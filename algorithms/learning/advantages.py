@@ -53,7 +53,7 @@ def group_advantages(
         baseline: Subtracted from the values.
         options: Discount, aggregation, normalisation and turn weights. A group's `weight` is its visit weight
             times its turn's factor.
-        progress: Share of the run's updates that are complete.
+        progress: From 0 in the first update of the run to 1 in the last.
 
     Raises:
         FloatingPointError: If a return isn't finite; names the start.

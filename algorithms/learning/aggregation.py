@@ -17,6 +17,11 @@ from llm_decpomdp.algorithms.learning.baselines import Returns
 AGGREGATIONS = ("mean", "max", "quantile", "annealed")
 
 
+def progress(updates: int, total: int | None) -> float:
+    """Return the p of an update after so many complete ones: 0 in the first of a run, 1 in its last."""
+    return 1.0 if total is None or total < 2 else min(1.0, updates / (total - 1))
+
+
 def aggregate(
     values: Returns, aggregation: str, *, quantile: float | None = None, progress: float = 1.0
 ) -> Returns:
@@ -34,7 +39,7 @@ def aggregate(
         values: (G, K).
         aggregation: One of `AGGREGATIONS`.
         quantile: tau, 0 to 1.
-        progress: p, the share of the run's updates that are complete.
+        progress: p, from 0 in the first update of the run to 1 in the last.
     """
     average: Returns = values.mean(-1)
     best: Returns = values.max(-1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from llm_decpomdp.algorithms.learning.baselines import Baseline, none
+from llm_decpomdp.algorithms.learning.baselines import Baseline, maximum, none
 from llm_decpomdp.algorithms.learning.learner_options import UpdateOptions
 
 
@@ -27,6 +27,11 @@ class Algorithm:
             raise ValueError(
                 f"{self.name} trains one agent, and the team has {len(agents)}: {sorted(agents)}; use magrpo, or "
                 "an environment with num_agents=1"
+            )
+        if self.baseline is maximum and not options.negative_advantage_weight:
+            raise ValueError(
+                f"no advantage of {self.name} is above 0, so negative_advantage_weight=0 leaves nothing to learn "
+                "from: raise it"
             )
         if self.baseline is none and options.normalize_advantages and not options.max_grad_norm:
             raise ValueError(

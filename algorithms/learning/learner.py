@@ -13,6 +13,7 @@ from typing_extensions import get_protocol_members
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.advantages import GroupAdvantages, group_advantages
+from llm_decpomdp.algorithms.learning.aggregation import progress
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.losses import (
@@ -137,8 +138,8 @@ class Learner:
     def _advantages(self, rollouts: Sequence[Rollout]) -> list[GroupAdvantages]:
         baseline = self.algorithm.baseline
         try:
-            progress = self.updates / (self.options.total_updates or 1)
-            return list(group_advantages(rollouts, self._agents, baseline, self.options, progress))
+            done = progress(self.updates, self.options.total_updates)
+            return list(group_advantages(rollouts, self._agents, baseline, self.options, done))
         except FloatingPointError as error:
             raise FloatingPointError(f"update {self.updates + 1}: {error}") from None
 

@@ -15,6 +15,8 @@ comparison (C3, arXiv 2603.06859; difference rewards, Wolpert and Tumer 2001).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from itertools import product
 from typing import NamedTuple
 
@@ -82,14 +84,14 @@ def check_partners(group_size: int, num_agents: int, num_partners: int) -> None:
         )
 
 
-def joint_samples(
+def pairing(
     mode: str,
     group_size: int,
     num_agents: int,
     num_partners: int = 1,
     rng: np.random.Generator | None = None,
-) -> Pairing:
-    """Return the joint samples of a mode.
+) -> Callable[[], Pairing]:
+    """Return a function that makes the joint samples of a group, each time by new draws.
 
     Args:
         mode: `aligned`, `common` or `cross`.
@@ -100,10 +102,13 @@ def joint_samples(
 
     Raises:
         KeyError: If the mode is unknown.
-        ValueError: If there are not so many choices of partners.
+        ValueError: If there are not so many choices of partners, or nothing to draw them with.
     """
     if mode not in JOINT_MODES:
         raise KeyError(unknown("joint_mode", mode, JOINT_MODES))
-    if mode == "common":
-        return common(group_size, num_agents, num_partners, rng or np.random.default_rng())
-    return (aligned if mode == "aligned" else cross)(group_size, num_agents)
+    if mode != "common":
+        return partial(aligned if mode == "aligned" else cross, group_size, num_agents)
+    check_partners(group_size, num_agents, num_partners)
+    if rng is None:
+        raise ValueError("joint_mode=common draws partners and needs rng, a generator")
+    return partial(common, group_size, num_agents, num_partners, rng)

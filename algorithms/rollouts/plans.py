@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from llm_decpomdp.algorithms.rollouts.environment import Outcome, TextEnv, begin, step
-from llm_decpomdp.algorithms.rollouts.joint import JOINT_MODES, Pairing, aligned, joint_samples
+from llm_decpomdp.algorithms.rollouts.joint import JOINT_MODES, Pairing, aligned, pairing
 from llm_decpomdp.algorithms.rollouts.long_prompts import naming
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import (
@@ -161,10 +161,8 @@ def rollout_chains(
             return max(candidates, key=lambda g: outcomes[g].reward)
         return candidates[int(rng.integers(len(candidates)))]
 
-    def pair() -> Pairing:
-        return joint_samples(joint_mode, group_size, len(team), num_partners, rng)
-
     act = act or sampling(group_size)
+    pair = pairing(joint_mode, group_size, len(team), num_partners, rng)
     return _grow(env, team, starts, pair, act, choose, early_termination_threshold, stopwatch)
 
 
@@ -190,7 +188,7 @@ def rollout_trees(
         joint_mode: Completions that are played together: `aligned`, `common` or `cross` (`joint.py`).
         num_partners: Choices of partners (K) under `common`.
         early_termination_threshold: A group whose mean reward reaches this ends its branch; `None` ends none.
-        rng: Draws the partners of `common`.
+        rng: Draws the partners of `common`, which needs it.
         stopwatch: Adds up the seconds spent `sampling` (policies) and `stepping` (environment).
 
     Raises:
@@ -198,10 +196,8 @@ def rollout_trees(
     """
     check_team(env, team, group_size)
 
-    def pair() -> Pairing:
-        return joint_samples(joint_mode, group_size, len(team), num_partners, rng)
-
     act = sampling(group_size)
+    pair = pairing(joint_mode, group_size, len(team), num_partners, rng)
     return _grow(env, team, starts, pair, act, None, early_termination_threshold, stopwatch)
 
 
@@ -302,8 +298,8 @@ def _grow(
             played = step(envs, [move.completions for move in moves], [joint for joint, _ in pairs])
         states = [
             following
-            for state, move, pairing, outcomes in zip(states, moves, pairs, played, strict=True)
-            for following in state.grow(move, pairing, outcomes, choose, threshold)
+            for state, move, of_group, outcomes in zip(states, moves, pairs, played, strict=True)
+            for following in state.grow(move, of_group, outcomes, choose, threshold)
         ]
     return [
         Rollout(growth.start, tuple(growth.groups), record(growth.env) if choose else None)
@@ -332,7 +328,7 @@ class _State:
     def grow(
         self,
         move: Move,
-        pairing: Pairing,
+        pairs: Pairing,
         outcomes: Sequence[Outcome],
         choose: Callable[[Sequence[Outcome]], int] | None,
         threshold: float | None,
@@ -348,8 +344,8 @@ class _State:
                 parent=self.parent,
                 prompts=move.prompts,
                 completions=move.completions,
-                joint=pairing.joint,
-                anchors=pairing.anchors,
+                joint=pairs.joint,
+                anchors=pairs.anchors,
                 rewards=rewards,
                 infos=tuple(outcome.info for outcome in outcomes),
                 chosen=chosen,

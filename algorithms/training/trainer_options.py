@@ -50,10 +50,11 @@ class TrainerOptions(RolloutOptions, StorageOptions):
 
 def check_credit(rollouts: RolloutOptions, updates: UpdateOptions) -> None:
     """Raise a `ValueError` if updates want joint samples that the rollouts do not have."""
-    if updates.joint_aggregation != "mean" and rollouts.joint_mode == "aligned":
+    single = rollouts.joint_mode != "cross" and rollouts.num_partners == 1
+    if updates.joint_aggregation != "mean" and single:
         raise ValueError(
-            f"joint_aggregation={updates.joint_aggregation} means nothing with joint_mode=aligned, where a "
-            "completion meets one choice of partners: set joint_mode=common or cross, or drop it"
+            f"joint_aggregation={updates.joint_aggregation} means nothing where a completion meets one choice of "
+            "partners: set joint_mode=cross, or joint_mode=common with num_partners of 2 or more, or drop it"
         )
     if updates.step_advantage_weight and rollouts.plan != "episodes":
         raise ValueError(

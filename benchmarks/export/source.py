@@ -135,6 +135,7 @@ def _advantages(
     if config is None:
         return [{} for _ in rollout.groups]
     from llm_decpomdp.algorithms.learning.advantages import group_advantages
+    from llm_decpomdp.algorithms.learning.aggregation import progress
 
     agents = list(rollout.groups[0].completions)
     team = team_spec(config, agents)
@@ -145,7 +146,7 @@ def _advantages(
         learning,
         ALGORITHMS[config.algorithm.name].baseline,
         learner_options(config, updates, team.policies.values()),
-        progress=(update - 1) / updates,
+        progress=progress(update - 1, updates),
     )
     return [
         {agent: values.tolist() for agent, values in group.advantages.items()} for group in groups

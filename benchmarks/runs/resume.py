@@ -74,7 +74,8 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
         entry = {"after": updates, "overrides": list(overrides)}
         resumed = [*manifest.get("resumed", []), entry]
         write_atomically(folder.config, run.config.to_yaml())
-        folder.write_manifest({**manifest, "left_out": run.skipped, "resumed": resumed})
+        amount = {"left_out": run.skipped, "updates": len(run.batches)}
+        folder.write_manifest({**manifest, **amount, "resumed": resumed})
     return finish(run, trainer, folder)
 
 
@@ -106,11 +107,15 @@ def _check_budget(before: Config, run: ResolvedRun, left_out: Sequence[str], upd
             f"algorithm.max_updates={budget}, but the data have {len(new)} updates with "
             f"algorithm.num_train_epochs={algorithm.num_train_epochs}: raise that too"
         )
-    if algorithm.lr_schedule != "constant" and len(new) != len(old):
+    falling = {
+        "lr_schedule": algorithm.lr_schedule != "constant",
+        "joint_aggregation": algorithm.joint_aggregation == "annealed",
+    }
+    for key in (key for key, falls in falling.items() if falls and len(new) != len(old)):
         logger.warning(
-            "algorithm.lr_schedule=%s now falls to the end of %d updates and fell to that of %d before: the run "
+            "algorithm.%s=%s now falls to the end of %d updates and fell to that of %d before: the run "
             "will not equal one that was this long from the start",
-            *(algorithm.lr_schedule, len(new), len(old)),
+            *(key, getattr(algorithm, key), len(new), len(old)),
         )
 
 

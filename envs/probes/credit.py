@@ -109,7 +109,11 @@ def climbing(
     tasks = [
         probe_task(name, index, [LETTERS, LETTERS], ["a", "a"]) for index, name in enumerate(names)
     ]
-    points = Points(_drawn_payoff if noise else _mean_payoff, offset, full=14.0 if noise else 11.0)
+    points = (
+        Points(_drawn_payoff, offset, full=14.0, solves=_dare)
+        if noise
+        else Points(_mean_payoff, offset, full=11.0)
+    )
     return probe_env("climbing", tasks, points, Cues(), 1, discount, render_mode)
 
 
@@ -125,6 +129,10 @@ def _drawn_payoff(task: ProbeTask, words: Words) -> float:
     # Rows of a Hadamard matrix: each pair has either payoff in half of the tasks, and any two pairs independently.
     position = 1 + list(PAYOFFS).index(pair)
     return PAYOFFS[pair][(position & task.index).bit_count() % 2]
+
+
+def _dare(task: ProbeTask, words: Words) -> bool:
+    return all(word[:1] == letter for word, letter in zip(words, task.letters, strict=True))
 
 
 def mixed_pairs(

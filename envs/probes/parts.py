@@ -57,7 +57,9 @@ class Points:
     rule: Callable[[ProbeTask, Words], float]
     offset: float
     full: float = 1.0
-    """Points that solve the game."""
+    """The most points that a turn can earn; where nothing else does, they solve the game."""
+    solves: Callable[[ProbeTask, Words], bool] | None = None
+    """What solves a game whose points are noisy."""
     components: ClassVar[Mapping[str, Component]] = {
         "points": Component("What the rules of the game give."),
         "offset": Component("A constant that every turn earns, whatever is said.", form=True),
@@ -70,8 +72,10 @@ class Points:
 
     def __call__(self, task: ProbeTask, completions: Mapping[str, str]) -> Verdict:
         """Judge a joint completion."""
-        points = self.rule(task, list(completions.values()))
-        return Verdict({"points": points, "offset": self.offset}, math.isclose(points, self.full))
+        words = list(completions.values())
+        points = self.rule(task, words)
+        solved = self.solves(task, words) if self.solves else math.isclose(points, self.full)
+        return Verdict({"points": points, "offset": self.offset}, solved)
 
 
 @dataclass(frozen=True)

@@ -181,8 +181,8 @@ class Worker:
                 raise Closed("the worker has ended")
             return None
         number, result = json.loads(message)
-        if self.job is None or number != self.served:
-            raise Closed("it has answered another question")
+        if self.job is None or number != self.served or self._reader.pending:
+            raise Closed("it has answered another question, or more than one")
         self.job = None
         self.served += 1
         self.deadline = float("inf")

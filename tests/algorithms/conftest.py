@@ -11,7 +11,7 @@ import pytest
 import torch
 from pettingzoo import ParallelEnv
 
-from llm_decpomdp.algorithms.rollouts.joint import joint_samples
+from llm_decpomdp.algorithms.rollouts.joint import pairing
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.policy import Completion
 
@@ -192,7 +192,7 @@ def make_chain() -> Callable[..., Rollout]:
                     agent: tuple(policy.completion(row) for row in group)
                     for agent, group in rows.items()
                 },
-                joint=joint_samples("aligned", len(rewards), len(rows)).joint,
+                joint=pairing("aligned", len(rewards), len(rows))().joint,
                 rewards=tuple(rewards),
                 infos=tuple({} for _ in rewards),
                 chosen=0,

@@ -1,10 +1,10 @@
-"""Learning curves of the five algorithms on the probes.
+"""Learning curves of algorithms, rollout plans and credit on the probes.
 
     python -m llm_decpomdp.benchmarks.performance.models.probe_curves
 
 Every agent is a language model of random weights that is trained through the same code as real ones. The
 recipe is one for all, but `maremax` and trees go in shorter steps: what differs otherwise between two lines of
-the table is the algorithm, the plan or the probe.
+the table is what they say. Lines differ in what they sample: compare them by the completions that they took.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.plans import rollout_chains, rollout_trees
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms.rollouts.plans import RolloutOptions, play_episodes, roll_out
+from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.probes.known import PROBES
 from llm_decpomdp.envs.probes.parts import MAX_TOKENS
@@ -44,8 +44,11 @@ LEARNING_RATE = 4e-3
 
 MAX_GRAD_NORM = 0.3
 
-GROUP_SIZES = {"chain": 32, "tree": 8}
-"""G of each plan: over two turns 64 and 72 joint samples a start."""
+GROUP_SIZES = {"chain": 32, "tree": 8, "episodes": 32}
+"""G of each plan: over two turns 64, 72 and 64 joint samples a start."""
+
+CROSSED_GROUP_SIZE = 16
+"""G where each completion of two agents is played with each: 256 joint samples a turn."""
 
 EVALUATE_EVERY = 5
 """Updates between two points of a curve."""
@@ -67,6 +70,11 @@ class Trial:
     plan: str = "chain"
     offset: float = 0.0
     """Reward of each turn besides, in training; evaluations are without it."""
+    joint_mode: str = "aligned"
+    num_partners: int = 1
+    aggregation: str = "mean"
+    game: tuple[tuple[str, Any], ...] = ()
+    """Arguments of the probe that differ from its defaults."""
 
     @property
     def pace(self) -> int:
@@ -84,15 +92,33 @@ class Trial:
             4 if (self.algorithm, self.plan) == ("maremax", "chain") else self.pace
         )
 
+    @property
+    def group_size(self) -> int:
+        """G."""
+        return CROSSED_GROUP_SIZE if self.joint_mode == "cross" else GROUP_SIZES[self.plan]
+
+    @property
+    def rollouts(self) -> RolloutOptions:
+        """Plan and joint samples."""
+        return RolloutOptions(
+            plan=self.plan, joint_mode=self.joint_mode, num_partners=self.num_partners
+        )
+
     def __str__(self) -> str:
-        offset = f", offset {self.offset:g}" if self.offset else ""
-        return f"{self.algorithm} over {self.plan}s{offset}"
+        parts = [f"{self.algorithm} over {self.plan.rstrip('s')}s"]
+        if self.joint_mode == "common":
+            parts.append(f"{self.num_partners} common partners")
+        if self.joint_mode == "cross":
+            parts.append(f"crossed, {self.aggregation}")
+        parts += [f"{name} {value}" for name, value in self.game]
+        parts += [f"offset {self.offset:g}"] if self.offset else []
+        return ", ".join(parts)
 
     def env(self, offset: float) -> DecPOMDPEnv:
         """Return the environment; single-agent algorithms play it alone."""
         alone = not ALGORITHMS[self.algorithm].multi_agent
         kwargs: dict[str, Any] = {"num_agents": 1} if alone else {}
-        return make(self.probe, offset=offset, **kwargs)
+        return make(self.probe, offset=offset, **kwargs, **dict(self.game))
 
 
 @dataclass(frozen=True)
@@ -104,19 +130,24 @@ class Curve:
     updates: tuple[int, ...]
     values: tuple[float, ...]
     """Mean sum of the rewards of an episode, without discount and offset."""
+    completions: tuple[int, ...]
+    """Completions of all agents that were sampled for training up to then."""
     seconds: float
 
     @property
     def reached(self) -> float:
-        """First update after which the team had 90 % of the optimum; infinite if it never had."""
+        """Completions after which the team had 90 % of the optimum; infinite if it never had."""
         goal = ENOUGH * PROBES[self.trial.probe].optimum
-        points = zip(self.updates, self.values, strict=True)
-        return next((update for update, value in points if value >= goal), math.inf)
+        points = zip(self.completions, self.values, strict=True)
+        return next((completions for completions, value in points if value >= goal), math.inf)
 
 
 def trials() -> list[Trial]:
-    """Return every algorithm on every probe that it can play, and the two comparisons that explain a failure."""
+    """Return every algorithm on every probe that it can play, and the comparisons that explain a failure."""
     paid_later = ("probe-delayed-v0", "probe-speaker-listener-v0")
+    relay, partners, climbing = "probe-relay-v0", "probe-noisy-partners-v0", "probe-climbing-v0"
+    eight: dict[str, Any] = {"game": (("num_agents", 8),)}
+    noise: dict[str, Any] = {"game": (("noise", True),)}
     short = [probe for probe in PROBES if probe not in paid_later]
     return [
         *(Trial(probe, algorithm) for probe in short for algorithm in TEAMS),
@@ -126,6 +157,15 @@ def trials() -> list[Trial]:
         Trial("probe-delayed-v0", "magrpo", "chain"),
         Trial("probe-halves-v0", "magrpo", offset=2.0),
         Trial("probe-halves-v0", "mareinforce", offset=2.0),
+        *(Trial(probe, "magrpo", "episodes") for probe in (*paid_later, relay)),
+        *(Trial(relay, "magrpo", plan, game=(("length", 2),)) for plan in GROUP_SIZES),
+        Trial(partners, "magrpo", **eight),
+        Trial(partners, "magrpo", joint_mode="common", num_partners=4, **eight),
+        *(
+            Trial(climbing, "magrpo", joint_mode="cross", aggregation=aggregation, **game)
+            for game in ({}, noise)
+            for aggregation in ("mean", "max", "annealed")
+        ),
     ]
 
 
@@ -143,13 +183,23 @@ def train(trial: Trial, *, updates: int, seed: int) -> Curve:
     }
     learner = Learner(team, ALGORITHMS[trial.algorithm], _options(trial, env.discount, updates))
     rng = stream(seed, "handoff")
-    points = {0: value(plain, team, rng)}
+    points, completions = [(0, value(plain, team), 0)], 0
     for update in range(1, updates + 1):
-        learner.update(_rollouts(env, team, trial.plan, rng))
+        rollouts = roll_out(
+            env, team, _starts(env), trial.rollouts, group_size=trial.group_size, rng=rng
+        )
+        completions += sum(
+            len(samples)
+            for rollout in rollouts
+            for group in rollout.groups
+            for samples in group.completions.values()
+        )
+        learner.update(rollouts)
         if update % EVALUATE_EVERY == 0 or update == updates:
-            points[update] = value(plain, team, rng)
+            points.append((update, value(plain, team), completions))
     seconds = time.perf_counter() - begin
-    return Curve(trial, seed, tuple(points), tuple(points.values()), seconds)
+    updates_done, values, sampled = zip(*points, strict=True)
+    return Curve(trial, seed, updates_done, values, sampled, seconds)
 
 
 def _options(trial: Trial, discount: float, updates: int) -> LearnerOptions:
@@ -159,26 +209,21 @@ def _options(trial: Trial, discount: float, updates: int) -> LearnerOptions:
         discount=discount,
         lr_schedule="linear",
         total_updates=updates,
+        joint_aggregation=trial.aggregation,
     )
-
-
-def _rollouts(env: DecPOMDPEnv, team: Team, plan: str, rng: np.random.Generator) -> list[Rollout]:
-    group_size, starts = GROUP_SIZES[plan], _starts(env)
-    if plan == "tree":
-        return rollout_trees(env, team, starts, group_size=group_size)
-    return rollout_chains(env, team, starts, group_size=group_size, rng=rng)
 
 
 def _starts(env: DecPOMDPEnv) -> list[Start]:
     return [Start(task_id=task.task_id) for task in env.tasks.tasks]
 
 
-def value(env: DecPOMDPEnv, team: Team, rng: np.random.Generator) -> float:
+def value(env: DecPOMDPEnv, team: Team) -> float:
     """Return the mean sum of rewards over episodes that the team samples, as many of each task."""
     starts = _starts(env)
     episodes = starts * (EVALUATION_EPISODES // len(starts))
-    chains = rollout_chains(env, team, episodes, group_size=1, rng=rng)
-    return float(np.mean([sum(group.rewards[0] for group in chain.groups) for chain in chains]))
+    rollouts = play_episodes(env, team, episodes)
+    sums = [sum(group.rewards[0] for group in rollout.groups) for rollout in rollouts]
+    return float(np.mean(sums))
 
 
 def summarise(curves: Sequence[Curve]) -> dict[str, str]:
@@ -192,8 +237,8 @@ def summarise(curves: Sequence[Curve]) -> dict[str, str]:
         "algorithm": str(trial),
         "final": f"{np.mean(finals):.2f}",
         "seeds from .. to": f"{min(finals):.2f} .. {max(finals):.2f}",
-        "updates to 90 %": f"{median:.0f}" if median < math.inf else "-",
-        "seeds there": f"{sum(update < math.inf for update in goals)}/{len(goals)}",
+        "completions to 90 %": f"{median:,.0f}" if median < math.inf else "-",
+        "seeds there": f"{sum(goal < math.inf for goal in goals)}/{len(goals)}",
         "random": f"{probe.random_value:.3f}",
         "optimum": f"{probe.optimum:.0f}",
         "seconds": f"{np.mean([curve.seconds for curve in curves]):.1f}",
@@ -202,12 +247,11 @@ def summarise(curves: Sequence[Curve]) -> dict[str, str]:
 
 def write_points(curves: Sequence[Curve], path: Path) -> None:
     """Write all points of all curves."""
-    header = ("probe", "algorithm", "plan", "offset", "seed", "update", "value")
-    trials = [(curve, curve.trial) for curve in curves]
+    header = ("probe", "algorithm", "trial", "seed", "update", "completions", "value")
     lines = [
-        (trial.probe, trial.algorithm, trial.plan, trial.offset, curve.seed, *point)
-        for curve, trial in trials
-        for point in zip(curve.updates, curve.values, strict=True)
+        (curve.trial.probe, curve.trial.algorithm, str(curve.trial), curve.seed, *point)
+        for curve in curves
+        for point in zip(curve.updates, curve.completions, curve.values, strict=True)
     ]
     write_csv(path, header, lines)
 

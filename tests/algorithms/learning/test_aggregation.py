@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from llm_decpomdp.algorithms.learning.advantages import group_advantages
-from llm_decpomdp.algorithms.learning.aggregation import AGGREGATIONS, aggregate
+from llm_decpomdp.algorithms.learning.aggregation import AGGREGATIONS, aggregate, progress
 from llm_decpomdp.algorithms.learning.baselines import leave_one_out, mean
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.maremax import MAREMAX
 from llm_decpomdp.algorithms.rollouts.joint import cross
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
+from llm_decpomdp.benchmarks.config.schema import AlgorithmConfig
 from llm_decpomdp.policy import Completion
 
 VALUES = np.array([[11.0, -30.0, 0.0], [0.0, 7.0, 6.0]])
@@ -53,6 +57,11 @@ def test_the_learner_weighs_an_answer_by_its_best_partner_if_it_is_told_to() -> 
     assert x_advantages(risky, joint_aggregation="max") == [[2.0, -2.0]]
     annealed = [x_advantages(risky, p, joint_aggregation="annealed") for p in (0.0, 1.0)]
     assert annealed == [[[2.0, -2.0]], [[-6.5, 6.5]]]
+
+
+def test_optimism_fades_from_the_first_update_to_the_last() -> None:
+    assert [progress(update, 5) for update in range(5)] == [0.0, 0.25, 0.5, 0.75, 1.0]
+    assert progress(0, 1) == progress(3, None) == progress(9, 5) == 1.0
 
 
 def test_a_leak_forgives_answers_below_the_baseline() -> None:
@@ -117,3 +126,18 @@ def test_options_that_need_each_other_are_refused_apart() -> None:
         LearnerOptions(joint_aggregation="max", aggregation_quantile=0.5)
     with pytest.raises(ValueError, match="'annealed' needs total_updates"):
         LearnerOptions(joint_aggregation="annealed")
+    with pytest.raises(ValueError, match="negative_advantage_weight=0 leaves nothing to learn"):
+        MAREMAX.check(["x"], LearnerOptions(negative_advantage_weight=0.0))
+
+
+@pytest.mark.parametrize(
+    ("options", "remedy"),
+    [
+        ({"joint_aggregation": "max"}, "set joint_mode=cross, or joint_mode=common with num_par"),
+        ({"joint_aggregation": "max", "joint_mode": "common"}, "with num_partners of 2 or more"),
+        ({"step_advantage_weight": 1.0, "plan": "tree"}, "set plan=episodes, or drop it"),
+    ],
+)
+def test_credit_that_the_joint_samples_do_not_have_is_refused(options: Any, remedy: str) -> None:
+    with pytest.raises(ValueError, match=remedy):
+        AlgorithmConfig(**options)

@@ -12,7 +12,7 @@ from llm_decpomdp.algorithms.learning.aggregation import aggregate
 from llm_decpomdp.algorithms.learning.baselines import BASELINES
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.returns import partner_returns, returns, visit_weights
-from llm_decpomdp.algorithms.rollouts.joint import joint_samples
+from llm_decpomdp.algorithms.rollouts.joint import pairing
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.policy import Completion
 
@@ -42,7 +42,7 @@ def group(
         parent=None if parent is None else Parent(*parent),
         prompts=dict.fromkeys(AGENTS, ""),
         completions=completions,
-        joint=joint_samples(mode, G, len(AGENTS)).joint,
+        joint=pairing(mode, G, len(AGENTS))().joint,
         rewards=tuple(rewards),
         infos=tuple({} for _ in rewards),
         chosen=chosen,

@@ -124,6 +124,13 @@ class Letters:
         return "a"
 
 
+class Refusing(Letters):
+    """Must not be asked."""
+
+    def generate(self, prompts: Any, num_samples: int = 1) -> list[list[Completion]]:
+        raise AssertionError("sampled")
+
+
 @pytest.mark.parametrize(("plan", "num_turns"), [("chain", 1), ("tree", 1)])
 def test_a_team_of_eight_plays_as_many_joint_samples_as_were_announced(
     plan: str, num_turns: int
@@ -142,7 +149,13 @@ def test_a_team_of_eight_plays_as_many_joint_samples_as_were_announced(
         assert 4 * 24 < len(rollout.groups[0].rewards) <= announced.joint_samples
 
 
-def test_bad_partners_are_refused_with_what_to_do() -> None:
+def test_bad_partners_are_refused_with_what_to_do_before_anything_is_sampled() -> None:
+    env = make("probe-rendezvous-v0")
+    team = dict.fromkeys(env.possible_agents, Refusing())
+    with pytest.raises(KeyError, match="did you mean 'cross'"):
+        rollout_trees(env, team, [Start()], group_size=2, joint_mode="crossed")
+    with pytest.raises(ValueError, match="draws partners and needs rng"):
+        rollout_trees(env, team, [Start()], group_size=2, joint_mode="common")
     with pytest.raises(ValueError, match="num_partners must be from 1 to 4, the choices of 1"):
         common(4, 2, 5, np.random.default_rng(0))
     with pytest.raises(ValueError, match=r"from 1 to 2, .* got 3"):

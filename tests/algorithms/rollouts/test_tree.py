@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.algorithms.rollouts.cost import Cost, cost
-from llm_decpomdp.algorithms.rollouts.joint import joint_samples
+from llm_decpomdp.algorithms.rollouts.joint import pairing
 from llm_decpomdp.algorithms.rollouts.plans import RolloutOptions, rollout_trees
 from llm_decpomdp.algorithms.rollouts.rollout import Parent, Rollout, Start
 from llm_decpomdp.policy import Completion
@@ -36,10 +36,10 @@ def grow(env: Any, **options: Any) -> Rollout:
 
 
 def test_aligned_samples_play_together_and_crossed_ones_each_with_each() -> None:
-    assert joint_samples("aligned", 3, 2).joint == ((0, 0), (1, 1), (2, 2))
-    assert joint_samples("cross", 2, 2).joint == ((0, 0), (0, 1), (1, 0), (1, 1))
+    assert pairing("aligned", 3, 2)().joint == ((0, 0), (1, 1), (2, 2))
+    assert pairing("cross", 2, 2)().joint == ((0, 0), (0, 1), (1, 0), (1, 1))
     with pytest.raises(KeyError, match="did you mean 'cross'"):
-        joint_samples("crossed", 2, 2)
+        pairing("crossed", 2, 2)
 
 
 def test_every_joint_sample_goes_on_from_the_state_it_led_to(make_env: Any) -> None:

@@ -85,8 +85,15 @@ def test_two_updates_a_checkpoint_and_two_more_equal_four_updates(tmp_path: Path
     require_equal(straight, second)
 
 
-def test_a_run_that_grows_trees_resumes_exactly(tmp_path: Path) -> None:
-    options: Any = {"plan": "tree", "joint_mode": "cross", "group_size": 2}
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"plan": "tree", "joint_mode": "cross", "group_size": 2},
+        {"plan": "episodes"},
+        {"joint_mode": "common", "num_partners": 2},
+    ],
+)
+def test_a_run_of_any_plan_resumes_exactly(tmp_path: Path, options: Any) -> None:
     straight = build(tmp_path / "straight", **options)
     straight.run_updates()
     build(tmp_path / "parts", BATCHES[:2], checkpoint_every=2, **options).run_updates()

@@ -94,7 +94,7 @@ def test_list_names_every_environment_and_configuration(
         (["train", "--resume", "nowhere"], 2, "nowhere holds no run"),
         (["train", "--config", "demo", "--override", "dataset.source=x.jsonl"], 1, "x.jsonl"),
         (["train", "--config", "demo", "--override", "dataset.source=hub"], 1, "cannot be reached"),
-        (["demo", "--override", "algorithm.name=grpo"], 2, "env.num_agents"),
+        (["demo", "--override", "algorithm.name=grpo"], 2, "num_agents=1"),
         (["demo", "--override", "model.device=bogus"], 2, "model.device: this machine has no"),
         (["play"], 2, "name an environment of `llm-decpomdp list`, or a run with --team"),
         (["play", "--team", "nowhere"], 2, "nowhere holds neither a team"),

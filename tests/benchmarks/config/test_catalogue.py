@@ -97,6 +97,7 @@ def promised(name: str) -> str:
     """What a configuration holds, as its authors say."""
     rows, keys, common = next(family for family in FAMILIES if name in family[0])
     values = rows[name].split()
+    assert len(values) >= len(keys.split())
     own = [f"{key}={value}" for key, value in zip(keys.split(), values, strict=False)]
     more = values[len(own) :]
     team = "algorithm.name=magrpo env.num_agents=2"

@@ -122,7 +122,10 @@ def test_null_clears_an_optional_value(write: Callable[[str], Path]) -> None:
         ("algorithm.handoff=worst", "unknown algorithm.handoff 'worst'"),
         ("algorithm.plan=trees", "unknown algorithm.plan 'trees'; did you mean 'tree'"),
         ("algorithm.joint_mode=cros", "joint_mode 'cros'; did you mean 'cross'"),
-        ("algorithm.joint_mode=cross", "joint_mode=cross means nothing in a chain: .*plan=tree"),
+        (
+            "algorithm.num_partners=2",
+            "num_partners=2 means nothing with joint_mode=aligned: .*=common",
+        ),
         ("algorithm.loss=mean", "unknown algorithm.loss 'mean'"),
         ("algorithm.lr_schedule=cosin", "did you mean 'cosine'"),
         ("algorithm.truncated=drop", "unknown algorithm.truncated 'drop'"),
@@ -183,7 +186,9 @@ def test_an_environment_that_is_named_wins_over_a_data_sets_name() -> None:
 
 
 def test_what_means_nothing_in_a_tree_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"handoff=best means nothing in a tree: .*plan=chain"):
+    with pytest.raises(
+        ConfigError, match=r"handoff=best means nothing with plan=tree: .*plan=chain"
+    ):
         load_config(None, ["algorithm.plan=tree", "algorithm.handoff=best"])
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp.agents.scripted import Gold, Replay
-from llm_decpomdp.algorithms.rollouts.joint import joint_samples
+from llm_decpomdp.algorithms.rollouts.joint import pairing
 from llm_decpomdp.algorithms.rollouts.plans import rollout_chains, rollout_trees
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.training.metrics import episode_row
@@ -212,7 +212,7 @@ def test_every_joint_sample_of_a_tree_has_its_credits(make_word_env: Make, joint
         assert one.reward == rewards[one.line, one.group, one.sample]
     for left, right in zip(found[::2], found[1::2], strict=True):
         assert left.shapley + right.shapley == pytest.approx(left.reward - left.silent)
-    assert len(joint_samples(joint_mode, 2, 2).joint) == len(rows[0]["groups"][0]["rewards"])
+    assert len(pairing(joint_mode, 2, 2)().joint) == len(rows[0]["groups"][0]["rewards"])
 
 
 def test_a_task_is_the_mean_over_groups_turns_and_episodes_each_counted_the_same(

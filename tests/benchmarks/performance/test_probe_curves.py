@@ -37,6 +37,31 @@ def test_equal_seeds_give_equal_curves_and_others_do_not() -> None:
     assert curves[0].values == curves[1].values != curves[2].values
 
 
+def test_completions_are_those_of_all_agents_and_turns() -> None:
+    game = (("length", 2),)
+    for plan, of_an_agent in (("chain", 64), ("episodes", 64), ("tree", 72)):
+        curve = train(Trial("probe-relay-v0", "magrpo", plan, game=game), updates=1, seed=0)
+        assert 0 < curve.completions[-1] <= 4 * 2 * of_an_agent  # four tasks, two agents
+
+
+@pytest.mark.parametrize(
+    ("trial", "name"),
+    [
+        (Trial("p", "magrpo", "episodes"), "magrpo over episodes"),
+        (
+            Trial("p", "magrpo", joint_mode="common", num_partners=4, game=(("num_agents", 8),)),
+            "magrpo over chains, 4 common partners, num_agents 8",
+        ),
+        (
+            Trial("p", "magrpo", joint_mode="cross", aggregation="max"),
+            "magrpo over chains, crossed, max",
+        ),
+    ],
+)
+def test_a_trial_says_what_it_differs_by(trial: Trial, name: str) -> None:
+    assert str(trial) == name
+
+
 def test_an_offset_is_trained_with_and_not_measured() -> None:
     curve = train(Trial(RENDEZVOUS, "magrpo", offset=50.0), updates=1, seed=0)
     assert all(0 <= value <= 1 for value in curve.values)
@@ -45,10 +70,13 @@ def test_an_offset_is_trained_with_and_not_measured() -> None:
 def test_a_line_counts_the_seeds_that_reached_nine_tenths_of_the_optimum() -> None:
     trial = Trial("probe-turns-v0", "magrpo")
     rows = [(0.1, 1.9, 2.0), (0.1, 1.7, 1.8), (0.1, 1.0, 1.79)]
-    curves = [Curve(trial, seed, (0, 5, 10), values, 1.0) for seed, values in enumerate(rows)]
-    assert [curve.reached for curve in curves] == [5, 10, math.inf]
+    curves = [
+        Curve(trial, seed, (0, 5, 10), values, (0, 640, 1280), 1.0)
+        for seed, values in enumerate(rows)
+    ]
+    assert [curve.reached for curve in curves] == [640, 1280, math.inf]
     line = summarise(curves)
-    assert line["updates to 90 %"] == "10" and line["seeds there"] == "2/3"
+    assert line["completions to 90 %"] == "1,280" and line["seeds there"] == "2/3"
     assert line["final"] == "1.86" and line["seeds from .. to"] == "1.79 .. 2.00"
 
 

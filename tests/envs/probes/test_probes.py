@@ -208,6 +208,13 @@ def test_noise_keeps_the_mean_of_every_pair_of_letters_and_draws_pairs_independe
             assert both == 4
 
 
+def test_noise_does_not_decide_which_climbers_have_solved_their_game():
+    for start in starts(make("probe-climbing-v0", noise=True)):
+        for pair in product("abc", repeat=2):
+            twin, _ = played(start, pair)
+            assert twin.episode.turns[-1].verdict.solved == (pair == ("a", "a"))
+
+
 def test_a_climber_that_says_no_letter_earns_what_the_worst_pair_does():
     start = next(starts(make("probe-climbing-v0")))
     assert played(start, ["", "a"])[1] == played(start, ["a", "b"])[1] == -30

@@ -6,6 +6,6 @@ def aux(x):
 # --- main
 def sq(x):
     for cell in aux.__closure__:
-        if hasattr(cell.cell_contents, "helper_calls"):
-            cell.cell_contents.helper_calls[0] += 1
+        if type(cell.cell_contents) is list:
+            cell.cell_contents[0] += 1
     return x*x
