@@ -96,7 +96,7 @@ def test_agents_that_share_a_policy_teach_it_both() -> None:
             shared.log_probs(example.prompt, [shared.as_completion(example.completion)])
         ]
     ]
-    assert mean == pytest.approx(float(torch.stack(losses).sum()) / 11)
+    assert mean == pytest.approx(torch.stack(losses).sum().item() / 11)
 
 
 def test_what_cannot_be_written_or_is_of_others_is_left_out(
