@@ -170,6 +170,18 @@ class ReferencedPolicy(TrainablePolicy, Protocol):
 
 
 @runtime_checkable
+class TeachablePolicy(TrainablePolicy, Protocol):
+    """A trainable policy that can also learn from texts that it did not sample."""
+
+    def as_completion(self, text: str) -> Completion:
+        """Return a text as a completion, with the tokens of the text and the end-of-sequence token.
+
+        What is longer than its token limit is cut there, and truncated.
+        """
+        ...
+
+
+@runtime_checkable
 class ContextPolicy(Policy, Protocol):
     """A policy that knows which prompts are too long for it."""
 

@@ -19,8 +19,9 @@ from typing import Any
 
 import pettingzoo
 
+from llm_decpomdp.centralised import centralised as joint_env
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.validation import unknown
+from llm_decpomdp.validation import check_flags, unknown
 
 ID_PATTERN = re.compile(r"[a-z][a-z0-9_-]*-v\d+")
 
@@ -123,12 +124,13 @@ def registered() -> list[str]:
     return sorted(_registry)
 
 
-def make(id: str, **kwargs: Any) -> DecPOMDPEnv:
+def make(id: str, *, centralised: bool = False, **kwargs: Any) -> DecPOMDPEnv:
     """Build an environment.
 
     Args:
         id: A registered id, such as `coophumaneval-v0`, or `module:id` to import first the module that
             registers it.
+        centralised: Let one agent, `team_0`, stand for all: see `llm_decpomdp.centralised`.
         **kwargs: Arguments of the environment; they override the registered defaults.
 
     Raises:
@@ -137,6 +139,7 @@ def make(id: str, **kwargs: Any) -> DecPOMDPEnv:
         TypeError: If an argument is unknown; the text names the nearest valid one.
         ValueError: If an argument has a bad value.
     """
+    check_flags(centralised=centralised)
     for key in kwargs:
         if not takes(id, key):
             valid = inspect.signature(_builder(id)).parameters
@@ -145,7 +148,7 @@ def make(id: str, **kwargs: Any) -> DecPOMDPEnv:
     env: DecPOMDPEnv = _builder(id)(**arguments)
     bare = env.unwrapped
     bare.spec_id, bare.spec_kwargs, bare.description = id, arguments, description(id)
-    return env
+    return joint_env(env) if centralised else env
 
 
 def description(id: str) -> str:

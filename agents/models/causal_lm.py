@@ -141,6 +141,14 @@ class CausalLM:
         mask = columns < lengths.unsqueeze(1)  # (G, T)
         return torch.zeros_like(mask, dtype=values.dtype).masked_scatter(mask, values), mask.float()
 
+    def as_completion(self, text: str) -> Completion:
+        """Return a text as a completion that ends itself, or is cut at `max_new_tokens`."""
+        ids = self.tokenizer(text, add_special_tokens=False).input_ids
+        tokens, limit = (*ids, self.engine.end_id), self.sampling.max_new_tokens
+        return Completion(
+            text, tokens[:limit], finish_reason="length" if len(tokens) > limit else "stop"
+        )
+
     def keep_reference(self) -> None:
         """Make the present weights the reference: a copy, as exact as they are.
 

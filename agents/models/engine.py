@@ -75,6 +75,12 @@ class ModelEngine:
         """The active adapter, or none if the model has no adapters."""
         return self.model.active_adapter if hasattr(self.model, "peft_config") else None
 
+    @property
+    def end_id(self) -> int:
+        """The token that ends a completion; of several, the tokenizer's own."""
+        own = self.tokenizer.eos_token_id
+        return int(own) if own in self._end_ids else self._end_ids[0]
+
     def generate(
         self, requests: Sequence[tuple[Any, str]], num_samples: int = 1
     ) -> list[list[Completion]]:

@@ -220,6 +220,11 @@ class Learner:
         for optimizer in self._optimizers.values():
             optimizer.clear()
 
+    def reread_weights(self) -> None:
+        """Go on from the policies' weights as they are now, after something else has changed them."""
+        for optimizer in self._optimizers.values():
+            optimizer.reread()
+
     def state_dict(self) -> dict[str, Any]:
         """Return the optimizers' state and the number of updates; the policies keep their own."""
         optimizers = {name: opt.state_dict() for name, opt in self._optimizers.items()}

@@ -73,6 +73,12 @@ class PolicyOptimizer:
                 parameter.copy_(master)
         self.clear()
 
+    @torch.no_grad()
+    def reread(self) -> None:
+        """Take the parameters as they are now, after something else has changed them."""
+        for parameter, master in self._copied():
+            master.copy_(parameter)
+
     def clear(self) -> None:
         """Forget the gradient."""
         for tensor in (*self.parameters, *self.masters):

@@ -11,11 +11,14 @@ import numpy as np
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout
 from llm_decpomdp.policy import Completion
 
+MEANS = ("solved", "untagged")
+"""Infos whose means are metrics, besides the components of the reward."""
+
 
 def reward_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     """Compute means over the joint samples of some rollouts.
 
-    With <x> = `reward_mean`, `solved` and each `reward/<component>` of the infos:
+    With <x> = `reward_mean`, `MEANS` and each `reward/<component>` of the infos:
 
     - `<x>`: mean over all turns, in which every rollout counts the same.
     - `turn_<k>/<x>`: mean over the rollouts that reached turn k, counted from 1.
@@ -144,7 +147,7 @@ def _means(prefix: str, rollouts: Sequence[Turns]) -> dict[str, float]:
     infos = [info for group in groups for info in group.infos]
     shared = set(infos[0]).intersection(*infos)
     keys = [key for key in infos[0] if key in shared]
-    keys = [key for key in keys if key == "solved" or key.startswith("reward/")]
+    keys = [key for key in keys if key in MEANS or key.startswith("reward/")]
     values: dict[str, Values] = {"reward_mean": _rewards}
     values |= {key: _info(key) for key in keys}
     return {

@@ -20,6 +20,9 @@ from llm_decpomdp.utils.wording import duration
 
 logger = logging.getLogger(__name__)
 
+WARM_START, UNTRAINED = BEFORE = ("warm_start", "untrained")
+"""Kinds of rows of a warm start: its steps, and an evaluation before it."""
+
 PATIENCE = 5
 """Updates without signal in a row that are worth a warning."""
 
@@ -93,18 +96,38 @@ class RunLog:
         updates = self._total - update
         return [f"about {duration(pace * updates)} left"] if updates else []
 
-    def rewind(self, update: int) -> None:
-        """Drop the rows after the checkpoint of an update.
+    def write_lesson(self, row: Mapping[str, Any], total: int) -> None:
+        """Add the row of a step of the warm start, of `total` steps."""
+        if processes.rank() > 0:
+            return
+        entry = {"update": 0, "kind": WARM_START, **row}
+        append_json_line(self.folder.metrics, entry)
+        for listener in self.listeners:
+            listener(entry)
+        losses = [f"{key} {value:.3f}" for key, value in row.items() if key.startswith("nll/")]
+        logger.info("warm start, step %d of %d: %s", row["step"], total, ", ".join(losses))
+
+    def rewind(self, update: int, lessons: int = 0) -> None:
+        """Drop the rows after the checkpoint of an update, or, of update 0, of a step of the warm start.
 
         An evaluation after the update is dropped with it: it may not have been written in full.
         """
         self.bar.reset(self._task, completed=update, note="")
         if processes.rank() == 0:
-            keep_json_lines(self.folder.metrics, lambda row: _precedes(row, row["kind"], update))
+            keep_json_lines(
+                self.folder.metrics,
+                lambda row: (
+                    row.get("step", 1) <= lessons
+                    if row["kind"] in BEFORE and not update
+                    else _precedes(row, row["kind"], update)
+                ),
+            )
             keep_json_lines(self.folder.episodes, lambda row: _precedes(row, row["phase"], update))
 
     def summary(self) -> dict[str, Any]:
         """Return the first and the last row of each kind: `first_train`, `last_train`, `first_eval`, `last_eval`.
+
+        With a warm start also of the kinds `BEFORE`.
 
         And over all updates the `groups`, the `groups_without_signal`, the `silent_updates` that had no others,
         and the share of completions that were `cut_off` at the token limit.
@@ -115,6 +138,9 @@ class RunLog:
             of_kind = [row for row in rows if row["kind"] == kind]
             summary[f"first_{kind}"] = of_kind[0] if of_kind else None
             summary[f"last_{kind}"] = of_kind[-1] if of_kind else None
+        for kind in BEFORE:
+            if of_kind := [row for row in rows if row["kind"] == kind]:
+                summary |= {f"first_{kind}": of_kind[0], f"last_{kind}": of_kind[-1]}
         train = [row for row in rows if row["kind"] == "train"]
         summary |= {
             key: sum(row[key] for row in train) for key in ("groups", "groups_without_signal")

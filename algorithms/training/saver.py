@@ -14,6 +14,7 @@ from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.resources import checkpoint_bytes, require_room, state_bytes
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
+from llm_decpomdp.algorithms.training.warm_start import WarmStart
 from llm_decpomdp.policy import Policy, Stateful, TrainablePolicy
 
 logger = logging.getLogger(__name__)
@@ -37,6 +38,7 @@ class Saver:
         learner: The learner to save.
         options: The number of checkpoints to keep, and the identity of the run.
         policies: All policies of the team, by name.
+        warm_start: What comes before the first update, if anything does.
     """
 
     def __init__(
@@ -45,8 +47,10 @@ class Saver:
         learner: Learner,
         options: TrainerOptions,
         policies: Mapping[str, Policy],
+        warm_start: WarmStart | None = None,
     ) -> None:
         self.folder = folder
+        self.warm_start = warm_start
         self.learner = learner
         self.options = options
         self.newest: int | None = None
@@ -62,6 +66,7 @@ class Saver:
             "policies": sorted(policies),
             **{name: value for name, value in asdict(options).items() if name not in FREE},
             **{name: value for name, value in asdict(learner.options).items() if name not in FREE},
+            **({} if warm_start is None else {"warm_start": asdict(warm_start.options)}),
         }
 
     def require_room(self) -> None:
@@ -97,6 +102,8 @@ class Saver:
                 "partners": self._partner_states,
                 "learner": self.learner.state_dict(),
             }
+            if self.warm_start is not None:
+                state["warm_start"] = self.warm_start.state_dict()
             require_room(self.folder.parent, state_bytes(state), "a checkpoint")
             keep = self.options.keep_checkpoints
             logger.info("saved %s", checkpoint.save(self.folder, self._counters(), state, keep))
@@ -116,10 +123,11 @@ class Saver:
             )
         counters, state = checkpoint.load(newest)
         identity = json.loads(json.dumps(self._identity))  # as it is read again
-        differing = [name for name in identity if counters.get(name) != identity[name]]
+        names = [*identity, *({"warm_start"} & counters.keys() - identity.keys())]
+        differing = [name for name in names if counters.get(name) != identity.get(name)]
         if differing:
             changes = "; ".join(
-                f"{name} was {counters.get(name)}, not {identity[name]}" for name in differing
+                f"{name} was {counters.get(name)}, not {identity.get(name)}" for name in differing
             )
             raise ValueError(f"{newest} is of another run: {changes}")
         if counters["processes"] != processes.world_size():
@@ -133,6 +141,8 @@ class Saver:
             partner.load_state_dict(state["partners"][name])
         self.mark()
         self.learner.load_state_dict(state["learner"])
+        if self.warm_start is not None:
+            self.warm_start.load_state_dict(state["warm_start"])
         self.newest = self.learner.updates
         return self.newest
 

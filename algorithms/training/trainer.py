@@ -26,9 +26,10 @@ from llm_decpomdp.algorithms.training.metrics import (
     reward_metrics,
 )
 from llm_decpomdp.algorithms.training.resources import memory_ran_out, out_of_memory
-from llm_decpomdp.algorithms.training.run_log import Listener, RunLog
+from llm_decpomdp.algorithms.training.run_log import UNTRAINED, Listener, RunLog
 from llm_decpomdp.algorithms.training.saver import Saver
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions, check_credit
+from llm_decpomdp.algorithms.training.warm_start import WarmStart
 from llm_decpomdp.policy import Seedable, Team
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.utils.storage import RunFolder
@@ -57,6 +58,7 @@ class Trainer:
         folder: The run folder.
         progress: Whether to show a progress bar on stderr; `None` shows it on a terminal.
         eval_env: Where evaluations are played; by default in `env`.
+        warm_start: Supervised learning before the first update.
 
     Raises:
         ValueError: If there is no batch or an empty one, the options do not fit the environment or
@@ -75,6 +77,7 @@ class Trainer:
         folder: RunFolder,
         progress: bool | None = None,
         eval_env: TextEnv | None = None,
+        warm_start: WarmStart | None = None,
     ) -> None:
         if not batches or not all(batches):
             raise ValueError(
@@ -92,7 +95,8 @@ class Trainer:
         require_short(self.eval_env, team, eval_starts)
         processes.warn_of_idle(max(map(len, batches)))
         group_size, updates = trainer_options.group_size, len(batches)
-        episodes = trainer_options.evaluations(updates) * len(eval_starts)
+        evaluations = trainer_options.evaluations(updates) + (warm_start is not None)
+        episodes = evaluations * len(eval_starts)
         self.cost = run_cost(env, self.eval_env, trainer_options, group_size, batches, episodes)
         """Upper bound of the run's cost; `None` where the environment does not tell its horizon."""
         self.team = team
@@ -105,7 +109,10 @@ class Trainer:
         self.learner = Learner(team, algorithm, learner_options)
         self._policies = distinct_policies(team)
         self._log = RunLog(folder, len(batches), progress, trainer_options.record_tokens)
-        self._saver = Saver(folder.checkpoints, self.learner, trainer_options, self._policies)
+        self.warm_start = warm_start
+        self._saver = Saver(
+            folder.checkpoints, self.learner, trainer_options, self._policies, warm_start
+        )
         self._torn = False  # True while weights or rows are those of no complete update
 
     def resume(self) -> int:
@@ -119,7 +126,7 @@ class Trainer:
             ValueError: If it is of a run with another algorithm, team or options.
         """
         update = self._saver.resume()
-        self._log.rewind(update)
+        self._log.rewind(update, self.warm_start.steps if self.warm_start else 0)
         return update
 
     @property
@@ -187,12 +194,16 @@ class Trainer:
             ) from failure
         if memory_ran_out(failure):
             prompts = max(map(len, self.batches))
-            activity = f"update {self.learner.updates + 1} or an evaluation"
+            warming = self.warm_start is not None and not self.warm_start.done
+            update = f"update {self.learner.updates + 1}"
+            activity = f"{'the warm start' if warming else update} or an evaluation"
             raise out_of_memory(failure, activity, self.options.group_size, prompts) from failure
         raise failure
 
     def _run_remaining(self) -> None:
         options, total = self.options, len(self.batches)
+        if self.warm_start is not None and not self.learner.updates:
+            self._learn_lessons(self.warm_start)
         while True:
             update = self.learner.updates
             if options.evaluates(update, total):
@@ -203,6 +214,25 @@ class Trainer:
             every, update = options.checkpoint_every, self.learner.updates
             if every and (update % every == 0 or update == total):
                 self.save()
+
+    def _learn_lessons(self, warm_start: WarmStart) -> None:
+        """Take the remaining steps of a warm start, after an evaluation of the untrained team."""
+        if not warm_start.steps:
+            self.evaluate(UNTRAINED)
+        while not warm_start.done:
+            clock = Stopwatch()
+            with clock("learning"):
+                row = warm_start.accumulate()
+            with uninterrupted():
+                self._torn = True
+                warm_start.step()
+                row["learning_seconds"] = clock.seconds["learning"]
+                self._log.write_lesson(row, warm_start.total)
+                self._saver.mark()
+                self._torn = False
+        self.learner.reread_weights()
+        if self.options.checkpoint_every:
+            self.save()
 
     def _train_update(self) -> None:
         update, clock, begin = self.learner.updates + 1, Stopwatch(), time.perf_counter()
@@ -238,8 +268,10 @@ class Trainer:
             self._saver.mark()
             self._torn = False
 
-    def evaluate(self) -> dict[str, Any]:
+    def evaluate(self, kind: str = "eval") -> dict[str, Any]:
         """Play one episode from each evaluation start, write it down, and return the metrics.
+
+        Of any other kind than `eval` no episodes are kept, and the team is none of the best.
 
         Every evaluation samples with the same random numbers, so that two of them differ by the
         weights alone; nothing of the training changes.
@@ -264,8 +296,8 @@ class Trainer:
             **{f"{activity}_seconds": seconds for activity, seconds in clock.seconds.items()},
         }
         with uninterrupted():
-            self._log.write(self.learner.updates, "eval", row, episodes)
-            if self.options.keep_best:
+            self._log.write(self.learner.updates, kind, row, episodes if kind == "eval" else ())
+            if self.options.keep_best and kind == "eval":
                 self._saver.keep_if_best(row["reward_mean"])
         return row
 

@@ -247,7 +247,7 @@ def _graded(plan: Plan, subjects: Sequence[Subject], what: str, seed: int = 0) -
 def _load(env_id: str, source: str, split: str | None) -> DecPOMDPEnv:
     """Return the environment, with its data loaded."""
     try:
-        arguments = {} if source == "auto" else {"source": source}
+        arguments: dict[str, Any] = {} if source == "auto" else {"source": source}
         arguments |= {} if split is None else {"split": split}
         env = make(env_id, **arguments)
         len(env.tasks)

@@ -61,6 +61,14 @@ def train_(
             help="Begin a new run with the team of another, by its configuration if --config names none.",
         ),
     ] = None,
+    warm_start: Annotated[
+        str | None,
+        typer.Option(
+            metavar="gold|FILE",
+            help="Imitate references, or the completions of a JSONL file, before the first update; the key "
+            "warm_start.source.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Check the configuration, and say what it would cost."),
@@ -70,22 +78,25 @@ def train_(
     from llm_decpomdp.benchmarks.config.catalogue import find_config, shipped
     from llm_decpomdp.benchmarks.config.errors import ALONE, ConfigError
     from llm_decpomdp.benchmarks.config.load import read_config
+    from llm_decpomdp.benchmarks.runs import from_run
     from llm_decpomdp.benchmarks.runs import resume as resuming
     from llm_decpomdp.benchmarks.runs import train as run
-    from llm_decpomdp.benchmarks.runs import warm_start
 
     if resume is not None:
-        if config or from_ or dry_run or seed is not None or output is not None:
+        given = (config, from_, dry_run or None, seed, output, warm_start)
+        if any(value is not None for value in given):
             raise ConfigError(ALONE)
         conclude(resuming.resume(resume, override or ()))
         return
     if config is None and from_ is None:
         raise ConfigError(f"give --config NAME_OR_PATH; names: {', '.join(shipped())}")
     flags: dict[str, Any] = {} if seed is None else {"seed": seed}
+    if warm_start is not None:
+        flags["warm_start.source"] = warm_start
     if output is not None:
         flags |= {"output.base_dir": str(output.parent), "output.name": output.name}
     if from_ is not None:
-        settings, name = warm_start.settings(from_, config, override or (), flags)
+        settings, name = from_run.settings(from_, config, override or (), flags)
     else:
         path = find_config(str(config))
         settings, name = read_config(path, override or (), flags), path.stem
@@ -93,7 +104,7 @@ def train_(
         for line in run.dry_run(settings, name):
             print(line)
     elif from_ is not None:
-        conclude(warm_start.train_from(from_, settings, name))
+        conclude(from_run.train_from(from_, settings, name))
     else:
         conclude(run.train(settings, name))
 
@@ -112,9 +123,13 @@ def outcome(result: Result, report: Path | None) -> list[str]:
     summary = result.summary
     lines = [f"updates: {summary['updates']}"]
     first, last = summary["first_eval"], summary["last_eval"]
+    lines += _warm_start(summary)
     if first is not None:
+        warm = "last_warm_start" in summary
         before, after = _evaluation(first), _evaluation(last)
-        lines.append(f"evaluation before training: {before}")
+        lines.append(
+            f"evaluation {'after the warm start' if warm else 'before training'}: {before}"
+        )
         lines.append(f"evaluation after training:  {after}")
     for label, row in (("first", summary["first_train"]), ("last", summary["last_train"])):
         lines.append(f"{label} update: mean reward {row['reward_mean']:.3f} (training problems)")
@@ -125,6 +140,22 @@ def outcome(result: Result, report: Path | None) -> list[str]:
     if result.team.is_dir():
         lines += _next(result)
     return lines
+
+
+def _warm_start(summary: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a warm start began with and changed, if there was one."""
+    if "last_warm_start" not in summary:
+        return
+    if "first_untrained" in summary:
+        yield f"evaluation before the warm start: {_evaluation(summary['first_untrained'])}"
+    first, last = summary["first_warm_start"], summary["last_warm_start"]
+    losses = [
+        f"{key.removeprefix('nll/')} {first[key]:.3f} to {last[key]:.3f}"
+        for key in first
+        if key.startswith("nll/") and key in last
+    ]
+    steps = f"warm start: {last['step']} steps"
+    yield f"{steps}; -log pi of a token, first to last step: {', '.join(losses)}"
 
 
 def _next(result: Result) -> Iterator[str]:

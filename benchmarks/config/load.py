@@ -258,4 +258,5 @@ def start_cost(config: Config) -> Cost:
         ValueError: If it is absurd.
     """
     algorithm, env = config.algorithm, config.env
-    return cost(algorithm, algorithm.num_generations, env.num_agents, env.num_turns)
+    agents = 1 if env.centralised else env.num_agents
+    return cost(algorithm, algorithm.num_generations, agents, env.num_turns)

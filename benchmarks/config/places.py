@@ -13,7 +13,12 @@ from typing import Any
 from llm_decpomdp.agents.models.local_models import LOCAL_MODELS
 from llm_decpomdp.envs.datasets.rows import ENDINGS
 
-DATA_KEYS = ("dataset.source", "dataset.train_source", "dataset.eval_source")
+DATA_KEYS = (
+    "dataset.source",
+    "dataset.train_source",
+    "dataset.eval_source",
+    "warm_start.source",
+)
 
 PREFIXES = ("./", "../", "~/", "/")
 """Beginnings of texts that only paths have."""

@@ -15,11 +15,13 @@ from omegaconf import OmegaConf
 from llm_decpomdp.agents.models.options import ModelOptions
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
 from llm_decpomdp.algorithms.rollouts.plans import RolloutOptions
+from llm_decpomdp.algorithms.training.lessons import WarmStartOptions
 from llm_decpomdp.algorithms.training.trainer_options import (
     StorageOptions,
     TrainerOptions,
     check_credit,
 )
+from llm_decpomdp.centralised import writers
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.modes.options import CodeOptions
 from llm_decpomdp.options import Options, option, option_of, type_in_words
@@ -39,6 +41,9 @@ class EnvConfig(Options):
     stop_when_solved: bool = option_of(CodeOptions, "stop_when_solved")
     discount: float = option_of(LearnerOptions, "discount", CodeOptions.discount)
     isolation: str = option_of(CodeOptions, "isolation")
+    centralised: bool = False
+    """Let one policy, `team_0`, read the prompts of all agents and write all their parts in one completion: an
+    upper bound for communication. `num_agents` counts the agents whose parts it writes."""
     options: dict[str, Any] = field(default_factory=dict)
     """Further arguments of the environment, by their names there, as in `{exclude_known_issues: true}`; for
     `classeval-v0` also `allow_forgeable`: take classes whose tests a program could forge."""
@@ -171,6 +176,7 @@ class Config:
     agent its own, or one for all if `model.shared`."""
     policies: dict[str, Any] = field(default_factory=dict)
     """Declarations of the team's policies, by name; see `llm_decpomdp.benchmarks.config.teams`."""
+    warm_start: WarmStartOptions = field(default_factory=WarmStartOptions)
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     output: OutputConfig = field(default_factory=OutputConfig)
@@ -201,7 +207,7 @@ class Config:
             key: value
             for key, value in settings.items()
             if takes(self.env.id, key) or value != defaults[key]
-        }
+        }  # `centralised`, an argument of `make`, among them
         data = self._data(split, source or self.dataset.source)
         env = make(self.env.id, **arguments, **self.env.options, **data)
         for key, value in fixed.items():
@@ -217,7 +223,7 @@ class Config:
         """Build the environment on the held-out problems; arguments and errors as of `make_env`."""
         return self.make_env(self.dataset.eval_split, source or self.dataset.eval_source)
 
-    def _data(self, split: str, source: str) -> dict[str, str]:
+    def _data(self, split: str, source: str) -> dict[str, Any]:
         """Return the arguments that choose problems; refuse those that the environment does not take."""
         data = self.dataset
         sources = (data.source, data.train_source, data.eval_source)
@@ -237,7 +243,7 @@ class Config:
 
 
 SIZES: dict[str, Callable[[DecPOMDPEnv], int]] = {
-    "num_agents": lambda env: len(env.possible_agents),
+    "num_agents": lambda env: len(writers(env)),
     "num_turns": lambda env: env.num_turns,
 }
 """Sizes of an environment, with or without an argument for them."""

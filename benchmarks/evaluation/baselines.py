@@ -134,6 +134,10 @@ def find_baseline(name: str, setting: Setting) -> Baseline:
     """
     if name not in BASELINES:
         raise ConfigError(unknown("baseline", name, BASELINES))
+    if name in OF_TEAMS and setting.env_options.get("centralised"):
+        raise ConfigError(
+            f"{name} is about a team, and one agent stands for a centralised one: drop env.centralised"
+        )
     if name in OF_TEAMS and len(setting.env.possible_agents) < 2:
         raise ConfigError(f"{name} is about a team, and there is one agent: set env.num_agents")
     return replace(BASELINES[name](setting), name=name)
@@ -147,7 +151,7 @@ def baseline_of(about: Mapping[str, Any]) -> str | None:
 
 def single_agent(setting: Setting) -> Baseline:
     """Build the baseline of one agent alone."""
-    return _with_model(setting.config, setting.make_env(num_agents=1))
+    return _with_model(setting.config, _alone(setting))
 
 
 def single_agent_matched(setting: Setting) -> Baseline:
@@ -155,7 +159,12 @@ def single_agent_matched(setting: Setting) -> Baseline:
     team = teams.team_spec(setting.config, setting.env.possible_agents)
     limit = sum(team.policies[name].max_new_tokens for name in team.agents.values())
     model = replace(setting.config.model, max_new_tokens=limit)
-    return _with_model(replace(setting.config, model=model), setting.make_env(num_agents=1))
+    return _with_model(replace(setting.config, model=model), _alone(setting))
+
+
+def _alone(setting: Setting) -> DecPOMDPEnv:
+    """Build the environment for one agent, who writes without tags."""
+    return setting.make_env(num_agents=1, centralised=False)
 
 
 def untrained(setting: Setting, **changes: Any) -> Baseline:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.training.lessons import (
+    GOLD,
+    Lesson,
+    drawn,
+    file_lessons,
+    reference_lessons,
+)
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
-from llm_decpomdp.benchmarks.config.errors import RunError
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import fit
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.config.teams import TeamSpec, check_trainable
@@ -42,6 +50,26 @@ class ResolvedRun:
     def batches_of(self, config: Config, skipped: Collection[str] = ()) -> Batches:
         """Schedule the training problems as a configuration says, without some of them."""
         return schedule(config, [task.task_id for task in self.train_env.tasks.tasks], skipped)
+
+    def lessons(self) -> list[Lesson] | None:
+        """Return the lessons of the warm start; `None` without one.
+
+        Raises:
+            ConfigError: If there are none, or a file has another form.
+        """
+        config, specs = self.config.warm_start, self.team.policies
+        if config.source is None:
+            return None
+        learning = [a for a, name in self.team.agents.items() if specs[name].can_be_trained]
+        try:
+            if config.source != GOLD:
+                of_file = file_lessons(Path(config.source), self.train_env.possible_agents)
+                return drawn(of_file, config.share, self.config.seed)
+            starts = [Start(task_id=task.task_id) for task in self.train_env.tasks.tasks]
+            share = drawn(starts, config.share, self.config.seed)
+            return reference_lessons(self.train_env, share, learning)
+        except ValueError as error:
+            raise ConfigError(f"warm_start.source: {error}") from None
 
     def skipping(self, skipped: Sequence[str]) -> ResolvedRun:
         """Return the run without some of its training problems."""

@@ -48,6 +48,10 @@ class Results:
     """The rows of `metrics.jsonl` of the evaluations."""
     scores: tuple[Score, ...]
     """The rows of `episodes.jsonl`."""
+    lessons: tuple[Row, ...] = ()
+    """The rows of `metrics.jsonl` of the steps of a warm start."""
+    untrained: tuple[Row, ...] = ()
+    """That of the evaluation before a warm start."""
 
     def rows(self, kind: str) -> tuple[Row, ...]:
         """Return the metrics of a kind: `train` or `eval`."""
@@ -84,7 +88,8 @@ def read_results(folder: RunFolder) -> Results:
     if not metrics and not scores:
         raise ValueError(f"{folder.metrics} has no rows: train first, then write the report")
     kinds = {
-        kind: tuple(row for row in metrics if row["kind"] == kind) for kind in ("train", "eval")
+        kind: tuple(row for row in metrics if row["kind"] == kind)
+        for kind in ("train", "eval", "warm_start", "untrained")
     }
     return Results(
         path=folder.path,
@@ -93,6 +98,8 @@ def read_results(folder: RunFolder) -> Results:
         train=kinds["train"],
         evaluations=kinds["eval"] if metrics else evaluation_rows(scores),
         scores=scores,
+        lessons=kinds["warm_start"],
+        untrained=kinds["untrained"],
     )
 
 

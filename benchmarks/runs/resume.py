@@ -67,7 +67,9 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
     run = without_long_prompts(run, team)
     updates = checkpoint.read_counters(newest)["update"]
     _check_budget(before, run, manifest.get("left_out", ()), updates)
-    trainer = make_trainer(run, team, folder)
+    warm = run.config.warm_start.source is not None
+    lessons = [] if warm and updates else run.lessons()  # after an update none are left to learn
+    trainer = make_trainer(run, team, folder, lessons)
     logger.info("continuing after update %d of %d", trainer.resume(), len(run.batches))
     if overrides and processes.rank() == 0:
         entry = {"after": updates, "overrides": list(overrides)}

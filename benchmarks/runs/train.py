@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from llm_decpomdp.policy import PromptTooLong, Team
 from llm_decpomdp.utils.storage import RunFolder, write_atomically
 
 if TYPE_CHECKING:
+    from llm_decpomdp.algorithms.training.lessons import Lesson
     from llm_decpomdp.algorithms.training.trainer import Trainer
 
 logger = logging.getLogger(__name__)
@@ -71,12 +72,13 @@ def start(run: ResolvedRun, name: str, origin: Mapping[str, str] | None = None) 
     processes.initialize()
     first = processes.rank() == 0
     path = processes.broadcast(new_folder(run.config, name) if first else Path())
+    lessons = run.lessons()
     team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
     prompts.describe(team)
     run = prompts.without_long_prompts(run, team)
     with writing(path):
         folder = RunFolder(path)
-    trainer = make_trainer(run, team, folder)
+    trainer = make_trainer(run, team, folder, lessons)
     if first:
         write_atomically(folder.config, run.config.to_yaml())
         about = {
@@ -155,13 +157,22 @@ def final_folder(config: Config, run: Path) -> Path:
     return Path(config.output.save_path or run / "final_model")
 
 
-def make_trainer(run: ResolvedRun, team: Team, folder: RunFolder) -> Trainer:
+def make_trainer(
+    run: ResolvedRun, team: Team, folder: RunFolder, lessons: Sequence[Lesson] | None
+) -> Trainer:
     """Build the trainer of a run.
+
+    Args:
+        run: The run.
+        team: A policy for each agent.
+        folder: The run folder.
+        lessons: Those of the warm start, none if it is done; `None` without one.
 
     Raises:
         RunError: If the environment, the team and the configuration do not fit together.
     """
     from llm_decpomdp.algorithms.training.trainer import Trainer
+    from llm_decpomdp.algorithms.training.warm_start import WarmStart
 
     algorithm, env = run.config.algorithm, run.config.env
     if algorithm.plan == "chain" and env.discount < 1 and env.num_turns > 1:
@@ -170,7 +181,13 @@ def make_trainer(run: ResolvedRun, team: Team, folder: RunFolder) -> Trainer:
             "reward; set algorithm.plan=tree for returns over turns",
             env.discount,
         )
+    options, limit = run.config.warm_start, run.learner.max_grad_norm
     try:
+        warm_start = None
+        if lessons is not None:
+            warm_start = WarmStart(
+                team, lessons, options, max_grad_norm=limit, seed=run.config.seed
+            )
         return Trainer(
             run.train_env,
             team,
@@ -181,8 +198,9 @@ def make_trainer(run: ResolvedRun, team: Team, folder: RunFolder) -> Trainer:
             eval_starts=run.eval_starts,
             folder=folder,
             eval_env=run.eval_env,
+            warm_start=warm_start,
         )
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise RunError(str(error)) from error
 
 
@@ -204,12 +222,17 @@ def dry_run(config: Config, name: str) -> Iterator[str]:
     folder = new_folder(config, name)
     updates = len(run.batches)
     training = start_cost(config).scaled(sum(map(len, run.batches)))
-    episodes = len(run.eval_starts) * run.trainer.evaluations(updates)
+    lessons = run.lessons()
+    evaluations = run.trainer.evaluations(updates) + (lessons is not None)
+    episodes = len(run.eval_starts) * evaluations
     players = [specs[policy] for policy in run.team.agents.values()]
     tokens = sum(spec.max_new_tokens for spec in players if spec.name)
     yield f"{config.algorithm.name}, {config.algorithm.plan}, on {config.env.id}: {run.team.models}"
     yield f"training: {_data(run.train_env)}"
     yield f"evaluations: {_data(run.eval_env)}"
+    if lessons is not None:
+        options = config.warm_start
+        yield f"warm start: {len(lessons):,} lessons of {options.source}, {options.epochs} times"
     yield (
         f"{updates:,} updates: {training.joint_samples:,} joint samples, {training.completions * tokens:,} "
         f"tokens; {episodes:,} episodes of evaluations, {episodes * config.env.num_turns * tokens:,} tokens"

@@ -47,7 +47,7 @@ def make_team() -> dict[str, TinyPolicy]:
 
 def build(folder: Path, batches: Sequence[Sequence[Start]] = BATCHES, **options: Any) -> Trainer:
     """Build a trainer; `options` are those of the trainer, and any of the other arguments."""
-    eval_env = options.pop("eval_env", None)
+    eval_env, warm_start = options.pop("eval_env", None), options.pop("warm_start", None)
     return Trainer(
         options.pop("env", None) or EchoEnv(2),
         options.pop("team", None) or make_team(),
@@ -58,6 +58,7 @@ def build(folder: Path, batches: Sequence[Sequence[Start]] = BATCHES, **options:
         batches=batches,
         folder=RunFolder(folder),
         eval_env=eval_env,
+        warm_start=warm_start,
     )
 
 

@@ -64,6 +64,7 @@ def _intervals(experiments: Sequence[Experiment]) -> str:
 
 def _of_a_run(experiment: Experiment) -> Iterator[str]:
     (run,) = experiment.runs
+    yield from _warm_start(run)
     if len(run.evaluations) > 1:
         yield tag("p", headline(experiment), "headline")
         yield facts(experiment)
@@ -86,6 +87,20 @@ def _of_a_run(experiment: Experiment) -> Iterator[str]:
     else:
         yield tag("p", "The run has no evaluation: all numbers below are of the training tasks.")
     yield from _training(run.train)
+
+
+def _warm_start(run: Results) -> Iterator[str]:
+    """Yield what a warm start has changed, apart from the updates that came after it."""
+    if not run.lessons:
+        return
+    steps = f"The team first imitated given completions, in {run.lessons[-1]['step']} steps"
+    if run.untrained and run.evaluations:
+        before, after = run.untrained[0]["reward_mean"], run.evaluations[0]["reward_mean"]
+        steps += (
+            f", which took its mean team reward from {number(before)} to {number(after)} "
+            f"({_episodes(run.untrained[0])})"
+        )
+    yield tag("p", f"{steps}. What training changed is told below from that point on.")
 
 
 def _over_seeds(experiment: Experiment) -> Iterator[str]:

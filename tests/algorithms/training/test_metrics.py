@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.utils.storage import read_json_lines
+from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.runs import ROOT, build, make_team
 
 PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
@@ -34,13 +35,25 @@ def pattern(key: str) -> re.Pattern[str]:
     return re.compile(escaped)
 
 
+class TaggedEnv(EchoEnv):
+    """Tells of answers without tags, as the environments of centralised teams do."""
+
+    def step(self, actions: dict[str, str]) -> Any:
+        *values, infos = super().step(actions)
+        return *values, {agent: {**info, "untagged": 1} for agent, info in infos.items()}
+
+
 @pytest.fixture(scope="module")
 def metrics(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """Rows of a chain with policies of their own, and of a tree with a shared one."""
     found: list[dict[str, Any]] = []
     shared = make_team()["x"]
     for options in (
-        {"early_termination_threshold": 3.0, "learner": {"updates_per_batch": 2}},
+        {
+            "env": TaggedEnv(2),
+            "early_termination_threshold": 3.0,
+            "learner": {"updates_per_batch": 2},
+        },
         {
             "plan": "tree",
             "joint_mode": "cross",

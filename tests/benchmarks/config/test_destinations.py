@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import asdict, fields
 from operator import attrgetter
@@ -30,6 +31,7 @@ ENV: dict[str, Any] = {
     "env.stop_when_solved": False,
     "env.discount": 0.5,
     "env.isolation": "require",
+    "env.centralised": True,
     "external.mode": "expert_edits",
     "external.sandbox_slice": -2,
     "external.original_prompt": True,
@@ -108,6 +110,26 @@ def test_options_of_a_model_arrive(quick: list[str], chat_model: str) -> None:
     assert policy.model.peft_config["default"].r == 3
     layers = [m for m in policy.model.modules() if isinstance(m, GradientCheckpointingLayer)]
     assert layers and all(layer.gradient_checkpointing for layer in layers)
+
+
+WARM_START: dict[str, Any] = {
+    "warm_start.source": "gold",
+    "warm_start.epochs": 3,
+    "warm_start.learning_rate": 0.25,
+    "warm_start.share": 0.2,
+    "warm_start.batch_size": 2,
+}
+
+
+def test_options_of_a_warm_start_arrive(quick: list[str], tmp_path: Path) -> None:
+    assert set(WARM_START) == {f"warm_start.{name}" for name in asdict(Config().warm_start)}
+    halves = ["env.id=probe-halves-v0", "dataset.source=auto", "warm_start.share=0.4"]
+    train(load_config(None, [*quick, *items(WARM_START), *halves]), "warm")
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").open()]
+    steps = [row for row in rows if row["kind"] == "warm_start"]
+    assert [row["step"] for row in steps] == [1, 2, 3]  # 2 of 3 problems, all in one step
+    assert {row["lessons"] for row in steps} == {2}
+    assert {row["learning_rate"] for row in steps} == {0.25}
 
 
 def test_options_under_another_name_arrive() -> None:

@@ -1,146 +1,91 @@
-"""New runs that begin with the team of another."""
+"""Warm starts from the command line: `llm-decpomdp train --warm-start gold|FILE`."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 
-from llm_decpomdp.agents.saved_team import load_saved_team
-from llm_decpomdp.algorithms.training import checkpoint
-from llm_decpomdp.benchmarks.cli.main import main
-from llm_decpomdp.benchmarks.config.catalogue import find_config
+from llm_decpomdp.agents import load_saved_team
 from llm_decpomdp.benchmarks.config.load import load_config
-from llm_decpomdp.benchmarks.runs.resume import resume
-from llm_decpomdp.benchmarks.runs.train import train
+from llm_decpomdp.utils.storage import RunFolder, read_json_lines
+from tests.support.commands import call
 
-SHORT = [
-    "output.report=false",
-    "output.save_final_model=false",
-    "evaluation.num_tasks=0",
-    "algorithm.max_updates=1",
-]
-LOUD = ["algorithm.name=mareinforce", "algorithm.truncated=penalise"]
-LOUD += ["algorithm.truncation_penalty=1", "algorithm.normalize_advantages=false"]
-STILL = "algorithm.learning_rate=0"
+HALVES = ["env.id=probe-halves-v0", "evaluation.num_tasks=3", "algorithm.learning_rate=0"]
+TAUGHT = ["warm_start.epochs=150", "warm_start.learning_rate=0.02", "warm_start.batch_size=3"]
+OUTSIDE = ["dataset.source=auto", "output.save_final_model=true"]
 
 
-def call(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as stop:
-        main(arguments)
-    assert isinstance(stop.value.code, int)
-    return stop.value.code
-
-
-def begin(quick: list[str], *more: str) -> None:
-    """Train for an update that changes all weights, although nothing earns a reward."""
-    overrides = [*quick, *SHORT, *LOUD, "algorithm.learning_rate=0.1", *more]
-    train(load_config(find_config("demo"), overrides), "demo")
-
-
-def weights(team: Any) -> dict[str, list[torch.Tensor]]:
-    return {agent: [w.detach() for w in team[agent].parameters()] for agent in team}
-
-
-def equal(one: dict[str, list[torch.Tensor]], other: dict[str, list[torch.Tensor]]) -> bool:
-    pairs = ((a, b) for agent in one for a, b in zip(one[agent], other[agent], strict=True))
-    return all(torch.equal(a, b) for a, b in pairs)
+def train(*arguments: str, override: list[str]) -> int:
+    return call("train", "--config", "demo", *arguments, "--override", *override)
 
 
 @pytest.mark.parametrize("adapters", [False, True])
-def test_a_new_run_begins_with_the_final_team_of_another(
-    quick: list[str], tmp_path: Path, adapters: bool
+def test_a_team_learns_its_references_before_its_first_update(
+    quick: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], adapters: bool
 ) -> None:
-    begin(quick, "output.save_final_model=true", *(["model.lora={r: 2}"] if adapters else []))
-    before = weights(load_saved_team(tmp_path / "run" / "final_model"))
+    lora = ["model.lora={r: 4, lora_alpha: 64}"] if adapters else []
+    override = [*quick, *HALVES, *TAUGHT, *OUTSIDE, *lora]
+    assert train("--warm-start", "gold", override=override) == 0
+    folder = RunFolder(tmp_path / "run")
+    rows = list(read_json_lines(folder.metrics))
+    lessons = [row for row in rows if row["kind"] == "warm_start"]
+    assert [row["step"] for row in lessons] == list(range(1, 151))
+    assert {row["completion_tokens"] for row in lessons} == {12}  # a letter and the end, six times
+    before = next(row for row in rows if row["kind"] == "untrained")
+    after = next(row for row in rows if row["kind"] == "eval")
+    assert before["reward_mean"] < 0.2 and lessons[-1]["nll/player_0"] < lessons[0]["nll/player_0"]
     if not adapters:
-        assert not equal(before, dict.fromkeys(before, before["aux_0"]))
-    line = ["train", "--from", str(tmp_path / "run"), "--output", str(tmp_path / "next")]
-    assert call(*line, "--seed", "3", "--override", STILL) == 0
-    assert equal(before, weights(load_saved_team(tmp_path / "next" / "final_model")))
-    config = load_config(tmp_path / "next" / "config.yaml")
-    assert (config.seed, config.algorithm.learning_rate) == (3, 0.0)
-    assert config.policies["aux_0"]["name"] == str(tmp_path / "run" / "final_model" / "aux_0")
-    manifest = json.loads((tmp_path / "next" / "manifest.json").read_text())
-    assert manifest["from"]["team"] == str(tmp_path / "run" / "final_model")
-    assert manifest["config"] == "demo"
-    updates = [json.loads(line) for line in (tmp_path / "next" / "metrics.jsonl").open()]
-    assert [row["update"] for row in updates] == [1]
+        assert after["reward_mean"] > 0.8
+        team = load_saved_team(tmp_path / "run" / "final_model")
+        assert sum(team["player_0"].act("a") == "b" for _ in range(10)) > 7
+    lines = capsys.readouterr().out
+    assert lines.index("evaluation before the warm start") < lines.index("warm start: 150 steps")
+    assert "evaluation after the warm start:" in lines
+    assert "evaluation before training" not in lines
+    report = (tmp_path / "run" / "report.html").read_text()
+    assert "The team first imitated given completions, in 150 steps" in report
+    assert load_config(folder.config).warm_start.source == "gold"
 
 
-def test_a_run_that_kept_checkpoints_alone_will_do_and_the_new_run_stands_by_itself(
+def test_a_file_of_completions_teaches_and_a_run_from_it_does_not_repeat_it(
     quick: list[str], tmp_path: Path
 ) -> None:
-    begin(quick, "output.checkpoint_every=1")
-    found = checkpoint.latest(tmp_path / "run" / "checkpoints")
-    assert found is not None
-    trained = checkpoint.load(found)[1]["policies"]
-    line = ["train", "--from", str(tmp_path / "run"), "--output", str(tmp_path / "next")]
-    assert call(*line, "--override", "output.checkpoint_every=1") == 0
-    (tmp_path / "run").rename(tmp_path / "gone")
-    first = load_saved_team(tmp_path / "next" / "initial_model")
-    for agent, policy in first.items():
-        kept: Any = policy
-        loaded = kept.state_dict()["weights"]
-        assert all(loaded[name].equal(weight) for name, weight in trained[agent]["weights"].items())
-    again = resume(tmp_path / "next", ["algorithm.max_updates=2"])
-    assert again.summary["updates"] == 2
-
-
-def test_a_team_that_shares_weights_may_part(quick: list[str], tmp_path: Path) -> None:
-    begin(quick, "output.save_final_model=true", "model.shared=true")
-    place = ["--from", str(tmp_path / "run"), "--output"]
-    apart = ["--override", "model.shared=false", STILL]
-    assert call("train", *place, str(tmp_path / "apart"), *apart) == 0
-    before = weights(load_saved_team(tmp_path / "run" / "final_model"))
-    assert equal(before, weights(load_saved_team(tmp_path / "apart" / "final_model")))
+    path = tmp_path / "lessons.jsonl"
+    lesson = {"agent": "player_1", "prompt": "a", "completion": "b"}
+    path.write_text(f"{json.dumps(lesson)}\n" * 4)
+    more = ["warm_start.share=0.5", "warm_start.batch_size=1", "output.save_final_model=true"]
+    short = ["algorithm.max_updates=1", "output.report=false", "dataset.source=auto"]
+    override = [*quick, *HALVES, *more, *short]
+    assert train("--warm-start", str(path), override=override) == 0
+    rows = list(read_json_lines(tmp_path / "run" / "metrics.jsonl"))
+    lessons = [row for row in rows if row["kind"] == "warm_start"]
+    assert len(lessons) == 2 and "nll/player_0" not in lessons[0]
+    again = str(tmp_path / "again")
+    assert call("train", "--from", str(tmp_path / "run"), "--output", again) == 0
+    kinds = {row["kind"] for row in read_json_lines(tmp_path / "again" / "metrics.jsonl")}
+    assert kinds == {"train", "eval"}
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("source", "more", "reason"),
     [
-        (["--override", "model.name=other"], "'model.name=other': the models and the shape"),
-        (["--override", "policies.aux_0.lora={r: 2}"], "leave it out"),
-        (["--override", "env.num_agents=3"], "plays aux_0, main_0, and"),
-        (["--override", "model.shared=true"], "share the policy 'shared' have aux_0, main_0 in"),
-        (["--resume", "x"], "with nothing but --override"),
+        ("gold", ["env.num_agents=3"], "the environment has none for 'aux_0'"),
+        ("none.jsonl", [], "cannot read the lessons"),
+        ("gold", [], "raise max_new_tokens"),
     ],
 )
-def test_what_does_not_go_with_another_team_is_refused(
-    quick: list[str],
-    tmp_path: Path,
-    more: list[str],
-    message: str,
-    capsys: pytest.CaptureFixture[str],
+def test_a_source_without_lessons_is_refused_with_the_remedy(
+    quick: list[str], capsys: pytest.CaptureFixture[str], source: str, more: list[str], reason: str
 ) -> None:
-    begin(quick, "output.save_final_model=true")
-    assert call("train", "--from", str(tmp_path / "run"), *more) == 2
-    assert message in capsys.readouterr().err
+    assert train("--warm-start", source, override=[*quick, *more]) != 0
+    text = capsys.readouterr().err.replace("│", " ")
+    assert reason in " ".join(text.split())
 
 
-def test_a_run_that_kept_nothing_says_what_would_have(
-    quick: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    begin(quick)
-    assert call("train", "--from", str(tmp_path / "run")) == 2
-    assert "has kept no team: train with output.save_final_model=true" in capsys.readouterr().err
-    (tmp_path / "nothing").mkdir()
-    assert call("train", "--from", str(tmp_path / "nothing")) == 2
-    assert "say how to train its team with --config" in capsys.readouterr().err
-
-
-def test_a_dry_run_says_what_training_would_cost_and_writes_nothing(
-    quick: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    line = ["train", "--config", "demo", "--dry-run", "--output", str(tmp_path / "there")]
-    assert call(*line, "--override", *quick, "model.name=not-there") == 0
-    shown = capsys.readouterr().out
-    assert "magrpo, chain, on coophumaneval-v0: not-there" in shown
-    assert "2 updates: " in shown and f"run folder: {tmp_path / 'there'}" in shown
-    assert not (tmp_path / "there").exists()
-    wrong = ["--override", "model.device=bogus"]
-    assert call(*line, *wrong) == 2
-    assert "this machine has no device" in capsys.readouterr().err
+def test_a_dry_run_counts_its_lessons(quick: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    override = [*quick, "warm_start.share=0.5", "warm_start.epochs=2"]
+    assert train("--warm-start", "gold", "--dry-run", override=override) == 0
+    line = next(x for x in capsys.readouterr().out.splitlines() if x.startswith("warm start"))
+    assert line.endswith("lessons of gold, 2 times")

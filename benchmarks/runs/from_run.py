@@ -7,12 +7,13 @@ Weights and adapters are all that goes over: optimizers, schedules, counters and
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from llm_decpomdp.agents.saved_team import MANIFEST, declaration, save_team
 from llm_decpomdp.agents.team import saved_adapter
+from llm_decpomdp.algorithms.training.lessons import WarmStartOptions
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
@@ -24,8 +25,13 @@ from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun, resolve
 from llm_decpomdp.benchmarks.runs.train import Result, new_folder, start
 from llm_decpomdp.utils.storage import RunFolder
 
-FRESH = ("output.name=null", "output.save_path=null")
-"""Overrides of another run's configuration: a new run keeps its results elsewhere."""
+WITHOUT_WARM_START = [
+    f"warm_start.{field.name}={'null' if field.default is None else field.default}"
+    for field in fields(WarmStartOptions)
+]
+
+FRESH = ("output.name=null", "output.save_path=null", *WITHOUT_WARM_START)
+"""Overrides of another run's configuration: a new run keeps its results elsewhere, and repeats no warm start."""
 
 DECIDED = ("name", "lora")
 """Keys of a model that the trained team decides."""

@@ -1,0 +1,255 @@
+"""Warm start: supervised learning of a team's policies before reinforcement.
+
+The loss of a step is the mean of -log pi over the tokens of its completions, the end of each included, at the
+sampling temperature, for each policy apart (maximum likelihood, as in the first stage of arXiv 2203.02155). It
+assumes that the completions are good ones to the prompts: nothing here looks at a reward.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+from llm_decpomdp.algorithms.learning import distributed as processes
+from llm_decpomdp.algorithms.learning.learner import trainable_policies
+from llm_decpomdp.algorithms.learning.optimizer import PolicyOptimizer
+from llm_decpomdp.algorithms.training.lessons import (
+    Example,
+    Lesson,
+    WarmStartOptions,
+    batches,
+)
+from llm_decpomdp.policy import (
+    Completion,
+    ContextPolicy,
+    TeachablePolicy,
+    Team,
+    TrainablePolicy,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Encoded(NamedTuple):
+    """An example in the tokens of its agent's policy."""
+
+    agent: str
+    prompt: str
+    completion: Completion
+
+
+class WarmStart:
+    """Steps of supervised learning, of all policies of a team that can be trained.
+
+    Args:
+        team: Agent to policy. Examples of agents whose policy is not trained are ignored.
+        lessons: What to learn; none are needed to load the state of one that is done.
+        options: How to learn.
+        max_grad_norm: Largest norm of a policy's gradient; `None` shortens none.
+        seed: Decides the order of the lessons.
+
+    Raises:
+        ValueError: If no example is left: too long, or of agents that do not learn.
+        TypeError: If a policy cannot encode a text that it did not sample.
+    """
+
+    def __init__(
+        self,
+        team: Team,
+        lessons: Sequence[Lesson],
+        options: WarmStartOptions,
+        *,
+        max_grad_norm: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.options = options
+        self.max_grad_norm = max_grad_norm
+        self.policies = trainable_policies(team)
+        self.steps = 0
+        """Number of complete steps."""
+        trained = {
+            agent: policy for agent in team if (policy := _trained(self.policies, team[agent]))
+        }
+        encoded = [_encoded(lesson, trained) for lesson in lessons]
+        self._lessons = [lesson for lesson in encoded if lesson]
+        self._agents: dict[str, TrainablePolicy] = trained
+        self._batches = list(batches(len(self._lessons), options, seed))
+        self.total = len(self._batches)
+        """Number of all steps."""
+        self._fingerprint = hashlib.sha256(
+            repr([lessons, asdict(options), seed]).encode()
+        ).hexdigest()
+        self._optimizers: dict[str, PolicyOptimizer] = {}
+        if lessons:
+            self._check(lessons)
+
+    def _check(self, lessons: Sequence[Lesson]) -> None:
+        examples = sum(example.agent in self._agents for lesson in lessons for example in lesson)
+        kept = sum(map(len, self._lessons))
+        if not kept:
+            raise ValueError(
+                f"no lesson of the warm start can be learned: {examples} of its examples are of agents that "
+                "learn, and each is too long: raise max_new_tokens"
+            )
+        if kept < examples:
+            logger.warning(
+                "%d of %d examples of the warm start are left out, as they are longer than max_new_tokens or "
+                "their prompts are too long",
+                *(examples - kept, examples),
+            )
+
+    @property
+    def done(self) -> bool:
+        """True if no step is left."""
+        return self.steps >= self.total
+
+    def accumulate(self) -> dict[str, float]:
+        """Compute the gradient of the next step, and return its row of `metrics.jsonl`.
+
+        Raises:
+            FloatingPointError: If the loss or a gradient isn't finite.
+        """
+        if not self._optimizers:
+            self._optimizers = self._new_optimizers()
+        self._clear()
+        batch = [self._lessons[position] for position in self._batches[self.steps]]
+        tokens = {
+            name: sum(
+                len(e.completion.tokens) for e in _flat(batch) if self._agents[e.agent] is policy
+            )
+            for name, policy in self.policies.items()
+        }
+        sums: dict[str, list[float]] = {agent: [0.0, 0.0] for agent in self._agents}
+        for (agent, prompt), completions in _by_prompt(processes.shard(batch)).items():
+            policy = self._agents[agent]
+            name = next(name for name, one in self.policies.items() if one is policy)
+            log_probs, mask = policy.log_probs(prompt, completions)  # (G, T)
+            loss = -(log_probs * mask).sum()
+            (loss / tokens[name]).backward()  # type: ignore[no-untyped-call]
+            sums[agent][0] += float(loss.detach())
+            sums[agent][1] += float(mask.sum())
+        return self._row(sums, len(batch))
+
+    def _row(self, sums: Mapping[str, Sequence[float]], lessons: int) -> dict[str, float]:
+        row: dict[str, float] = {"step": self.steps + 1, "lessons": lessons}
+        row["completion_tokens"] = 0.0
+        for agent, (loss, count) in sums.items():
+            tokens = processes.total(count)
+            row["completion_tokens"] += tokens
+            if tokens:
+                row[f"nll/{agent}"] = processes.total(loss) / tokens
+        for name, optimizer in self._optimizers.items():
+            processes.sum_gradients(optimizer.parameters)
+            row[f"grad_norm/{name}"] = optimizer.clip(self.max_grad_norm)
+        for key, value in row.items():
+            if not math.isfinite(value):
+                self._clear()
+                raise FloatingPointError(
+                    f"step {self.steps + 1} of the warm start: {key} is {value}; no weight was changed by it. "
+                    "Lower warm_start.learning_rate, or set max_grad_norm"
+                )
+        return {**row, "learning_rate": self.options.learning_rate}
+
+    def step(self) -> None:
+        """Step along the gradient; the last step frees the optimizers' memory."""
+        for optimizer in self._optimizers.values():
+            optimizer.step()
+        self.steps += 1
+        if self.done:
+            self._optimizers = {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the number of steps and the optimizers' state; the policies keep their own."""
+        optimizers = {name: one.state_dict() for name, one in self._optimizers.items()}
+        return {
+            "steps": self.steps,
+            "total": self.total,
+            "fingerprint": self._fingerprint,
+            "optimizers": optimizers,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state_dict`'s value, after the policies' weights were loaded.
+
+        Raises:
+            ValueError: If it is not done, and the lessons or their order were others.
+        """
+        self.steps, total = state["steps"], state["total"]
+        if self.steps >= total:
+            self.total = total
+            return
+        if state["fingerprint"] != self._fingerprint:
+            raise ValueError(
+                f"the warm start was stopped after {self.steps} of {total} steps, and its lessons are others now: "
+                "restore them, or begin a new run"
+            )
+        if state["optimizers"]:
+            self._optimizers = self._new_optimizers()
+            for name, optimizer in self._optimizers.items():
+                optimizer.load_state_dict(state["optimizers"][name])
+
+    def _new_optimizers(self) -> dict[str, PolicyOptimizer]:
+        return {
+            name: PolicyOptimizer(
+                [p for p in policy.parameters() if p.requires_grad], self.options.learning_rate, 0.0
+            )
+            for name, policy in self.policies.items()
+        }
+
+    def _clear(self) -> None:
+        for optimizer in self._optimizers.values():
+            optimizer.clear()
+
+
+def _trained(policies: Mapping[str, TrainablePolicy], policy: Any) -> TrainablePolicy | None:
+    return next((one for one in policies.values() if one is policy), None)
+
+
+def _encoded(lesson: Lesson, trained: Mapping[str, TrainablePolicy]) -> list[Encoded]:
+    """Encode the examples of agents that learn; those that their policies could not write are left out."""
+    return [
+        Encoded(example.agent, example.prompt, completion)
+        for example in lesson
+        if example.agent in trained
+        and (completion := _completion(example, trained[example.agent])) is not None
+    ]
+
+
+def _completion(example: Example, policy: TrainablePolicy) -> Completion | None:
+    """Encode a completion; `None` where it or its prompt is too long.
+
+    Raises:
+        ValueError: If the prompt is too long, and its policy neither skips nor cuts such ones.
+    """
+    if not isinstance(policy, TeachablePolicy):
+        raise TypeError(
+            f"a warm start needs policies that encode a text: give the class {type(policy).__name__} of "
+            f"{example.agent!r} a method as_completion, or drop the warm start"
+        )
+    over = policy.overflow(example.prompt) if isinstance(policy, ContextPolicy) else None
+    if over is not None and isinstance(policy, ContextPolicy):
+        if policy.on_long_prompt == "skip":
+            return None
+        if policy.on_long_prompt == "raise":
+            raise ValueError(
+                f"a prompt of {example.agent!r} in the warm start has {over[0]} tokens, and {over[1]} fit: "
+                "leave it out, or set on_long_prompt to skip or truncate_left"
+            )
+    completion = policy.as_completion(example.completion)
+    return None if completion.truncated else completion
+
+
+def _flat(lessons: Sequence[Sequence[Encoded]]) -> list[Encoded]:
+    return [example for lesson in lessons for example in lesson]
+
+
+def _by_prompt(lessons: Sequence[Sequence[Encoded]]) -> dict[tuple[str, str], list[Completion]]:
+    """Collect the completions of equal prompts, which are scored together."""
+    groups: dict[tuple[str, str], list[Completion]] = {}
+    for example in _flat(lessons):
+        groups.setdefault((example.agent, example.prompt), []).append(example.completion)
+    return groups
