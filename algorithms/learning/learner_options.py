@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.learning.aggregation import AGGREGATIONS
-from llm_decpomdp.options import Options, option
+from llm_decpomdp.options import option
 
 LOSSES = ("sequence_sum", "token_mean", "fixed_length")
 SCHEDULES = ("constant", "linear", "cosine")
@@ -13,7 +14,7 @@ TRUNCATED = ("train", "mask", "penalise")
 
 
 @dataclass(frozen=True)
-class UpdateOptions(Options):
+class UpdateOptions(CriticOptions):
     """Loss and steps of the policies (AdamW), as far as they do not depend on the run.
 
     Raises:
