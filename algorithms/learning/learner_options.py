@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.learning.aggregation import AGGREGATIONS
-from llm_decpomdp.options import option
+from llm_decpomdp.options import Options, option
 
 LOSSES = ("sequence_sum", "token_mean", "fixed_length")
 SCHEDULES = ("constant", "linear", "cosine")
@@ -14,7 +14,7 @@ TRUNCATED = ("train", "mask", "penalise")
 
 
 @dataclass(frozen=True)
-class UpdateOptions(CriticOptions):
+class StepOptions(Options):
     """Loss and steps of the policies (AdamW), as far as they do not depend on the run.
 
     Raises:
@@ -84,6 +84,15 @@ class UpdateOptions(CriticOptions):
                 "truncated='penalise' and a truncation_penalty above 0 need each other, got "
                 f"{self.truncated!r} and {self.truncation_penalty!r}"
             )
+
+
+@dataclass(frozen=True)
+class UpdateOptions(CriticOptions, StepOptions):
+    """Options of updates: those of the policies' steps, then those of a critic.
+
+    Raises:
+        ValueError: If a value is out of its range, or two do not fit together.
+    """
 
 
 @dataclass(frozen=True)
