@@ -28,7 +28,7 @@ from torch import Tensor
 
 from llm_decpomdp.algorithms.critics.head import ValueHead
 from llm_decpomdp.algorithms.critics.options import CriticOptions
-from llm_decpomdp.algorithms.critics.states import Features, Place, States, read_states
+from llm_decpomdp.algorithms.critics.states import Features, Place, read_states
 from llm_decpomdp.algorithms.critics.targets import (
     Array,
     Outlook,
@@ -54,6 +54,14 @@ class Record(NamedTuple):
     features: Tensor
     prediction: float
     target: float
+
+
+class _Values(NamedTuple):
+    """The states of a batch as one critic reads them, with their values."""
+
+    features: dict[Place, Tensor]
+    predictions: dict[Place, float]
+    cut_parts: int
 
 
 class Critic:
@@ -139,12 +147,23 @@ class Critic:
             self._warned = True
             logger.warning("the environment has no state(), so the critic reads histories alone")
 
-    def _read(self, name: str, rollouts: Sequence[Rollout]) -> States:
+    def _read(self, name: str, rollouts: Sequence[Rollout]) -> _Values:
+        """Read the states of a critic, and predict their values."""
         agents = [name] if self.options.critic == "own" else []
         features = self._features[name]
-        return read_states(rollouts, self.options, features, agents, first=self.compares)
+        states = read_states(rollouts, self.options, features, agents, first=self.compares)
+        places: dict[int, list[Place]] = {}
+        for place in states.features:
+            turn = rollouts[place.rollout].groups[place.group].turn
+            places.setdefault(turn + (place.sample is not None), []).append(place)
+        predictions = dict.fromkeys(states.features, 0.0)
+        for turn, of_turn in places.items():
+            if head := self._heads.get((name, turn)):
+                values = head.predict(torch.stack([states.features[place] for place in of_turn]))
+                predictions |= zip(of_turn, values.tolist(), strict=True)
+        return _Values(states.features, predictions, states.cut_parts)
 
-    def _records(self, name: str, states: States, number: int, rollout: Rollout) -> list[Record]:
+    def _records(self, name: str, states: _Values, number: int, rollout: Rollout) -> list[Record]:
         """Return the states of a chain that the heads learn from, with their targets."""
         explained = {key: head.explained for key, head in self._heads.items()}
         chain = self._chain(name, states, number, rollout, explained)
@@ -154,13 +173,14 @@ class Critic:
             features = states.features.get(Place(number, index))
             if features is not None:
                 key = (name, rollout.groups[index].turn)
-                records.append(Record(key, features, self._predict(key, features), target))
+                prediction = states.predictions[Place(number, index)]
+                records.append(Record(key, features, prediction, target))
         return records
 
     def _chain(
         self,
         name: str,
-        states: States,
+        states: _Values,
         number: int,
         rollout: Rollout,
         explained: Mapping[Key, float],
@@ -180,10 +200,10 @@ class Critic:
         for index, group in enumerate(rollout.groups):
             key = (name, group.turn + 1)
             places = (Place(number, index, sample) for sample in range(len(group.joint)))
-            features = [states.features.get(place) for place in places]
+            predictions = [states.predictions.get(place) for place in places]
             following = [
-                0.0 if found is None else self._value(key, found, explained, closed)
-                for found in features
+                0.0 if value is None else self._gated(key, value, explained, closed)
+                for value in predictions
             ]
             assert group.chosen is not None, "the critic learns from chains"
             rewards = np.array(group.rewards, dtype=np.float64)
@@ -192,7 +212,7 @@ class Critic:
 
     def _outlook(
         self,
-        states: Mapping[str, States],
+        states: Mapping[str, _Values],
         number: int,
         rollout: Rollout,
         judged: Mapping[Key, float],
@@ -207,8 +227,10 @@ class Critic:
             if self.compares:
                 returns = self._action_returns(chain)
                 values = [
-                    self._value(
-                        (name, group.turn), states[name].features[Place(number, index)], explained
+                    self._gated(
+                        (name, group.turn),
+                        states[name].predictions[Place(number, index)],
+                        explained,
                     )
                     for index, group in enumerate(rollout.groups)
                 ]
@@ -222,20 +244,16 @@ class Critic:
         pairs = zip(chain, following, strict=True)
         return [action_returns(turn, target, self.discount, trace) for turn, target in pairs]
 
-    def _predict(self, key: Key, features: Tensor) -> float:
-        head = self._heads.get(key)
-        return float(head.predict(features.unsqueeze(0))) if head else 0.0
-
-    def _value(
+    def _gated(
         self,
         key: Key,
-        features: Tensor,
+        value: float,
         explained: Mapping[Key, float],
         closed: float | None = None,
     ) -> float:
-        """Return the value of a state if the gate of its turn is open."""
+        """Return a value if the gate of its turn is open."""
         if not self.options.critic_gate or explained.get(key, 0.0) > 0:
-            return self._predict(key, features)
+            return value
         if closed is not None or key not in self._heads:
             return closed or 0.0
         return self._heads[key].mean

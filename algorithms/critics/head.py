@@ -109,11 +109,11 @@ class ValueHead:
         goals = (self._pairs[:, 1] - self._targets.mean) / self._targets.deviation
         inputs = self._standardised(self._features)
         for _ in range(epochs):
-            batches = zip(inputs.split(MINIBATCH), goals.float().split(MINIBATCH), strict=True)
-            for rows, values in batches:
+            for first in range(0, len(goals), MINIBATCH):
+                batch = slice(first, first + MINIBATCH)
                 self._adamw.zero_grad()
-                loss = (rows @ self.weight - values).square().mean()
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss = (inputs[batch] @ self.weight - goals[batch].float()).square().mean()
+                loss.backward()
                 self._adamw.step()
 
     @staticmethod

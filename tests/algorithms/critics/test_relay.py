@@ -33,9 +33,16 @@ class Table(torch.nn.Module):
 
 
 def relay_value(
-    *, length: int, critic: str, updates: int, learning_rate: float, seed: int, group_size: int = 32
+    *,
+    length: int,
+    critic: str,
+    updates: int,
+    learning_rate: float,
+    seed: int,
+    group_size: int = 32,
+    mode: str = "aligned",
 ) -> float:
-    """Train a team on the relay; the mean reward of its episodes afterwards."""
+    """Train a team on the relay; the mean reward that its episodes end with afterwards."""
     env = make("probe-relay-v0", length=length)
     team = {agent: TinyPolicy(Table(len(SECRETS)), SECRETS, 1) for agent in env.possible_agents}
     for agent, policy in team.items():
@@ -51,25 +58,32 @@ def relay_value(
     for _ in range(updates):
         views = learner.critic is not None
         learner.update(
-            rollout_chains(env, team, starts, group_size=group_size, rng=rng, views=views)
+            rollout_chains(
+                env,
+                team,
+                starts,
+                group_size=group_size,
+                joint_mode=mode,
+                rng=rng,
+                views=views,
+            )
         )
     episodes = starts * (EVALUATION_EPISODES // len(starts))
     played = rollout_chains(env, team, episodes, group_size=1, rng=rng)
     return float(np.mean([chain.groups[-1].rewards[0] for chain in played]))
 
 
-@pytest.mark.parametrize(("critic", "least", "most"), [("joint", 0.9, 1.0), ("none", -0.4, 0.4)])
-def test_a_secret_is_handed_on_over_two_turns_with_a_critic_alone(
-    critic: str, least: float, most: float
-) -> None:
-    value = relay_value(length=2, critic=critic, updates=60, learning_rate=0.1, seed=0)
-    assert least <= value <= most
+def test_a_secret_is_handed_on_over_two_turns_with_a_critic() -> None:
+    assert relay_value(length=2, critic="joint", updates=80, learning_rate=0.1, seed=0) >= 0.9
+
+
+def test_without_a_critic_nothing_is_handed_on_but_by_luck_of_the_partners() -> None:
+    value = relay_value(
+        length=2, critic="none", updates=60, learning_rate=0.1, seed=0, group_size=6, mode="cross"
+    )
+    assert value <= 0.4
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("critic", "least", "most"), [("joint", 0.9, 1.0), ("none", -0.4, 0.3)])
-def test_a_secret_is_handed_on_over_four_turns_with_a_critic_alone(
-    critic: str, least: float, most: float
-) -> None:
-    value = relay_value(length=4, critic=critic, updates=300, learning_rate=0.05, seed=0)
-    assert least <= value <= most
+def test_a_secret_is_handed_on_over_four_turns_with_a_critic() -> None:
+    assert relay_value(length=4, critic="joint", updates=300, learning_rate=0.1, seed=0) >= 0.9
