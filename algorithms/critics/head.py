@@ -113,7 +113,7 @@ class ValueHead:
                 batch = slice(first, first + MINIBATCH)
                 self._adamw.zero_grad()
                 loss = (inputs[batch] @ self.weight - goals[batch].float()).square().mean()
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
                 self._adamw.step()
 
     @staticmethod
