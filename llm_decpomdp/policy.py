@@ -182,6 +182,19 @@ class TeachablePolicy(TrainablePolicy, Protocol):
 
 
 @runtime_checkable
+class FeaturePolicy(ReferencedPolicy, Protocol):
+    """A trainable policy whose reference reads texts for a critic."""
+
+    def features(self, texts: Sequence[str]) -> torch.Tensor:
+        """Return the features of texts under the reference, without a gradient.
+
+        Returns:
+            (B, d), float32.
+        """
+        ...
+
+
+@runtime_checkable
 class ContextPolicy(Policy, Protocol):
     """A policy that knows which prompts are too long for it."""
 

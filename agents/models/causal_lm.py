@@ -176,6 +176,26 @@ class CausalLM:
         with weights_as(self.model, lambda name, weight: reference.get(name, weight)):
             return self.log_probs(prompt, completions)
 
+    @torch.no_grad()
+    def features(self, texts: Sequence[str]) -> Tensor:
+        """Return the mean of the last hidden states of each text under the reference, (B, d), float32.
+
+        Texts go through the model as they are, without its chat template; an empty one has features of 0.
+
+        Raises:
+            RuntimeError: If there is no reference.
+        """
+        rows = [self.encoder.plain(text) for text in texts]
+        if self.adapter is not None:
+            self.engine.activate(self.adapter)
+            with self.engine.without_adapters():
+                return self.engine.features(rows)
+        if self._reference is None:
+            raise RuntimeError("there is no reference; call keep_reference() before training")
+        reference = self._reference
+        with weights_as(self.model, lambda name, weight: reference.get(name, weight)):
+            return self.engine.features(rows)
+
     def parameters(self) -> Iterator[torch.nn.Parameter]:
         """Return the parameters to train: the adapter's where there is one."""
         return (weight for _, weight in self._trainable())

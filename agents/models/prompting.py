@@ -140,6 +140,11 @@ class PromptEncoder:
         ids = self.tokenizer(text, add_special_tokens=False).input_ids
         return ids
 
+    def plain(self, text: str) -> list[int]:
+        """Tokenize a text as it is."""
+        ids: list[int] = self.tokenizer(text, add_special_tokens=False).input_ids
+        return ids
+
     def _end(self, prompt: str, limit: int) -> list[int] | None:
         """Tokenize the longest end of a prompt that has at most `limit` tokens; `None` if none has."""
         starts = range(len(prompt))

@@ -45,6 +45,11 @@ class CharacterEncoder(PromptEncoder):
             )
         return super().tokenize(prompt)
 
+    def plain(self, text: str) -> list[int]:
+        """Tokenize the characters of a text that have a token, and leave out all others."""
+        vocabulary = self.tokenizer.get_vocab()
+        return super().plain("".join(character for character in text if character in vocabulary))
+
 
 def tiny_causal_lm(
     alphabet: str,

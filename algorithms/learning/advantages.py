@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 
+from llm_decpomdp.algorithms.critics.targets import Outlook
 from llm_decpomdp.algorithms.learning.aggregation import aggregate
 from llm_decpomdp.algorithms.learning.baselines import Baseline, Returns, advantages, none
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
@@ -38,6 +40,7 @@ def group_advantages(
     baseline: Baseline,
     options: LearnerOptions,
     progress: float = 0.0,
+    outlooks: Sequence[Outlook] | None = None,
 ) -> Iterator[GroupAdvantages]:
     """Yield the advantages and the loss weight of every group.
 
@@ -54,15 +57,16 @@ def group_advantages(
         options: Discount, aggregation, normalisation and turn weights. A group's `weight` is its visit weight
             times its turn's factor.
         progress: From 0 in the first update of the run to 1 in the last.
+        outlooks: A critic's part in the returns of each rollout, in place of those of the plan.
 
     Raises:
         FloatingPointError: If a return isn't finite; names the start.
     """
-    for rollout in rollouts:
+    for rollout, outlook in zip(rollouts, outlooks or repeat(None), strict=False):
         values = [
             _values(rollout.start, group, joint_returns, agents, options, progress)
             for group, joint_returns in zip(
-                rollout.groups, returns(rollout, options.discount), strict=True
+                rollout.groups, _returns(rollout, agents, options, outlook), strict=True
             )
         ]
         compare = _pooled if rollout.pooled else _by_group
@@ -75,20 +79,40 @@ def group_advantages(
             yield GroupAdvantages(rollout.start, group, weight, leaky)
 
 
+def _returns(
+    rollout: Rollout,
+    agents: Collection[str],
+    options: LearnerOptions,
+    outlook: Outlook | None,
+) -> list[dict[str, Returns]]:
+    """Return the returns of the joint samples of each group, (J,), by agent.
+
+    Without a critic they are the same for all agents. With one they are less the value of the state before, where
+    the algorithm compares with that.
+    """
+    if outlook is None:
+        same = returns(rollout, options.discount)
+        return [dict.fromkeys(agents, joint_returns) for joint_returns in same]
+    return [
+        {agent: outlook.returns[agent][index] - outlook.values[agent][index] for agent in agents}
+        for index in range(len(rollout.groups))
+    ]
+
+
 def _values(
     start: Start,
     group: Group,
-    joint_returns: Returns,
+    joint_returns: Mapping[str, Returns],
     agents: Collection[str],
     options: LearnerOptions,
     progress: float,
 ) -> dict[str, Returns]:
     """Return the values of each learning agent's completions, (G,)."""
-    if not math.isfinite(float(joint_returns.sum())):
+    if not all(math.isfinite(float(of_one.sum())) for of_one in joint_returns.values()):
         raise FloatingPointError(f"a return isn't finite for {start}: {group.rewards}")
     return {
         agent: aggregate(
-            partner_returns(group, joint_returns, position),
+            partner_returns(group, joint_returns[agent], position),
             options.joint_aggregation,
             quantile=options.aggregation_quantile,
             progress=progress,

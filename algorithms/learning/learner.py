@@ -11,6 +11,9 @@ import torch
 from torch import Tensor
 from typing_extensions import get_protocol_members
 
+from llm_decpomdp.algorithms.critics.building import build_critic
+from llm_decpomdp.algorithms.critics.states import Features
+from llm_decpomdp.algorithms.critics.targets import Outlook
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.advantages import GroupAdvantages, group_advantages
 from llm_decpomdp.algorithms.learning.aggregation import progress
@@ -52,14 +55,22 @@ class Learner:
             gradient, take part and stay as they are.
         algorithm: The declaration of the algorithm.
         options: How to step.
+        features: Features of the texts that a critic reads; by default those of the policies' own models.
 
     Raises:
-        TypeError: If `kl_coefficient` is set and a policy keeps no reference.
+        TypeError: If `kl_coefficient` is set and a policy keeps no reference, or a critic is and no policy
+            gives features.
         ValueError: If a single-agent algorithm gets a team, no policy can be trained, or advantages would
             be without bounds.
     """
 
-    def __init__(self, team: Team, algorithm: Algorithm, options: LearnerOptions) -> None:
+    def __init__(
+        self,
+        team: Team,
+        algorithm: Algorithm,
+        options: LearnerOptions,
+        features: Features | None = None,
+    ) -> None:
         algorithm.check(team, options)
         self.algorithm = algorithm
         self.options = options
@@ -86,6 +97,15 @@ class Learner:
         if options.kl_coefficient:
             for name, policy in self.policies.items():
                 _referenced(name, policy).keep_reference()
+        self.critic = build_critic(
+            options,
+            self._agents,
+            features,
+            discount=options.discount,
+            compares=algorithm.critic is not None,
+            gather=processes.gather,
+        )
+        """The critic, if there is one."""
 
     def update(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
         """Learn from a batch: `accumulate`, then `step`."""
@@ -107,7 +127,8 @@ class Learner:
                 starts.
         """
         self._clear()
-        credits = self._advantages(rollouts)
+        outlooks, critic_metrics = self.critic.assess(rollouts) if self.critic else (None, {})
+        credits = self._advantages(rollouts, outlooks)
         # Neither groups without signal nor turns that a rollout lacks change the weight of other groups: a
         # divisor that depended on the samples would bias the gradient.
         starts = processes.total(len(rollouts))
@@ -128,6 +149,7 @@ class Learner:
             "learning_rate": self.options.learning_rate * self._factor(),
             "groups": processes.total(len(credits)),
             "groups_without_signal": processes.total(sum(not c.has_signal for c in credits)),
+            **critic_metrics,
         }
 
     @property
@@ -135,11 +157,15 @@ class Learner:
         """True if the reference gives a gradient where advantages are 0."""
         return self.options.kl_coefficient > 0
 
-    def _advantages(self, rollouts: Sequence[Rollout]) -> list[GroupAdvantages]:
+    def _advantages(
+        self, rollouts: Sequence[Rollout], outlooks: Sequence[Outlook] | None
+    ) -> list[GroupAdvantages]:
         baseline = self.algorithm.baseline
         try:
             done = progress(self.updates, self.options.total_updates)
-            return list(group_advantages(rollouts, self._agents, baseline, self.options, done))
+            return list(
+                group_advantages(rollouts, self._agents, baseline, self.options, done, outlooks)
+            )
         except FloatingPointError as error:
             raise FloatingPointError(f"update {self.updates + 1}: {error}") from None
 
@@ -204,6 +230,8 @@ class Learner:
     def step(self) -> None:
         """Step along the accumulated gradient; policies without one stay as they are."""
         self._step()
+        if self.critic:
+            self.critic.learn()
         self.updates += 1
 
     def _step(self) -> None:
@@ -226,9 +254,10 @@ class Learner:
             optimizer.reread()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the optimizers' state and the number of updates; the policies keep their own."""
+        """Return the optimizers' and the critic's state and the number of updates; the policies keep their own."""
         optimizers = {name: opt.state_dict() for name, opt in self._optimizers.items()}
-        return {"updates": self.updates, "optimizers": optimizers}
+        critic = {"critic": self.critic.state_dict()} if self.critic else {}
+        return {"updates": self.updates, "optimizers": optimizers, **critic}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from `state_dict`'s value.
@@ -243,6 +272,8 @@ class Learner:
             )
         for name, optimizer in self._optimizers.items():
             optimizer.load_state_dict(state["optimizers"][name])
+        if self.critic:
+            self.critic.load_state_dict(state["critic"])
         self.updates = state["updates"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.learning.aggregation import AGGREGATIONS
 from llm_decpomdp.options import Options, option
 
@@ -13,7 +14,7 @@ TRUNCATED = ("train", "mask", "penalise")
 
 
 @dataclass(frozen=True)
-class UpdateOptions(Options):
+class StepOptions(Options):
     """Loss and steps of the policies (AdamW), as far as they do not depend on the run.
 
     Raises:
@@ -83,6 +84,15 @@ class UpdateOptions(Options):
                 "truncated='penalise' and a truncation_penalty above 0 need each other, got "
                 f"{self.truncated!r} and {self.truncation_penalty!r}"
             )
+
+
+@dataclass(frozen=True)
+class UpdateOptions(CriticOptions, StepOptions):
+    """Options of updates: those of the policies' steps, then those of a critic.
+
+    Raises:
+        ValueError: If a value is out of its range, or two do not fit together.
+    """
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from numbers import Real
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from llm_decpomdp.algorithms.rollouts.rollout import Joint, Start
+from llm_decpomdp.algorithms.rollouts.rollout import Joint, Start, View
 from llm_decpomdp.branching import branch, branches_in_threads
 from llm_decpomdp.policy import Completion
 
@@ -51,6 +51,31 @@ class Outcome(NamedTuple):
     """Empty once the episode is over."""
     reward: float
     info: dict[str, float]
+    cut: dict[str, str]
+    """The prompts at which a time limit cut the episode off, if one did: it was not over."""
+
+    def view(self) -> View | None:
+        """Return the state as a critic reads it; `None` once the episode is over."""
+        prompts = self.prompts or self.cut
+        return view(self.env, prompts) if prompts else None
+
+
+def view(env: TextEnv, prompts: Mapping[str, str]) -> View:
+    """Return a state as a critic reads it.
+
+    Raises:
+        TypeError: If the environment's `state()` isn't a text.
+    """
+    try:
+        state = env.state() if hasattr(env, "state") else ""
+    except NotImplementedError:  # PettingZoo's own
+        state = ""
+    if not isinstance(state, str):
+        raise TypeError(
+            f"a critic reads texts, and state() of {type(env).__name__} returned a {type(state).__name__}: let it "
+            "return a str, or set critic_input=history"
+        )
+    return View(state, dict(prompts))
 
 
 def begin(env: TextEnv, start: Start) -> tuple[TextEnv, dict[str, str]]:
@@ -90,7 +115,7 @@ def step(
 
 
 def _step(env: TextEnv, actions: dict[str, str]) -> Outcome:
-    observations, rewards, _, _, infos = env.step(actions)
+    observations, rewards, terminations, truncations, infos = env.step(actions)
     if env.agents and set(env.agents) != set(actions):
         raise ValueError(
             f"agents must leave together: {sorted(actions)} acted, {sorted(env.agents)} go on"
@@ -100,10 +125,12 @@ def _step(env: TextEnv, actions: dict[str, str]) -> Outcome:
         raise ValueError(f"the agents of a team must earn the same finite reward, got {rewards}")
     numbers = {k: v for k, v in infos[first].items() if isinstance(v, (Real, np.bool_))}
     info = {key: float(value) for key, value in numbers.items()}
-    return Outcome(env, _prompts(observations, env.agents), float(rewards[first]), info)
+    cut = [] if env.agents or terminations.get(first) or not truncations.get(first) else actions
+    prompts = _prompts(observations, env.agents)
+    return Outcome(env, prompts, float(rewards[first]), info, _prompts(observations, cut))
 
 
-def _prompts(observations: Mapping[str, Any], agents: Sequence[str]) -> dict[str, str]:
+def _prompts(observations: Mapping[str, Any], agents: Collection[str]) -> dict[str, str]:
     for agent in agents:
         if not isinstance(observations[agent], str):
             kind = type(observations[agent]).__name__

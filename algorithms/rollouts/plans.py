@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from llm_decpomdp.algorithms.rollouts.environment import Outcome, TextEnv, begin, step
+from llm_decpomdp.algorithms.rollouts.environment import Outcome, TextEnv, begin, step, view
 from llm_decpomdp.algorithms.rollouts.joint import JOINT_MODES, Pairing, aligned, pairing
 from llm_decpomdp.algorithms.rollouts.long_prompts import naming
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
@@ -97,6 +97,7 @@ def roll_out(
     group_size: int,
     rng: np.random.Generator,
     stopwatch: Stopwatch | None = None,
+    views: bool = False,
 ) -> list[Rollout]:
     """Grow a rollout from each start by the plan of the options; arguments and errors as of `rollout_chains`."""
     if options.plan == "episodes":
@@ -111,7 +112,7 @@ def roll_out(
     }
     if options.plan == "tree":
         return rollout_trees(env, team, starts, **settings)
-    return rollout_chains(env, team, starts, handoff=options.handoff, **settings)
+    return rollout_chains(env, team, starts, handoff=options.handoff, views=views, **settings)
 
 
 def rollout_chains(
@@ -127,6 +128,7 @@ def rollout_chains(
     act: Act | None = None,
     rng: np.random.Generator,
     stopwatch: Stopwatch | None = None,
+    views: bool = False,
 ) -> list[Rollout]:
     """Play one chain for each start, all of them in step.
 
@@ -143,6 +145,7 @@ def rollout_chains(
         act: The way to the agents' groups of completions; by default every policy samples them.
         rng: Draws the random handoffs, and the partners of `common`.
         stopwatch: Adds up the seconds spent `sampling` (policies) and `stepping` (environment).
+        views: Record each state for a critic.
 
     Raises:
         KeyError: If an agent has no policy, or `joint_mode` or `handoff` is unknown.
@@ -163,7 +166,9 @@ def rollout_chains(
 
     act = act or sampling(group_size)
     pair = pairing(joint_mode, group_size, len(team), num_partners, rng)
-    return _grow(env, team, starts, pair, act, choose, early_termination_threshold, stopwatch)
+    return _grow(
+        env, team, starts, pair, act, choose, early_termination_threshold, stopwatch, views
+    )
 
 
 def rollout_trees(
@@ -275,6 +280,7 @@ def _grow(
     choose: Callable[[Sequence[Outcome]], int] | None,
     threshold: float | None,
     stopwatch: Stopwatch | None,
+    views: bool = False,
 ) -> list[Rollout]:
     """Grow a rollout from each start, turn by turn.
 
@@ -287,7 +293,7 @@ def _grow(
     with clock("stepping"):
         for start in starts:
             first, prompts = begin(env, start)
-            growths.append(_Growth(start, first))
+            growths.append(_Growth(start, first, views))
             states.append(_State(growths[-1], None, first, prompts))
     while states := [state for state in states if state.prompts]:
         envs, texts = [state.env for state in states], [state.prompts for state in states]
@@ -313,6 +319,7 @@ class _Growth:
 
     start: Start
     env: TextEnv  # along the chosen samples
+    views: bool
     groups: list[Group] = field(default_factory=list)
 
 
@@ -351,6 +358,10 @@ class _State:
                 chosen=chosen,
                 drafts=move.drafts,
                 stopped_early=enough and any(outcome.prompts for outcome in outcomes),
+                view=view(self.env, self.prompts) if growth.views else None,
+                views=tuple(None if enough else outcome.view() for outcome in outcomes)
+                if growth.views
+                else (),
             )
         )
         if chosen is not None:

@@ -40,6 +40,15 @@ class Parent(NamedTuple):
     """Index of the joint sample of that group which was played."""
 
 
+class View(NamedTuple):
+    """A state as a critic reads it, and no agent."""
+
+    state: str
+    """The environment's `state()`; empty if it has none."""
+    prompts: Mapping[str, str]
+    """The prompt of each agent."""
+
+
 @dataclass(frozen=True)
 class Group:
     """One decision: G completions of each agent, and the J joint samples that were made of them."""
@@ -67,6 +76,11 @@ class Group:
     anchors: Joint = ()
     """Joint samples whose partners each completion of an agent meets; empty unless they were drawn
     (`joint.py`)."""
+    view: View | None = None
+    """The state before, if views are recorded."""
+    views: tuple[View | None, ...] = ()
+    """The state after each joint sample, if views are recorded; `None` where nothing follows, also as the group
+    stopped early. Where a time limit cut the episode off, the state that it was cut off in."""
 
 
 @dataclass(frozen=True)

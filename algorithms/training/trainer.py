@@ -245,6 +245,7 @@ class Trainer:
             group_size=self.options.group_size,
             rng=stream(self.options.seed, "handoff", update, processes.rank()),
             stopwatch=clock,
+            views=self.learner.critic is not None,
         )
         rollouts = processes.gather(part)
         row, tokens = reward_metrics(rollouts), count_tokens(rollouts)

@@ -61,3 +61,8 @@ def check_credit(rollouts: RolloutOptions, updates: UpdateOptions) -> None:
             f"step_advantage_weight={updates.step_advantage_weight} means nothing with plan={rollouts.plan}: set "
             "plan=episodes, or drop it"
         )
+    if updates.critic != "none" and rollouts.plan != "chain":
+        raise ValueError(
+            f"critic={updates.critic} means nothing with plan={rollouts.plan}, whose returns are those of whole "
+            "episodes: set plan=chain, or drop it"
+        )

@@ -90,7 +90,7 @@ ENVIRONMENTS = {
 }
 """Parts of data sets' names, and the environments that they mean; the first that fits counts."""
 
-NO_CRITICS = "no learner here has a critic; drop it"
+CRITICS = "a critic is set by algorithm.critic and the keys beside it; drop it"
 SHIFTED = "rewards are used as they are: add what it takes off to thresholds, and drop it"
 OWN_DEVICES = "use policies.<name>.device, or drop it"
 
@@ -108,15 +108,16 @@ GONE = {
     "model.special_tokens": "the tokenizer's own tokens are used; drop it",
     "agent_model": "use model, or policies for agents that differ, and drop it",
     "agents": "declare who has which model with team and policies, and drop it",
-    "critic_model": NO_CRITICS,
-    "critics": NO_CRITICS,
-    "iac": NO_CRITICS,
-    "maac": NO_CRITICS,
-    "ac": NO_CRITICS,
-    "algorithm.critic_type": NO_CRITICS,
-    "algorithm.critic_learning_rate": NO_CRITICS,
-    "algorithm.critic_devices": NO_CRITICS,
-    "algorithm.value_loss_coef": NO_CRITICS,
+    "critic_model": CRITICS,
+    "critics": CRITICS,
+    "iac": CRITICS,
+    "maac": CRITICS,
+    "ac": CRITICS,
+    "algorithm.critic_type": "a critic here is a value of states (v): with q, values of actions, the advantage "
+    "r + discount V' - Q is 0 for every action once Q is exact, and learning ends; drop it",
+    "algorithm.critic_devices": "a critic reads with the policies' own model; drop it",
+    "algorithm.value_loss_coef": "a critic has an optimizer of its own: use algorithm.critic_learning_rate, "
+    "or drop it",
     "algorithm.agent_devices": OWN_DEVICES,
     "algorithm.parallel_training": OWN_DEVICES,
     "algorithm.logging_steps": "every update is logged; drop it",

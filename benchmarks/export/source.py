@@ -131,8 +131,11 @@ class Source:
 def _advantages(
     rollout: Rollout, config: Config | None, update: int, manifest: Row
 ) -> list[dict[str, list[float]]]:
-    """Return the advantages of each group by agent, as the learner computes them; none without a configuration."""
-    if config is None:
+    """Return the advantages of each group by agent, as the learner computes them.
+
+    None without a configuration, nor with a critic, which is no part of an episode.
+    """
+    if config is None or config.algorithm.critic != "none":
         return [{} for _ in rollout.groups]
     from llm_decpomdp.algorithms.learning.advantages import group_advantages
     from llm_decpomdp.algorithms.learning.aggregation import progress

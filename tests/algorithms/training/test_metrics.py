@@ -10,6 +10,7 @@ import pytest
 
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
+from tests.algorithms.critics.readers import reading_team
 from tests.algorithms.runs import ROOT, build, make_team
 
 PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
@@ -60,6 +61,7 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
             "group_size": 2,
             "team": {"x": shared, "y": shared},
         },
+        {"learner": {"critic": "own"}, "team": reading_team()},
     ):
         trainer = build(tmp_path_factory.mktemp("run"), **options)
         trainer.run_updates()

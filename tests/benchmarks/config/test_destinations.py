@@ -75,6 +75,18 @@ RUN: dict[str, Any] = {
     "output.checkpoint_every": 1,
 }
 
+CRITIC: dict[str, Any] = {
+    "algorithm.critic": "joint",
+    "algorithm.critic_input": "history",
+    "algorithm.critic_part_length": 100,
+    "algorithm.critic_lambda": 0.5,
+    "algorithm.critic_learning_rate": 0.01,
+    "algorithm.critic_epochs": 1,
+    "algorithm.critic_gate": False,
+    "env.num_turns": 2,
+    "env.stop_when_solved": False,
+}
+
 
 def items(values: dict[str, Any]) -> list[str]:
     return [f"{key}={value}" for key, value in values.items()]
@@ -185,5 +197,6 @@ def test_a_run_reads_every_option(
     train(load_config(None, [*short, *items(RUN), "output.name=chain"]), "chain")
     tree = ["algorithm.plan=tree", "algorithm.joint_mode=cross", "algorithm.max_updates=2"]
     train(load_config(None, [*short, *tree, "output.name=tree"]), "tree")
+    train(load_config(None, [*short, *items(CRITIC), "output.name=critic"]), "critic")
     for kind, read in reads.items():
         assert read == {field.name for field in fields(kind)}, kind

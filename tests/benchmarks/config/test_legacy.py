@@ -159,7 +159,7 @@ def test_all_unknown_keys_are_told_at_once_and_a_section_once() -> None:
         "'reward_processor'",
         "'model.type'",
         "did you mean 'model.name'",
-        "'iac': no learner",
+        "'iac': a critic is set by algorithm.critic",
     ):
         assert part in text
 
@@ -172,3 +172,8 @@ def test_a_key_of_several_sections_is_answered_with_all_of_them() -> None:
 def test_a_team_and_its_policies_are_values() -> None:
     tree = {"team": {"aux_0": "a"}, "policies": {"a": {"kind": "gold"}}}
     assert canonical(tree, KEYS) == tree
+
+
+def test_a_critic_of_actions_is_refused_with_the_reason() -> None:
+    with pytest.raises(ConfigError, match=r"critic_type.*the advantage .* is 0 for every action"):
+        canonical({"algorithm": {"critic_type": "q"}}, KEYS)

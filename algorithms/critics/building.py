@@ -1,0 +1,63 @@
+"""A critic for the agents that learn, with the features of their own models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from llm_decpomdp.algorithms.critics.critic import Critic, Gather
+from llm_decpomdp.algorithms.critics.options import CriticOptions
+from llm_decpomdp.algorithms.critics.states import Features
+from llm_decpomdp.policy import FeaturePolicy, TrainablePolicy
+
+
+def build_critic(
+    options: CriticOptions,
+    agents: Mapping[str, TrainablePolicy],
+    features: Features | None,
+    *,
+    discount: float,
+    compares: bool,
+    gather: Gather,
+) -> Critic | None:
+    """Build the critic that the options ask for, if they do.
+
+    Args:
+        options: Scope, input, targets, steps.
+        agents: The agents that learn, and their policies.
+        features: Featuriser; by default each agent's own model reads for its own critic, and the first one that
+            can for the team's.
+        discount: Weight of a turn later.
+        compares: As of `Critic`.
+        gather: As of `Critic`.
+
+    Raises:
+        TypeError: If no policy gives features.
+    """
+    if options.critic == "none":
+        return None
+    readers = (
+        {agent: [policy] for agent, policy in agents.items()}
+        if options.critic == "own"
+        else {"team": list(agents.values())}
+    )
+    return Critic(
+        options,
+        {name: features or _featuriser(policies) for name, policies in readers.items()},
+        agents,
+        discount=discount,
+        compares=compares,
+        gather=gather,
+    )
+
+
+def _featuriser(policies: list[TrainablePolicy]) -> Features:
+    """Return the features of the first model that gives some, as it is now."""
+    for policy in policies:
+        if isinstance(policy, FeaturePolicy):
+            policy.keep_reference()
+            return policy.features
+    kinds = ", ".join(sorted({type(policy).__name__ for policy in policies}))
+    raise TypeError(
+        f"a critic reads with the hidden states of a model, and {kinds} has no features(): set critic=none, or "
+        "give the Learner a function from texts to features"
+    )

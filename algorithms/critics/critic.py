@@ -1,0 +1,296 @@
+"""The critic: values of later states for chains, which alone say what an answer is worth beyond its own turn.
+
+Of each joint sample j of a group the return becomes
+
+    R_j = r_j + discount V(x'_j),    x'_j the state after it; V = 0 where the episode is over
+
+and siblings stay the baseline, so V supplies the future and nothing else: a wrong one costs variance or bias of
+that part. x is the environment's state with all agents' histories: with the state alone the gradient is biased
+where agents see less (Baisero and Amato, arXiv 2105.11674), and histories repair that, whatever else is read
+(arXiv 2509.26000). Critics exist in training alone (centralised training, decentralised execution).
+
+A critic of a turn counts while its explained variance is above 0 on states that it was not yet trained on.
+Otherwise R_j = r_j, as in a chain without a critic. Algorithms that compare with the critic (`Algorithm.critic`)
+take the mean return of the turn instead.
+
+Degenerate cases: one turn has no later state, so that nothing changes; too few states leave the gate closed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from llm_decpomdp.algorithms.critics.head import ValueHead
+from llm_decpomdp.algorithms.critics.options import CriticOptions
+from llm_decpomdp.algorithms.critics.states import Features, Place, read_states
+from llm_decpomdp.algorithms.critics.targets import (
+    Array,
+    Outlook,
+    Turn,
+    action_returns,
+    lambda_targets,
+)
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout
+
+Gather = Callable[[Sequence[Any]], list[Any]]
+"""Collects the items of all processes."""
+
+Key = tuple[str, int]
+"""Name of a critic, and a turn."""
+
+logger = logging.getLogger(__name__)
+
+
+class Record(NamedTuple):
+    """A state that a head is judged by, and trained on."""
+
+    key: Key
+    features: Tensor
+    prediction: float
+    target: float
+
+
+class _Values(NamedTuple):
+    """The states of a batch as one critic reads them, with their values."""
+
+    features: dict[Place, Tensor]
+    predictions: dict[Place, float]
+    cut_parts: int
+
+
+class Critic:
+    """Values of states, with a head for each turn.
+
+    Args:
+        options: Scope, input, targets, steps.
+        features: Featuriser of each critic by its name: an agent's, or any name of one for the team.
+        agents: The agents that learn.
+        discount: Weight of a turn later.
+        compares: True if advantages are returns less the value of the state before, and not less siblings.
+        gather: Collects the items of all processes.
+    """
+
+    def __init__(
+        self,
+        options: CriticOptions,
+        features: Mapping[str, Features],
+        agents: Collection[str],
+        *,
+        discount: float,
+        compares: bool = False,
+        gather: Gather = list,
+    ) -> None:
+        self.options = options
+        self.agents = list(agents)
+        self.discount = discount
+        self.compares = compares
+        self._features = dict(features)
+        self._gather = gather
+        self._heads: dict[Key, ValueHead] = {}
+        self._pending: dict[Key, list[Record]] = {}
+        self._warned = False
+
+    def assess(self, rollouts: Sequence[Rollout]) -> tuple[list[Outlook], dict[str, float]]:
+        """Return the outlook of each rollout, and metrics; nothing changes before `learn`.
+
+        Returns:
+            The outlooks, and over the states of all processes:
+
+            - `turn_<k>/explained_variance`: see `explained_variance`, mean over the critics.
+            - `critic/gate`: share of the heads that count.
+            - `critic/loss`: mean squared error of values to their targets, before training on them.
+            - `critic/cut_parts`: number of parts of texts that were too long.
+        """
+        self._warn_without_state(rollouts)
+        states = {name: self._read(name, rollouts) for name in self._features}
+        records = [
+            record
+            for name in states
+            for number, rollout in enumerate(rollouts)
+            for record in self._records(name, states[name], number, rollout)
+        ]
+        self._pending = {}
+        for record in self._gather(records):
+            self._pending.setdefault(record.key, []).append(record)
+        judged = {
+            key: self._heads[key].judged(_pairs(found)) if key in self._heads else 0.0
+            for key, found in self._pending.items()
+        }
+        outlooks = [
+            self._outlook(states, number, rollout, judged)
+            for number, rollout in enumerate(rollouts)
+        ]
+        cut_parts = sum(self._gather([read.cut_parts for read in states.values()]))
+        return outlooks, self._metrics(judged, cut_parts)
+
+    def learn(self) -> None:
+        """Train on the states of the newest `assess`, alike in all processes."""
+        for key, records in self._pending.items():
+            features = torch.stack([record.features for record in records])
+            if key not in self._heads:
+                width, rate = features.shape[1], self.options.critic_learning_rate
+                self._heads[key] = ValueHead(width, rate)
+            self._heads[key].learn(features, _pairs(records), self.options.critic_epochs)
+        self._pending = {}
+
+    def _warn_without_state(self, rollouts: Sequence[Rollout]) -> None:
+        views = (group.view for rollout in rollouts for group in rollout.groups[:1])
+        if self._warned or self.options.critic_input != "history+state":
+            return
+        if any(view is not None and not view.state for view in views):
+            self._warned = True
+            logger.warning("the environment has no state(), so the critic reads histories alone")
+
+    def _read(self, name: str, rollouts: Sequence[Rollout]) -> _Values:
+        """Read the states of a critic, and predict their values."""
+        agents = [name] if self.options.critic == "own" else []
+        features = self._features[name]
+        states = read_states(rollouts, self.options, features, agents, first=self.compares)
+        places: dict[int, list[Place]] = {}
+        for place in states.features:
+            turn = rollouts[place.rollout].groups[place.group].turn
+            places.setdefault(turn + (place.sample is not None), []).append(place)
+        predictions = dict.fromkeys(states.features, 0.0)
+        for turn, of_turn in places.items():
+            if head := self._heads.get((name, turn)):
+                values = head.predict(torch.stack([states.features[place] for place in of_turn]))
+                predictions |= zip(of_turn, values.tolist(), strict=True)
+        return _Values(states.features, predictions, states.cut_parts)
+
+    def _records(self, name: str, states: _Values, number: int, rollout: Rollout) -> list[Record]:
+        """Return the states of a chain that the heads learn from, with their targets."""
+        explained = {key: head.explained for key, head in self._heads.items()}
+        chain = self._chain(name, states, number, rollout, explained)
+        targets = lambda_targets(chain, self.discount, self.options.critic_lambda)
+        records = []
+        for index, target in enumerate(targets):
+            features = states.features.get(Place(number, index))
+            if features is not None:
+                key = (name, rollout.groups[index].turn)
+                prediction = states.predictions[Place(number, index)]
+                records.append(Record(key, features, prediction, target))
+        return records
+
+    def _chain(
+        self,
+        name: str,
+        states: _Values,
+        number: int,
+        rollout: Rollout,
+        explained: Mapping[Key, float],
+        closed: float | None = None,
+    ) -> list[Turn]:
+        """Return the turns of a chain with the values of later states.
+
+        Args:
+            name: The critic.
+            states: The states that it reads.
+            number: Position of the rollout.
+            rollout: The chain.
+            explained: Explained variance of each head.
+            closed: Value where the gate is closed; `None` takes the mean of the turn.
+        """
+        turns = []
+        for index, group in enumerate(rollout.groups):
+            key = (name, group.turn + 1)
+            places = (Place(number, index, sample) for sample in range(len(group.joint)))
+            predictions = [states.predictions.get(place) for place in places]
+            following = [
+                0.0 if value is None else self._gated(key, value, explained, closed)
+                for value in predictions
+            ]
+            assert group.chosen is not None, "the critic learns from chains"
+            rewards = np.array(group.rewards, dtype=np.float64)
+            turns.append(Turn(rewards, np.array(following), group.chosen))
+        return turns
+
+    def _outlook(
+        self,
+        states: Mapping[str, _Values],
+        number: int,
+        rollout: Rollout,
+        judged: Mapping[Key, float],
+    ) -> Outlook:
+        outlook = Outlook({}, {})
+        explained = {key: head.explained for key, head in self._heads.items()} | dict(judged)
+        for name in states:
+            closed = None if self.compares else 0.0
+            chain = self._chain(name, states[name], number, rollout, explained, closed)
+            returns = [turn.rewards + self.discount * turn.following for turn in chain]
+            values = [0.0] * len(chain)
+            if self.compares:
+                returns = self._action_returns(chain)
+                values = [
+                    self._gated(
+                        (name, group.turn),
+                        states[name].predictions[Place(number, index)],
+                        explained,
+                    )
+                    for index, group in enumerate(rollout.groups)
+                ]
+            for agent in [name] if self.options.critic == "own" else self.agents:
+                outlook.returns[agent], outlook.values[agent] = returns, values
+        return outlook
+
+    def _action_returns(self, chain: Sequence[Turn]) -> list[Array]:
+        trace = self.options.critic_lambda
+        following = [*lambda_targets(chain, self.discount, trace)[1:], None]
+        pairs = zip(chain, following, strict=True)
+        return [action_returns(turn, target, self.discount, trace) for turn, target in pairs]
+
+    def _gated(
+        self,
+        key: Key,
+        value: float,
+        explained: Mapping[Key, float],
+        closed: float | None = None,
+    ) -> float:
+        """Return a value if the gate of its turn is open."""
+        if not self.options.critic_gate or explained.get(key, 0.0) > 0:
+            return value
+        if closed is not None or key not in self._heads:
+            return closed or 0.0
+        return self._heads[key].mean
+
+    def _metrics(self, judged: Mapping[Key, float], cut_parts: int) -> dict[str, float]:
+        found = [record for records in self._pending.values() for record in records]
+        metrics = {"critic/cut_parts": float(cut_parts)}
+        if not found:
+            return metrics
+        errors = [(record.prediction - record.target) ** 2 for record in found]
+        counts = [not self.options.critic_gate or value > 0 for value in judged.values()]
+        metrics |= {"critic/loss": float(np.mean(errors)), "critic/gate": float(np.mean(counts))}
+        for turn in sorted({turn for _, turn in judged}):
+            values = [value for (_, of), value in judged.items() if of == turn]
+            metrics[f"turn_{turn + 1}/explained_variance"] = float(np.mean(values))
+        return metrics
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the heads' states."""
+        return {
+            "heads": [
+                {"name": name, "turn": turn, "state": head.state_dict()}
+                for (name, turn), head in self._heads.items()
+            ]
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state_dict`'s value."""
+        self._heads, self._pending = {}, {}
+        for part in state["heads"]:
+            width = len(part["state"]["weight"])
+            head = ValueHead(width, self.options.critic_learning_rate)
+            head.load_state_dict(part["state"])
+            self._heads[part["name"], part["turn"]] = head
+
+
+def _pairs(records: Sequence[Record]) -> Tensor:
+    """Return predictions and targets, (B, 2)."""
+    values = [(record.prediction, record.target) for record in records]
+    return torch.tensor(values, dtype=torch.float64)

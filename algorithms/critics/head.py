@@ -1,0 +1,158 @@
+"""A value head: a linear function of frozen features, in float32.
+
+    V(x) = m + s w'z(x),    z(x) = (phi(x) - m_phi) / s_phi
+
+m and s are the running mean and standard deviation of the targets, m_phi and s_phi those of the features (s_phi is
+one number). w begins at 0, so that V begins as the mean return and is never off by more than the head has learned.
+The loss is the mean squared error of w'z(x) to standardised targets. In 16 bits small steps would be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+SLOWEST = 0.02
+"""Least share of the newest batch in running means: after 50 batches older ones fade."""
+
+SMALLEST = 1e-6
+"""Least standard deviation."""
+
+WINDOW = 64
+"""Number of the newest states that a head is trained on and judged by; more if a batch has more."""
+
+ENOUGH = 8
+"""Number of states from which on their explained variance says anything."""
+
+MINIBATCH = 16
+
+
+class Moments:
+    """Running mean and mean square."""
+
+    def __init__(self) -> None:
+        self.batches = 0
+        self.mean: Tensor = torch.zeros(())
+        self.square: Tensor = torch.zeros(())
+
+    def add(self, values: Tensor) -> None:
+        """Add a batch (B, ...)."""
+        self.batches += 1
+        rate = max(1 / self.batches, SLOWEST)
+        self.mean = self.mean + rate * (values.mean(0) - self.mean)
+        self.square = self.square + rate * (values.square().mean() - self.square)
+
+    @property
+    def deviation(self) -> Tensor:
+        """Standard deviation, one number for all dimensions."""
+        variance = self.square - self.mean.square().mean()
+        return variance.clamp(min=SMALLEST**2).sqrt()
+
+
+class ValueHead:
+    """The values of the states of one turn.
+
+    Args:
+        width: Number of features (d).
+        learning_rate: Of AdamW.
+    """
+
+    def __init__(self, width: int, learning_rate: float) -> None:
+        self.weight = torch.nn.Parameter(torch.zeros(width))
+        self._adamw = torch.optim.AdamW([self.weight], lr=learning_rate, weight_decay=0.0)
+        self._targets, self._inputs = Moments(), Moments()
+        self._features = torch.zeros(0, width)
+        self._pairs = torch.zeros(0, 2, dtype=torch.float64)
+        self.explained = 0.0
+        """Share of the variance of the newest targets that was predicted before training on them; 0 while they
+        are too few."""
+
+    @property
+    def mean(self) -> float:
+        """The running mean of the targets."""
+        return float(self._targets.mean)
+
+    @torch.no_grad()
+    def predict(self, features: Tensor) -> Tensor:
+        """Return the values of states with these features (B, d), (B,), in float64."""
+        scores = self._standardised(features) @ self.weight
+        return self._targets.mean + self._targets.deviation * scores.double()
+
+    def _standardised(self, features: Tensor) -> Tensor:
+        return ((features - self._inputs.mean) / self._inputs.deviation).float()
+
+    def judged(self, pairs: Tensor) -> float:
+        """Return the explained variance of the newest states with some more.
+
+        Args:
+            pairs: Predictions and targets of states that the head was not trained on, (B, 2).
+        """
+        newest = self._newest(self._pairs, pairs)
+        return explained_variance(newest[:, 0], newest[:, 1])
+
+    def learn(self, features: Tensor, pairs: Tensor, epochs: int) -> None:
+        """Train on the newest states with these, in minibatches.
+
+        Args:
+            features: (B, d).
+            pairs: As of `judged`.
+            epochs: Passes.
+        """
+        self._features = self._newest(self._features, features)
+        self._pairs = self._newest(self._pairs, pairs)
+        self.explained = explained_variance(self._pairs[:, 0], self._pairs[:, 1])
+        self._inputs.add(features)
+        self._targets.add(pairs[:, 1])
+        goals = (self._pairs[:, 1] - self._targets.mean) / self._targets.deviation
+        inputs = self._standardised(self._features)
+        for _ in range(epochs):
+            for first in range(0, len(goals), MINIBATCH):
+                batch = slice(first, first + MINIBATCH)
+                self._adamw.zero_grad()
+                loss = (inputs[batch] @ self.weight - goals[batch].float()).square().mean()
+                loss.backward()  # type: ignore[no-untyped-call]
+                self._adamw.step()
+
+    @staticmethod
+    def _newest(older: Tensor, newer: Tensor) -> Tensor:
+        return torch.cat([older, newer])[-max(WINDOW, len(newer)) :].clone()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state from which `load_state_dict` continues exactly."""
+        return {
+            "weight": self.weight.detach().clone(),
+            "adamw": self._adamw.state_dict(),
+            "moments": [vars(self._targets).copy(), vars(self._inputs).copy()],
+            "newest": [self._features, self._pairs],
+            "explained": self.explained,
+        }
+
+    @torch.no_grad()
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state_dict`'s value."""
+        self.weight.copy_(state["weight"])
+        self._adamw.load_state_dict(state["adamw"])
+        for moments, values in zip((self._targets, self._inputs), state["moments"], strict=True):
+            vars(moments).update(values)
+        self._features, self._pairs = state["newest"]
+        self.explained = state["explained"]
+
+
+def explained_variance(predictions: Tensor, targets: Tensor) -> float:
+    """1 - Var(y - V) / Var(y): 1 for what is exact up to a constant, 0 for constants, below for what misleads.
+
+    0 where there are too few states, or all targets are equal.
+
+    Args:
+        predictions: V, (B,).
+        targets: y, (B,).
+    """
+    if len(targets) < ENOUGH:
+        return 0.0
+    spread = float(targets.var(correction=0))
+    if spread < SMALLEST**2:
+        return 0.0
+    return 1.0 - float((targets - predictions).var(correction=0)) / spread

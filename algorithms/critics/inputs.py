@@ -1,0 +1,79 @@
+"""The text that a critic reads: parts with a title each, and each part cut by itself if it is too long.
+
+A text cut as a whole would lose the last agent's part without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, View
+
+OMISSION = "\n...\n"
+"""Mark of the place where text was left out."""
+
+
+class Exchange(NamedTuple):
+    """A turn of the past."""
+
+    prompts: Mapping[str, str]
+    """The prompt of each agent."""
+    answers: Mapping[str, str]
+    """The answer of each agent that was played."""
+
+
+class Text(NamedTuple):
+    """A text for a critic."""
+
+    text: str
+    cut_parts: int
+    """Number of parts that were too long."""
+
+
+def history(rollout: Rollout, group: int, sample: int | None = None) -> list[Exchange]:
+    """Return the turns that led to a group or, with a joint sample of it, to the state after that."""
+    exchanges = []
+    index: int | None = group
+    while index is not None:
+        present = rollout.groups[index]
+        if sample is not None:
+            exchanges.append(_exchange(present, sample))
+        index, sample = present.parent or (None, None)
+    return exchanges[::-1]
+
+
+def _exchange(group: Group, sample: int) -> Exchange:
+    pairs = zip(group.completions.items(), group.joint[sample], strict=True)
+    return Exchange(group.prompts, {agent: answers[g].text for (agent, answers), g in pairs})
+
+
+def critic_text(
+    kind: str, view: View, past: Collection[Exchange], agents: Collection[str], limit: int
+) -> Text:
+    """Write the text of a state.
+
+    Args:
+        kind: `history+state`, `history` or `prompts`.
+        view: The state.
+        past: The turns before.
+        agents: The agents whose prompts and answers stand in it.
+        limit: Largest number of characters of a part; of a longer one beginning and end are kept.
+    """
+    parts = []
+    if kind == "history+state":
+        parts.append(("state", view.state))
+    if kind != "prompts":
+        for turn, (prompts, answers) in enumerate(past, 1):
+            parts += [(f"{agent} saw in turn {turn}", prompts[agent]) for agent in agents]
+            parts += [(f"{agent} answered in turn {turn}", answers[agent]) for agent in agents]
+    parts += [(f"{agent} sees", view.prompts[agent]) for agent in agents]
+    texts = (f"[{title}]\n{_shortened(text, limit)}" for title, text in parts if text)
+    return Text("\n\n".join(texts), sum(len(text) > limit for _, text in parts))
+
+
+def _shortened(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    half = (limit - len(OMISSION)) // 2
+    return text[:half] + OMISSION + text[-half:]

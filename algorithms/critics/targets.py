@@ -1,0 +1,81 @@
+"""Targets of a critic, and returns of actions, along a chain: TD(lambda) (Sutton and Barto 2018, chapter 12).
+
+With x_t the state before turn t of a chain, J joint samples with rewards r_j there, x'_j the state after each, and
+c the one that goes on:
+
+    y_t = (1/J) sum_j [r_j + discount V(x'_j)] + discount lambda (y_{t+1} - V(x'_c))
+
+V is 0 where the episode is over, and y_{t+1} - V(x'_c) is where the chain is. With J = 1 this is TD(lambda) as it
+is known. With more the mean takes the place of one sample, and the last term, whose mean over c is that over all
+j, corrects V by what followed.
+
+Assumption: c was drawn at random. Under `handoff=best` values are those of going on with the best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+class Turn(NamedTuple):
+    """A turn of a chain."""
+
+    rewards: Array
+    """Reward of each joint sample, (J,)."""
+    following: Array
+    """Value of the state after each, (J,); 0 where the episode is over."""
+    chosen: int
+    """The joint sample that goes on."""
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """The critic's part in the returns of a rollout, by agent."""
+
+    returns: dict[str, list[Array]]
+    """Return of each joint sample, (J,), of each group."""
+    values: dict[str, list[float]]
+    """Value of the state before each group, for algorithms that compare with it."""
+
+
+def lambda_targets(chain: Sequence[Turn], discount: float, trace: float) -> list[float]:
+    """Return the target y_t of the value before each turn.
+
+    Args:
+        chain: All turns.
+        discount: Weight of a turn later.
+        trace: lambda.
+    """
+    targets: list[float] = []
+    for turn in reversed(chain):
+        following = targets[-1] if targets else None
+        expected = float(np.mean(turn.rewards + discount * turn.following))
+        targets.append(expected + _correction(turn, following, discount, trace))
+    return targets[::-1]
+
+
+def action_returns(turn: Turn, following: float | None, discount: float, trace: float) -> Array:
+    """Return r_j + discount V(x'_j) of each joint sample, (J,); that of c also with its correction.
+
+    Args:
+        turn: The turn.
+        following: Target y of the turn after; `None` where the chain is over.
+        discount: Weight of a turn later.
+        trace: lambda.
+    """
+    returns: Array = turn.rewards + discount * turn.following
+    returns[turn.chosen] += _correction(turn, following, discount, trace)
+    return returns
+
+
+def _correction(turn: Turn, following: float | None, discount: float, trace: float) -> float:
+    if following is None:
+        return 0.0
+    return float(discount * trace * (following - turn.following[turn.chosen]))
