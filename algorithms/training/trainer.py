@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from itertools import chain
 from typing import Any, NoReturn
 
@@ -23,12 +24,18 @@ from llm_decpomdp.algorithms.training.interruption import Interrupted, terminabl
 from llm_decpomdp.algorithms.training.metrics import (
     count_tokens,
     evaluation_metrics,
+    refill_metrics,
     reward_metrics,
 )
+from llm_decpomdp.algorithms.training.refill import check_refill, further_starts, refill
 from llm_decpomdp.algorithms.training.resources import memory_ran_out, out_of_memory
 from llm_decpomdp.algorithms.training.run_log import Listener, RunLog
 from llm_decpomdp.algorithms.training.saver import Saver
-from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions, check_credit
+from llm_decpomdp.algorithms.training.trainer_options import (
+    TrainerOptions,
+    check_credit,
+    check_starts,
+)
 from llm_decpomdp.policy import Seedable, Team
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.utils.storage import RunFolder
@@ -57,6 +64,7 @@ class Trainer:
         folder: The run folder.
         progress: Whether to show a progress bar on stderr; `None` shows it on a terminal.
         eval_env: Where evaluations are played; by default in `env`.
+        problems: Starts that `refill` draws from; by default those of `batches`.
 
     Raises:
         ValueError: If there is no batch or an empty one, the options do not fit the environment or
@@ -75,18 +83,15 @@ class Trainer:
         folder: RunFolder,
         progress: bool | None = None,
         eval_env: TextEnv | None = None,
+        problems: Sequence[Start] = (),
     ) -> None:
-        if not batches or not all(batches):
-            raise ValueError(
-                f"each update needs a batch of at least one start, got {len(batches)} batches "
-                f"with {[len(batch) for batch in batches][:10]} starts"
-            )
-        if trainer_options.keep_best and not eval_starts:
-            raise ValueError("keep_best compares evaluations, and there are no eval_starts")
+        check_starts(trainer_options, batches, eval_starts)
         check_credit(trainer_options, learner_options)
         if isinstance(env, Bounded):
             learner_options.check_horizon(env.num_turns)
-        require_short(env, team, chain.from_iterable(batches))
+        self._problems = list(problems or dict.fromkeys(chain.from_iterable(batches)))
+        check_refill(trainer_options.refill, self._problems, batches)
+        require_short(env, team, self._problems if trainer_options.refill else chain(*batches))
         self.env = env
         self.eval_env = env if eval_env is None else eval_env
         require_short(self.eval_env, team, eval_starts)
@@ -206,18 +211,8 @@ class Trainer:
 
     def _train_update(self) -> None:
         update, clock, begin = self.learner.updates + 1, Stopwatch(), time.perf_counter()
-        self._seed_policies("update", update)
-        part = roll_out(
-            self.env,
-            self.team,
-            processes.shard(self.batches[update - 1]),
-            self.options,
-            group_size=self.options.group_size,
-            rng=stream(self.options.seed, "handoff", update, processes.rank()),
-            stopwatch=clock,
-        )
-        rollouts = processes.gather(part)
-        row, tokens = reward_metrics(rollouts), count_tokens(rollouts)
+        part, rollouts, refilled = self._sample(update, clock)
+        row, tokens = reward_metrics(rollouts) | refilled, count_tokens(rollouts)
         with ExitStack() as stack:
             if self.learner.options.updates_per_batch > 1:
                 stack.enter_context(uninterrupted())  # the first steps are taken while accumulating
@@ -237,6 +232,25 @@ class Trainer:
             self._log.write(update, "train", row, rollouts)
             self._saver.mark()
             self._torn = False
+
+    def _sample(
+        self, update: int, clock: Stopwatch
+    ) -> tuple[list[Rollout], list[Rollout], dict[str, float]]:
+        """Return the rollouts that this process learns from, all that were played, and the cost of refills."""
+        options, batch = self.options, self.batches[update - 1]
+        self._seed_policies("update", update)
+        rng = stream(options.seed, "handoff", update, processes.rank())
+
+        sizes: dict[str, Any] = {"group_size": options.group_size, "rng": rng, "stopwatch": clock}
+        play = partial(roll_out, self.env, self.team, options=options, **sizes)
+        part = play(processes.shard(batch))
+        rollouts = processes.gather(part)
+        if not options.refill:
+            return part, rollouts, {}
+        fresh = further_starts(self._problems, batch, stream(options.seed, "refill", update))
+        kept, here = refill(part, options.refill, fresh, self.learner.teaches, play)
+        further = processes.gather(here)
+        return kept, rollouts + further, refill_metrics(further)
 
     def evaluate(self) -> dict[str, Any]:
         """Play one episode from each evaluation start, write it down, and return the metrics.

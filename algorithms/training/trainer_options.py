@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llm_decpomdp.algorithms.learning.learner_options import UpdateOptions
 from llm_decpomdp.algorithms.rollouts.plans import RolloutOptions
+from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.options import Options, option
 
 
@@ -46,6 +48,19 @@ class TrainerOptions(RolloutOptions, StorageOptions):
     def evaluations(self, total: int) -> int:
         """Return the number of evaluations of a run of `total` updates."""
         return sum(self.evaluates(update, total) for update in range(total + 1))
+
+
+def check_starts(
+    options: StorageOptions, batches: Sequence[Sequence[Start]], eval_starts: Sequence[Start]
+) -> None:
+    """Raise a `ValueError` if an update has no start, or evaluations that are compared have none."""
+    if not batches or not all(batches):
+        raise ValueError(
+            f"each update needs a batch of at least one start, got {len(batches)} batches "
+            f"with {[len(batch) for batch in batches][:10]} starts"
+        )
+    if options.keep_best and not eval_starts:
+        raise ValueError("keep_best compares evaluations, and there are no eval_starts")
 
 
 def check_credit(rollouts: RolloutOptions, updates: UpdateOptions) -> None:

@@ -181,6 +181,7 @@ def make_trainer(run: ResolvedRun, team: Team, folder: RunFolder) -> Trainer:
             eval_starts=run.eval_starts,
             folder=folder,
             eval_env=run.eval_env,
+            problems=run.problems,
         )
     except ValueError as error:
         raise RunError(str(error)) from error
@@ -203,7 +204,8 @@ def dry_run(config: Config, name: str) -> Iterator[str]:
     teams.check_devices(config, specs)
     folder = new_folder(config, name)
     updates = len(run.batches)
-    training = start_cost(config).scaled(sum(map(len, run.batches)))
+    starts = (1 + config.algorithm.refill) * sum(map(len, run.batches))
+    training = start_cost(config).scaled(starts)
     episodes = len(run.eval_starts) * run.trainer.evaluations(updates)
     players = [specs[policy] for policy in run.team.agents.values()]
     tokens = sum(spec.max_new_tokens for spec in players if spec.name)
