@@ -43,10 +43,10 @@ def group_advantages(
 ) -> Iterator[GroupAdvantages]:
     """Yield the advantages and the loss weight of every group.
 
-    A completion's value is that of its returns beside each choice of partners (`aggregate`), less
-    the deduction for its length (`_penalty`). It is compared with the other completions of its group or, where a
-    rollout is several episodes, with those of all groups of its turn. An agent that skipped its prompt has said the same in all of them, nothing, and learns nothing; its
-    team-mates learn as ever.
+    A completion's value is that of its returns beside each choice of partners (`aggregate`), less a deduction for
+    its length (`_penalty`). It is compared with the other completions of its group or, where a rollout is several
+    episodes, with those of all groups of its turn. An agent that skipped its prompt has said the same in all of
+    them, nothing, and learns nothing; its team-mates learn as ever.
 
     Args:
         rollouts: As sampled.

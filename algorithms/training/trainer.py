@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from functools import partial
 from itertools import chain
 from typing import Any, NoReturn
 
@@ -20,22 +19,13 @@ from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
 from llm_decpomdp.algorithms.rollouts.plans import play_episodes, roll_out
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, distinct_policies
+from llm_decpomdp.algorithms.training import metrics
 from llm_decpomdp.algorithms.training.interruption import Interrupted, terminable, uninterrupted
-from llm_decpomdp.algorithms.training.metrics import (
-    count_tokens,
-    evaluation_metrics,
-    refill_metrics,
-    reward_metrics,
-)
 from llm_decpomdp.algorithms.training.refill import check_refill, further_starts, refill
 from llm_decpomdp.algorithms.training.resources import memory_ran_out, out_of_memory
 from llm_decpomdp.algorithms.training.run_log import Listener, RunLog
 from llm_decpomdp.algorithms.training.saver import Saver
-from llm_decpomdp.algorithms.training.trainer_options import (
-    TrainerOptions,
-    check_credit,
-    check_starts,
-)
+from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions, check_run
 from llm_decpomdp.policy import Seedable, Team
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.utils.storage import RunFolder
@@ -46,12 +36,11 @@ logger = logging.getLogger(__name__)
 class Trainer:
     """Trains a team in an environment, and keeps the run in a folder.
 
-    Everything random is drawn from streams that are named by the update, so a run that is resumed
-    equals one that never stopped, bit for bit on a CPU with as many threads, if every start names a
-    seed or a task and every policy that samples has `seed`; remote models answer as they like.
+    Everything random is drawn from streams that are named by the update, so a run that is resumed equals one that
+    never stopped, bit for bit on a CPU with as many threads, if every start names a seed or a task and every
+    policy that samples has `seed`; remote models answer as they like.
 
-    Several processes (see `processes`) each work on a share of every update's starts and step alike;
-    the first of them writes.
+    Several processes (`processes`) each work on a share of every update's starts and step alike; the first writes.
 
     Args:
         env: Any text environment with one team reward, to train in.
@@ -85,8 +74,7 @@ class Trainer:
         eval_env: TextEnv | None = None,
         problems: Sequence[Start] = (),
     ) -> None:
-        check_starts(trainer_options, batches, eval_starts)
-        check_credit(trainer_options, learner_options)
+        check_run(trainer_options, learner_options, batches, eval_starts)
         if isinstance(env, Bounded):
             learner_options.check_horizon(env.num_turns)
         self._problems = list(problems or dict.fromkeys(chain.from_iterable(batches)))
@@ -212,7 +200,7 @@ class Trainer:
     def _train_update(self) -> None:
         update, clock, begin = self.learner.updates + 1, Stopwatch(), time.perf_counter()
         part, rollouts, refilled = self._sample(update, clock)
-        row, tokens = reward_metrics(rollouts) | refilled, count_tokens(rollouts)
+        row, tokens = metrics.reward_metrics(rollouts) | refilled, metrics.count_tokens(rollouts)
         with ExitStack() as stack:
             if self.learner.options.updates_per_batch > 1:
                 stack.enter_context(uninterrupted())  # the first steps are taken while accumulating
@@ -240,9 +228,11 @@ class Trainer:
         options, batch = self.options, self.batches[update - 1]
         self._seed_policies("update", update)
         rng = stream(options.seed, "handoff", update, processes.rank())
-
         sizes: dict[str, Any] = {"group_size": options.group_size, "rng": rng, "stopwatch": clock}
-        play = partial(roll_out, self.env, self.team, options=options, **sizes)
+
+        def play(starts: Sequence[Start]) -> list[Rollout]:
+            return roll_out(self.env, self.team, starts, options, **sizes)
+
         part = play(processes.shard(batch))
         rollouts = processes.gather(part)
         if not options.refill:
@@ -250,13 +240,12 @@ class Trainer:
         fresh = further_starts(self._problems, batch, stream(options.seed, "refill", update))
         kept, here = refill(part, options.refill, fresh, self.learner.teaches, play)
         further = processes.gather(here)
-        return kept, rollouts + further, refill_metrics(further)
+        return kept, rollouts + further, metrics.refill_metrics(further)
 
     def evaluate(self) -> dict[str, Any]:
         """Play one episode from each evaluation start, write it down, and return the metrics.
 
-        Every evaluation samples with the same random numbers, so that two of them differ by the
-        weights alone; nothing of the training changes.
+        All sample with the same random numbers, so that two differ by the weights alone; no training changes.
         """
         if not self.eval_starts:
             return {}
@@ -273,8 +262,8 @@ class Trainer:
         )
         episodes: list[Rollout] = processes.gather(part)
         row = {
-            **evaluation_metrics(episodes),
-            "tokens": count_tokens(episodes),
+            **metrics.evaluation_metrics(episodes),
+            "tokens": metrics.count_tokens(episodes),
             **{f"{activity}_seconds": seconds for activity, seconds in clock.seconds.items()},
         }
         with uninterrupted():

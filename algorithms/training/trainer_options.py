@@ -50,19 +50,6 @@ class TrainerOptions(RolloutOptions, StorageOptions):
         return sum(self.evaluates(update, total) for update in range(total + 1))
 
 
-def check_starts(
-    options: StorageOptions, batches: Sequence[Sequence[Start]], eval_starts: Sequence[Start]
-) -> None:
-    """Raise a `ValueError` if an update has no start, or evaluations that are compared have none."""
-    if not batches or not all(batches):
-        raise ValueError(
-            f"each update needs a batch of at least one start, got {len(batches)} batches "
-            f"with {[len(batch) for batch in batches][:10]} starts"
-        )
-    if options.keep_best and not eval_starts:
-        raise ValueError("keep_best compares evaluations, and there are no eval_starts")
-
-
 def check_credit(rollouts: RolloutOptions, updates: UpdateOptions) -> None:
     """Raise a `ValueError` if updates want joint samples that the rollouts do not have."""
     if updates.joint_aggregation != "mean" and rollouts.joint_mode == "aligned":
@@ -75,3 +62,20 @@ def check_credit(rollouts: RolloutOptions, updates: UpdateOptions) -> None:
             f"step_advantage_weight={updates.step_advantage_weight} means nothing with plan={rollouts.plan}: set "
             "plan=episodes, or drop it"
         )
+
+
+def check_run(
+    rollouts: TrainerOptions,
+    updates: UpdateOptions,
+    batches: Sequence[Sequence[Start]],
+    eval_starts: Sequence[Start],
+) -> None:
+    """Raise a `ValueError` if a run's options do not fit together, or its starts not them."""
+    if not batches or not all(batches):
+        raise ValueError(
+            f"each update needs a batch of at least one start, got {len(batches)} batches "
+            f"with {[len(batch) for batch in batches][:10]} starts"
+        )
+    if rollouts.keep_best and not eval_starts:
+        raise ValueError("keep_best compares evaluations, and there are no eval_starts")
+    check_credit(rollouts, updates)

@@ -40,7 +40,7 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     shared = make_team()["x"]
     for options in (
-        {"early_termination_threshold": 3.0, "learner": {"updates_per_batch": 2}},
+        {"early_termination_threshold": 3.0, "refill": 1, "learner": {"updates_per_batch": 2}},
         {
             "plan": "tree",
             "joint_mode": "cross",
