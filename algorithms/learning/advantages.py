@@ -200,6 +200,6 @@ def _penalty(
         return np.zeros(len(completions))
     share = np.array([completion.truncated for completion in completions], dtype=np.float64)
     if options.overlong_tokens:
-        left = limits[agent] - np.array([len(completion.tokens) for completion in completions])
-        share = np.clip(1 - left / options.overlong_tokens, share, 1.0)
+        room = limits[agent] - np.array([len(completion.tokens) for completion in completions])
+        share = np.clip(1 - room / options.overlong_tokens, share, 1.0)
     return options.truncation_penalty * share

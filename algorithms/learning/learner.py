@@ -120,13 +120,13 @@ class Learner:
                 self._step()
             token_metrics = TokenMetrics(self._agents, several)
             for index, credit in enumerate(active):
-                moved = {
+                log_ratios = {
                     agent: self._backward(index, credit, agent, starts, old, token_metrics)
                     for agent, advantages in credit.advantages.items()
                     if self._uses_kl or advantages.any()
                 }
                 if several:
-                    token_metrics.add_team(team_share(credit.group, credit.advantages, moved))
+                    token_metrics.add_team(team_share(credit.group, credit.advantages, log_ratios))
             norms = dict(self._grad_norms(rollouts))
         return {
             **token_metrics.metrics(),
@@ -171,7 +171,7 @@ class Learner:
         prompt, completions = credit.group.prompts[agent], credit.group.completions[agent]
         log_probs, mask = policy.log_probs(prompt, completions)  # (G, T)
         before = old.setdefault((index, agent), log_probs.detach())
-        moved = masked(log_probs.detach() - before, mask).sum(-1)
+        log_ratio = masked(log_probs.detach() - before, mask).sum(-1)
         if options.truncated == "mask":
             whole = [float(not completion.truncated) for completion in completions]
             mask = mask * torch.tensor(whole, dtype=mask.dtype, device=mask.device).unsqueeze(1)
@@ -193,7 +193,7 @@ class Learner:
         if loss.requires_grad:
             loss.backward()  # type: ignore[no-untyped-call]
         token_metrics.add(agent, loss.detach(), mask, metrics)
-        return moved
+        return log_ratio
 
     def _grad_norms(self, rollouts: Sequence[Rollout]) -> Iterator[tuple[str, float]]:
         for name, optimizer in self._optimizers.items():

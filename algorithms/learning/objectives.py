@@ -157,8 +157,8 @@ def loss_terms(
 def left_range(options: UpdateOptions, log_probs: Tensor, old: Tensor, mask: Tensor) -> Tensor:
     """Return True where the ratio of the objective has left its range, (G, T)."""
     low, high = options.clip_bounds
-    moved = OBJECTIVES[options.objective].ratio(log_probs, old, mask).detach() - 1
-    return (moved > high) | (moved < -low)
+    distance = OBJECTIVES[options.objective].ratio(log_probs, old, mask).detach() - 1
+    return (distance > high) | (distance < -low)
 
 
 def joint_log_ratios(group: Group, by_agent: Mapping[str, Tensor]) -> Tensor:

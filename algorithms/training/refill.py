@@ -49,17 +49,17 @@ def refill(
     Returns:
         The rollouts to learn from, as many as before, and all that were played here.
     """
-    kept, further = list(rollouts), []
+    current, further = list(rollouts), []
     for _ in range(rounds):
-        silent = [index for index, rollout in enumerate(kept) if not teaches(rollout)]
+        silent = [index for index, rollout in enumerate(current) if not teaches(rollout)]
         starts = list(islice(fresh, len(silent)))
         if not starts:
             break
-        played = play(starts)
-        further += played
-        for index, rollout in zip(silent, played, strict=False):
-            kept[index] = rollout
-    return kept, further
+        replacements = play(starts)
+        further += replacements
+        for index, rollout in zip(silent, replacements, strict=False):
+            current[index] = rollout
+    return current, further
 
 
 def check_refill(
@@ -67,8 +67,8 @@ def check_refill(
 ) -> None:
     """Raise a `ValueError` if no update could be refilled."""
     if rounds and not any(set(problems) - set(batch) for batch in batches):
-        known = set(chain(problems, *batches))
+        total = len(set(chain(problems, *batches)))
         raise ValueError(
-            f"refill={rounds} draws problems that an update lacks, and every update has all {len(known)} of the "
+            f"refill={rounds} draws problems that an update lacks, and every update has all {total} of the "
             "run: take fewer problems an update (prompts_per_update), or drop it"
         )

@@ -238,9 +238,9 @@ class Trainer:
         if not options.refill:
             return part, rollouts, {}
         fresh = further_starts(self._problems, batch, stream(options.seed, "refill", update))
-        kept, here = refill(part, options.refill, fresh, self.learner.teaches, play)
-        further = processes.gather(here)
-        return kept, rollouts + further, metrics.refill_metrics(further)
+        part, extra = refill(part, options.refill, fresh, self.learner.teaches, play)
+        further = processes.gather(extra)
+        return part, rollouts + further, metrics.refill_metrics(further)
 
     def evaluate(self) -> dict[str, Any]:
         """Play one episode from each evaluation start, write it down, and return the metrics.
