@@ -72,6 +72,7 @@ def option(
     le: float | None = None,
     lt: float | None = None,
     choices: tuple[str, ...] = (),
+    refused: dict[str, str] | None = None,
 ) -> Any:
     """Declare a field with limits.
 
@@ -82,8 +83,10 @@ def option(
         le: Largest value.
         lt: Bound above all values.
         choices: All texts that it may be.
+        refused: Texts that users of other libraries may expect, and why each is no choice here.
     """
-    limits = {"ge": ge, "gt": gt, "le": le, "lt": lt, "choices": choices}
+    bounds = {"ge": ge, "gt": gt, "le": le, "lt": lt}
+    limits = {**bounds, "choices": choices, "refused": refused}
     return field(default=default, metadata={k: v for k, v in limits.items() if v not in (None, ())})
 
 
@@ -225,6 +228,9 @@ def check_value(declared: Field[Any], value: Any, name: str) -> None:
     kind = TYPES[str(declared.type).removesuffix(" | None")][1]
     if not isinstance(value, kind) or (isinstance(value, bool) and kind in (Integral, Real)):
         raise ValueError(f"{name} must be {words}, got {value!r}")
+    refused = declared.metadata.get("refused", {})
+    if refused and value in refused:
+        raise ValueError(f"{name}={value} is refused: {refused[value]}")
     choices = declared.metadata.get("choices")
     if choices and value not in choices:
         raise ValueError(unknown(name, value, choices))

@@ -208,6 +208,16 @@ class ContextPolicy(Policy, Protocol):
         ...
 
 
+@runtime_checkable
+class LimitedPolicy(Policy, Protocol):
+    """A policy that knows its token limit."""
+
+    @property
+    def max_new_tokens(self) -> int:
+        """The longest completion, in tokens, the end-of-sequence token included."""
+        ...
+
+
 class Engine(Protocol):
     """A sampler that several policies share, such as one model with an adapter for each of them."""
 

@@ -104,6 +104,11 @@ class CausalLM:
         """Handling of prompts that are too long: see `Prompting`."""
         return self.encoder.prompting.on_long_prompt
 
+    @property
+    def max_new_tokens(self) -> int:
+        """The longest completion, in tokens."""
+        return self.sampling.max_new_tokens
+
     def overflow(self, prompt: str) -> tuple[int, int] | None:
         """Return the tokens of a prompt that is too long, and how many would fit; `None` of any other."""
         return self.encoder.overflow(prompt, self.sampling.max_new_tokens)

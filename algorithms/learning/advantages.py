@@ -15,6 +15,7 @@ from llm_decpomdp.algorithms.learning.baselines import Baseline, Returns, advant
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.returns import partner_returns, returns, visit_weights
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
+from llm_decpomdp.policy import LimitedPolicy, Policy
 
 
 @dataclass(frozen=True)
@@ -41,14 +42,14 @@ def group_advantages(
     options: LearnerOptions,
     progress: float = 0.0,
     outlooks: Sequence[Outlook] | None = None,
+    limits: Mapping[str, int] | None = None,
 ) -> Iterator[GroupAdvantages]:
     """Yield the advantages and the loss weight of every group.
 
-    A completion's value is that of its returns beside each choice of partners (`aggregate`), less
-    `truncation_penalty` if it hit the token limit and the option `truncated` is `penalise`. It is compared with
-    the other completions of its group or, where a rollout is several episodes, with those of all groups of its
-    turn. An agent that skipped its prompt has said the same in all of them, nothing, and learns nothing; its
-    team-mates learn as ever.
+    A completion's value is that of its returns beside each choice of partners (`aggregate`), less a deduction for
+    its length (`_penalty`). It is compared with the other completions of its group or, where a rollout is several
+    episodes, with those of all groups of its turn. An agent that skipped its prompt has said the same in all of
+    them, nothing, and learns nothing; its team-mates learn as ever.
 
     Args:
         rollouts: As sampled.
@@ -58,13 +59,14 @@ def group_advantages(
             times its turn's factor.
         progress: From 0 in the first update of the run to 1 in the last.
         outlooks: A critic's part in the returns of each rollout, in place of those of the plan.
+        limits: Token limit of each agent; needed if `overlong_tokens` is set.
 
     Raises:
         FloatingPointError: If a return isn't finite; names the start.
     """
     for rollout, outlook in zip(rollouts, outlooks or repeat(None), strict=False):
         values = [
-            _values(rollout.start, group, joint_returns, agents, options, progress)
+            _values(rollout.start, group, joint_returns, agents, options, progress, limits or {})
             for group, joint_returns in zip(
                 rollout.groups, _returns(rollout, agents, options, outlook), strict=True
             )
@@ -77,6 +79,26 @@ def group_advantages(
             weight = visit * options.turn_weight(group.turn, group.stopped_early)
             leaky = {agent: _leak(values, options) for agent, values in by_agent.items()}
             yield GroupAdvantages(rollout.start, group, weight, leaky)
+
+
+def token_limit(agent: str, policy: Policy, overlong: int) -> int:
+    """Return the token limit of an agent's policy, for a deduction that grows over its last `overlong` tokens.
+
+    Raises:
+        TypeError: If the policy does not tell it.
+        ValueError: If there are not so many tokens.
+    """
+    if not isinstance(policy, LimitedPolicy):
+        raise TypeError(
+            f"overlong_tokens={overlong} needs policies with max_new_tokens, and that of {agent!r} is a "
+            f"{type(policy).__name__}; set overlong_tokens=0"
+        )
+    if overlong > policy.max_new_tokens:
+        raise ValueError(
+            f"overlong_tokens={overlong} is more than max_new_tokens={policy.max_new_tokens} of {agent!r}: every "
+            "completion would be penalised; lower it"
+        )
+    return policy.max_new_tokens
 
 
 def _returns(
@@ -106,6 +128,7 @@ def _values(
     agents: Collection[str],
     options: LearnerOptions,
     progress: float,
+    limits: Mapping[str, int],
 ) -> dict[str, Returns]:
     """Return the values of each learning agent's completions, (G,)."""
     if not all(math.isfinite(float(of_one.sum())) for of_one in joint_returns.values()):
@@ -117,7 +140,7 @@ def _values(
             quantile=options.aggregation_quantile,
             progress=progress,
         )
-        - _penalty(group, agent, options)
+        - _penalty(group, agent, options, limits)
         for position, (agent, completions) in enumerate(group.completions.items())
         if agent in agents and not completions[0].skipped
     }
@@ -188,8 +211,19 @@ def _leak(values: Returns, options: LearnerOptions) -> Returns:
     return np.where(values < 0, options.negative_advantage_weight * values, values)
 
 
-def _penalty(group: Group, agent: str, options: LearnerOptions) -> Returns:
+def _penalty(
+    group: Group, agent: str, options: LearnerOptions, limits: Mapping[str, int]
+) -> Returns:
+    """Return the deductions for length of an agent's completions, (G,).
+
+    With the limit L and n = `overlong_tokens` a completion of l tokens loses the share max(0, 1 - (L - l) / n) of
+    the penalty, and one that was truncated all of it (DAPO, arXiv 2503.14476, eq. 13).
+    """
+    completions = group.completions[agent]
     if options.truncated != "penalise":
-        return np.zeros(len(group.completions[agent]))
-    truncated = [completion.truncated for completion in group.completions[agent]]
-    return options.truncation_penalty * np.array(truncated, dtype=np.float64)
+        return np.zeros(len(completions))
+    share = np.array([completion.truncated for completion in completions], dtype=np.float64)
+    if options.overlong_tokens:
+        room = limits[agent] - np.array([len(completion.tokens) for completion in completions])
+        share = np.clip(1 - room / options.overlong_tokens, share, 1.0)
+    return options.truncation_penalty * share

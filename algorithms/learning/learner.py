@@ -15,17 +15,16 @@ from llm_decpomdp.algorithms.critics.building import build_critic
 from llm_decpomdp.algorithms.critics.states import Features
 from llm_decpomdp.algorithms.critics.targets import Outlook
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.learning.advantages import GroupAdvantages, group_advantages
+from llm_decpomdp.algorithms.learning.advantages import (
+    GroupAdvantages,
+    group_advantages,
+    token_limit,
+)
 from llm_decpomdp.algorithms.learning.aggregation import progress
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.losses import (
-    REDUCTIONS,
-    clipped_surrogate,
-    kl_divergence,
-    kl_estimate,
-    policy_gradient,
-)
+from llm_decpomdp.algorithms.learning.losses import REDUCTIONS, kl_estimate, masked
+from llm_decpomdp.algorithms.learning.objectives import left_range, loss_terms, team_share
 from llm_decpomdp.algorithms.learning.optimizer import PolicyOptimizer, learning_rate_factor
 from llm_decpomdp.algorithms.learning.token_metrics import TokenMetrics
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
@@ -58,8 +57,8 @@ class Learner:
         features: Features of the texts that a critic reads; by default those of the policies' own models.
 
     Raises:
-        TypeError: If `kl_coefficient` is set and a policy keeps no reference, or a critic is and no policy
-            gives features.
+        TypeError: If `kl_coefficient` is set and a policy keeps no reference, `overlong_tokens` and one does not
+            tell its token limit, or a critic and no policy gives features.
         ValueError: If a single-agent algorithm gets a team, no policy can be trained, or advantages would
             be without bounds.
     """
@@ -94,6 +93,8 @@ class Learner:
             )
             for name, policy in self.policies.items()
         }
+        overlong = options.overlong_tokens
+        self._limits = {a: token_limit(a, p, overlong) for a, p in self._agents.items() if overlong}
         if options.kl_coefficient:
             for name, policy in self.policies.items():
                 _referenced(name, policy).keep_reference()
@@ -134,14 +135,19 @@ class Learner:
         starts = processes.total(len(rollouts))
         active = [c for c in credits if c.weight and (self._uses_kl or c.has_signal)]
         old: dict[tuple[int, str], Tensor] = {}
+        several = self.options.updates_per_batch > 1
         for epoch in range(self.options.updates_per_batch):
             if epoch:
                 self._step()
-            token_metrics = TokenMetrics(self._agents)
+            token_metrics = TokenMetrics(self._agents, several)
             for index, credit in enumerate(active):
-                for agent, advantages in credit.advantages.items():
-                    if self._uses_kl or advantages.any():
-                        self._backward(index, credit, agent, starts, old, token_metrics)
+                log_ratios = {
+                    agent: self._backward(index, credit, agent, starts, old, token_metrics)
+                    for agent, advantages in credit.advantages.items()
+                    if self._uses_kl or advantages.any()
+                }
+                if several:
+                    token_metrics.add_team(team_share(credit.group, credit.advantages, log_ratios))
             norms = dict(self._grad_norms(rollouts))
         return {
             **token_metrics.metrics(),
@@ -151,6 +157,12 @@ class Learner:
             "groups_without_signal": processes.total(sum(not c.has_signal for c in credits)),
             **critic_metrics,
         }
+
+    def teaches(self, rollout: Rollout) -> bool:
+        """Check whether a group of a rollout has an advantage other than 0 for an agent that learns."""
+        return any(
+            credit.weight and credit.has_signal for credit in self._advantages([rollout], None)
+        )
 
     @property
     def _uses_kl(self) -> bool:
@@ -164,7 +176,9 @@ class Learner:
         try:
             done = progress(self.updates, self.options.total_updates)
             return list(
-                group_advantages(rollouts, self._agents, baseline, self.options, done, outlooks)
+                group_advantages(
+                    *(rollouts, self._agents, baseline, self.options, done, outlooks, self._limits)
+                )
             )
         except FloatingPointError as error:
             raise FloatingPointError(f"update {self.updates + 1}: {error}") from None
@@ -177,37 +191,35 @@ class Learner:
         starts: float,
         old: dict[tuple[int, str], Tensor],
         token_metrics: TokenMetrics,
-    ) -> None:
-        """Add the gradient of one agent's loss, and count it."""
+    ) -> Tensor:
+        """Add the gradient of one agent's loss, and count it; return log(pi / pi_old) of its completions, (G,)."""
         options, policy = self.options, self._agents[agent]
         prompt, completions = credit.group.prompts[agent], credit.group.completions[agent]
         log_probs, mask = policy.log_probs(prompt, completions)  # (G, T)
+        before = old.setdefault((index, agent), log_probs.detach())
+        log_ratio = masked(log_probs.detach() - before, mask).sum(-1)
         if options.truncated == "mask":
             whole = [float(not completion.truncated) for completion in completions]
             mask = mask * torch.tensor(whole, dtype=mask.dtype, device=mask.device).unsqueeze(1)
-        before = old.setdefault((index, agent), log_probs.detach())
         advantages = torch.as_tensor(credit.advantages[agent]).to(log_probs)
-        if options.updates_per_batch == 1:
-            terms = policy_gradient(log_probs, advantages)
-        else:
-            terms = clipped_surrogate(log_probs, before, advantages, options.clip_range)
-        ratio = (log_probs.detach() - before).exp()
         metrics = {
             "entropy": -log_probs.detach(),
-            "clip_fraction": (ratio - 1).abs() > options.clip_range,
+            "clip_fraction": left_range(options, log_probs, before, mask),
             "mismatch": (log_probs.detach() - _sampled(completions, log_probs)).abs(),
         }
+        reference = None
         if options.kl_coefficient:
             assert isinstance(policy, ReferencedPolicy), policy
             reference, _ = policy.reference_log_probs(prompt, completions)
-            terms = terms + options.kl_coefficient * kl_divergence(log_probs, reference, mask)
             metrics["kl"] = kl_estimate(log_probs, reference)
+        terms = loss_terms(options, log_probs, before, advantages, mask, reference)
         reduce = REDUCTIONS[options.loss]
         loss = credit.weight / starts * reduce(terms, mask, options.fixed_length or 1)
         self._require_finite(float(loss.detach()), f"loss of {agent!r}", str(credit.start))
         if loss.requires_grad:
             loss.backward()  # type: ignore[no-untyped-call]
         token_metrics.add(agent, loss.detach(), mask, metrics)
+        return log_ratio
 
     def _grad_norms(self, rollouts: Sequence[Rollout]) -> Iterator[tuple[str, float]]:
         for name, optimizer in self._optimizers.items():

@@ -11,6 +11,13 @@ from llm_decpomdp.options import Options, option
 LOSSES = ("sequence_sum", "token_mean", "fixed_length")
 SCHEDULES = ("constant", "linear", "cosine")
 TRUNCATED = ("train", "mask", "penalise")
+CLIP_RANGES = {"ppo": (0.2, 0.2), "dapo": (0.2, 0.28), "gspo": (3e-4, 4e-4), "cispo": (1.0, 4.0)}
+"""Objectives, and the distances below and above 1 at which each clips ratios unless it is told: those of their
+papers, and 5 = 1 + 4 for `cispo`, whose paper tells none (ScaleRL, arXiv 2510.13786). A ratio never falls by 1."""
+NO_K3 = (
+    "as a reward k3 has the gradient of another divergence, nearly none near the reference and in a wrong "
+    "direction far from it (arXiv 2506.09477); use reward, which takes k1"
+)
 
 
 @dataclass(frozen=True)
@@ -41,17 +48,30 @@ class StepOptions(Options):
     factor alone, which Adam all but removes; `maremax` and `mareinforce` still differ by their shift, as nothing
     is centred again, and `mareinforce` then needs `max_grad_norm`."""
     updates_per_batch: int = option(1, ge=1)
-    """Steps with one batch of rollouts; from the second on ratios are clipped to 1 +- `clip_range`."""
-    clip_range: float = option(0.2, gt=0, lt=1)
-    """Largest distance from 1 at which the ratio of a token's probabilities counts."""
+    """Steps with one batch of rollouts; from the second on `objective` says what ratios of probabilities do."""
+    objective: str = option("ppo", choices=tuple(CLIP_RANGES))
+    """Loss of several `updates_per_batch`: `ppo` clips the ratio of each token, `dapo` does so later above 1,
+    `gspo` clips that of a whole completion, and `cispo` clips a weight, so that no token loses its gradient."""
+    clip_range: float | None = option(None, gt=0, lt=1)
+    """Distance below 1 at which ratios are clipped; null for the objective's own: `ppo` and `dapo` 0.2, `gspo`
+    0.0003, `cispo` none."""
+    clip_range_high: float | None = option(None, gt=0)
+    """Distance above 1 at which ratios are clipped; null for the objective's own: `ppo` that below 1, `dapo` 0.28,
+    `gspo` 0.0004, `cispo` 4."""
     kl_coefficient: float = option(0.0, ge=0)
     """Weight of the divergence from the reference: the weights before training, or the model without its adapter,
     also where that was trained before; 0 keeps none."""
+    kl: str = option("loss", choices=("loss", "reward"), refused={"k3": NO_K3, "reward_k3": NO_K3})
+    """Place of the divergence: a `loss` of its own in each step, or in the `reward` of the samples, where several
+    `updates_per_batch` weight and clip it with the rest; with one they are the same."""
     truncated: str = option("train", choices=TRUNCATED)
     """Treatment of completions that hit the token limit: `train` like any other, `mask` (compared with, and not
     trained), or `penalise` (worth less by `truncation_penalty`, for the agent that wrote them)."""
     truncation_penalty: float = option(0.0, ge=0)
     """Deduction of `penalise`, in the units of the reward."""
+    overlong_tokens: int = option(0, ge=0)
+    """Last tokens before the limit over which the deduction of `penalise` grows from 0 in equal steps, also for
+    completions that end there (DAPO, arXiv 2503.14476); 0 deducts at the limit alone."""
     joint_aggregation: str = option("mean", choices=AGGREGATIONS)
     """Value of a completion that was played beside several choices of partners: the `mean` of its returns, their
     `max` or a `quantile`, or `annealed` from `max` to `mean` over the run. All but `mean` are optimistic about
@@ -84,6 +104,37 @@ class StepOptions(Options):
                 "truncated='penalise' and a truncation_penalty above 0 need each other, got "
                 f"{self.truncated!r} and {self.truncation_penalty!r}"
             )
+        if self.overlong_tokens and self.truncated != "penalise":
+            raise ValueError(
+                f"overlong_tokens={self.overlong_tokens} means nothing with truncated={self.truncated}: set "
+                "truncated=penalise, or drop it"
+            )
+        self._check_ratios()
+
+    def _check_ratios(self) -> None:
+        """Raise a `ValueError` if an option of several steps means nothing."""
+        several = {"objective": "ppo", "clip_range_high": None, "kl": "loss"}
+        for name, default in several.items():
+            if self.updates_per_batch == 1 and (value := getattr(self, name)) != default:
+                raise ValueError(
+                    f"{name}={value} means nothing with updates_per_batch=1, where every ratio is 1: set "
+                    "updates_per_batch to 2 or more, or drop it"
+                )
+        if self.objective == "cispo" and self.clip_range is not None:
+            raise ValueError(
+                f"clip_range={self.clip_range} means nothing with objective=cispo, which has no lower bound: set "
+                "clip_range=null, and clip_range_high"
+            )
+        if self.kl == "reward" and not self.kl_coefficient:
+            raise ValueError("kl=reward means nothing with kl_coefficient=0: set it, or drop kl")
+
+    @property
+    def clip_bounds(self) -> tuple[float, float]:
+        """Distances below and above 1 at which the objective clips ratios."""
+        low, high = CLIP_RANGES[self.objective]
+        if self.clip_range is not None:
+            low, high = self.clip_range, self.clip_range if self.objective == "ppo" else high
+        return low, high if self.clip_range_high is None else self.clip_range_high
 
 
 @dataclass(frozen=True)

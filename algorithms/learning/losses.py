@@ -30,28 +30,6 @@ def policy_gradient(log_probs: Tensor, advantages: Tensor) -> Tensor:
     return -advantages.detach().unsqueeze(-1) * log_probs
 
 
-def clipped_surrogate(
-    log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, clip_range: float
-) -> Tensor:
-    """-min(q_gt A_g, clip(q_gt, 1 - e, 1 + e) A_g) with q = pi / pi_old (PPO, arXiv 1707.06347, eq. 7).
-
-    For a policy that has moved since the completions were sampled. At pi = pi_old its gradient is that of
-    `policy_gradient`. The ratio is the one of a token, as in GRPO (arXiv 2402.03300, eq. 3).
-
-    Args:
-        log_probs: (G, T).
-        old_log_probs: (G, T), of the policy that sampled; constants.
-        advantages: (G,), constants.
-        clip_range: e, above 0.
-
-    Returns:
-        (G, T).
-    """
-    ratio = (log_probs - old_log_probs.detach()).exp()
-    gain = advantages.detach().unsqueeze(-1)
-    return -torch.minimum(ratio * gain, ratio.clamp(1 - clip_range, 1 + clip_range) * gain)
-
-
 def kl_divergence(log_probs: Tensor, reference: Tensor, mask: Tensor) -> Tensor:
     """Terms whose gradient is that of KL(pi || reference) over whole completions.
 
@@ -70,9 +48,18 @@ def kl_divergence(log_probs: Tensor, reference: Tensor, mask: Tensor) -> Tensor:
     Returns:
         (G, T); only the gradient means something.
     """
-    difference = _masked(log_probs - reference, mask).detach()
-    to_come = difference.flip(-1).cumsum(-1).flip(-1)
-    return to_come * log_probs
+    return kl_to_come(log_probs, reference, mask) * log_probs
+
+
+def kl_to_come(log_probs: Tensor, reference: Tensor, mask: Tensor) -> Tensor:
+    """sum_{s >= t} m_s d_s with d = log pi - log reference: the divergence that was sampled from a token on.
+
+    (Schulman 2020, "Approximating KL divergence", k1; shapes as of `kl_divergence`, without a gradient.) Taken
+    from the advantages it has the exact gradient. k3 there has not: for E[k3 grad log pi] nearly nothing is left
+    near the reference, and far from it the direction is another (arXiv 2506.09477, 2512.21852).
+    """
+    difference = masked(log_probs - reference, mask).detach()
+    return difference.flip(-1).cumsum(-1).flip(-1)
 
 
 def kl_estimate(log_probs: Tensor, reference: Tensor) -> Tensor:
@@ -89,7 +76,7 @@ def kl_estimate(log_probs: Tensor, reference: Tensor) -> Tensor:
 
 def sequence_sum(terms: Tensor, mask: Tensor, fixed_length: int) -> Tensor:
     """(1/G) sum_g sum_t m_gt x_gt: every token of every completion weighs the same."""
-    return _masked(terms, mask).sum() / len(terms)
+    return masked(terms, mask).sum() / len(terms)
 
 
 def token_mean(terms: Tensor, mask: Tensor, fixed_length: int) -> Tensor:
@@ -97,7 +84,7 @@ def token_mean(terms: Tensor, mask: Tensor, fixed_length: int) -> Tensor:
 
     (DAPO, arXiv 2503.14476, eq. 8, for a single group.)
     """
-    return _masked(terms, mask).sum() / mask.sum().clamp(min=1)
+    return masked(terms, mask).sum() / mask.sum().clamp(min=1)
 
 
 def fixed_length(terms: Tensor, mask: Tensor, fixed_length: int) -> Tensor:
@@ -105,7 +92,7 @@ def fixed_length(terms: Tensor, mask: Tensor, fixed_length: int) -> Tensor:
 
     `sequence_sum` on the scale of a token, so that the learning rate does not depend on the longest completion.
     """
-    return _masked(terms, mask).sum() / (len(terms) * fixed_length)
+    return masked(terms, mask).sum() / (len(terms) * fixed_length)
 
 
 REDUCTIONS: Mapping[str, Reduction] = {
@@ -116,5 +103,6 @@ REDUCTIONS: Mapping[str, Reduction] = {
 """Reduction by the name of its loss."""
 
 
-def _masked(terms: Tensor, mask: Tensor) -> Tensor:
+def masked(terms: Tensor, mask: Tensor) -> Tensor:
+    """Return the terms with 0 on padding, and no gradient there, (G, T)."""
     return terms.masked_fill(mask == 0, 0.0)

@@ -124,10 +124,11 @@ def run_cost(
         return None
     agents = len(env.possible_agents)
     start = cost(options, group_size, agents, env.num_turns)
+    rounds = 1 + options.refill
     return RunCost(
         start=start,
-        update=start.scaled(max(map(len, batches))),
-        training=start.scaled(sum(map(len, batches))),
+        update=start.scaled(rounds * max(map(len, batches))),
+        training=start.scaled(rounds * sum(map(len, batches))),
         evaluations=cost(RolloutOptions(), 1, agents, eval_env.num_turns).scaled(episodes),
     )
 

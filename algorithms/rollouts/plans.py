@@ -64,6 +64,9 @@ class RolloutOptions(Options):
     """In a chain, the joint sample that goes on to the next turn: `random` or `best`."""
     early_termination_threshold: float | None = None
     """Mean reward of a group from which on nothing follows it; `None` stops nothing."""
+    refill: int = option(0, ge=0)
+    """Most rounds in which starts of an update whose rollouts teach nothing are replaced by others of the run's
+    problems, at up to 1 + `refill` times the cost (DAPO, arXiv 2503.14476)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -65,6 +65,12 @@ def evaluation_metrics(rollouts: Sequence[Rollout]) -> dict[str, Any]:
     }
 
 
+def refill_metrics(further: Sequence[Rollout]) -> dict[str, float]:
+    """Count `refilled_starts`, those of further rollouts, and the `refilled_completions` of all agents in them."""
+    completions = _completions(further).values()
+    return {"refilled_starts": len(further), "refilled_completions": sum(map(len, completions))}
+
+
 def count_tokens(rollouts: Sequence[Rollout]) -> int:
     """Count all sampled tokens, of every agent that has a tokenizer."""
     return sum(

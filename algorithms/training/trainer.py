@@ -19,16 +19,13 @@ from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
 from llm_decpomdp.algorithms.rollouts.plans import play_episodes, roll_out
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, distinct_policies
+from llm_decpomdp.algorithms.training import metrics
 from llm_decpomdp.algorithms.training.interruption import Interrupted, terminable, uninterrupted
-from llm_decpomdp.algorithms.training.metrics import (
-    count_tokens,
-    evaluation_metrics,
-    reward_metrics,
-)
+from llm_decpomdp.algorithms.training.refill import check_refill, further_starts, refill
 from llm_decpomdp.algorithms.training.resources import memory_ran_out, out_of_memory
 from llm_decpomdp.algorithms.training.run_log import UNTRAINED, Listener, RunLog
 from llm_decpomdp.algorithms.training.saver import Saver
-from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions, check_credit
+from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions, check_run
 from llm_decpomdp.algorithms.training.warm_start import WarmStart
 from llm_decpomdp.policy import Seedable, Team
 from llm_decpomdp.seeding import stream
@@ -40,12 +37,11 @@ logger = logging.getLogger(__name__)
 class Trainer:
     """Trains a team in an environment, and keeps the run in a folder.
 
-    Everything random is drawn from streams that are named by the update, so a run that is resumed
-    equals one that never stopped, bit for bit on a CPU with as many threads, if every start names a
-    seed or a task and every policy that samples has `seed`; remote models answer as they like.
+    Everything random is drawn from streams that are named by the update, so a run that is resumed equals one that
+    never stopped, bit for bit on a CPU with as many threads, if every start names a seed or a task and every
+    policy that samples has `seed`; remote models answer as they like.
 
-    Several processes (see `processes`) each work on a share of every update's starts and step alike;
-    the first of them writes.
+    Several processes (`processes`) each work on a share of every update's starts and step alike; the first writes.
 
     Args:
         env: Any text environment with one team reward, to train in.
@@ -59,6 +55,7 @@ class Trainer:
         progress: Whether to show a progress bar on stderr; `None` shows it on a terminal.
         eval_env: Where evaluations are played; by default in `env`.
         warm_start: Supervised learning before the first update.
+        problems: Starts that `refill` draws from; by default those of `batches`.
 
     Raises:
         ValueError: If there is no batch or an empty one, the options do not fit the environment or
@@ -78,18 +75,14 @@ class Trainer:
         progress: bool | None = None,
         eval_env: TextEnv | None = None,
         warm_start: WarmStart | None = None,
+        problems: Sequence[Start] = (),
     ) -> None:
-        if not batches or not all(batches):
-            raise ValueError(
-                f"each update needs a batch of at least one start, got {len(batches)} batches "
-                f"with {[len(batch) for batch in batches][:10]} starts"
-            )
-        if trainer_options.keep_best and not eval_starts:
-            raise ValueError("keep_best compares evaluations, and there are no eval_starts")
-        check_credit(trainer_options, learner_options)
+        check_run(trainer_options, learner_options, batches, eval_starts)
         if isinstance(env, Bounded):
             learner_options.check_horizon(env.num_turns)
-        require_short(env, team, chain.from_iterable(batches))
+        self._problems = list(problems or dict.fromkeys(chain.from_iterable(batches)))
+        check_refill(trainer_options.refill, self._problems, batches)
+        require_short(env, team, self._problems if trainer_options.refill else chain(*batches))
         self.env = env
         self.eval_env = env if eval_env is None else eval_env
         require_short(self.eval_env, team, eval_starts)
@@ -236,19 +229,8 @@ class Trainer:
 
     def _train_update(self) -> None:
         update, clock, begin = self.learner.updates + 1, Stopwatch(), time.perf_counter()
-        self._seed_policies("update", update)
-        part = roll_out(
-            self.env,
-            self.team,
-            processes.shard(self.batches[update - 1]),
-            self.options,
-            group_size=self.options.group_size,
-            rng=stream(self.options.seed, "handoff", update, processes.rank()),
-            stopwatch=clock,
-            views=self.learner.critic is not None,
-        )
-        rollouts = processes.gather(part)
-        row, tokens = reward_metrics(rollouts), count_tokens(rollouts)
+        part, rollouts, refilled = self._sample(update, clock)
+        row, tokens = metrics.reward_metrics(rollouts) | refilled, metrics.count_tokens(rollouts)
         with ExitStack() as stack:
             if self.learner.options.updates_per_batch > 1:
                 stack.enter_context(uninterrupted())  # the first steps are taken while accumulating
@@ -269,13 +251,33 @@ class Trainer:
             self._saver.mark()
             self._torn = False
 
+    def _sample(
+        self, update: int, clock: Stopwatch
+    ) -> tuple[list[Rollout], list[Rollout], dict[str, float]]:
+        """Return the rollouts that this process learns from, all that were played, and the cost of refills."""
+        options, batch = self.options, self.batches[update - 1]
+        self._seed_policies("update", update)
+        rng = stream(options.seed, "handoff", update, processes.rank())
+        sizes: dict[str, Any] = {"group_size": options.group_size, "rng": rng, "stopwatch": clock}
+        views = self.learner.critic is not None
+
+        def play(starts: Sequence[Start]) -> list[Rollout]:
+            return roll_out(self.env, self.team, starts, options, views=views, **sizes)
+
+        part = play(processes.shard(batch))
+        rollouts = processes.gather(part)
+        if not options.refill:
+            return part, rollouts, {}
+        fresh = further_starts(self._problems, batch, stream(options.seed, "refill", update))
+        part, extra = refill(part, options.refill, fresh, self.learner.teaches, play)
+        further = processes.gather(extra)
+        return part, rollouts + further, metrics.refill_metrics(further)
+
     def evaluate(self, kind: str = "eval") -> dict[str, Any]:
         """Play one episode from each evaluation start, write it down, and return the metrics.
 
-        Of any other kind than `eval` no episodes are kept, and the team is none of the best.
-
-        Every evaluation samples with the same random numbers, so that two of them differ by the
-        weights alone; nothing of the training changes.
+        Of any other kind than `eval` no episodes are kept, and the team is none of the best. All sample with the
+        same random numbers, so that two differ by the weights alone; no training changes.
         """
         if not self.eval_starts:
             return {}
@@ -292,8 +294,8 @@ class Trainer:
         )
         episodes: list[Rollout] = processes.gather(part)
         row = {
-            **evaluation_metrics(episodes),
-            "tokens": count_tokens(episodes),
+            **metrics.evaluation_metrics(episodes),
+            "tokens": metrics.count_tokens(episodes),
             **{f"{activity}_seconds": seconds for activity, seconds in clock.seconds.items()},
         }
         with uninterrupted():

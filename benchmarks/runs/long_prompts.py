@@ -52,7 +52,8 @@ def without_long_prompts(run: ResolvedRun, team: Team) -> ResolvedRun:
     """
     tasks = run.train_env.tasks.tasks
     run = run.skipping(left_out(run.train_env, team, _most_text_first(tasks)))
-    in_batches = {start.task_id for batch in run.batches for start in batch}
+    played = [*run.batches, run.problems if run.config.algorithm.refill else []]
+    in_batches = {start.task_id for batch in played for start in batch}
     held_out = _most_text_first(run.eval_env.tasks.tasks[: run.config.evaluation.num_tasks])
     trained = _most_text_first(task for task in tasks if task.task_id in in_batches)
     refuse_long(run.train_env, team, trained)

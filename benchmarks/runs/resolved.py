@@ -47,6 +47,12 @@ class ResolvedRun:
     skipped: Sequence[str] = ()
     """Training problems that no batch has, as a first prompt is too long."""
 
+    @property
+    def problems(self) -> list[Start]:
+        """Starts of all training problems that are not skipped."""
+        tasks = [task.task_id for task in self.train_env.tasks.tasks]
+        return [Start(task_id=task) for task in tasks if task not in self.skipped]
+
     def batches_of(self, config: Config, skipped: Collection[str] = ()) -> Batches:
         """Schedule the training problems as a configuration says, without some of them."""
         return schedule(config, [task.task_id for task in self.train_env.tasks.tasks], skipped)

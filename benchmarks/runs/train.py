@@ -199,6 +199,7 @@ def make_trainer(
             folder=folder,
             eval_env=run.eval_env,
             warm_start=warm_start,
+            problems=run.problems,
         )
     except (ValueError, TypeError) as error:
         raise RunError(str(error)) from error
@@ -221,7 +222,8 @@ def dry_run(config: Config, name: str) -> Iterator[str]:
     teams.check_devices(config, specs)
     folder = new_folder(config, name)
     updates = len(run.batches)
-    training = start_cost(config).scaled(sum(map(len, run.batches)))
+    starts = (1 + config.algorithm.refill) * sum(map(len, run.batches))
+    training = start_cost(config).scaled(starts)
     lessons = run.lessons()
     evaluations = run.trainer.evaluations(updates) + (lessons is not None)
     episodes = len(run.eval_starts) * evaluations

@@ -48,6 +48,7 @@ def make_team() -> dict[str, TinyPolicy]:
 def build(folder: Path, batches: Sequence[Sequence[Start]] = BATCHES, **options: Any) -> Trainer:
     """Build a trainer; `options` are those of the trainer, and any of the other arguments."""
     eval_env, warm_start = options.pop("eval_env", None), options.pop("warm_start", None)
+    problems = options.pop("problems", ())
     return Trainer(
         options.pop("env", None) or EchoEnv(2),
         options.pop("team", None) or make_team(),
@@ -59,6 +60,7 @@ def build(folder: Path, batches: Sequence[Sequence[Start]] = BATCHES, **options:
         folder=RunFolder(folder),
         eval_env=eval_env,
         warm_start=warm_start,
+        problems=problems,
     )
 
 
@@ -222,6 +224,9 @@ def work_together(folder: Path) -> None:
     parts.resume()
     parts.run_updates()
     torch.save(weights(parts), here / "parts.pt")
+    refilled = build(folder / "refilled", UNEVEN, refill=3, problems=ALIKE_STARTS, group_size=2)
+    refilled.run_updates()
+    torch.save(weights(refilled), here / "refilled.pt")
     broken = build(folder / "broken", UNEVEN)
     if processes.rank() == 1:
         broken._train_update = on_call(2, broken._train_update, interrupt)

@@ -5,8 +5,12 @@ The curves over several seeds come from `python -m llm_decpomdp.benchmarks.perfo
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
+from llm_decpomdp.benchmarks.performance.models import probe_curves
 from llm_decpomdp.benchmarks.performance.models.probe_curves import Trial, train
 from llm_decpomdp.envs.probes.known import PROBES
 
@@ -40,6 +44,19 @@ def test_turns_are_right_as_agents_speak_in_turn() -> None:
 
 def test_returns_are_right_as_an_agent_learns_over_trees_to_ask_first() -> None:
     require_learned(Trial(DELAYED, "grpo", "tree"), updates=40, share=0.85)
+
+
+@pytest.mark.parametrize(
+    ("objective", "options"),
+    [("ppo", {}), ("cispo", {}), ("gspo", {"clip_range": 0.2, "clip_range_high": 0.3})],
+)
+def test_ratios_are_right_as_few_batches_are_enough_with_several_steps_each(
+    monkeypatch: pytest.MonkeyPatch, objective: str, options: dict[str, Any]
+) -> None:
+    usual = probe_curves._options
+    several = {"updates_per_batch": 8, "objective": objective, **options}
+    monkeypatch.setattr(probe_curves, "_options", lambda *a: replace(usual(*a), **several))
+    require_learned(Trial(RENDEZVOUS, "magrpo"), updates=8, share=0.75)
 
 
 @pytest.mark.slow

@@ -93,6 +93,17 @@ def test_two_processes_resume_exactly(pair: Path) -> None:
         assert all(torch.equal(a, b) for a, b in pairs)
 
 
+def test_each_process_refills_its_own_share_and_both_step_alike(pair: Path) -> None:
+    first, second = of_both(pair, "refilled.pt")
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    trained = [row for row in rows(pair / "refilled/metrics.jsonl") if row["kind"] == "train"]
+    episodes = [e for e in rows(pair / "refilled/episodes.jsonl") if e["phase"] == "train"]
+    assert sum(row["refilled_starts"] for row in trained) > 0
+    for row, batch in zip(trained, UNEVEN, strict=True):
+        played = [e["start"]["seed"] for e in episodes if e["update"] == row["update"]]
+        assert len(played) == len(set(played)) == len(batch) + row["refilled_starts"]
+
+
 def test_a_process_that_is_terminated_ends_the_others_and_what_is_complete_is_saved(
     pair: Path,
 ) -> None:

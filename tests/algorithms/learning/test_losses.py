@@ -11,7 +11,6 @@ import torch
 from llm_decpomdp.algorithms.learning.learner_options import LOSSES
 from llm_decpomdp.algorithms.learning.losses import (
     REDUCTIONS,
-    clipped_surrogate,
     kl_divergence,
     kl_estimate,
     policy_gradient,
@@ -100,19 +99,6 @@ def test_padding_is_no_part_of_the_divergence_whatever_stands_there(
     sequence_sum(kl_divergence(log_probs, reference, mask), mask, 1).backward()
     assert log_probs.grad is not None
     assert log_probs.grad.tolist() == [[0.5 - 1.0, -1.0, 0.0]]
-
-
-@pytest.mark.parametrize(
-    ("ratio", "advantage", "slope"),
-    [(1.0, 2.0, 1), (1.5, 2.0, 0), (1.5, -2.0, 1), (0.5, 2.0, 1), (0.5, -2.0, 0)],
-)
-def test_the_ratio_counts_until_it_leaves_the_range_on_the_side_that_it_gains(
-    ratio: float, advantage: float, slope: int
-) -> None:
-    log_probs = torch.tensor([[math.log(ratio)]], requires_grad=True)
-    clipped_surrogate(log_probs, torch.zeros(1, 1), torch.tensor([advantage]), 0.2).sum().backward()
-    assert log_probs.grad is not None
-    assert log_probs.grad.item() == pytest.approx(-slope * ratio * advantage)
 
 
 def test_reductions_are_the_documented_means() -> None:

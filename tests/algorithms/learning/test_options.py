@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from llm_decpomdp.algorithms import ALGORITHMS
+from llm_decpomdp.algorithms.learning.advantages import group_advantages
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from tests.algorithms.conftest import TinyPolicy
@@ -45,6 +46,34 @@ def test_penalised_truncation_makes_short_completions_likelier(
     before = weights(policy)
     learn(policy, [chain], truncated="penalise", truncation_penalty=0.5)
     assert weights(policy)[END] > before[END]
+
+
+def test_the_soft_penalty_grows_over_the_last_tokens_before_the_limit(
+    policy: Any, make_chain: Any
+) -> None:
+    rows = [[END], [A, END], [A, A, END], [A, A, A, END], [A, A, A, A]]  # the last is cut off
+    options = LearnerOptions(truncated="penalise", truncation_penalty=2.0, overlong_tokens=2)
+
+    def values(limit: int, **others: Any) -> list[float]:
+        chain = make_chain(policy, [([1.0] * 5, {"x": rows})])
+        chosen, of = replace(options, **others), ALGORITHMS["mareinforce"].baseline
+        (credit,) = group_advantages([chain], ["x"], of, chosen, limits={"x": limit})
+        found: list[float] = credit.advantages["x"].tolist()
+        return found
+
+    assert values(4) == [1.0, 1.0, 0.0, -1.0, -1.0]
+    assert values(4, overlong_tokens=4) == [0.5, 0.0, -0.5, -1.0, -1.0]
+    assert values(4, overlong_tokens=0) == [1.0, 1.0, 1.0, 1.0, -1.0]
+
+
+def test_the_soft_penalty_needs_limits_and_room_below_them(policy: Any) -> None:
+    soft = {"truncated": "penalise", "truncation_penalty": 1.0}
+    with pytest.raises(TypeError, match=r"that of 'x' is a TinyPolicy; set overlong_tokens=0"):
+        Learner({"x": policy}, MAGRPO, LearnerOptions(overlong_tokens=1, **soft))
+    policy.max_new_tokens = 3
+    Learner({"x": policy}, MAGRPO, LearnerOptions(overlong_tokens=3, **soft))
+    with pytest.raises(ValueError, match="overlong_tokens=4 is more than max_new_tokens=3 of 'x'"):
+        Learner({"x": policy}, MAGRPO, LearnerOptions(overlong_tokens=4, **soft))
 
 
 def test_a_second_step_on_a_batch_is_clipped_where_the_ratio_left_the_range(

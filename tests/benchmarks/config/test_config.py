@@ -135,6 +135,11 @@ def test_null_clears_an_optional_value(write: Callable[[str], Path]) -> None:
         ("algorithm.clip_range=0", "algorithm.clip_range must be above 0"),
         ("algorithm.clip_range=1", "algorithm.clip_range must be below 1, got 1.0"),
         ("algorithm.kl_coefficient=-1", "algorithm.kl_coefficient must be at least 0"),
+        (
+            "algorithm.kl=k3",
+            "algorithm.kl=k3 is refused: as a reward k3 has the gradient of another",
+        ),
+        ("algorithm.objective=gspo", "objective=gspo means nothing with updates_per_batch=1"),
         ("algorithm.warmup_updates=-1", "algorithm.warmup_updates must be at least 0"),
         ("algorithm.turn_gradient_weights=[-1]", "must be at least 0"),
         ("algorithm.turn_gradient_weights=1.2", r"must be a list of numbers such as .*, got 1\.2"),
