@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions as LearnerOptions
     from llm_decpomdp.algorithms.rollouts.environment import TextEnv as TextEnv
     from llm_decpomdp.algorithms.rollouts.plans import rollout_chains as rollout_chains
+    from llm_decpomdp.algorithms.rollouts.plans import rollout_episodes as rollout_episodes
     from llm_decpomdp.algorithms.rollouts.plans import rollout_trees as rollout_trees
     from llm_decpomdp.algorithms.rollouts.rollout import Group as Group
     from llm_decpomdp.algorithms.rollouts.rollout import Rollout as Rollout
@@ -36,7 +37,11 @@ else:
             "llm_decpomdp.algorithms.learning.learner": ["Learner"],
             "llm_decpomdp.algorithms.learning.learner_options": ["LearnerOptions"],
             "llm_decpomdp.algorithms.rollouts.environment": ["TextEnv"],
-            "llm_decpomdp.algorithms.rollouts.plans": ["rollout_chains", "rollout_trees"],
+            "llm_decpomdp.algorithms.rollouts.plans": [
+                "rollout_chains",
+                "rollout_episodes",
+                "rollout_trees",
+            ],
             "llm_decpomdp.algorithms.rollouts.rollout": ["Group", "Rollout", "Start"],
             "llm_decpomdp.algorithms.training.trainer": ["Trainer"],
             "llm_decpomdp.algorithms.training.trainer_options": ["TrainerOptions"],

@@ -10,8 +10,8 @@ from typing_extensions import Protocol, runtime_checkable
 
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.joint import check_partners
-from llm_decpomdp.algorithms.rollouts.plans import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 
 MAX_JOINT_SAMPLES = 100_000
 """Largest plan per start, in environment steps; a larger one is refused as a likely mistake."""

@@ -23,9 +23,10 @@ from typing import Any
 import numpy as np
 
 from llm_decpomdp.algorithms.rollouts.environment import Outcome, TextEnv, begin, step, view
-from llm_decpomdp.algorithms.rollouts.joint import JOINT_MODES, Pairing, aligned, pairing
+from llm_decpomdp.algorithms.rollouts.joint import Pairing, aligned, pairing
 from llm_decpomdp.algorithms.rollouts.long_prompts import naming
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
+from llm_decpomdp.algorithms.rollouts.rollout_options import HANDOFFS, RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import (
     Act,
     Move,
@@ -35,60 +36,8 @@ from llm_decpomdp.algorithms.rollouts.sampling import (
     sampling,
 )
 from llm_decpomdp.branching import record
-from llm_decpomdp.options import Options, option
 from llm_decpomdp.policy import Team
 from llm_decpomdp.validation import unknown
-
-PLANS = ("chain", "tree", "episodes")
-HANDOFFS = ("random", "best")
-
-
-@dataclass(frozen=True)
-class RolloutOptions(Options):
-    """Rollouts from a start.
-
-    Raises:
-        ValueError: If a value is out of its range, or two do not fit together.
-    """
-
-    plan: str = option("chain", choices=PLANS)
-    """`chain`: G joint samples a turn, of which one goes on. `tree`: all go on, at G^turns cost. `episodes`: G
-    whole episodes from one start, compared turn by turn."""
-    joint_mode: str = option("aligned", choices=JOINT_MODES)
-    """Completions that are played together: the g-th of all agents (`aligned`), each beside the same
-    `num_partners` choices of its partners' (`common`), or each with each (`cross`)."""
-    num_partners: int = option(1, ge=1)
-    """With `joint_mode=common`, choices of an agent's partners that all its completions meet (K), for at most
-    K (1 + agents (G - 1)) joint samples."""
-    handoff: str = option("random", choices=HANDOFFS)
-    """In a chain, the joint sample that goes on to the next turn: `random` or `best`."""
-    early_termination_threshold: float | None = None
-    """Mean reward of a group from which on nothing follows it; `None` stops nothing."""
-    refill: int = option(0, ge=0)
-    """Most rounds in which starts of an update whose rollouts teach nothing are replaced by others of the run's
-    problems, at up to 1 + `refill` times the cost (DAPO, arXiv 2503.14476)."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.plan != "chain" and self.handoff != "random":
-            raise ValueError(
-                f"handoff={self.handoff} means nothing with plan={self.plan}: set plan=chain, or drop it"
-            )
-        if self.joint_mode != "common" and self.num_partners != 1:
-            raise ValueError(
-                f"num_partners={self.num_partners} means nothing with joint_mode={self.joint_mode}: set "
-                "joint_mode=common, or drop it"
-            )
-        if self.plan == "episodes" and self.joint_mode != "aligned":
-            raise ValueError(
-                f"joint_mode={self.joint_mode} means nothing with plan=episodes, whose agents play each episode "
-                "together: set plan=chain or plan=tree, or drop it"
-            )
-        if self.plan == "episodes" and self.early_termination_threshold is not None:
-            raise ValueError(
-                "early_termination_threshold stops groups, and plan=episodes has one on the first turn alone: set "
-                "plan=chain or plan=tree, or drop it"
-            )
 
 
 def roll_out(

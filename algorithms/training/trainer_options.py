@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llm_decpomdp.algorithms.learning.learner_options import UpdateOptions
-from llm_decpomdp.algorithms.rollouts.plans import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.options import Options, option
 
 

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from llm_decpomdp.agents.models.options import ModelOptions
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
-from llm_decpomdp.algorithms.rollouts.plans import RolloutOptions
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.lessons import WarmStartOptions
 from llm_decpomdp.algorithms.training.trainer_options import (
     StorageOptions,

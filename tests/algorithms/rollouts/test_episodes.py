@@ -12,8 +12,9 @@ import pytest
 from llm_decpomdp import make
 from llm_decpomdp.algorithms.learning.returns import returns, visit_weights
 from llm_decpomdp.algorithms.rollouts.cost import cost
-from llm_decpomdp.algorithms.rollouts.plans import RolloutOptions, roll_out
+from llm_decpomdp.algorithms.rollouts.plans import roll_out
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.benchmarks.evaluation.play import rollout_of
 from llm_decpomdp.policy import Completion

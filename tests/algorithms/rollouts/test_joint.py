@@ -14,8 +14,9 @@ from llm_decpomdp.algorithms.learning.baselines import leave_one_out
 from llm_decpomdp.algorithms.learning.returns import partner_returns
 from llm_decpomdp.algorithms.rollouts.cost import cost
 from llm_decpomdp.algorithms.rollouts.joint import aligned, common, cross
-from llm_decpomdp.algorithms.rollouts.plans import RolloutOptions, rollout_chains, rollout_trees
+from llm_decpomdp.algorithms.rollouts.plans import rollout_chains, rollout_trees
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Start
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.policy import Completion
 
 SIZES = [(2, 2, 1), (3, 2, 2), (4, 3, 5), (2, 8, 4), (5, 1, 1)]
