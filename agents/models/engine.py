@@ -22,6 +22,7 @@ from llm_decpomdp.agents.inference.packed_log_probs import (
     without_peft,
 )
 from llm_decpomdp.agents.inference.sampler import SampledRow, sample
+from llm_decpomdp.agents.models.features import hidden_means
 from llm_decpomdp.agents.models.precision import resolve_compute_dtype, weights_in
 from llm_decpomdp.policy import SKIPPED, Completion
 
@@ -33,12 +34,6 @@ PACKABLE_ATTENTION = ("sdpa", "eager")
 PROBE_TOLERANCE, PROBE_TOLERANCE_ROUNDED = 1e-3, 0.3
 """Largest mean difference between the log-probabilities of packed and padded rows, in nats a token, in float32 and
 in half precision; wrong masks make about 1."""
-
-FEATURE_WINDOW = 1024
-"""Largest number of tokens that go through the model at once for features."""
-
-FEATURE_ROWS = 16
-"""Number of windows in a batch for features."""
 
 
 class ModelEngine:
@@ -177,37 +172,9 @@ class ModelEngine:
 
     @torch.no_grad()
     def features(self, rows: Sequence[Sequence[int]]) -> Tensor:
-        """Return the mean of the last hidden states over the tokens of each row, (B, d), float32.
-
-        Rows longer than `FEATURE_WINDOW` or the model's context go through it in windows.
-        """
-        config = self.model.config.get_text_config()
-        context = getattr(config, "max_position_embeddings", None) or FEATURE_WINDOW
-        size = int(min(FEATURE_WINDOW, context, self._span))
-        windows = [
-            (index, row[first : first + size])
-            for index, row in enumerate(rows)
-            for first in range(0, len(row), size)
-        ]
-        windows.sort(key=lambda window: len(window[1]))
-        sums = torch.zeros(len(rows), config.hidden_size, device=self.model.device)
-        for first in range(0, len(windows), FEATURE_ROWS):
-            indices, parts = zip(*windows[first : first + FEATURE_ROWS], strict=True)
-            sums.index_add_(0, torch.tensor(indices, device=sums.device), self._hidden_sums(parts))
-        lengths = torch.tensor([max(1, len(row)) for row in rows], device=sums.device)
-        return sums / lengths.unsqueeze(1)
-
-    def _hidden_sums(self, rows: Sequence[Sequence[int]]) -> Tensor:
-        """Return the sum of the last hidden states of each row, (B, d)."""
-        lengths = torch.tensor([len(row) for row in rows], device=self.model.device)
-        width = int(lengths.max())
-        ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows]).to(lengths.device)
-        mask = torch.arange(width, device=lengths.device) < lengths.unsqueeze(1)
-        backbone = without_peft(self.model).base_model
+        """Return the mean of the last hidden states over the tokens of each row, (B, d), float32."""
         with self._computing():
-            output = backbone(input_ids=ids, attention_mask=mask.long(), use_cache=False)
-        hidden: Tensor = output.last_hidden_state.float()
-        return hidden.masked_fill(~mask.unsqueeze(2), 0.0).sum(1)
+            return hidden_means(self.model, rows, self._span)
 
     def _computing(self) -> AbstractContextManager[Any]:
         enabled = self.compute_dtype == torch.bfloat16

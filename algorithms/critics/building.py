@@ -16,7 +16,6 @@ def build_critic(
     features: Features | None,
     *,
     discount: float,
-    compares: bool,
     gather: Gather,
 ) -> Critic | None:
     """Build the critic that the options ask for, if they do.
@@ -27,7 +26,6 @@ def build_critic(
         features: Featuriser; by default each agent's own model reads for its own critic, and the first one that
             can for the team's.
         discount: Weight of a turn later.
-        compares: As of `Critic`.
         gather: As of `Critic`.
 
     Raises:
@@ -45,7 +43,6 @@ def build_critic(
         {name: features or _featuriser(policies) for name, policies in readers.items()},
         agents,
         discount=discount,
-        compares=compares,
         gather=gather,
     )
 

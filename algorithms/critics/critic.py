@@ -10,8 +10,7 @@ where agents see less (Baisero and Amato, arXiv 2105.11674), and histories repai
 (arXiv 2509.26000). Critics exist in training alone (centralised training, decentralised execution).
 
 A critic of a turn counts while its explained variance is above 0 on states that it was not yet trained on.
-Otherwise R_j = r_j, as in a chain without a critic. Algorithms that compare with the critic (`Algorithm.critic`)
-take the mean return of the turn instead.
+Otherwise R_j = r_j, as in a chain without a critic; targets take the mean return of the turn there.
 
 Degenerate cases: one turn has no later state, so that nothing changes; too few states leave the gate closed.
 """
@@ -29,13 +28,7 @@ from torch import Tensor
 from llm_decpomdp.algorithms.critics.head import ValueHead
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.critics.states import Features, Place, read_states
-from llm_decpomdp.algorithms.critics.targets import (
-    Array,
-    Outlook,
-    Turn,
-    action_returns,
-    lambda_targets,
-)
+from llm_decpomdp.algorithms.critics.targets import Outlook, Turn, lambda_targets
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 
 Gather = Callable[[Sequence[Any]], list[Any]]
@@ -72,7 +65,6 @@ class Critic:
         features: Featuriser of each critic by its name: an agent's, or any name of one for the team.
         agents: The agents that learn.
         discount: Weight of a turn later.
-        compares: True if advantages are returns less the value of the state before, and not less siblings.
         gather: Collects the items of all processes.
     """
 
@@ -83,13 +75,11 @@ class Critic:
         agents: Collection[str],
         *,
         discount: float,
-        compares: bool = False,
         gather: Gather = list,
     ) -> None:
         self.options = options
         self.agents = list(agents)
         self.discount = discount
-        self.compares = compares
         self._features = dict(features)
         self._gather = gather
         self._heads: dict[Key, ValueHead] = {}
@@ -151,7 +141,7 @@ class Critic:
         """Read the states of a critic, and predict their values."""
         agents = [name] if self.options.critic == "own" else []
         features = self._features[name]
-        states = read_states(rollouts, self.options, features, agents, first=self.compares)
+        states = read_states(rollouts, self.options, features, agents)
         places: dict[int, list[Place]] = {}
         for place in states.features:
             turn = rollouts[place.rollout].groups[place.group].turn
@@ -217,39 +207,21 @@ class Critic:
         rollout: Rollout,
         judged: Mapping[Key, float],
     ) -> Outlook:
-        outlook = Outlook({}, {})
+        outlook: Outlook = {}
         explained = {key: head.explained for key, head in self._heads.items()} | dict(judged)
         for name in states:
-            closed = None if self.compares else 0.0
-            chain = self._chain(name, states[name], number, rollout, explained, closed)
+            chain = self._chain(name, states[name], number, rollout, explained, closed=0.0)
             returns = [turn.rewards + self.discount * turn.following for turn in chain]
-            values = [0.0] * len(chain)
-            if self.compares:
-                returns = self._action_returns(chain)
-                values = [
-                    self._gated(
-                        (name, group.turn),
-                        states[name].predictions[Place(number, index)],
-                        explained,
-                    )
-                    for index, group in enumerate(rollout.groups)
-                ]
-            for agent in [name] if self.options.critic == "own" else self.agents:
-                outlook.returns[agent], outlook.values[agent] = returns, values
+            readers = [name] if self.options.critic == "own" else self.agents
+            outlook |= dict.fromkeys(readers, returns)
         return outlook
-
-    def _action_returns(self, chain: Sequence[Turn]) -> list[Array]:
-        trace = self.options.critic_lambda
-        following = [*lambda_targets(chain, self.discount, trace)[1:], None]
-        pairs = zip(chain, following, strict=True)
-        return [action_returns(turn, target, self.discount, trace) for turn, target in pairs]
 
     def _gated(
         self,
         key: Key,
         value: float,
         explained: Mapping[Key, float],
-        closed: float | None = None,
+        closed: float | None,
     ) -> float:
         """Return a value if the gate of its turn is open."""
         if not self.options.critic_gate or explained.get(key, 0.0) > 0:

@@ -38,8 +38,6 @@ def read_states(
     options: CriticOptions,
     features: Features,
     agents: Sequence[str] = (),
-    *,
-    first: bool,
 ) -> States:
     """Write the text of each state, and compute the features of all that differ at once.
 
@@ -48,11 +46,10 @@ def read_states(
         options: Input of the critic.
         features: Featuriser.
         agents: The agents whose prompts and answers are read; all if none is given.
-        first: Read also the state before the first turn.
     """
     places: dict[Place, str] = {}
     cut_parts = 0
-    for place, view in _views(rollouts, first):
+    for place, view in _views(rollouts):
         rollout = rollouts[place.rollout]
         text, cut = critic_text(
             options.critic_input,
@@ -68,10 +65,10 @@ def read_states(
     return States({place: values[rows[text]] for place, text in places.items()}, cut_parts)
 
 
-def _views(rollouts: Sequence[Rollout], first: bool) -> Iterator[tuple[Place, View]]:
+def _views(rollouts: Sequence[Rollout]) -> Iterator[tuple[Place, View]]:
     for number, rollout in enumerate(rollouts):
         for index, group in enumerate(rollout.groups):
-            if group.view is not None and (first or group.turn):
+            if group.view is not None and group.turn:
                 yield Place(number, index), group.view
             for sample, view in enumerate(group.views):
                 if view is not None:

@@ -1,4 +1,4 @@
-"""Targets of a critic, and returns of actions, along a chain: TD(lambda) (Sutton and Barto 2018, chapter 12).
+"""Targets of a critic along a chain: TD(lambda) (Sutton and Barto 2018, chapter 12).
 
 With x_t the state before turn t of a chain, J joint samples with rewards r_j there, x'_j the state after each, and
 c the one that goes on:
@@ -15,7 +15,6 @@ Assumption: c was drawn at random. Under `handoff=best` values are those of goin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -35,14 +34,8 @@ class Turn(NamedTuple):
     """The joint sample that goes on."""
 
 
-@dataclass(frozen=True)
-class Outlook:
-    """The critic's part in the returns of a rollout, by agent."""
-
-    returns: dict[str, list[Array]]
-    """Return of each joint sample, (J,), of each group."""
-    values: dict[str, list[float]]
-    """Value of the state before each group, for algorithms that compare with it."""
+Outlook = dict[str, list[Array]]
+"""Returns of the joint samples, (J,), of each group of a rollout by agent, with the critic's part."""
 
 
 def lambda_targets(chain: Sequence[Turn], discount: float, trace: float) -> list[float]:
@@ -59,20 +52,6 @@ def lambda_targets(chain: Sequence[Turn], discount: float, trace: float) -> list
         expected = float(np.mean(turn.rewards + discount * turn.following))
         targets.append(expected + _correction(turn, following, discount, trace))
     return targets[::-1]
-
-
-def action_returns(turn: Turn, following: float | None, discount: float, trace: float) -> Array:
-    """Return r_j + discount V(x'_j) of each joint sample, (J,); that of c also with its correction.
-
-    Args:
-        turn: The turn.
-        following: Target y of the turn after; `None` where the chain is over.
-        discount: Weight of a turn later.
-        trace: lambda.
-    """
-    returns: Array = turn.rewards + discount * turn.following
-    returns[turn.chosen] += _correction(turn, following, discount, trace)
-    return returns
 
 
 def _correction(turn: Turn, following: float | None, discount: float, trace: float) -> float:

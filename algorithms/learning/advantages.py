@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 
 import numpy as np
 
@@ -15,7 +14,6 @@ from llm_decpomdp.algorithms.learning.baselines import Baseline, Returns, advant
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.returns import partner_returns, returns, visit_weights
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
-from llm_decpomdp.policy import LimitedPolicy, Policy
 
 
 @dataclass(frozen=True)
@@ -64,15 +62,18 @@ def group_advantages(
     Raises:
         FloatingPointError: If a return isn't finite; names the start.
     """
-    for rollout, outlook in zip(rollouts, outlooks or repeat(None), strict=False):
+    parts = outlooks if outlooks is not None else [None] * len(rollouts)
+    for rollout, outlook in zip(rollouts, parts, strict=True):
         values = [
             _values(rollout.start, group, joint_returns, agents, options, progress, limits or {})
             for group, joint_returns in zip(
                 rollout.groups, _returns(rollout, agents, options, outlook), strict=True
             )
         ]
-        compare = _pooled if rollout.pooled else _by_group
-        all_advantages = compare(rollout.groups, values, baseline, options)
+        if rollout.pooled:
+            all_advantages = _pooled(rollout.groups, values, baseline, options)
+        else:
+            all_advantages = _by_group(values, baseline, options)
         for group, visit, by_agent in zip(
             rollout.groups, visit_weights(rollout), all_advantages, strict=True
         ):
@@ -81,43 +82,17 @@ def group_advantages(
             yield GroupAdvantages(rollout.start, group, weight, leaky)
 
 
-def token_limit(agent: str, policy: Policy, overlong: int) -> int:
-    """Return the token limit of an agent's policy, for a deduction that grows over its last `overlong` tokens.
-
-    Raises:
-        TypeError: If the policy does not tell it.
-        ValueError: If there are not so many tokens.
-    """
-    if not isinstance(policy, LimitedPolicy):
-        raise TypeError(
-            f"overlong_tokens={overlong} needs policies with max_new_tokens, and that of {agent!r} is a "
-            f"{type(policy).__name__}; set overlong_tokens=0"
-        )
-    if overlong > policy.max_new_tokens:
-        raise ValueError(
-            f"overlong_tokens={overlong} is more than max_new_tokens={policy.max_new_tokens} of {agent!r}: every "
-            "completion would be penalised; lower it"
-        )
-    return policy.max_new_tokens
-
-
 def _returns(
     rollout: Rollout,
     agents: Collection[str],
     options: LearnerOptions,
     outlook: Outlook | None,
 ) -> list[dict[str, Returns]]:
-    """Return the returns of the joint samples of each group, (J,), by agent.
-
-    Without a critic they are the same for all agents. With one they are less the value of the state before, where
-    the algorithm compares with that.
-    """
+    """Return the returns of the joint samples of each group, (J,), by agent: the same for all without a critic."""
     if outlook is None:
-        same = returns(rollout, options.discount)
-        return [dict.fromkeys(agents, joint_returns) for joint_returns in same]
+        outlook = dict.fromkeys(agents, returns(rollout, options.discount))
     return [
-        {agent: outlook.returns[agent][index] - outlook.values[agent][index] for agent in agents}
-        for index in range(len(rollout.groups))
+        {agent: outlook[agent][index] for agent in agents} for index in range(len(rollout.groups))
     ]
 
 
@@ -147,7 +122,6 @@ def _values(
 
 
 def _by_group(
-    groups: Sequence[Group],
     values: Sequence[Mapping[str, Returns]],
     baseline: Baseline,
     options: LearnerOptions,

@@ -18,8 +18,6 @@ class Algorithm:
     """Subtracted from the returns of a group, of shape (..., G)."""
     multi_agent: bool = True
     """True if it is meant for teams of more than one agent."""
-    critic: str | None = None
-    """Scope of the critic that returns are compared with, `own` or `joint`; `None` compares siblings."""
     description: str = ""
     """A sentence for readers of a report."""
 

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
-from typing_extensions import get_protocol_members
 
 from llm_decpomdp.algorithms.critics.building import build_critic
 from llm_decpomdp.algorithms.critics.states import Features
 from llm_decpomdp.algorithms.critics.targets import Outlook
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.learning.advantages import (
-    GroupAdvantages,
-    group_advantages,
-    token_limit,
-)
+from llm_decpomdp.algorithms.learning.advantages import GroupAdvantages, group_advantages
 from llm_decpomdp.algorithms.learning.aggregation import progress
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
@@ -27,23 +21,14 @@ from llm_decpomdp.algorithms.learning.losses import REDUCTIONS, kl_estimate, mas
 from llm_decpomdp.algorithms.learning.objectives import left_range, loss_terms, team_share
 from llm_decpomdp.algorithms.learning.optimizer import PolicyOptimizer, learning_rate_factor
 from llm_decpomdp.algorithms.learning.token_metrics import TokenMetrics
+from llm_decpomdp.algorithms.learning.trainable import (
+    referenced,
+    token_limit,
+    trainable_policies,
+    warn_of_delegates,
+)
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
 from llm_decpomdp.policy import Completion, ReferencedPolicy, Team, TrainablePolicy
-
-logger = logging.getLogger(__name__)
-
-TRAINABLE = get_protocol_members(TrainablePolicy)
-"""Names of the members of a trainable policy."""
-
-
-def trainable_policies(team: Team) -> dict[str, TrainablePolicy]:
-    """Return the distinct policies with parameters that require gradients, named by their agents."""
-    return {
-        name: policy
-        for name, policy in distinct_policies(team).items()
-        if isinstance(policy, TrainablePolicy) and any(p.requires_grad for p in policy.parameters())
-    }
 
 
 class Learner:
@@ -76,7 +61,7 @@ class Learner:
         self.policies = trainable_policies(team)
         if not self.policies:
             raise ValueError(f"no policy of the team can be trained; agents: {sorted(team)}")
-        _warn_of_delegates(team)
+        warn_of_delegates(team)
         self.updates = 0
         """Number of complete updates."""
         self._agents: dict[str, TrainablePolicy] = {
@@ -97,13 +82,12 @@ class Learner:
         self._limits = {a: token_limit(a, p, overlong) for a, p in self._agents.items() if overlong}
         if options.kl_coefficient:
             for name, policy in self.policies.items():
-                _referenced(name, policy).keep_reference()
+                referenced(name, policy).keep_reference()
         self.critic = build_critic(
             options,
             self._agents,
             features,
             discount=options.discount,
-            compares=algorithm.critic is not None,
             gather=processes.gather,
         )
         """The critic, if there is one."""
@@ -295,24 +279,3 @@ def _sampled(completions: Sequence[Completion], like: Tensor) -> Tensor:
     for row, completion in zip(log_probs, completions, strict=True):
         row[: len(completion.log_probs)] = torch.tensor(completion.log_probs).to(row)
     return log_probs
-
-
-def _warn_of_delegates(team: Team) -> None:
-    """Warn of policies whose instances answer to `parameters` while their classes lack a member of `TRAINABLE`."""
-    for agents, policy in distinct_policies(team).items():
-        if hasattr(policy, "parameters") and not isinstance(policy, TrainablePolicy):
-            missing = sorted(name for name in TRAINABLE if not hasattr(type(policy), name))
-            logger.warning(
-                "the policy of %s is not trained: its class %s has no %s; what it hands on by __getattr__ "
-                "does not count",
-                *(agents, type(policy).__name__, ", ".join(missing)),
-            )
-
-
-def _referenced(name: str, policy: TrainablePolicy) -> ReferencedPolicy:
-    if not isinstance(policy, ReferencedPolicy):
-        raise TypeError(
-            f"kl_coefficient needs policies that keep a reference, and {name!r} is a "
-            f"{type(policy).__name__}; set kl_coefficient=0"
-        )
-    return policy

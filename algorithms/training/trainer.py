@@ -11,8 +11,9 @@ from typing import Any, NoReturn
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
-from llm_decpomdp.algorithms.learning.learner import Learner, trainable_policies
+from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.learning.trainable import trainable_policies
 from llm_decpomdp.algorithms.rollouts.cost import Bounded, announce, run_cost
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.long_prompts import require_short

@@ -34,12 +34,11 @@ LONGEST = 6
 
 @dataclass(frozen=True)
 class Relay:
-    """A mode: on each turn one player more has the baton, a letter, from the one before; all others see `idle`."""
+    """A mode: on each turn the next player is handed the baton, a letter, by the one before."""
 
     letters: str
-    """What can be handed on: the first letter of an answer, if it is one of these."""
-    idle: str
-    """Prompt of those who hold nothing, and of all once the baton is lost."""
+    """What can be handed on: the first letter of an answer, if it is one of these. All of them are the prompt of
+    those who hold nothing, and of all once the baton is lost."""
     info_keys: Sequence[str] = ("handed_on",)
 
     def first(self, task: ProbeTask) -> dict[str, str]:
@@ -49,18 +48,14 @@ class Relay:
     def __call__(self, task: ProbeTask, turn: Turn) -> tuple[dict[str, str], Info]:
         """Return the next prompt of each agent, and whether the baton was handed on."""
         agents = list(turn.prompts)
-        prompts = dict.fromkeys(agents, self.idle)
-        holders = [agent for agent in agents if turn.prompts[agent] != self.idle]
+        prompts = dict.fromkeys(agents, self.letters)
+        holders = [agent for agent in agents if turn.prompts[agent] != self.letters]
         letter = turn.completions[holders[0]][:1] if holders else ""
         handed_on = bool(letter) and letter in self.letters
         if handed_on:
             place = agents.index(holders[0]) + 1
-            prompts[agents[place]] = self.cue(task, letter, place)
+            prompts[agents[place]] = letter + task.later_cues[place]
         return prompts, {"handed_on": float(handed_on)}
-
-    def cue(self, task: ProbeTask, letter: str, place: int) -> str:
-        """Return the prompt of the player that is handed a letter."""
-        return letter + task.later_cues[place]
 
     def secrets(self, task: ProbeTask) -> Sequence[str]:
         """Return none."""
@@ -102,7 +97,7 @@ def relay(
         for index, secret in enumerate(SECRETS)
     ]
     points = Points(partial(last_answer, SECRETS), offset)
-    mode = Relay(SECRETS, idle=SECRETS)
+    mode = Relay(SECRETS)
     return probe_env("relay", tasks, points, mode, length, discount, render_mode)
 
 
@@ -127,5 +122,5 @@ def speaker_listener(
         for shift, key in enumerate(LETTERS)
     ]
     points = Points(partial(last_answer, LETTERS), offset)
-    mode = Relay(LETTERS, idle=LETTERS)
+    mode = Relay(LETTERS)
     return probe_env("speaker-listener", tasks, points, mode, 2, discount, render_mode)

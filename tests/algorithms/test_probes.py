@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.benchmarks.performance.models import probe_curves
-from llm_decpomdp.benchmarks.performance.models.probe_curves import Trial, train
+from llm_decpomdp.benchmarks.performance.models.probe_curves import train
+from llm_decpomdp.benchmarks.performance.models.probe_trials import Trial
 from llm_decpomdp.envs.probes.known import PROBES
 
 TEAMS = ("magrpo", "marloo", "maremax", "mareinforce")

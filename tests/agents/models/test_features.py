@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from llm_decpomdp.agents.models import engine
+from llm_decpomdp.agents.models import features as features_module
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.options import ModelOptions
 from llm_decpomdp.agents.models.pretrained import adapter_policies
@@ -28,7 +28,7 @@ def by_hand(policy: CausalLM, text: str) -> torch.Tensor:
 def test_they_are_the_mean_of_the_last_hidden_states(
     make_policy: Callable[..., CausalLM], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "FEATURE_ROWS", 2)
+    monkeypatch.setattr(features_module, "BATCH", 2)
     policy = make_policy()
     assert isinstance(policy, FeaturePolicy)
     with pytest.raises(RuntimeError, match="no reference"):

@@ -105,7 +105,7 @@ def test_a_critic_that_explains_the_future_adds_it_to_the_returns() -> None:
     rollouts = chains(seed=99)
     outlooks, _ = critic.assess(rollouts)
     for outlook, rollout in zip(outlooks, rollouts, strict=True):
-        for group, returns in zip(rollout.groups, outlook.returns["x"], strict=True):
+        for group, returns in zip(rollout.groups, outlook["x"], strict=True):
             future = returns - np.array(group.rewards)
             over = [view is None for view in group.views]
             assert all(future[over] == 0)

@@ -11,13 +11,8 @@ from typer.testing import CliRunner
 
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.benchmarks.performance.models import probe_curves as probes
-from llm_decpomdp.benchmarks.performance.models.probe_curves import (
-    Curve,
-    Trial,
-    summarise,
-    train,
-    trials,
-)
+from llm_decpomdp.benchmarks.performance.models.probe_curves import Curve, summarise, train
+from llm_decpomdp.benchmarks.performance.models.probe_trials import Trial, trials
 from llm_decpomdp.envs.probes.known import PROBES
 
 RENDEZVOUS = "probe-rendezvous-v0"

@@ -1,0 +1,66 @@
+"""The policies of a team that can be trained, and what a learner needs of them."""
+
+from __future__ import annotations
+
+import logging
+
+from typing_extensions import get_protocol_members
+
+from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
+from llm_decpomdp.policy import LimitedPolicy, Policy, ReferencedPolicy, Team, TrainablePolicy
+
+logger = logging.getLogger(__name__)
+
+TRAINABLE = get_protocol_members(TrainablePolicy)
+"""Names of the members of a trainable policy."""
+
+
+def trainable_policies(team: Team) -> dict[str, TrainablePolicy]:
+    """Return the distinct policies with parameters that require gradients, named by their agents."""
+    return {
+        name: policy
+        for name, policy in distinct_policies(team).items()
+        if isinstance(policy, TrainablePolicy) and any(p.requires_grad for p in policy.parameters())
+    }
+
+
+def warn_of_delegates(team: Team) -> None:
+    """Warn of policies whose instances answer to `parameters` while their classes lack a member of `TRAINABLE`."""
+    for agents, policy in distinct_policies(team).items():
+        if hasattr(policy, "parameters") and not isinstance(policy, TrainablePolicy):
+            missing = sorted(name for name in TRAINABLE if not hasattr(type(policy), name))
+            logger.warning(
+                "the policy of %s is not trained: its class %s has no %s; what it hands on by __getattr__ "
+                "does not count",
+                *(agents, type(policy).__name__, ", ".join(missing)),
+            )
+
+
+def referenced(name: str, policy: TrainablePolicy) -> ReferencedPolicy:
+    """Return a policy that keeps a reference; raise a `TypeError` if it does not."""
+    if not isinstance(policy, ReferencedPolicy):
+        raise TypeError(
+            f"kl_coefficient needs policies that keep a reference, and {name!r} is a "
+            f"{type(policy).__name__}; set kl_coefficient=0"
+        )
+    return policy
+
+
+def token_limit(agent: str, policy: Policy, overlong: int) -> int:
+    """Return the token limit of an agent's policy, for a deduction that grows over its last `overlong` tokens.
+
+    Raises:
+        TypeError: If the policy does not tell it.
+        ValueError: If there are not so many tokens.
+    """
+    if not isinstance(policy, LimitedPolicy):
+        raise TypeError(
+            f"overlong_tokens={overlong} needs policies with max_new_tokens, and that of {agent!r} is a "
+            f"{type(policy).__name__}; set overlong_tokens=0"
+        )
+    if overlong > policy.max_new_tokens:
+        raise ValueError(
+            f"overlong_tokens={overlong} is more than max_new_tokens={policy.max_new_tokens} of {agent!r}: every "
+            "completion would be penalised; lower it"
+        )
+    return policy.max_new_tokens
