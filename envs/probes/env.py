@@ -110,7 +110,10 @@ def turns(
         )
         for i, (first, second) in enumerate(product(LETTERS, LETTERS))
     ]
-    return probe_env("turns", tasks, Points(_one_speaks, offset), Cues(), 2, discount, render_mode)
+    points = Points(_one_speaks, offset)
+    return probe_env(
+        "turns", tasks, points, Cues(), 2, discount, render_mode, stop_when_solved=False
+    )
 
 
 def _one_speaks(task: ProbeTask, words: Words) -> float:

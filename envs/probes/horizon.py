@@ -65,40 +65,49 @@ class Relay:
 def relay(
     *,
     length: int = 4,
+    num_secrets: int = 4,
     offset: float = 0.0,
     discount: float = 1.0,
     render_mode: str | None = None,
 ) -> DecPOMDPEnv:
-    """Hand on a secret, one of four letters: `length` agents over as many turns, of whom the last must say it.
+    """Hand on a secret letter: `length` agents over as many turns, of whom the last must say it.
 
     On each turn one agent is shown what the one before wrote, and nothing else; `player_0` alone sees the secret.
     A guess is worth nothing on average. All that an agent writes but for the last pays later, and through
-    others, so a learner that credits each turn with its own reward never learns to hand on.
+    others, so a learner that credits each turn with its own reward never learns to hand on. With more than two
+    secrets any learner may settle for less: where two of them share a word, no agent alone gains by using another
+    (partial pooling; Pawlowitsch 2008, Games and Economic Behavior 63). Two secrets leave that out.
 
     Args:
         length: Number of turns and agents, 1 to 6.
+        num_secrets: Number of letters that can be the secret, 2 to 4.
         offset: Reward of each turn besides.
         discount: Discount of later turns' rewards.
         render_mode: As of `DecPOMDPEnv`.
 
     Raises:
-        ValueError: If `length` is out of range.
+        ValueError: If `length` or `num_secrets` is out of range.
     """
     if not 1 <= length <= LONGEST:
         raise ValueError(f"length must be from 1 to {LONGEST}, got {length}")
+    if not 2 <= num_secrets <= len(SECRETS):
+        raise ValueError(f"num_secrets must be from 2 to {len(SECRETS)}, got {num_secrets}")
+    secrets = SECRETS[:num_secrets]
     tasks = [
         probe_task(
             f"relay/{secret}",
             index,
-            [secret, *[SECRETS] * (length - 1)],
+            [secret, *[secrets] * (length - 1)],
             [secret] * length,
             [""] * length,
         )
-        for index, secret in enumerate(SECRETS)
+        for index, secret in enumerate(secrets)
     ]
-    points = Points(partial(last_answer, SECRETS), offset)
-    mode = Relay(SECRETS)
-    return probe_env("relay", tasks, points, mode, length, discount, render_mode)
+    points = Points(partial(last_answer, secrets), offset)
+    mode = Relay(secrets)
+    return probe_env(
+        "relay", tasks, points, mode, length, discount, render_mode, stop_when_solved=False
+    )
 
 
 def speaker_listener(
@@ -123,4 +132,6 @@ def speaker_listener(
     ]
     points = Points(partial(last_answer, LETTERS), offset)
     mode = Relay(LETTERS)
-    return probe_env("speaker-listener", tasks, points, mode, 2, discount, render_mode)
+    return probe_env(
+        "speaker-listener", tasks, points, mode, 2, discount, render_mode, stop_when_solved=False
+    )

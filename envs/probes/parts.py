@@ -135,6 +135,7 @@ def probe_env(
     num_turns: int,
     discount: float,
     render_mode: str | None,
+    stop_when_solved: bool = True,
 ) -> DecPOMDPEnv:
     """Return the environment of a probe, with a player for each cue of its tasks."""
     return DecPOMDPEnv(
@@ -144,7 +145,7 @@ def probe_env(
         points,
         mode,
         num_turns=num_turns,
-        stop_when_solved=name != "turns",
+        stop_when_solved=stop_when_solved,
         discount=discount,
         render_mode=render_mode,
     )

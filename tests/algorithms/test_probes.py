@@ -19,32 +19,32 @@ TEAMS = ("magrpo", "marloo", "maremax", "mareinforce")
 RENDEZVOUS, HALVES, TURNS, LAZY, DELAYED, *_ = PROBES
 
 
-def require_learned(trial: Trial, *, updates: int, share: float = 0.9, seed: int = 0) -> None:
-    """Train at the trial's pace, and require a share of the optimum."""
-    probe, curve = PROBES[trial.probe], train(trial, updates=updates * trial.pace, seed=seed)
+def require_learned(trial: Trial, *, budget: int, share: float = 0.9, seed: int = 0) -> None:
+    """Train with the completions of so many plain updates, and require a share of the optimum."""
+    probe, curve = PROBES[trial.probe], train(trial, budget=budget, seed=seed)
     values = ", ".join(f"{value:.2f}" for value in curve.values)
     assert curve.values[-1] >= share * probe.optimum, (
-        f"{trial} is at {curve.values[-1]:.2f} of {probe.optimum} on {trial.probe} after {updates} "
-        f"updates (chance is {probe.random_value:.2f}); wrong may be: {probe.catches}. Curve: {values}"
+        f"{trial} is at {curve.values[-1]:.2f} of {probe.optimum} on {trial.probe} after {curve.completions[-1]} "
+        f"completions (chance is {probe.random_value:.2f}); wrong may be: {probe.catches}. Curve: {values}"
     )
 
 
 @pytest.mark.parametrize("algorithm", TEAMS)
 def test_sign_and_credit_are_right_as_a_team_finds_a_common_letter(algorithm: str) -> None:
-    require_learned(Trial(RENDEZVOUS, algorithm), updates=30)
+    require_learned(Trial(RENDEZVOUS, algorithm), budget=30)
 
 
 @pytest.mark.parametrize("algorithm", ["magrpo", "mareinforce", "grpo"])
 def test_masks_and_rows_are_right_as_each_agent_spells_its_letter_and_stops(algorithm: str) -> None:
-    require_learned(Trial(HALVES, algorithm), updates=30, share=0.85)
+    require_learned(Trial(HALVES, algorithm), budget=30, share=0.85)
 
 
 def test_turns_are_right_as_agents_speak_in_turn() -> None:
-    require_learned(Trial(TURNS, "magrpo"), updates=40, share=0.85)
+    require_learned(Trial(TURNS, "magrpo"), budget=40, share=0.85)
 
 
 def test_returns_are_right_as_an_agent_learns_over_trees_to_ask_first() -> None:
-    require_learned(Trial(DELAYED, "grpo", "tree"), updates=40, share=0.85)
+    require_learned(Trial(DELAYED, "grpo", "tree"), budget=40, share=0.85)
 
 
 @pytest.mark.parametrize(
@@ -57,20 +57,20 @@ def test_ratios_are_right_as_few_batches_are_enough_with_several_steps_each(
     usual = probe_curves._options
     several = {"updates_per_batch": 8, "objective": objective, **options}
     monkeypatch.setattr(probe_curves, "_options", lambda *a: replace(usual(*a), **several))
-    require_learned(Trial(RENDEZVOUS, "magrpo"), updates=8, share=0.75)
+    require_learned(Trial(RENDEZVOUS, "magrpo"), budget=8, share=0.75)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", TEAMS)
 @pytest.mark.parametrize("probe", [HALVES, TURNS, LAZY])
 def test_every_team_algorithm_learns_every_probe_of_chains(probe: str, algorithm: str) -> None:
-    require_learned(Trial(probe, algorithm), updates=60)
+    require_learned(Trial(probe, algorithm), budget=60)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", TEAMS)
 def test_every_team_algorithm_learns_over_trees_to_ask_for_the_partner(algorithm: str) -> None:
-    require_learned(Trial(DELAYED, algorithm, "tree"), updates=60)
+    require_learned(Trial(DELAYED, algorithm, "tree"), budget=60)
 
 
 @pytest.mark.slow
@@ -78,12 +78,12 @@ def test_every_team_algorithm_learns_over_trees_to_ask_for_the_partner(algorithm
 def test_over_chains_no_algorithm_learns_to_ask_as_the_first_turn_earns_nothing(
     algorithm: str,
 ) -> None:
-    curve = train(Trial(DELAYED, algorithm, "chain"), updates=60, seed=0)
+    curve = train(Trial(DELAYED, algorithm, "chain"), budget=60, seed=0)
     assert max(curve.values) < 0.6 * PROBES[DELAYED].optimum, curve.values
 
 
 @pytest.mark.slow
 def test_an_offset_slows_the_learner_without_a_baseline_and_no_other() -> None:
-    require_learned(Trial(HALVES, "magrpo", offset=2.0), updates=60)
-    slow = train(Trial(HALVES, "mareinforce", offset=2.0), updates=60, seed=0)
+    require_learned(Trial(HALVES, "magrpo", offset=2.0), budget=60)
+    slow = train(Trial(HALVES, "mareinforce", offset=2.0), budget=60, seed=0)
     assert slow.values[-1] < 0.6 * PROBES[HALVES].optimum, slow.values

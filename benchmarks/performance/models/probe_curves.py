@@ -2,9 +2,9 @@
 
     python -m llm_decpomdp.benchmarks.performance.models.probe_curves
 
-Every agent is a language model of random weights that is trained through the same code as real ones. The
-recipe is one for all, but `maremax` and trees go in shorter steps: what differs otherwise between two lines of
-the table is what they say. Lines differ in what they sample: compare them by the completions that they took.
+Every agent is a language model of random weights that is trained through the same code as real ones. All lines of
+a probe have the same budget of completions, of at most `MAX_TOKENS` tokens each, however many updates that makes;
+the recipe is that of `probe_trials.py`. Critics read with features of the texts' parts (`probe_features.py`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import math
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -30,7 +32,11 @@ from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.plans import play_episodes, roll_out
-from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms.training.metrics import count_tokens
+from llm_decpomdp.benchmarks.evaluation.estimates import shown
+from llm_decpomdp.benchmarks.evaluation.statistics import bootstrap
+from llm_decpomdp.benchmarks.performance.models.probe_features import HashedParts, Noise
 from llm_decpomdp.benchmarks.performance.models.probe_trials import Trial, trials
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.probes.known import PROBES
@@ -41,8 +47,10 @@ from llm_decpomdp.utils.storage import write_csv
 
 MAX_GRAD_NORM = 0.3
 
-EVALUATE_EVERY = 5
-"""Updates between two points of a curve."""
+CRITIC_LEARNING_RATE = 1e-2
+
+POINTS = 12
+"""Points of a curve, besides that of the untrained team."""
 
 EVALUATION_EPISODES = 192
 
@@ -61,6 +69,8 @@ class Curve:
     """Mean sum of the rewards of an episode, without discount and offset."""
     completions: tuple[int, ...]
     """Completions of all agents that were sampled for training up to then."""
+    tokens: int
+    """Tokens of all of them."""
     seconds: float
 
     @property
@@ -71,10 +81,11 @@ class Curve:
         return next((completions for completions, value in points if value >= goal), math.inf)
 
 
-def train(trial: Trial, *, updates: int, seed: int) -> Curve:
-    """Train a team of tiny models on a probe."""
+def train(trial: Trial, *, budget: int, seed: int) -> Curve:
+    """Train a team of tiny models on a probe, with the completions of `budget` updates of a plain chain."""
     begin = time.perf_counter()
-    env, plain = trial.env(trial.offset), trial.env(0.0)
+    updates = trial.updates(budget)
+    env, plain = trial.env(trial.offset), trial.env()
     team = {
         agent: tiny_causal_lm(
             PROBES[trial.probe].letters,
@@ -83,28 +94,37 @@ def train(trial: Trial, *, updates: int, seed: int) -> Curve:
         )
         for agent in env.possible_agents
     }
-    learner = Learner(team, ALGORITHMS[trial.algorithm], _options(trial, env.discount, updates))
-    rng = stream(seed, "handoff")
-    points, completions = [(0, value(plain, team), 0)], 0
+    features = Noise(seed) if trial.features == "noise" else HashedParts()
+    options = _options(trial, env.discount, updates)
+    learner = Learner(team, ALGORITHMS[trial.algorithm], options, features)
+    rng, views = stream(seed, "handoff"), learner.critic is not None
+    points, completions, tokens = [(0, value(plain, team), 0)], 0, 0
     for update in range(1, updates + 1):
         rollouts = roll_out(
-            env, team, _starts(env), trial.rollouts, group_size=trial.group_size, rng=rng
+            *(env, team, _starts(env), trial.rollouts),
+            group_size=trial.group_size,
+            rng=rng,
+            views=views,
         )
-        completions += sum(
-            len(samples)
-            for rollout in rollouts
-            for group in rollout.groups
-            for samples in group.completions.values()
-        )
+        completions += _completions(rollouts)
+        tokens += count_tokens(rollouts)
         learner.update(rollouts)
-        if update % EVALUATE_EVERY == 0 or update == updates:
+        if update * POINTS // updates > (update - 1) * POINTS // updates:
             points.append((update, value(plain, team), completions))
     seconds = time.perf_counter() - begin
     updates_done, values, sampled = zip(*points, strict=True)
-    return Curve(trial, seed, updates_done, values, sampled, seconds)
+    return Curve(trial, seed, updates_done, values, sampled, tokens, seconds)
+
+
+def _completions(rollouts: Sequence[Rollout]) -> int:
+    groups = (group for rollout in rollouts for group in rollout.groups)
+    return sum(len(samples) for group in groups for samples in group.completions.values())
 
 
 def _options(trial: Trial, discount: float, updates: int) -> LearnerOptions:
+    critic: dict[str, Any] = {"critic": trial.critic} if trial.critic else {}
+    if trial.critic or ALGORITHMS[trial.algorithm].critic:
+        critic["critic_learning_rate"] = CRITIC_LEARNING_RATE
     return LearnerOptions(
         learning_rate=trial.learning_rate,
         max_grad_norm=MAX_GRAD_NORM,
@@ -112,6 +132,7 @@ def _options(trial: Trial, discount: float, updates: int) -> LearnerOptions:
         lr_schedule="linear",
         total_updates=updates,
         joint_aggregation=trial.aggregation,
+        **critic,
     )
 
 
@@ -137,10 +158,11 @@ def summarise(curves: Sequence[Curve]) -> dict[str, str]:
     return {
         "probe": trial.probe,
         "algorithm": str(trial),
-        "final": f"{np.mean(finals):.2f}",
-        "seeds from .. to": f"{min(finals):.2f} .. {max(finals):.2f}",
+        "value": shown(bootstrap(finals)),
         "completions to 90 %": f"{median:,.0f}" if median < math.inf else "-",
         "seeds there": f"{sum(goal < math.inf for goal in goals)}/{len(goals)}",
+        "completions": f"{np.mean([curve.completions[-1] for curve in curves]):,.0f}",
+        "tokens": f"{np.mean([curve.tokens for curve in curves]):,.0f}",
         "random": f"{probe.random_value:.3f}",
         "optimum": f"{probe.optimum:.0f}",
         "seconds": f"{np.mean([curve.seconds for curve in curves]):.1f}",
@@ -170,43 +192,64 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
         for trial in dict.fromkeys(trials):
             seeds = [curve for curve in curves if curve.trial == trial]
             values = np.array([curve.values for curve in seeds])  # (seeds, points)
-            axes.plot(seeds[0].updates, values.mean(0), label=str(trial))
-            axes.fill_between(seeds[0].updates, values.min(0), values.max(0), alpha=0.15)
+            axes.plot(seeds[0].completions, values.mean(0), label=str(trial))
+            axes.fill_between(seeds[0].completions, values.min(0), values.max(0), alpha=0.15)
         axes.set_title(name)
-        axes.set_xlabel("update")
+        axes.set_xlabel("completions")
         axes.legend(fontsize=7)
     figure.savefig(path, dpi=120)
 
 
 def main(
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each line of the table.")] = 3,
-    updates: Annotated[int, typer.Option(min=1, help="Updates of each run.")] = 60,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each line of the table.")] = 5,
+    budget: Annotated[
+        int, typer.Option(min=1, help="Updates of a plain chain whose completions each run has.")
+    ] = 60,
     probe: Annotated[
         str | None, typer.Option(help="Only the probes with this in their id.")
     ] = None,
+    algorithm: Annotated[
+        str | None, typer.Option(help="Only the lines with this in their name.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
     folder: Annotated[
         Path, typer.Option(metavar="FOLDER", help="Where curves.csv and curves.png go.")
     ] = Path("runs/probes"),
 ) -> None:
     """Train every algorithm on every probe, and print what it has learned."""
-    torch.set_num_threads(1)  # the models are too small to share
-    selection = [trial for trial in trials() if probe is None or probe in trial.probe]
+    selection = [
+        trial
+        for trial in trials()
+        if (probe or "") in trial.probe and (algorithm or "") in str(trial)
+    ]
     if not selection:
-        raise SystemExit(f"error: no probe has {probe!r} in its id; ids: {', '.join(PROBES)}")
+        raise SystemExit(
+            f"error: no line has {probe!r} in its probe and {algorithm!r} in its name; probes: {', '.join(PROBES)}"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     curves: list[Curve] = []
     lines: list[dict[str, str]] = []
-    for trial in selection:
-        runs = [train(trial, updates=updates * trial.pace, seed=seed) for seed in range(seeds)]
-        curves += runs
-        lines.append(summarise(runs))
-        print(*lines[-1].values(), sep="  ", file=sys.stderr, flush=True)
-        write_points(curves, folder / "curves.csv")
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        futures = [
+            [pool.submit(_alone, trial, budget, seed) for seed in range(seeds)]
+            for trial in selection
+        ]
+        for of_trial in futures:
+            runs = [future.result() for future in of_trial]
+            curves += runs
+            lines.append(summarise(runs))
+            print(*lines[-1].values(), sep="  ", file=sys.stderr, flush=True)
+            write_points(curves, folder / "curves.csv")
     table = Table(*lines[0])
     for line in lines:
         table.add_row(*line.values())
-    Console(width=None if sys.stdout.isatty() else 140).print(table)
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
     draw(curves, folder / "curves.png")
+
+
+def _alone(trial: Trial, budget: int, seed: int) -> Curve:
+    torch.set_num_threads(1)  # the models are too small to share
+    return train(trial, budget=budget, seed=seed)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llm_decpomdp import make
 from llm_decpomdp.algorithms import ALGORITHMS
+from llm_decpomdp.algorithms.rollouts.cost import cost
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.probes.known import PROBES
@@ -14,13 +15,19 @@ from llm_decpomdp.envs.probes.known import PROBES
 LEARNING_RATE = 4e-3
 """Learning rate at first, of most trials; it falls linearly, as a late large step can unlearn a task for good."""
 
-GROUP_SIZES = {"chain": 32, "tree": 8, "episodes": 32}
-"""G of each plan: over two turns 64, 72 and 64 joint samples a start."""
+GROUP_SIZE = 32
+"""G of most trials."""
+
+SMALL_GROUP_SIZE = 8
+"""G of trees, which grow, and of the relay: its agents are alike at first, and part in many short steps."""
 
 CROSSED_GROUP_SIZE = 16
-"""G where each completion of two agents is played with each: 256 joint samples a turn."""
+"""G where each completion of two agents is played with each."""
 
-TEAMS = ("magrpo", "marloo", "maremax", "mareinforce")
+TEAMS = tuple(name for name in ALGORITHMS if name != "grpo")
+"""The algorithms for teams."""
+
+RELAY = "probe-relay-v0"
 
 
 @dataclass(frozen=True)
@@ -28,36 +35,34 @@ class Trial:
     """Algorithm, plan and probe of some runs."""
 
     probe: str
-    algorithm: str
+    algorithm: str = "magrpo"
     plan: str = "chain"
-    offset: float = 0.0
-    """Reward of each turn besides, in training; evaluations are without it."""
     joint_mode: str = "aligned"
     num_partners: int = 1
     aggregation: str = "mean"
+    critic: str | None = None
+    """A critic beside a group's baseline."""
+    features: str = "parts"
+    """What critics read with: `parts` of texts, or `noise`."""
+    offset: float = 0.0
+    """Reward of each turn besides, in training; evaluations are without it."""
     game: tuple[tuple[str, Any], ...] = ()
     """Arguments of the probe that differ from its defaults."""
 
     @property
-    def pace(self) -> int:
-        """Number of steps to take where others take one; each is as much shorter, or more for `maremax`.
-
-        No advantage of `maremax` is above 0: what is sampled is only ever made less likely, and long steps
-        end the search before it has found anything. Trees compare few samples.
-        """
-        return 2 if self.plan == "tree" or self.algorithm == "maremax" else 1
+    def group_size(self) -> int:
+        """G."""
+        if self.joint_mode == "cross":
+            return CROSSED_GROUP_SIZE
+        return SMALL_GROUP_SIZE if self.plan == "tree" or self.probe == RELAY else GROUP_SIZE
 
     @property
     def learning_rate(self) -> float:
-        """Learning rate at first."""
-        return LEARNING_RATE / (
-            4 if (self.algorithm, self.plan) == ("maremax", "chain") else self.pace
-        )
+        """Learning rate at first.
 
-    @property
-    def group_size(self) -> int:
-        """G."""
-        return CROSSED_GROUP_SIZE if self.joint_mode == "cross" else GROUP_SIZES[self.plan]
+        No advantage of `maremax` is above 0: long steps end its search before it has found anything.
+        """
+        return LEARNING_RATE / (2 if self.algorithm == "maremax" or self.probe == RELAY else 1)
 
     @property
     def rollouts(self) -> RolloutOptions:
@@ -66,17 +71,28 @@ class Trial:
             plan=self.plan, joint_mode=self.joint_mode, num_partners=self.num_partners
         )
 
+    def updates(self, budget: int) -> int:
+        """Return for how many updates the completions of `budget` updates of a plain chain with G = 32 last."""
+        env = self.env()
+        agents, turns = len(env.possible_agents), env.num_turns
+        plain = cost(RolloutOptions(), GROUP_SIZE, agents, turns).completions
+        own = cost(self.rollouts, self.group_size, agents, turns).completions
+        return max(1, round(budget * plain / own))
+
     def __str__(self) -> str:
         parts = [f"{self.algorithm} over {self.plan.rstrip('s')}s"]
         if self.joint_mode == "common":
             parts.append(f"{self.num_partners} common partners")
         if self.joint_mode == "cross":
-            parts.append(f"crossed, {self.aggregation}")
+            parts.append("crossed")
+        parts += [self.aggregation] if self.aggregation != "mean" else []
+        parts += [f"{self.critic} critic"] if self.critic else []
+        parts += ["of noise"] if self.features == "noise" else []
         parts += [f"{name} {value}" for name, value in self.game]
         parts += [f"offset {self.offset:g}"] if self.offset else []
         return ", ".join(parts)
 
-    def env(self, offset: float) -> DecPOMDPEnv:
+    def env(self, offset: float = 0.0) -> DecPOMDPEnv:
         """Return the environment; single-agent algorithms play it alone."""
         alone = not ALGORITHMS[self.algorithm].multi_agent
         kwargs: dict[str, Any] = {"num_agents": 1} if alone else {}
@@ -85,26 +101,43 @@ class Trial:
 
 def trials() -> list[Trial]:
     """Return every algorithm on every probe that it can play, and the comparisons that explain a failure."""
-    paid_later = ("probe-delayed-v0", "probe-speaker-listener-v0")
-    relay, partners, climbing = "probe-relay-v0", "probe-noisy-partners-v0", "probe-climbing-v0"
-    eight: dict[str, Any] = {"game": (("num_agents", 8),)}
-    noise: dict[str, Any] = {"game": (("noise", True),)}
-    short = [probe for probe in PROBES if probe not in paid_later]
+    every = [Trial(probe, algorithm) for probe in PROBES for algorithm in TEAMS]
+    ways = [trial for probe in PROBES for trial in _ways(probe)]
+    return [*every, *ways, *_explanations()]
+
+
+def _ways(probe: str) -> list[Trial]:
+    """Return the ways of credit and over turns, with MAGRPO."""
+    common = Trial(probe, joint_mode="common", num_partners=4)
+    ways = [common, *(replace(common, aggregation=how) for how in ("max", "annealed"))]
+    if Trial(probe).env().num_turns > 1:
+        ways += [Trial(probe, plan="episodes"), Trial(probe, critic="joint")]
+    return ways
+
+
+def _explanations() -> list[Trial]:
+    delayed, halves = "probe-delayed-v0", "probe-halves-v0"
+    short = (("length", 2),), (("num_secrets", 2),)
+    eight = (("num_agents", 8),)
+    partners, climbing = "probe-noisy-partners-v0", "probe-climbing-v0"
+    crossed = Trial(climbing, joint_mode="cross")
     return [
-        *(Trial(probe, algorithm) for probe in short for algorithm in TEAMS),
-        Trial("probe-halves-v0", "grpo"),
-        *(Trial(probe, algorithm, "tree") for probe in paid_later for algorithm in TEAMS),
-        Trial("probe-delayed-v0", "grpo", "tree"),
-        Trial("probe-delayed-v0", "magrpo", "chain"),
-        Trial("probe-halves-v0", "magrpo", offset=2.0),
-        Trial("probe-halves-v0", "mareinforce", offset=2.0),
-        *(Trial(probe, "magrpo", "episodes") for probe in (*paid_later, relay)),
-        *(Trial(relay, "magrpo", plan, game=(("length", 2),)) for plan in GROUP_SIZES),
-        Trial(partners, "magrpo", **eight),
-        Trial(partners, "magrpo", joint_mode="common", num_partners=4, **eight),
+        Trial(halves, "grpo"),
+        Trial(delayed, "grpo", "tree"),
+        *(Trial(probe, plan="tree") for probe in (delayed, "probe-speaker-listener-v0")),
+        *(Trial(halves, algorithm, offset=2.0) for algorithm in ("magrpo", "mareinforce")),
+        Trial("probe-turns-v0", critic="joint", features="noise"),
         *(
-            Trial(climbing, "magrpo", joint_mode="cross", aggregation=aggregation, **game)
-            for game in ({}, noise)
+            Trial(RELAY, critic=critic, plan=plan, game=game)
+            for game in short
+            for critic, plan in ((None, "chain"), ("joint", "chain"), (None, "episodes"))
+        ),
+        Trial(RELAY, "maac", game=(("num_secrets", 2),)),
+        Trial(partners, game=eight),
+        Trial(partners, joint_mode="common", num_partners=4, game=eight),
+        *(
+            replace(crossed, aggregation=aggregation, game=game)
+            for game in ((), (("noise", True),))
             for aggregation in ("mean", "max", "annealed")
         ),
     ]
