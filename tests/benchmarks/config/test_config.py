@@ -239,7 +239,7 @@ def test_what_contradicts_the_critic_of_an_algorithm_is_refused(others: str, mes
 
 
 def test_options_of_a_critic_need_one_and_actor_critics_take_single_completions() -> None:
-    with pytest.raises(ConfigError, match="critic_lambda=0.5 means nothing without a critic"):
+    with pytest.raises(ConfigError, match=r"critic_lambda=0\.5 means nothing without a critic"):
         load_config(None, ["algorithm.critic_lambda=0.5"])
     single = ["algorithm.critic_lambda=0.5", "algorithm.num_generations=1"]
     assert load_config(None, ["algorithm.name=maac", *single]).algorithm.critic is None
