@@ -8,7 +8,8 @@ Assumption: returns are scaled to lie around 0. The gradient is unbiased, and it
 of the mean return: with an offset every sample is made likelier, and learning is slow or drifts to whatever was
 sampled first.
 
-Degenerate case: equal returns other than 0 move the weights without teaching anything; all 0, nothing moves.
+Degenerate cases: equal returns other than 0 move the weights without teaching anything; all 0, nothing moves.
+G may be 1.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from llm_decpomdp.algorithms.learning.baselines import none
 MAREINFORCE = Algorithm(
     "mareinforce",
     baseline=none,
+    min_group_size=1,
     description=(
         "MAREINFORCE (after REINFORCE, Williams 1992): each agent answers the same prompt several times, "
         "and the answers of all agents are put together and rewarded; every answer becomes likelier by as "

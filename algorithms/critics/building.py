@@ -1,13 +1,29 @@
-"""A critic for the agents that learn, with the features of their own models."""
+"""A critic for the agents that learn, with the features of their own models.
+
+| role             | what its values are for                                               | file                |
+|------------------|-----------------------------------------------------------------------|---------------------|
+| `future`         | the returns of chains: what follows a joint sample                    | `critic.py`         |
+| `baseline`       | the same, and what a return is compared with: actor-critics           | `actor_critic.py`   |
+| `counterfactual` | the future, and what an agent's other answers would have been worth   | `counterfactual.py` |
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from llm_decpomdp.algorithms.critics.actor_critic import BaselineCritic
+from llm_decpomdp.algorithms.critics.counterfactual import CounterfactualCritic
 from llm_decpomdp.algorithms.critics.critic import Critic, Gather
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.critics.states import Features
 from llm_decpomdp.policy import FeaturePolicy, TrainablePolicy
+
+ROLES: Mapping[str, type[Critic]] = {
+    "future": Critic,
+    "baseline": BaselineCritic,
+    "counterfactual": CounterfactualCritic,
+}
+"""Critic by role."""
 
 
 def build_critic(
@@ -15,6 +31,7 @@ def build_critic(
     agents: Mapping[str, TrainablePolicy],
     features: Features | None,
     *,
+    role: str,
     discount: float,
     gather: Gather,
 ) -> Critic | None:
@@ -25,6 +42,7 @@ def build_critic(
         agents: The agents that learn, and their policies.
         features: Featuriser; by default each agent's own model reads for its own critic, and the first one that
             can for the team's.
+        role: One of `ROLES`.
         discount: Weight of a turn later.
         gather: As of `Critic`.
 
@@ -38,7 +56,7 @@ def build_critic(
         if options.critic == "own"
         else {"team": list(agents.values())}
     )
-    return Critic(
+    return ROLES[role](
         options,
         {name: features or _featuriser(policies) for name, policies in readers.items()},
         agents,

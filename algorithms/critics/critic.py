@@ -12,6 +12,9 @@ where agents see less (Baisero and Amato, arXiv 2105.11674), and histories repai
 A critic of a turn counts while its explained variance is above 0 on states that it was not yet trained on.
 Otherwise R_j = r_j, as in a chain without a critic; targets take the mean return of the turn there.
 
+This is the critic of `critic=joint` or `own` beside a group baseline. Those of actor-critics build on it
+(`building.py`).
+
 Degenerate cases: one turn has no later state, so that nothing changes; too few states leave the gate closed.
 """
 
@@ -26,7 +29,7 @@ import torch
 from torch import Tensor
 
 from llm_decpomdp.algorithms.critics.head import ValueHead
-from llm_decpomdp.algorithms.critics.options import CriticOptions
+from llm_decpomdp.algorithms.critics.options import DEFAULT_INPUT, CriticOptions
 from llm_decpomdp.algorithms.critics.states import Features, Place, read_states
 from llm_decpomdp.algorithms.critics.targets import Outlook, Turn, lambda_targets
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
@@ -49,7 +52,7 @@ class Record(NamedTuple):
     target: float
 
 
-class _Values(NamedTuple):
+class Values(NamedTuple):
     """The states of a batch as one critic reads them, with their values."""
 
     features: dict[Place, Tensor]
@@ -67,6 +70,9 @@ class Critic:
         discount: Weight of a turn later.
         gather: Collects the items of all processes.
     """
+
+    reads_first = False
+    """Whether it reads the first state of an episode, which no return needs."""
 
     def __init__(
         self,
@@ -105,17 +111,9 @@ class Critic:
             for number, rollout in enumerate(rollouts)
             for record in self._records(name, states[name], number, rollout)
         ]
-        self._pending = {}
-        for record in self._gather(records):
-            self._pending.setdefault(record.key, []).append(record)
-        judged = {
-            key: self._heads[key].judged(_pairs(found)) if key in self._heads else 0.0
-            for key, found in self._pending.items()
-        }
-        outlooks = [
-            self._outlook(states, number, rollout, judged)
-            for number, rollout in enumerate(rollouts)
-        ]
+        self._pending, judged = self._judge(records)
+        explained = self._explained() | judged
+        outlooks = self._outlooks(states, rollouts, explained)
         cut_parts = sum(self._gather([read.cut_parts for read in states.values()]))
         return outlooks, self._metrics(judged, cut_parts)
 
@@ -129,19 +127,34 @@ class Critic:
             self._heads[key].learn(features, _pairs(records), self.options.critic_epochs)
         self._pending = {}
 
+    def _judge(self, records: Sequence[Record]) -> tuple[dict[Key, list[Record]], dict[Key, float]]:
+        """Return the records of all processes by head, and what each head explains with them."""
+        pending: dict[Key, list[Record]] = {}
+        for record in self._gather(records):
+            pending.setdefault(record.key, []).append(record)
+        judged = {
+            key: self._heads[key].judged(_pairs(found)) if key in self._heads else 0.0
+            for key, found in pending.items()
+        }
+        return pending, judged
+
+    def _explained(self) -> dict[Key, float]:
+        """Return the explained variance of each head as of the last update."""
+        return {key: head.explained for key, head in self._heads.items()}
+
     def _warn_without_state(self, rollouts: Sequence[Rollout]) -> None:
         views = (group.view for rollout in rollouts for group in rollout.groups[:1])
-        if self._warned or self.options.critic_input != "history+state":
+        if self._warned or (self.options.critic_input or DEFAULT_INPUT) != "history+state":
             return
         if any(view is not None and not view.state for view in views):
             self._warned = True
             logger.warning("the environment has no state(), so the critic reads histories alone")
 
-    def _read(self, name: str, rollouts: Sequence[Rollout]) -> _Values:
+    def _read(self, name: str, rollouts: Sequence[Rollout]) -> Values:
         """Read the states of a critic, and predict their values."""
         agents = [name] if self.options.critic == "own" else []
         features = self._features[name]
-        states = read_states(rollouts, self.options, features, agents)
+        states = read_states(rollouts, self.options, features, agents, first=self.reads_first)
         places: dict[int, list[Place]] = {}
         for place in states.features:
             turn = rollouts[place.rollout].groups[place.group].turn
@@ -151,12 +164,11 @@ class Critic:
             if head := self._heads.get((name, turn)):
                 values = head.predict(torch.stack([states.features[place] for place in of_turn]))
                 predictions |= zip(of_turn, values.tolist(), strict=True)
-        return _Values(states.features, predictions, states.cut_parts)
+        return Values(states.features, predictions, states.cut_parts)
 
-    def _records(self, name: str, states: _Values, number: int, rollout: Rollout) -> list[Record]:
+    def _records(self, name: str, states: Values, number: int, rollout: Rollout) -> list[Record]:
         """Return the states of a chain that the heads learn from, with their targets."""
-        explained = {key: head.explained for key, head in self._heads.items()}
-        chain = self._chain(name, states, number, rollout, explained)
+        chain = self._chain(name, states, number, rollout, self._explained())
         targets = lambda_targets(chain, self.discount, self.options.critic_lambda)
         records = []
         for index, target in enumerate(targets):
@@ -170,7 +182,7 @@ class Critic:
     def _chain(
         self,
         name: str,
-        states: _Values,
+        states: Values,
         number: int,
         rollout: Rollout,
         explained: Mapping[Key, float],
@@ -200,21 +212,24 @@ class Critic:
             turns.append(Turn(rewards, np.array(following), group.chosen))
         return turns
 
-    def _outlook(
+    def _outlooks(
         self,
-        states: Mapping[str, _Values],
-        number: int,
-        rollout: Rollout,
-        judged: Mapping[Key, float],
-    ) -> Outlook:
-        outlook: Outlook = {}
-        explained = {key: head.explained for key, head in self._heads.items()} | dict(judged)
+        states: Mapping[str, Values],
+        rollouts: Sequence[Rollout],
+        explained: Mapping[Key, float],
+    ) -> list[Outlook]:
+        """Return the outlook of each rollout, given the explained variance of each head."""
+        outlooks: list[Outlook] = [{} for _ in rollouts]
         for name in states:
-            chain = self._chain(name, states[name], number, rollout, explained, closed=0.0)
-            returns = [turn.rewards + self.discount * turn.following for turn in chain]
-            readers = [name] if self.options.critic == "own" else self.agents
-            outlook |= dict.fromkeys(readers, returns)
-        return outlook
+            for number, rollout in enumerate(rollouts):
+                chain = self._chain(name, states[name], number, rollout, explained, closed=0.0)
+                returns = [turn.rewards + self.discount * turn.following for turn in chain]
+                outlooks[number] |= dict.fromkeys(self._readers(name), returns)
+        return outlooks
+
+    def _readers(self, name: str) -> list[str]:
+        """Return the agents that learn by a critic."""
+        return [name] if self.options.critic == "own" else self.agents
 
     def _gated(
         self,
@@ -260,6 +275,14 @@ class Critic:
             head = ValueHead(width, self.options.critic_learning_rate)
             head.load_state_dict(part["state"])
             self._heads[part["name"], part["turn"]] = head
+
+
+def require_views(rollouts: Sequence[Rollout]) -> None:
+    """Raise a `ValueError` unless the states before all groups are recorded."""
+    if any(group.view is None for rollout in rollouts for group in rollout.groups):
+        raise ValueError(
+            "the critic compares with values of states, and the rollouts have none: sample them with views=True"
+        )
 
 
 def _pairs(records: Sequence[Record]) -> Tensor:

@@ -49,7 +49,12 @@ def _exchange(group: Group, sample: int) -> Exchange:
 
 
 def critic_text(
-    kind: str, view: View, past: Collection[Exchange], agents: Collection[str], limit: int
+    kind: str,
+    view: View,
+    past: Collection[Exchange],
+    agents: Collection[str],
+    limit: int,
+    answers: Mapping[str, str] | None = None,
 ) -> Text:
     """Write the text of a state.
 
@@ -59,15 +64,17 @@ def critic_text(
         past: The turns before.
         agents: The agents whose prompts and answers stand in it.
         limit: Largest number of characters of a part; of a longer one beginning and end are kept.
+        answers: What each agent answers in the state, if that is read too.
     """
     parts = []
     if kind == "history+state":
         parts.append(("state", view.state))
     if kind != "prompts":
-        for turn, (prompts, answers) in enumerate(past, 1):
+        for turn, (prompts, given) in enumerate(past, 1):
             parts += [(f"{agent} saw in turn {turn}", prompts[agent]) for agent in agents]
-            parts += [(f"{agent} answered in turn {turn}", answers[agent]) for agent in agents]
+            parts += [(f"{agent} answered in turn {turn}", given[agent]) for agent in agents]
     parts += [(f"{agent} sees", view.prompts[agent]) for agent in agents]
+    parts += [(f"{agent} answers", text) for agent, text in (answers or {}).items()]
     texts = (f"[{title}]\n{_shortened(text, limit)}" for title, text in parts if text)
     return Text("\n\n".join(texts), sum(len(text) > limit for _, text in parts))
 

@@ -1,13 +1,26 @@
-"""Options of a critic."""
+"""Options of a critic, and the critic that an algorithm cannot do without."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 from llm_decpomdp.options import Options, option
 
 SCOPES = ("none", "joint", "own")
 INPUTS = ("history+state", "history", "prompts")
+DEFAULT_INPUT = "history+state"
+
+
+class OwnCritic(NamedTuple):
+    """The critic that belongs to an algorithm."""
+
+    role: str
+    """`baseline` or `counterfactual`: what its values are for, besides the future (`building.py`)."""
+    scope: str
+    """`joint` or `own`."""
+    input: str
+    """Text that it reads unless `critic_input` says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -18,13 +31,14 @@ class CriticOptions(Options):
         ValueError: If a value is out of its range, or means nothing without a critic.
     """
 
-    critic: str = option("none", choices=SCOPES)
-    """Values of later states, learned beside the policies, so that a chain learns what pays only later: by one
-    critic of the team (`joint`), one of each agent (`own`), or `none`. They exist in training alone, and no agent
-    sees what they read."""
-    critic_input: str = option("history+state", choices=INPUTS)
+    critic: str | None = option(None, choices=SCOPES)
+    """Values of states, learned beside the policies: by one critic of the team (`joint`), one of each agent
+    (`own`), or `none`; null for what the algorithm has, as `iac`, `maac` and `coma` do. Others learn with one what
+    pays only later. Critics exist in training alone, and no agent sees what they read."""
+    critic_input: str | None = option(None, choices=INPUTS)
     """Text that a critic reads: all prompts and answers so far and the environment's `state()`, the same without
-    that state, or the present `prompts` alone. Of prompts and answers an agent's own critic reads its own."""
+    that state, or the present `prompts` alone; null for `history` with `iac`, else `history+state`. Of prompts and
+    answers an agent's own critic reads its own."""
     critic_part_length: int = option(4000, ge=16)
     """Largest number of characters of a prompt, an answer or a state in that text; the middle of a longer one is
     left out."""
@@ -36,14 +50,14 @@ class CriticOptions(Options):
     """Passes of an update over the newest states."""
     critic_gate: bool = True
     """Use the critic of a turn only while it explains some of the variance of returns that it was not yet trained
-    on. Otherwise that turn is learned as without one."""
+    on. Otherwise that turn is learned as without one; `iac` and `maac` compare with its running mean return."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.critic != "none":
             return
-        for declared in fields(CriticOptions):
-            if (value := getattr(self, declared.name)) != declared.default:
+        for declared in fields(CriticOptions)[1:]:
+            if (value := getattr(self, declared.name)) not in (declared.default, DEFAULT_INPUT):
                 raise ValueError(
                     f"{declared.name}={value} means nothing without a critic: set critic=joint or critic=own, or "
                     "drop it"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from llm_decpomdp.algorithms.critics.inputs import critic_text, history
-from llm_decpomdp.algorithms.critics.options import CriticOptions
+from llm_decpomdp.algorithms.critics.options import DEFAULT_INPUT, CriticOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, View
 
 Features = Callable[[Sequence[str]], Tensor]
@@ -38,6 +38,8 @@ def read_states(
     options: CriticOptions,
     features: Features,
     agents: Sequence[str] = (),
+    *,
+    first: bool = False,
 ) -> States:
     """Write the text of each state, and compute the features of all that differ at once.
 
@@ -46,13 +48,14 @@ def read_states(
         options: Input of the critic.
         features: Featuriser.
         agents: The agents whose prompts and answers are read; all if none is given.
+        first: Whether the first state of an episode is read too, which no return needs.
     """
     places: dict[Place, str] = {}
     cut_parts = 0
-    for place, view in _views(rollouts):
+    for place, view in _views(rollouts, first):
         rollout = rollouts[place.rollout]
         text, cut = critic_text(
-            options.critic_input,
+            options.critic_input or DEFAULT_INPUT,
             view,
             history(rollout, place.group, place.sample),
             agents or list(view.prompts),
@@ -65,10 +68,10 @@ def read_states(
     return States({place: values[rows[text]] for place, text in places.items()}, cut_parts)
 
 
-def _views(rollouts: Sequence[Rollout]) -> Iterator[tuple[Place, View]]:
+def _views(rollouts: Sequence[Rollout], first: bool) -> Iterator[tuple[Place, View]]:
     for number, rollout in enumerate(rollouts):
         for index, group in enumerate(rollout.groups):
-            if group.view is not None and group.turn:
+            if group.view is not None and (group.turn or first):
                 yield Place(number, index), group.view
             for sample, view in enumerate(group.views):
                 if view is not None:

@@ -23,6 +23,10 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 
+ROUNDING = 1e-12
+"""Rounding error of differences, as a share of the largest return."""
+
+
 class Turn(NamedTuple):
     """A turn of a chain."""
 
@@ -35,7 +39,8 @@ class Turn(NamedTuple):
 
 
 Outlook = dict[str, list[Array]]
-"""Returns of the joint samples, (J,), of each group of a rollout by agent, with the critic's part."""
+"""Returns of the joint samples, (J,), of each group of a rollout by agent, with the critic's part; less its
+baseline where it has one."""
 
 
 def lambda_targets(chain: Sequence[Turn], discount: float, trace: float) -> list[float]:
@@ -54,7 +59,37 @@ def lambda_targets(chain: Sequence[Turn], discount: float, trace: float) -> list
     return targets[::-1]
 
 
+def sample_returns(
+    chain: Sequence[Turn], targets: Sequence[float], discount: float, trace: float
+) -> list[Array]:
+    """Return y of the joint samples of each turn, (J,): TD(lambda) of the one that goes on, TD(0) of its siblings.
+
+        y_j = r_j + discount V(x'_j),    and for c besides    discount lambda (y_{t+1} - V(x'_c))
+
+    With J = 1 these are the targets.
+
+    Args:
+        chain: All turns.
+        targets: As of `lambda_targets`.
+        discount: Weight of a turn later.
+        trace: lambda.
+    """
+    returns = []
+    for turn, following in zip(chain, [*targets[1:], None], strict=True):
+        values = turn.rewards + discount * turn.following
+        values[turn.chosen] += _correction(turn, following, discount, trace)
+        returns.append(values)
+    return returns
+
+
 def _correction(turn: Turn, following: float | None, discount: float, trace: float) -> float:
     if following is None:
         return 0.0
     return float(discount * trace * (following - turn.following[turn.chosen]))
+
+
+def less(returns: Array, baseline: float | Array) -> Array:
+    """Subtract a baseline from returns, (J,); what rounding alone makes is 0, or Adam would step along it."""
+    difference: Array = returns - baseline
+    noise = ROUNDING * float(np.abs(returns).max(initial=0.0))
+    return np.where(np.abs(difference) <= noise, 0.0, difference)

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
+from llm_decpomdp.algorithms.critics.options import DEFAULT_INPUT, OwnCritic
 from llm_decpomdp.algorithms.learning.baselines import Baseline, maximum, none
 from llm_decpomdp.algorithms.learning.learner_options import UpdateOptions
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+
+OTHERS = {"none": "magrpo", "own": "iac", "joint": "maac"}
+"""An algorithm with a critic of each scope."""
+
+MAX_COUNTERFACTUALS = 4096
+"""Most texts of a group that a critic of answers reads; more is refused as a likely mistake."""
+
+Chosen = TypeVar("Chosen", bound=UpdateOptions)
 
 
 @dataclass(frozen=True)
@@ -20,9 +31,30 @@ class Algorithm:
     """True if it is meant for teams of more than one agent."""
     description: str = ""
     """A sentence for readers of a report."""
+    critic: OwnCritic | None = None
+    """The critic that it cannot do without, if there is one."""
+    min_group_size: int = 2
+    """Least number of completions of a group: 1 where nothing is compared within it."""
+
+    def completed(self, options: Chosen) -> Chosen:
+        """Return the options with the critic of this algorithm where they leave it open.
+
+        Raises:
+            ValueError: If they name another one, or something of a critic without there being one.
+        """
+        own = self.critic
+        scope = options.critic or (own.scope if own else "none")
+        if own and scope != own.scope:
+            raise ValueError(
+                f"{self.name} has critic={own.scope}, and critic={scope} is set: drop it, or use "
+                f"{OTHERS[scope]}"
+            )
+        text = options.critic_input or (own.input if own else DEFAULT_INPUT)
+        return replace(options, critic=scope, critic_input=text)
 
     def check(self, agents: Collection[str], options: UpdateOptions) -> None:
         """Raise a `ValueError` if it cannot train a team of these agents, or not with these options."""
+        self.completed(options)
         if len(agents) > 1 and not self.multi_agent:
             raise ValueError(
                 f"{self.name} trains one agent, and the team has {len(agents)}: {sorted(agents)}; use magrpo, or "
@@ -34,7 +66,44 @@ class Algorithm:
                 "from: raise it"
             )
         if self.baseline is none and options.normalize_advantages and not options.max_grad_norm:
+            what = "compares returns with nothing" if self.critic is None else "centres no group"
             raise ValueError(
-                f"{self.name} compares returns with nothing, so normalize_advantages makes advantages of "
-                "hundreds where they are nearly equal: set max_grad_norm, or normalize_advantages=false"
+                f"{self.name} {what}, so normalize_advantages makes advantages of hundreds where they are nearly "
+                "equal: set max_grad_norm, or normalize_advantages=false"
+            )
+
+    def check_groups(
+        self, rollouts: RolloutOptions, updates: UpdateOptions, group_size: int, num_agents: int
+    ) -> None:
+        """Raise a `ValueError` if it cannot learn from such groups.
+
+        Args:
+            rollouts: Joint samples.
+            updates: Normalisation.
+            group_size: G.
+            num_agents: N.
+        """
+        if group_size < self.min_group_size:
+            raise ValueError(
+                f"{self.name} compares completions of a group, so num_generations (group_size) must be at least "
+                f"{self.min_group_size}, got {group_size}: raise it, or use iac, maac or mareinforce"
+            )
+        if group_size == 1 and updates.normalize_advantages:
+            raise ValueError(
+                "normalize_advantages divides by the standard deviation of a group, and one completion has none: "
+                "set num_generations (group_size) to 2 or more, or normalize_advantages=false"
+            )
+        if self.critic is None or self.critic.role != "counterfactual":
+            return
+        if rollouts.joint_mode != "aligned":
+            raise ValueError(
+                f"{self.name} asks its critic about an agent's other completions, and joint_mode="
+                f"{rollouts.joint_mode} plays them: set joint_mode=aligned, or use magrpo"
+            )
+        texts = group_size * (1 + num_agents * (group_size - 1))
+        if texts > MAX_COUNTERFACTUALS:
+            raise ValueError(
+                f"{self.name} with num_generations (group_size) of {group_size} and {num_agents} agents has the "
+                f"critic read {texts:,} texts for each group; more than {MAX_COUNTERFACTUALS:,} is refused: use "
+                "fewer completions"
             )

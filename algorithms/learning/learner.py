@@ -44,8 +44,8 @@ class Learner:
     Raises:
         TypeError: If `kl_coefficient` is set and a policy keeps no reference, `overlong_tokens` and one does not
             tell its token limit, or a critic and no policy gives features.
-        ValueError: If a single-agent algorithm gets a team, no policy can be trained, or advantages would
-            be without bounds.
+        ValueError: If a single-agent algorithm gets a team, no policy can be trained, advantages would be
+            without bounds, or the options name another critic than the algorithm's own.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class Learner:
         features: Features | None = None,
     ) -> None:
         algorithm.check(team, options)
+        options = algorithm.completed(options)
         self.algorithm = algorithm
         self.options = options
         self.policies = trainable_policies(team)
@@ -87,6 +88,7 @@ class Learner:
             options,
             self._agents,
             features,
+            role=algorithm.critic.role if algorithm.critic else "future",
             discount=options.discount,
             gather=processes.gather,
         )

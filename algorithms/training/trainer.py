@@ -78,7 +78,10 @@ class Trainer:
         warm_start: WarmStart | None = None,
         problems: Sequence[Start] = (),
     ) -> None:
+        learner_options = algorithm.completed(learner_options)
         check_run(trainer_options, learner_options, batches, eval_starts)
+        group_size, updates = trainer_options.group_size, len(batches)
+        algorithm.check_groups(trainer_options, learner_options, group_size, len(team))
         if isinstance(env, Bounded):
             learner_options.check_horizon(env.num_turns)
         self._problems = list(problems or dict.fromkeys(chain.from_iterable(batches)))
@@ -88,7 +91,6 @@ class Trainer:
         self.eval_env = env if eval_env is None else eval_env
         require_short(self.eval_env, team, eval_starts)
         processes.warn_of_idle(max(map(len, batches)))
-        group_size, updates = trainer_options.group_size, len(batches)
         evaluations = trainer_options.evaluations(updates) + (warm_start is not None)
         episodes = evaluations * len(eval_starts)
         self.cost = run_cost(env, self.eval_env, trainer_options, group_size, batches, episodes)

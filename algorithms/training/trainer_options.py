@@ -34,8 +34,8 @@ class TrainerOptions(RolloutOptions, StorageOptions):
         ValueError: If a value is out of its range, or two do not fit together.
     """
 
-    group_size: int = option(4, ge=2)
-    """Completions of each agent in a group (G)."""
+    group_size: int = option(4, ge=1)
+    """Completions of each agent in a group (G); at least 2 where the algorithm compares them."""
     eval_every: int = option(0, ge=0)
     """Updates between evaluations; 0 leaves those before the first and after the last update."""
     seed: int = option(0, ge=0)
@@ -63,7 +63,7 @@ def check_credit(rollouts: RolloutOptions, updates: UpdateOptions) -> None:
             f"step_advantage_weight={updates.step_advantage_weight} means nothing with plan={rollouts.plan}: set "
             "plan=episodes, or drop it"
         )
-    if updates.critic != "none" and rollouts.plan != "chain":
+    if updates.critic not in (None, "none") and rollouts.plan != "chain":
         raise ValueError(
             f"critic={updates.critic} means nothing with plan={rollouts.plan}, whose returns are those of whole "
             "episodes: set plan=chain, or drop it"
@@ -85,8 +85,8 @@ def check_run(
     if rollouts.keep_best and not eval_starts:
         raise ValueError("keep_best compares evaluations, and there are no eval_starts")
     check_credit(rollouts, updates)
-    if rollouts.refill and updates.critic != "none":
+    if rollouts.refill and updates.critic not in (None, "none"):
         raise ValueError(
             f"refill={rollouts.refill} asks which starts teach nothing before the critic has read them: set "
-            "refill=0, or critic=none"
+            "refill=0, or use an algorithm without a critic"
         )

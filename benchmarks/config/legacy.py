@@ -90,7 +90,10 @@ ENVIRONMENTS = {
 }
 """Parts of data sets' names, and the environments that they mean; the first that fits counts."""
 
-CRITICS = "a critic is set by algorithm.critic and the keys beside it; drop it"
+CRITICS = (
+    "a critic is set by algorithm.critic and the keys beside it, or comes with algorithm.name=iac, maac or coma; "
+    "drop it"
+)
 SHIFTED = "rewards are used as they are: add what it takes off to thresholds, and drop it"
 OWN_DEVICES = "use policies.<name>.device, or drop it"
 
@@ -114,7 +117,8 @@ GONE = {
     "maac": CRITICS,
     "ac": CRITICS,
     "algorithm.critic_type": "a critic here is a value of states (v): with q, values of actions, the advantage "
-    "r + discount V' - Q is 0 for every action once Q is exact, and learning ends; drop it",
+    "r + discount V' - Q is 0 for every action once Q is exact, and learning ends; drop it, or use "
+    "algorithm.name=coma",
     "algorithm.critic_devices": "a critic reads with the policies' own model; drop it",
     "algorithm.value_loss_coef": "a critic has an optimizer of its own: use algorithm.critic_learning_rate, "
     "or drop it",

@@ -218,6 +218,8 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
         raise ConfigError(f"algorithm.name: {error.args[0]}") from None
     try:
         algorithm.check(env.possible_agents, config.algorithm)
+        size, agents = config.algorithm.num_generations, len(env.possible_agents)
+        algorithm.check_groups(config.algorithm, config.algorithm, size, agents)
         start_cost(config)
         learner = learner_options(config, 1, team.policies.values())
         learner.check_horizon(config.env.num_turns)

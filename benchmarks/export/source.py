@@ -135,7 +135,10 @@ def _advantages(
 
     None without a configuration, nor with a critic, which is no part of an episode.
     """
-    if config is None or config.algorithm.critic != "none":
+    if config is None:
+        return [{} for _ in rollout.groups]
+    algorithm = ALGORITHMS[config.algorithm.name]
+    if algorithm.completed(config.algorithm).critic != "none":
         return [{} for _ in rollout.groups]
     from llm_decpomdp.algorithms.learning.advantages import group_advantages
     from llm_decpomdp.algorithms.learning.aggregation import progress
@@ -147,7 +150,7 @@ def _advantages(
     groups = group_advantages(
         [rollout],
         learning,
-        ALGORITHMS[config.algorithm.name].baseline,
+        algorithm.baseline,
         learner_options(config, updates, team.policies.values()),
         progress=progress(update - 1, updates),
     )

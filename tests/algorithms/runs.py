@@ -52,7 +52,7 @@ def build(folder: Path, batches: Sequence[Sequence[Start]] = BATCHES, **options:
     return Trainer(
         options.pop("env", None) or EchoEnv(2),
         options.pop("team", None) or make_team(),
-        ALGORITHMS["magrpo"],
+        ALGORITHMS[options.pop("algorithm", "magrpo")],
         LearnerOptions(**{"learning_rate": 0.05, **options.pop("learner", {})}),
         eval_starts=options.pop("eval_starts", EVAL_STARTS),
         trainer_options=TrainerOptions(**{"group_size": 3, **options}),

@@ -242,8 +242,11 @@ def test_plans_whose_returns_need_no_critic_refuse_one(plan: str) -> None:
     "options", [{"critic_lambda": 0.5}, {"critic_gate": False}, {"critic_input": "prompts"}]
 )
 def test_options_of_a_critic_mean_nothing_without_one(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=f"{next(iter(options))}=.* means nothing without"):
-        LearnerOptions(**options)
+    message = f"{next(iter(options))}=.* means nothing without"
+    with pytest.raises(ValueError, match=message):
+        learner(**options)
+    with pytest.raises(ValueError, match=message):
+        LearnerOptions(critic="none", **options)
 
 
 def test_policies_without_features_are_refused_before_anything_is_sampled() -> None:

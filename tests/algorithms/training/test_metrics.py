@@ -63,6 +63,7 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
             "team": {"x": shared, "y": shared},
         },
         {"learner": {"critic": "own"}, "team": reading_team()},
+        {"algorithm": "coma", "team": reading_team()},
     ):
         trainer = build(tmp_path_factory.mktemp("run"), **options)
         trainer.run_updates()

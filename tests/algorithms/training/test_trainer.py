@@ -190,7 +190,7 @@ def test_a_policy_without_a_seed_may_be_a_partner(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"group_size": 1}, "group_size must be at least 2"),
+        ({"group_size": 0}, "group_size must be at least 1"),
         ({"handoff": "bst"}, "did you mean 'best'"),
         ({"plan": "trees"}, "did you mean 'tree'"),
         ({"joint_mode": "crossed"}, "did you mean 'cross'"),

@@ -117,7 +117,11 @@ def test_null_clears_an_optional_value(write: Callable[[str], Path]) -> None:
         ("model.compute_dtype=float16", "unknown model.compute_dtype 'float16'"),
         ("algorithm.name=grop", "did you mean 'grpo'"),
         ("algorithm.name=grpo", "grpo trains one agent, and the team has 2: .*num_agents=1"),
-        ("algorithm.num_generations=1", "algorithm.num_generations must be at least 2, got 1"),
+        ("algorithm.num_generations=0", "algorithm.num_generations must be at least 1, got 0"),
+        (
+            "algorithm.num_generations=1",
+            "magrpo compares completions .* must be at least 2, got 1: raise it, or use iac",
+        ),
         ("algorithm.learning_rate=nan", "algorithm.learning_rate must be a finite number, got nan"),
         ("algorithm.handoff=worst", "unknown algorithm.handoff 'worst'"),
         ("algorithm.plan=trees", "unknown algorithm.plan 'trees'; did you mean 'tree'"),
@@ -212,13 +216,33 @@ def test_the_best_team_needs_evaluations() -> None:
 
 
 def test_one_word_swaps_the_algorithm() -> None:
-    assert len(NAMES) == 5
+    assert len(NAMES) == 8
     for name in NAMES:
         agents = 1 if name == "grpo" else 2
         config = load_config(None, [f"algorithm.name={name}", f"env.num_agents={agents}"])
         assert config.algorithm.name == name
     for name in set(NAMES) - {"grpo"}:
         load_config(None, [f"algorithm.name={name}", "env.num_agents=1"])
+
+
+@pytest.mark.parametrize(
+    ("others", "message"),
+    [
+        ("algorithm.critic=joint", "iac has critic=own, and critic=joint is set: drop it, .* maac"),
+        ("algorithm.plan=tree", "critic=own means nothing with plan=tree"),
+        ("algorithm.normalize_advantages=true", "iac centres no group, so .* set max_grad_norm"),
+    ],
+)
+def test_what_contradicts_the_critic_of_an_algorithm_is_refused(others: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_config(None, ["algorithm.name=iac", others])
+
+
+def test_options_of_a_critic_need_one_and_actor_critics_take_single_completions() -> None:
+    with pytest.raises(ConfigError, match=r"critic_lambda=0\.5 means nothing without a critic"):
+        load_config(None, ["algorithm.critic_lambda=0.5"])
+    single = ["algorithm.critic_lambda=0.5", "algorithm.num_generations=1"]
+    assert load_config(None, ["algorithm.name=maac", *single]).algorithm.critic is None
 
 
 def test_the_fixed_length_is_that_of_the_longest_completion_that_is_trained() -> None:

@@ -1,0 +1,190 @@
+"""The critic of answers: what a joint answer is worth, and what it would be with another answer of one agent.
+
+The counterfactual advantage of COMA (arXiv 1705.08926, eq. 4), with an agent's own G samples in place of all its
+actions. With phi the features of the state and of what all agents answered in it, a_g the joint sample g, and
+(h, a_g) the same with agent i's answer h:
+
+    A_ig = Q(x, a_g) - (1/G) sum_h Q(x, (h, a_g)),    Q(x, a) = c(x) + w'phi(x, a)
+
+c(x) cancels, so that w alone is learned, from differences within groups: w'(phi_g - mean phi) is regressed to
+y_g - mean y, with y the returns of `critic.py`. A critic that tells states apart and answers not would explain
+much of the returns, and all its advantages would be 0; this one explains nothing then, and its gate is closed.
+There A_ig = y_g - mean y: MAGRPO with a critic of the future. Never is A = y - Q, which goes to 0 for every answer
+as Q becomes right.
+
+The critic reads at most G (1 + N (G - 1)) texts for a group, of which G were played; equal ones once.
+
+Degenerate cases: equal returns leave the gate closed, and teach nothing; an agent whose answers are all the same
+has advantages of 0 where Q counts; one turn needs no values of later states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from llm_decpomdp.algorithms.critics.critic import Critic, Key, Record, require_views
+from llm_decpomdp.algorithms.critics.head import ValueHead
+from llm_decpomdp.algorithms.critics.inputs import critic_text, history
+from llm_decpomdp.algorithms.critics.options import DEFAULT_INPUT
+from llm_decpomdp.algorithms.critics.targets import Array, Outlook, less
+from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout
+
+ANSWERS = "answers"
+"""Name of the critic of answers beside that of states."""
+
+
+class _Answers(NamedTuple):
+    """A group's joint answers as the critic reads them."""
+
+    key: Key
+    returns: Array
+    """y less its mean, (G,)."""
+    played: Tensor
+    """Features of the joint samples less their mean, (G, d)."""
+    others: Mapping[str, Tensor]
+    """Features of the joint samples less their mean over the answers of an agent, (G, d), for each."""
+
+
+class CounterfactualCritic(Critic):
+    """Values of states, and of joint answers in them.
+
+    Arguments as of `Critic`, of the team.
+    """
+
+    def assess(self, rollouts: Sequence[Rollout]) -> tuple[list[Outlook], dict[str, float]]:
+        """Return the advantages of each rollout's joint samples, and metrics.
+
+        Returns:
+            The advantages, and besides the metrics of `Critic.assess`:
+
+            - `turn_<k>/explained_differences`: as `explained_variance`, of Q within groups.
+            - `critic/counterfactual`: share of the turns whose advantages come from Q.
+            - `critic/answer_texts`: number of texts with answers that were read.
+
+        Raises:
+            ValueError: If joint samples are not aligned, or the rollouts have no views.
+        """
+        require_views(rollouts)
+        outlooks, metrics = super().assess(rollouts)
+        answers, texts, cut_parts = self._read_answers(rollouts, outlooks)
+        records = [record for group in answers for record in self._records_of(group)]
+        pending, judged = self._judge(records)
+        self._pending |= pending
+        counts = {
+            key: key in self._heads and (value > 0 or not self.options.critic_gate)
+            for key, value in judged.items()
+        }
+        groups = iter(answers)
+        advantages = []
+        for rollout in rollouts:
+            of_turns = [self._advantages(next(groups), counts) for _ in rollout.groups]
+            advantages.append({agent: [of[agent] for of in of_turns] for agent in self.agents})
+        metrics["critic/cut_parts"] += sum(self._gather([cut_parts]))
+        return advantages, {
+            **metrics,
+            **{f"turn_{turn + 1}/explained_differences": judged[_, turn] for _, turn in judged},
+            "critic/counterfactual": float(np.mean(list(counts.values()))),
+            "critic/answer_texts": float(sum(self._gather([texts]))),
+        }
+
+    def _read_answers(
+        self, rollouts: Sequence[Rollout], outlooks: Sequence[Outlook]
+    ) -> tuple[list[_Answers], int, int]:
+        """Read the joint answers of each group; return the numbers of texts and of parts that were cut, too."""
+        rows: dict[str, int] = {}
+        tables = []
+        cut_parts = 0
+        for rollout, outlook in zip(rollouts, outlooks, strict=True):
+            for index, group in enumerate(rollout.groups):
+                table, cut = self._table(rollout, index, rows)
+                returns = outlook[self.agents[0]][index]
+                tables.append((group, returns, table))
+                cut_parts += cut
+        (features,) = self._features.values()
+        values = features(list(rows)).cpu().double()
+        answers = [_answers(group, returns, table, values) for group, returns, table in tables]
+        return answers, len(rows), cut_parts
+
+    def _table(
+        self, rollout: Rollout, index: int, rows: dict[str, int]
+    ) -> tuple[dict[str, list[list[int]]], int]:
+        """Return the rows of the texts of each joint sample with each answer of an agent, (G, G), for each."""
+        group = rollout.groups[index]
+        size = len(group.joint)
+        if any(set(sample) != {g} for g, sample in enumerate(group.joint)):
+            raise ValueError(
+                "a critic of answers asks about partners that were not played, and joint samples are not aligned: "
+                "sample with joint_mode='aligned'"
+            )
+        assert group.view is not None
+        options, past = self.options, history(rollout, index)
+        found: dict[str, list[list[int]]] = {agent: [] for agent in self.agents}
+        cut_parts = 0
+        for agent, table in found.items():
+            for g in range(size):
+                table.append([])
+                for h in range(size):
+                    text, cut = critic_text(
+                        options.critic_input or DEFAULT_INPUT,
+                        group.view,
+                        past,
+                        list(group.prompts),
+                        options.critic_part_length,
+                        _texts(group, g, agent, h),
+                    )
+                    cut_parts += cut * (text not in rows)
+                    table[g].append(rows.setdefault(text, len(rows)))
+        return found, cut_parts
+
+    def _records_of(self, answers: _Answers) -> list[Record]:
+        """Return the joint answers of a group that a head learns from."""
+        head = self._heads.get(answers.key)
+        predictions = (
+            np.zeros(len(answers.returns)) if head is None else _values(head, answers.played)
+        )
+        return [
+            Record(answers.key, features, float(prediction), float(target))
+            for features, prediction, target in zip(
+                answers.played.float(), predictions, answers.returns, strict=True
+            )
+        ]
+
+    def _advantages(self, answers: _Answers, counts: Mapping[Key, bool]) -> dict[str, Array]:
+        """Return the advantages of each agent, (G,)."""
+        if not counts[answers.key]:
+            return dict.fromkeys(self.agents, answers.returns)
+        head = self._heads[answers.key]
+        return {agent: _values(head, features) for agent, features in answers.others.items()}
+
+
+def _answers(
+    group: Group, returns: Array, table: Mapping[str, list[list[int]]], values: Tensor
+) -> _Answers:
+    """Take differences of features and returns, in float64: those of equal answers are 0."""
+    read = {agent: values[torch.tensor(rows)] for agent, rows in table.items()}  # (G, G, d)
+    played = next(iter(read.values())).diagonal().T
+    return _Answers(
+        (ANSWERS, group.turn),
+        less(returns, float(returns.mean())),
+        played - played.mean(0),
+        {agent: played - of.mean(1) for agent, of in read.items()},
+    )
+
+
+def _texts(group: Group, sample: int, agent: str, answer: int) -> dict[str, str]:
+    """Return what all agents answer in a joint sample, with another answer of one of them."""
+    return {
+        name: completions[answer if name == agent else sample].text
+        for name, completions in group.completions.items()
+    }
+
+
+def _values(head: ValueHead, differences: Tensor) -> Array:
+    """Return the differences in value that differences of features (B, d) make, (B,)."""
+    origin = torch.zeros_like(differences[:1])
+    return (head.predict(differences) - head.predict(origin)).numpy()
