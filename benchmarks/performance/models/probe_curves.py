@@ -14,7 +14,9 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any
@@ -229,13 +231,13 @@ def main(
     folder.mkdir(parents=True, exist_ok=True)
     curves: list[Curve] = []
     lines: list[dict[str, str]] = []
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        futures = [
-            [pool.submit(_alone, trial, budget, seed) for seed in range(seeds)]
-            for trial in selection
-        ]
-        for of_trial in futures:
-            runs = [future.result() for future in of_trial]
+    works = [(trial, budget, seed) for trial in selection for seed in range(seeds)]
+    with ExitStack() as stack:
+        pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) if jobs > 1 else None
+        each = stack.enter_context(pool).map if pool else map
+        results = each(_alone, *zip(*works, strict=True))
+        for _ in selection:
+            runs = list(islice(results, seeds))
             curves += runs
             lines.append(summarise(runs))
             print(*lines[-1].values(), sep="  ", file=sys.stderr, flush=True)

@@ -10,20 +10,20 @@ import pytest
 from typer.testing import CliRunner
 
 from llm_decpomdp.algorithms import ALGORITHMS
+from llm_decpomdp.algorithms.rollouts.cost import cost
 from llm_decpomdp.benchmarks.performance.models import probe_curves as probes
 from llm_decpomdp.benchmarks.performance.models.probe_curves import Curve, summarise, train
-from llm_decpomdp.benchmarks.performance.models.probe_trials import TEAMS, Trial, trials
+from llm_decpomdp.benchmarks.performance.models.probe_trials import Trial, trials
 from llm_decpomdp.envs.probes.known import PROBES
 from llm_decpomdp.envs.probes.parts import MAX_TOKENS
 
 RENDEZVOUS = "probe-rendezvous-v0"
 
 
-def test_every_algorithm_of_groups_is_tried_and_every_probe_by_every_team_algorithm() -> None:
+def test_every_algorithm_is_tried_and_every_probe_by_every_team_algorithm() -> None:
     tried = {(trial.probe, trial.algorithm) for trial in trials()}
-    of_groups = [name for name in ALGORITHMS if ALGORITHMS[name].critic is None]
-    assert {algorithm for _, algorithm in tried} == set(of_groups)
-    teams = [name for name in of_groups if ALGORITHMS[name].multi_agent]
+    assert {algorithm for _, algorithm in tried} == set(ALGORITHMS)
+    teams = [name for name in ALGORITHMS if ALGORITHMS[name].multi_agent]
     assert {(probe, name) for probe in PROBES for name in teams} <= tried
     assert len(set(trials())) == len(trials())
 
@@ -34,14 +34,18 @@ def test_equal_seeds_give_equal_curves_and_others_do_not() -> None:
     assert curves[0].values == curves[1].values != curves[2].values
 
 
-def test_all_ways_have_the_same_budget_of_completions() -> None:
-    game = (("length", 2),)
-    taken = []
-    for plan in ("chain", "episodes", "tree"):
-        curve = train(Trial("probe-relay-v0", plan=plan, game=game), budget=1, seed=0)
-        taken.append(curve.completions[-1])
-        assert curve.completions[-1] <= curve.tokens <= MAX_TOKENS * curve.completions[-1]
-    assert 512 == taken[0] == taken[1] > taken[2] > 256  # trees end where the baton is lost
+def test_all_lines_of_a_probe_have_the_same_budget_of_completions() -> None:
+    for trial in trials():
+        env = trial.env()
+        agents, turns = len(env.possible_agents), env.num_turns
+        own = cost(trial.rollouts, trial.group_size, agents, turns).completions
+        assert trial.updates(60) * own == pytest.approx(60 * 32 * turns, rel=0.02), trial
+
+
+def test_completions_and_tokens_are_those_of_all_agents() -> None:
+    curve = train(Trial(RENDEZVOUS), budget=1, seed=0)
+    assert curve.completions == (0, 64)
+    assert 64 <= curve.tokens <= 64 * MAX_TOKENS
 
 
 @pytest.mark.parametrize(
@@ -87,13 +91,25 @@ def test_a_line_counts_the_seeds_that_reached_nine_tenths_of_the_optimum() -> No
 def test_the_command_prints_a_table_and_writes_the_curves(tmp_path: Path) -> None:
     app = probes.typer.Typer()
     app.command()(probes.main)
-    arguments = ["--seeds", "1", "--budget", "1", "--probe", "rendezvous", "--folder"]
+    arguments = [
+        "--seeds",
+        "1",
+        "--budget",
+        "1",
+        "--probe",
+        "rendezvous",
+        "--algorithm",
+        "chains, 4",
+        "--folder",
+    ]
     result = CliRunner().invoke(app, [*arguments, str(tmp_path)])
     assert result.exit_code == 0, result.output
-    assert "mareinforce over chains" in result.output and "random" in result.output
+    assert "annealed" in result.output and "random" in result.output
     with (tmp_path / "curves.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert {row["algorithm"] for row in rows} == set(TEAMS)
+    assert len({row["trial"] for row in rows}) == 3 and {row["algorithm"] for row in rows} == {
+        "magrpo"
+    }
     assert {row["update"] for row in rows if row["algorithm"] == "magrpo"} == {"0", "1"}
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
