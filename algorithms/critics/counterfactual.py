@@ -28,7 +28,6 @@ import torch
 from torch import Tensor
 
 from llm_decpomdp.algorithms.critics.critic import Critic, Key, Record, require_views
-from llm_decpomdp.algorithms.critics.head import ValueHead
 from llm_decpomdp.algorithms.critics.inputs import critic_text, history
 from llm_decpomdp.algorithms.critics.options import DEFAULT_INPUT
 from llm_decpomdp.algorithms.critics.targets import Array, Outlook, less
@@ -87,7 +86,7 @@ class CounterfactualCritic(Critic):
         metrics["critic/cut_parts"] += sum(self._gather([cut_parts]))
         return advantages, {
             **metrics,
-            **{f"turn_{turn + 1}/explained_differences": judged[_, turn] for _, turn in judged},
+            **{f"turn_{turn + 1}/explained_differences": of for (_, turn), of in judged.items()},
             "critic/counterfactual": float(np.mean(list(counts.values()))),
             "critic/answer_texts": float(sum(self._gather([texts]))),
         }
@@ -105,6 +104,8 @@ class CounterfactualCritic(Critic):
                 returns = outlook[self.agents[0]][index]
                 tables.append((group, returns, table))
                 cut_parts += cut
+        if not rows:
+            return [], 0, 0
         (features,) = self._features.values()
         values = features(list(rows)).cpu().double()
         answers = [_answers(group, returns, table, values) for group, returns, table in tables]
@@ -144,22 +145,17 @@ class CounterfactualCritic(Critic):
     def _records_of(self, answers: _Answers) -> list[Record]:
         """Return the joint answers of a group that a head learns from."""
         head = self._heads.get(answers.key)
-        predictions = (
-            np.zeros(len(answers.returns)) if head is None else _values(head, answers.played)
-        )
-        return [
-            Record(answers.key, features, float(prediction), float(target))
-            for features, prediction, target in zip(
-                answers.played.float(), predictions, answers.returns, strict=True
-            )
-        ]
+        features = answers.played.float()
+        predictions = head.differences(features) if head else torch.zeros(len(features))
+        pairs = zip(predictions.tolist(), answers.returns.tolist(), strict=True)
+        return [Record(answers.key, row, *pair) for row, pair in zip(features, pairs, strict=True)]
 
     def _advantages(self, answers: _Answers, counts: Mapping[Key, bool]) -> dict[str, Array]:
         """Return the advantages of each agent, (G,)."""
         if not counts[answers.key]:
             return dict.fromkeys(self.agents, answers.returns)
         head = self._heads[answers.key]
-        return {agent: _values(head, features) for agent, features in answers.others.items()}
+        return {agent: head.differences(of).numpy() for agent, of in answers.others.items()}
 
 
 def _answers(
@@ -182,9 +178,3 @@ def _texts(group: Group, sample: int, agent: str, answer: int) -> dict[str, str]
         name: completions[answer if name == agent else sample].text
         for name, completions in group.completions.items()
     }
-
-
-def _values(head: ValueHead, differences: Tensor) -> Array:
-    """Return the differences in value that differences of features (B, d) make, (B,)."""
-    origin = torch.zeros_like(differences[:1])
-    return (head.predict(differences) - head.predict(origin)).numpy()

@@ -81,6 +81,12 @@ class ValueHead:
         scores = self._standardised(features) @ self.weight
         return self._targets.mean + self._targets.deviation * scores.double()
 
+    @torch.no_grad()
+    def differences(self, features: Tensor) -> Tensor:
+        """Return the differences in value that differences of features (B, d) make, (B,), in float64; 0 for 0."""
+        scores = (features / self._inputs.deviation).float() @ self.weight
+        return self._targets.deviation * scores.double()
+
     def _standardised(self, features: Tensor) -> Tensor:
         return ((features - self._inputs.mean) / self._inputs.deviation).float()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,9 @@ from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.benchmarks.performance.models.probe_features import Noise
 from llm_decpomdp.policy import Completion
 from tests.algorithms.conftest import EchoEnv
-from tests.algorithms.critics.readers import HashedParts
+from tests.algorithms.critics.readers import HashedParts, reading_team
 from tests.algorithms.critics.test_critic import StateEnv, chains, equal, weights
-from tests.algorithms.runs import make_team
+from tests.algorithms.runs import build, make_team
 
 DISCOUNT = 0.5
 REWARDS, VALUES = (1.0, 2.0, 3.0), (5.0, 4.0, 6.0)
@@ -268,6 +269,11 @@ def test_one_completion_is_enough_where_nothing_is_compared_within_a_group() -> 
         else:
             with pytest.raises(ValueError, match=f"{name} compares .* at least 2, got 1"):
                 algorithm.check_groups(rollouts, updates, 1, 2)
+
+
+def test_a_run_that_refills_updates_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"refill=1 asks .* before the critic has read them"):
+        build(tmp_path, algorithm="iac", team=reading_team(), refill=1)
 
 
 @pytest.mark.parametrize("name", ["iac", "maac"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -79,6 +80,19 @@ def test_the_luck_of_partners_is_in_no_advantage_where_the_critic_is_right() -> 
     for rollout, outlook in zip(rollouts, outlooks, strict=True):
         said = np.array([c.text.count("a") for c in rollout.groups[0].completions["x"]])
         assert outlook["x"][0] == pytest.approx(said - said.mean(), abs=1e-4)
+
+
+def test_an_agent_that_always_says_the_same_gains_and_loses_nothing_where_the_critic_counts() -> (
+    None
+):
+    critic, rollouts = exact(), []
+    for rollout in chains(turns=1, seed=5):
+        (group,) = rollout.groups
+        said = {**group.completions, "x": group.completions["x"][:1] * 4}
+        rollouts.append(replace(rollout, groups=(replace(group, completions=said),)))
+    outlooks, _ = critic.assess(rollouts)
+    assert all(outlook["x"][0].tolist() == [0.0] * 4 for outlook in outlooks)
+    assert any(outlook["y"][0].any() for outlook in outlooks)
 
 
 def test_it_reads_each_answer_beside_the_partners_that_were_played_and_equal_texts_once() -> None:
