@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from llm_decpomdp.algorithms.learning.baselines import Baseline, maximum, none
 from llm_decpomdp.algorithms.learning.learner_options import UpdateOptions
+from llm_decpomdp.algorithms.learning.preference_options import refuse_preferences
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class Algorithm:
 
     def check(self, agents: Collection[str], options: UpdateOptions) -> None:
         """Raise a `ValueError` if it cannot train a team of these agents, or not with these options."""
+        refuse_preferences(self.name, options)
         if len(agents) > 1 and not self.multi_agent:
             raise ValueError(
                 f"{self.name} trains one agent, and the team has {len(agents)}: {sorted(agents)}; use magrpo, or "
@@ -38,3 +41,8 @@ class Algorithm:
                 f"{self.name} compares returns with nothing, so normalize_advantages makes advantages of "
                 "hundreds where they are nearly equal: set max_grad_norm, or normalize_advantages=false"
             )
+
+    def check_rollouts(
+        self, agents: Collection[str], options: UpdateOptions, rollouts: RolloutOptions
+    ) -> None:
+        """Raise a `ValueError` if it has nothing to learn from in such rollouts; a baseline fits all."""
