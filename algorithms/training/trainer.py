@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
-from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.trainable import trainable_policies
+from llm_decpomdp.algorithms.preferences.building import make_learner
 from llm_decpomdp.algorithms.rollouts.cost import Bounded, announce, run_cost
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
@@ -79,6 +79,7 @@ class Trainer:
         problems: Sequence[Start] = (),
     ) -> None:
         check_run(trainer_options, learner_options, batches, eval_starts)
+        algorithm.check_rollouts(team, learner_options, trainer_options)
         if isinstance(env, Bounded):
             learner_options.check_horizon(env.num_turns)
         self._problems = list(problems or dict.fromkeys(chain.from_iterable(batches)))
@@ -100,7 +101,7 @@ class Trainer:
         self.folder = folder
         for policy in trainable_policies(team).values():
             processes.broadcast_parameters(policy.parameters())
-        self.learner = Learner(team, algorithm, learner_options)
+        self.learner = make_learner(team, algorithm, learner_options, trainer_options.seed)
         self._policies = distinct_policies(team)
         self._log = RunLog(folder, len(batches), progress, trainer_options.record_tokens)
         self.warm_start = warm_start

@@ -218,6 +218,7 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
         raise ConfigError(f"algorithm.name: {error.args[0]}") from None
     try:
         algorithm.check(env.possible_agents, config.algorithm)
+        algorithm.check_rollouts(env.possible_agents, config.algorithm, config.algorithm)
         start_cost(config)
         learner = learner_options(config, 1, team.policies.values())
         learner.check_horizon(config.env.num_turns)

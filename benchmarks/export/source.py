@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.returns import returns
+from llm_decpomdp.algorithms.preferences.algorithm import PreferenceAlgorithm
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import learner_options, load_stored_config
@@ -133,9 +134,15 @@ def _advantages(
 ) -> list[dict[str, list[float]]]:
     """Return the advantages of each group by agent, as the learner computes them.
 
-    None without a configuration, nor with a critic, which is no part of an episode.
+    None without a configuration, nor with a critic, which is no part of an episode, nor where pairs are learned.
     """
-    if config is None or config.algorithm.critic != "none":
+    algorithm = None if config is None else ALGORITHMS[config.algorithm.name]
+    if (
+        config is None
+        or algorithm is None
+        or config.algorithm.critic != "none"
+        or isinstance(algorithm, PreferenceAlgorithm)
+    ):
         return [{} for _ in rollout.groups]
     from llm_decpomdp.algorithms.learning.advantages import group_advantages
     from llm_decpomdp.algorithms.learning.aggregation import progress
@@ -147,7 +154,7 @@ def _advantages(
     groups = group_advantages(
         [rollout],
         learning,
-        ALGORITHMS[config.algorithm.name].baseline,
+        algorithm.baseline,
         learner_options(config, updates, team.policies.values()),
         progress=progress(update - 1, updates),
     )
