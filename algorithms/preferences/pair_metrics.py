@@ -46,7 +46,7 @@ class PairMetrics:
         parts = {
             "loss": loss,
             "pairs": signs.shape[1],
-            "tokens": float(lengths.sum()),
+            "tokens": float((wins + losses) @ lengths),
             "winner_tokens": float(wins @ lengths),
             "winner_nll": -float(wins @ log_probs),
             "winner_log_ratio": float(wins @ (log_probs - reference)),
@@ -67,7 +67,7 @@ class PairMetrics:
         - `winner_nll/<agent>`: mean of -log pi over the tokens of its winners.
         - `winner_log_ratio/<agent>`, `loser_log_ratio/<agent>`: mean of log pi - log reference of a winner, and of
           a loser: both fall where a team unlearns what it could.
-        - `completion_tokens`: tokens in the loss, of all agents.
+        - `completion_tokens`: tokens of the winners and losers in the loss, of all agents.
 
         Means over no pairs are left out.
         """

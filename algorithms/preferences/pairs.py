@@ -81,7 +81,7 @@ def matches(
     kind: str = "joint",
     min_gap: float = 0.0,
 ) -> list[Match]:
-    """Return all pairs of a group, the largest gap first, and equal ones in the order of the samples.
+    """Return all pairs of a group, in the order of the samples.
 
     Args:
         said: (J, N), of `answers`.
@@ -108,10 +108,9 @@ def matches(
     if kind == "single":
         possible &= different == 1
     winners, losers = np.nonzero(possible)
-    order = np.argsort(-gaps[winners, losers], kind="stable")
     return [
         Match(int(winner), int(loser), float(gaps[winner, loser]))
-        for winner, loser in zip(winners[order], losers[order], strict=True)
+        for winner, loser in zip(winners, losers, strict=True)
     ]
 
 
@@ -159,7 +158,8 @@ def rollout_pairs(
         rollout: As sampled.
         agents: The agents that learn.
         options: The options of pairs, the discount, and the weights of turns.
-        rng: Draws the order of `pair_selection=random`.
+        rng: Draws the order of `pair_selection=random`, and that of equal gaps: the first joint samples of a
+            crossed group share their first agent's completion, so that their own order would favour the others.
 
     Raises:
         FloatingPointError: If a return isn't finite; names the start.
@@ -172,9 +172,8 @@ def rollout_pairs(
             raise FloatingPointError(f"a return isn't finite for {rollout.start}: {group.rewards}")
         said, learns = answers(group), [agent in agents for agent in group.completions]
         found = matches(said, values, learns, options.pair_kind, options.pair_min_gap)
-        if options.pair_selection == "random":
-            rng.shuffle(found)  # type: ignore[arg-type]
-        of_group = disjoint(found, group, said, learns, options.pairs_per_group)
+        ordered = _ordered(found, options, rng)
+        of_group = disjoint(ordered, group, said, learns, options.pairs_per_group)
         chosen += [(index, match) for match in of_group]
     pairs: list[list[Pair]] = [[] for _ in rollout.groups]
     weights = visit_weights(rollout)
@@ -185,14 +184,22 @@ def rollout_pairs(
     return pairs
 
 
+def _ordered(
+    found: Sequence[Match], options: LearnerOptions, rng: np.random.Generator
+) -> list[Match]:
+    drawn = [found[k] for k in rng.permutation(len(found))]
+    if options.pair_selection == "largest_gap":
+        drawn.sort(key=lambda match: -match.gap)
+    return drawn
+
+
 def _of_start(
     chosen: list[tuple[int, Match]], options: LearnerOptions, rng: np.random.Generator
 ) -> list[tuple[int, Match]]:
     """Return the first `pairs_per_start` of the pairs of all groups."""
-    if options.pair_selection == "random":
-        order = rng.permutation(len(chosen)).tolist()
-    else:
-        order = sorted(range(len(chosen)), key=lambda k: -chosen[k][1].gap)
+    order = rng.permutation(len(chosen)).tolist()
+    if options.pair_selection == "largest_gap":
+        order.sort(key=lambda k: -chosen[k][1].gap)
     return [chosen[k] for k in sorted(order[: options.pairs_per_start])]
 
 
