@@ -34,6 +34,11 @@ def _no_baseline(returns: Returns) -> NoReturn:
     )
 
 
+def _in_yaml(value: object) -> str:
+    """Spell a default as a configuration does."""
+    return "null" if value is None else str(value).lower()
+
+
 @dataclass(frozen=True)
 class PreferenceAlgorithm(Algorithm):
     """Declaration of an algorithm that makes the better of two joint samples likelier, and the other rarer."""
@@ -47,7 +52,8 @@ class PreferenceAlgorithm(Algorithm):
         for name, reason in MEANINGLESS.items():
             if (value := getattr(options, name)) != defaults[name]:
                 raise ValueError(
-                    f"{name}={value} means nothing with {self.name}: {reason}; drop it"
+                    f"{name}={value} means nothing with {self.name}: {reason}; set "
+                    f"{name}={_in_yaml(defaults[name])}"
                 )
         if options.critic != "none":
             raise ValueError(

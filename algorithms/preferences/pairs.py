@@ -54,7 +54,12 @@ class Pair:
     """Factor of the loss: that of the turn, and the share of the episodes that come to the group."""
 
     def differs(self, agent: str) -> bool:
-        """Check whether an agent said different things in the two; otherwise its terms cancel."""
+        """Check whether an agent said different things in the two; otherwise its terms cancel.
+
+        Stored pairs are without the agents that said the same.
+        """
+        if agent not in self.winner:
+            return False
         return content(self.winner[agent]) != content(self.loser[agent])
 
 
