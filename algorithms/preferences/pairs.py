@@ -138,17 +138,17 @@ def disjoint(
         learns: Whether each agent learns, (N,).
         limit: Most pairs.
     """
-    taken: list[Match] = []
-    used: set[tuple[int, int]] = set()
+    result: list[Match] = []
+    completions: set[tuple[int, int]] = set()
     for match in ordered:
-        if len(taken) == limit:
+        if len(result) == limit:
             break
-        moved = np.flatnonzero((said[match.winner] != said[match.loser]) & learns)
-        own = {(int(i), group.joint[sample][i]) for i in moved for sample in match[:2]}
-        if not own & used:
-            used |= own
-            taken.append(match)
-    return taken
+        agents = np.flatnonzero((said[match.winner] != said[match.loser]) & learns)
+        parts = {(int(i), group.joint[sample][i]) for i in agents for sample in match[:2]}
+        if not parts & completions:
+            completions |= parts
+            result.append(match)
+    return result
 
 
 def rollout_pairs(
@@ -170,19 +170,19 @@ def rollout_pairs(
         FloatingPointError: If a return isn't finite; names the start.
         ValueError: As of `matches`.
     """
-    chosen: list[tuple[int, Match]] = []
+    selection: list[tuple[int, Match]] = []
     for index, values in enumerate(returns(rollout, options.discount)):
         group = rollout.groups[index]
         if not math.isfinite(float(values.sum())):
             raise FloatingPointError(f"a return isn't finite for {rollout.start}: {group.rewards}")
-        said, learns = answers(group), [agent in agents for agent in group.completions]
-        found = matches(said, values, learns, options.pair_kind, options.pair_min_gap)
-        ordered = _ordered(found, options, rng)
-        of_group = disjoint(ordered, group, said, learns, options.pairs_per_group)
-        chosen += [(index, match) for match in of_group]
+        texts, learns = answers(group), [agent in agents for agent in group.completions]
+        candidates = matches(texts, values, learns, options.pair_kind, options.pair_min_gap)
+        ordered = _ordered(candidates, options, rng)
+        of_group = disjoint(ordered, group, texts, learns, options.pairs_per_group)
+        selection += [(index, match) for match in of_group]
     pairs: list[list[Pair]] = [[] for _ in rollout.groups]
     weights = visit_weights(rollout)
-    for index, match in _of_start(chosen, options, rng):
+    for index, match in _of_start(selection, options, rng):
         group = rollout.groups[index]
         weight = weights[index] * options.turn_weight(group.turn, group.stopped_early)
         pairs[index].append(_pair(rollout.start, group, match, weight))
@@ -190,12 +190,12 @@ def rollout_pairs(
 
 
 def _ordered(
-    found: Sequence[Match], options: LearnerOptions, rng: np.random.Generator
+    candidates: Sequence[Match], options: LearnerOptions, rng: np.random.Generator
 ) -> list[Match]:
-    drawn = [found[k] for k in rng.permutation(len(found))]
+    order = [candidates[k] for k in rng.permutation(len(candidates))]
     if options.pair_selection == "largest_gap":
-        drawn.sort(key=lambda match: -match.gap)
-    return drawn
+        order.sort(key=lambda match: -match.gap)
+    return order
 
 
 def _of_start(

@@ -60,7 +60,7 @@ def stored_pairs(
             try:
                 row = _checked(line, models)
                 of_pair = rows.setdefault(tuple(row.get(key) for key in SAMPLES), [])
-                if any(other["agent"] == row["agent"] for other in of_pair):
+                if row["agent"] in [before["agent"] for before in of_pair]:
                     raise ValueError(
                         f"a second row of {row['agent']!r} in a pair: pairs are told apart by {', '.join(SAMPLES)}"
                     )
@@ -73,7 +73,7 @@ def stored_pairs(
 
 
 def _checked(line: str, models: Mapping[str, str | None]) -> Row:
-    row = json.loads(line)
+    row: Any = json.loads(line)
     missing = [key for key in NEEDED if not isinstance(row, dict) or key not in row]
     if missing:
         raise ValueError(
@@ -85,7 +85,7 @@ def _checked(line: str, models: Mapping[str, str | None]) -> Row:
         raise ValueError(
             f"chosen_return must be above rejected_return, got {row['chosen_return']} and {row['rejected_return']}"
         )
-    return row
+    return dict(row)
 
 
 def _rollout(rows: Sequence[Row], models: Mapping[str, str | None]) -> Rollout:
@@ -108,10 +108,11 @@ def _rollout(rows: Sequence[Row], models: Mapping[str, str | None]) -> Rollout:
 
 def _completion(row: Row, side: str, models: Mapping[str, str | None]) -> Completion:
     name, tokens = models[row["agent"]], row.get(f"{side}_token_ids")
-    known = tokens is not None and name is not None and row.get("model") == name
+    if tokens is None or name is None or row.get("model") != name:
+        tokens = ()
     return Completion(
         row[side],
-        tuple(tokens) if known else (),
+        tuple(tokens),
         finish_reason=row.get(f"{side}_finish_reason") or "stop",
     )
 
@@ -121,12 +122,12 @@ def _limited(pairs: list[Rollout], limit: int | None) -> list[Rollout]:
     by_task: dict[Start, list[int]] = {}
     for index, pair in enumerate(pairs):
         by_task.setdefault(pair.start, []).append(index)
-    kept = {
+    positions = {
         index
         for of_task in by_task.values()
         for index in sorted(of_task, key=lambda k: -_gap(pairs[k]))[:limit]
     }
-    return [pair for index, pair in enumerate(pairs) if index in kept]
+    return [pair for index, pair in enumerate(pairs) if index in positions]
 
 
 def _gap(pair: Rollout) -> float:
@@ -148,12 +149,14 @@ def with_tokens(pairs: Sequence[Rollout], team: Team) -> list[Rollout]:
     for pair in pairs:
         (group,) = pair.groups
         completions = {}
-        for agent, both in group.completions.items():
-            without = [c for c in both if not c.tokens and not c.skipped]
+        for agent, answers in group.completions.items():
+            without = [c for c in answers if not c.tokens and not c.skipped]
             if without and isinstance(policy := team[agent], TrainablePolicy):
                 tokenised += len(without)
-                both = tuple(_tokenised(c, policy, agent) if c in without else c for c in both)
-            completions[agent] = both
+                answers = tuple(
+                    _tokenised(c, policy, agent) if c in without else c for c in answers
+                )
+            completions[agent] = answers
         result.append(replace(pair, groups=(replace(group, completions=completions),)))
     if tokenised:
         logger.warning(

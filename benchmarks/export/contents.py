@@ -154,12 +154,12 @@ def _pairs(source: Source, phase: str, choice: PairChoice) -> Iterator[Row]:
 
 
 def _chosen(decision: Decision, choice: PairChoice) -> list[Match]:
-    said = answers(decision.samples)
+    texts = answers(decision.samples)
     learns = [True] * len(decision.samples.completions)
-    found = matches(said, np.array(decision.returns), learns, choice.kind)
-    found = [match for match in found if match.gap >= choice.min_margin]
-    found.sort(key=lambda match: -match.gap)
-    return disjoint(found, decision.samples, said, learns, choice.per_group)
+    candidates = matches(texts, np.array(decision.returns), learns, choice.kind)
+    candidates = [match for match in candidates if match.gap >= choice.min_margin]
+    candidates.sort(key=lambda match: -match.gap)
+    return disjoint(candidates, decision.samples, texts, learns, choice.per_group)
 
 
 def _rows_of_pair(

@@ -176,6 +176,6 @@ def arranged(config: Config, items: Sequence[T], left_out: Collection[T] = ()) -
     for epoch in range(config.algorithm.num_train_epochs):
         order = stream(config.seed, "schedule", epoch).permutation(len(items))
         shuffled = (items[position] for position in order)
-        kept = [item for item in shuffled if item not in left_out]
-        batches += [kept[first : first + size] for first in range(0, len(kept), size)]
+        of_epoch = [item for item in shuffled if item not in left_out]
+        batches += [of_epoch[first : first + size] for first in range(0, len(of_epoch), size)]
     return batches[: config.algorithm.max_updates]
