@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from llm_decpomdp.algorithms.learning.baselines import BASELINES as BASELINES
     from llm_decpomdp.algorithms.learning.learner import Learner as Learner
     from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions as LearnerOptions
+    from llm_decpomdp.algorithms.preferences.learner import PreferenceLearner as PreferenceLearner
     from llm_decpomdp.algorithms.rollouts.environment import TextEnv as TextEnv
     from llm_decpomdp.algorithms.rollouts.plans import rollout_chains as rollout_chains
     from llm_decpomdp.algorithms.rollouts.plans import rollout_episodes as rollout_episodes
@@ -36,6 +37,7 @@ else:
             "llm_decpomdp.algorithms.learning.baselines": ["BASELINES"],
             "llm_decpomdp.algorithms.learning.learner": ["Learner"],
             "llm_decpomdp.algorithms.learning.learner_options": ["LearnerOptions"],
+            "llm_decpomdp.algorithms.preferences.learner": ["PreferenceLearner"],
             "llm_decpomdp.algorithms.rollouts.environment": ["TextEnv"],
             "llm_decpomdp.algorithms.rollouts.plans": [
                 "rollout_chains",
@@ -50,7 +52,7 @@ else:
     )
     __all__ += ["ALGORITHMS"]
 
-NAMES = ("grpo", "magrpo", "marloo", "maremax", "mareinforce", "iac", "maac", "coma")
+NAMES = ("grpo", "magrpo", "marloo", "maremax", "mareinforce", "iac", "maac", "coma", "madpo")
 """Names of the algorithms: each is a module here with a declaration of this name in capitals."""
 
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 from llm_decpomdp.algorithms.critics.options import DEFAULT_INPUT, OwnCritic
 from llm_decpomdp.algorithms.learning.baselines import Baseline, maximum, none
 from llm_decpomdp.algorithms.learning.learner_options import UpdateOptions
+from llm_decpomdp.algorithms.learning.preference_options import refuse_preferences
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 
 OTHERS = {"none": "magrpo", "own": "iac", "joint": "maac"}
@@ -55,6 +56,7 @@ class Algorithm:
     def check(self, agents: Collection[str], options: UpdateOptions) -> None:
         """Raise a `ValueError` if it cannot train a team of these agents, or not with these options."""
         self.completed(options)
+        refuse_preferences(self.name, options)
         if len(agents) > 1 and not self.multi_agent:
             raise ValueError(
                 f"{self.name} trains one agent, and the team has {len(agents)}: {sorted(agents)}; use magrpo, or "
@@ -72,23 +74,27 @@ class Algorithm:
                 "equal: set max_grad_norm, or normalize_advantages=false"
             )
 
-    def check_groups(
-        self, rollouts: RolloutOptions, updates: UpdateOptions, group_size: int, num_agents: int
+    def check_rollouts(
+        self,
+        agents: Collection[str],
+        options: UpdateOptions,
+        rollouts: RolloutOptions,
+        group_size: int,
     ) -> None:
         """Raise a `ValueError` if it cannot learn from such groups.
 
         Args:
-            rollouts: Joint samples.
-            updates: Normalisation.
+            agents: The agents.
+            options: Normalisation.
+            rollouts: Plan and joint samples.
             group_size: G.
-            num_agents: N.
         """
         if group_size < self.min_group_size:
             raise ValueError(
                 f"{self.name} compares completions of a group, so num_generations (group_size) must be at least "
                 f"{self.min_group_size}, got {group_size}: raise it, or use iac, maac or mareinforce"
             )
-        if group_size == 1 and updates.normalize_advantages:
+        if group_size == 1 and options.normalize_advantages:
             raise ValueError(
                 "normalize_advantages divides by the standard deviation of a group, and one completion has none: "
                 "set num_generations (group_size) to 2 or more, or normalize_advantages=false"
@@ -100,10 +106,10 @@ class Algorithm:
                 f"{self.name} asks its critic about an agent's other completions, and joint_mode="
                 f"{rollouts.joint_mode} plays them: set joint_mode=aligned, or use magrpo"
             )
-        texts = group_size * (1 + num_agents * (group_size - 1))
+        texts = group_size * (1 + len(agents) * (group_size - 1))
         if texts > MAX_COUNTERFACTUALS:
             raise ValueError(
-                f"{self.name} with num_generations (group_size) of {group_size} and {num_agents} agents has the "
+                f"{self.name} with num_generations (group_size) of {group_size} and {len(agents)} agents has the "
                 f"critic read {texts:,} texts for each group; more than {MAX_COUNTERFACTUALS:,} is refused: use "
                 "fewer completions"
             )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,22 +15,17 @@ from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.advantages import GroupAdvantages, group_advantages
 from llm_decpomdp.algorithms.learning.aggregation import progress
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
+from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.losses import REDUCTIONS, kl_estimate, masked
 from llm_decpomdp.algorithms.learning.objectives import left_range, loss_terms, team_share
-from llm_decpomdp.algorithms.learning.optimizer import PolicyOptimizer, learning_rate_factor
 from llm_decpomdp.algorithms.learning.token_metrics import TokenMetrics
-from llm_decpomdp.algorithms.learning.trainable import (
-    referenced,
-    token_limit,
-    trainable_policies,
-    warn_of_delegates,
-)
+from llm_decpomdp.algorithms.learning.trainable import referenced, token_limit
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-from llm_decpomdp.policy import Completion, ReferencedPolicy, Team, TrainablePolicy
+from llm_decpomdp.policy import Completion, ReferencedPolicy, Team
 
 
-class Learner:
+class Learner(BaseLearner):
     """Updates the trainable policies of a team; a policy that agents share has one optimizer.
 
     Args:
@@ -55,30 +49,8 @@ class Learner:
         options: LearnerOptions,
         features: Features | None = None,
     ) -> None:
-        algorithm.check(team, options)
-        options = algorithm.completed(options)
-        self.algorithm = algorithm
-        self.options = options
-        self.policies = trainable_policies(team)
-        if not self.policies:
-            raise ValueError(f"no policy of the team can be trained; agents: {sorted(team)}")
-        warn_of_delegates(team)
-        self.updates = 0
-        """Number of complete updates."""
-        self._agents: dict[str, TrainablePolicy] = {
-            agent: policy
-            for policy in self.policies.values()
-            for agent in team
-            if team[agent] is policy
-        }
-        self._optimizers = {
-            name: PolicyOptimizer(
-                [p for p in policy.parameters() if p.requires_grad],
-                options.learning_rate,
-                options.weight_decay,
-            )
-            for name, policy in self.policies.items()
-        }
+        super().__init__(team, algorithm, options)
+        options = self.options
         overlong = options.overlong_tokens
         self._limits = {a: token_limit(a, p, overlong) for a, p in self._agents.items() if overlong}
         if options.kl_coefficient:
@@ -92,13 +64,6 @@ class Learner:
             discount=options.discount,
             gather=processes.gather,
         )
-        """The critic, if there is one."""
-
-    def update(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
-        """Learn from a batch: `accumulate`, then `step`."""
-        metrics = self.accumulate(rollouts)
-        self.step()
-        return metrics
 
     def accumulate(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
         """Compute the gradient: the mean over starts of their groups' losses, added up with their weights.
@@ -207,55 +172,16 @@ class Learner:
         token_metrics.add(agent, loss.detach(), mask, metrics)
         return log_ratio
 
-    def _grad_norms(self, rollouts: Sequence[Rollout]) -> Iterator[tuple[str, float]]:
-        for name, optimizer in self._optimizers.items():
-            processes.sum_gradients(optimizer.parameters)
-            norm = optimizer.clip(self.options.max_grad_norm)
-            starts = ", ".join(str(rollout.start) for rollout in rollouts)
-            self._require_finite(norm, f"gradient of {name!r}", starts)
-            yield name, norm
-
-    def _require_finite(self, value: float, what: str, starts: str) -> None:
-        if not math.isfinite(value):
-            self._clear()
-            several = self.options.updates_per_batch > 1
-            raise FloatingPointError(
-                f"update {self.updates + 1}: the {what} is {value} for {starts}; "
-                f"{'weights may have changed' if several else 'no weight was changed'}. "
-                "If the rewards are finite, lower learning_rate or set max_grad_norm"
-            )
-
     def step(self) -> None:
         """Step along the accumulated gradient; policies without one stay as they are."""
-        self._step()
+        super().step()
         if self.critic:
             self.critic.learn()
-        self.updates += 1
-
-    def _step(self) -> None:
-        for optimizer in self._optimizers.values():
-            optimizer.step(self._factor())
-
-    def _factor(self) -> float:
-        options = self.options
-        return learning_rate_factor(
-            self.updates, options.lr_schedule, options.warmup_updates, options.total_updates
-        )
-
-    def _clear(self) -> None:
-        for optimizer in self._optimizers.values():
-            optimizer.clear()
-
-    def reread_weights(self) -> None:
-        """Go on from the policies' weights as they are now, after something else has changed them."""
-        for optimizer in self._optimizers.values():
-            optimizer.reread()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the optimizers' and the critic's state and the number of updates; the policies keep their own."""
-        optimizers = {name: opt.state_dict() for name, opt in self._optimizers.items()}
         critic = {"critic": self.critic.state_dict()} if self.critic else {}
-        return {"updates": self.updates, "optimizers": optimizers, **critic}
+        return {**super().state_dict(), **critic}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from `state_dict`'s value.
@@ -263,16 +189,9 @@ class Learner:
         Raises:
             ValueError: If the state is that of other policies.
         """
-        if set(state["optimizers"]) != set(self._optimizers):
-            raise ValueError(
-                f"the state is of the policies {sorted(state['optimizers'])}, "
-                f"the team has {sorted(self._optimizers)}"
-            )
-        for name, optimizer in self._optimizers.items():
-            optimizer.load_state_dict(state["optimizers"][name])
+        super().load_state_dict(state)
         if self.critic:
             self.critic.load_state_dict(state["critic"])
-        self.updates = state["updates"]
 
 
 def _sampled(completions: Sequence[Completion], like: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.learning.aggregation import AGGREGATIONS
+from llm_decpomdp.algorithms.learning.preference_options import PreferenceOptions
 from llm_decpomdp.options import Options, option
 
 LOSSES = ("sequence_sum", "token_mean", "fixed_length")
@@ -138,8 +139,8 @@ class StepOptions(Options):
 
 
 @dataclass(frozen=True)
-class UpdateOptions(CriticOptions, StepOptions):
-    """Options of updates: those of the policies' steps, then those of a critic.
+class UpdateOptions(PreferenceOptions, CriticOptions, StepOptions):
+    """Options of updates: those of the policies' steps, then those of a critic and of preferences.
 
     Raises:
         ValueError: If a value is out of its range, or two do not fit together.

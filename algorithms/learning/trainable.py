@@ -36,12 +36,17 @@ def warn_of_delegates(team: Team) -> None:
             )
 
 
-def referenced(name: str, policy: TrainablePolicy) -> ReferencedPolicy:
+def referenced(
+    name: str,
+    policy: TrainablePolicy,
+    needed_by: str = "kl_coefficient",
+    remedy: str = "set kl_coefficient=0",
+) -> ReferencedPolicy:
     """Return a policy that keeps a reference; raise a `TypeError` if it does not."""
     if not isinstance(policy, ReferencedPolicy):
         raise TypeError(
-            f"kl_coefficient needs policies that keep a reference, and {name!r} is a "
-            f"{type(policy).__name__}; set kl_coefficient=0"
+            f"{needed_by} needs policies that keep a reference, and {name!r} is a "
+            f"{type(policy).__name__}; {remedy}"
         )
     return policy
 

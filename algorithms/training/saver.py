@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.learning.learner import Learner
+from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.resources import checkpoint_bytes, require_room, state_bytes
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
@@ -44,7 +44,7 @@ class Saver:
     def __init__(
         self,
         folder: Path,
-        learner: Learner,
+        learner: BaseLearner,
         options: TrainerOptions,
         policies: Mapping[str, Policy],
         warm_start: WarmStart | None = None,

@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
-from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.trainable import trainable_policies
+from llm_decpomdp.algorithms.preferences.building import make_learner
 from llm_decpomdp.algorithms.rollouts.cost import Bounded, announce, run_cost
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
@@ -57,6 +57,7 @@ class Trainer:
         eval_env: Where evaluations are played; by default in `env`.
         warm_start: Supervised learning before the first update.
         problems: Starts that `refill` draws from; by default those of `batches`.
+        stored: Rollouts of each update, one for each start of `batches`, to learn from instead of playing any.
 
     Raises:
         ValueError: If there is no batch or an empty one, the options do not fit the environment or
@@ -77,16 +78,20 @@ class Trainer:
         eval_env: TextEnv | None = None,
         warm_start: WarmStart | None = None,
         problems: Sequence[Start] = (),
+        stored: Sequence[Sequence[Rollout]] = (),
     ) -> None:
         learner_options = algorithm.completed(learner_options)
         check_run(trainer_options, learner_options, batches, eval_starts)
         group_size, updates = trainer_options.group_size, len(batches)
-        algorithm.check_groups(trainer_options, learner_options, group_size, len(team))
+        self._stored = stored
+        if not stored:
+            algorithm.check_rollouts(team, learner_options, trainer_options, group_size)
         if isinstance(env, Bounded):
             learner_options.check_horizon(env.num_turns)
         self._problems = list(problems or dict.fromkeys(chain.from_iterable(batches)))
         check_refill(trainer_options.refill, self._problems, batches)
-        require_short(env, team, self._problems if trainer_options.refill else chain(*batches))
+        if not stored:
+            require_short(env, team, self._problems if trainer_options.refill else chain(*batches))
         self.env = env
         self.eval_env = env if eval_env is None else eval_env
         require_short(self.eval_env, team, eval_starts)
@@ -102,7 +107,7 @@ class Trainer:
         self.folder = folder
         for policy in trainable_policies(team).values():
             processes.broadcast_parameters(policy.parameters())
-        self.learner = Learner(team, algorithm, learner_options)
+        self.learner = make_learner(team, algorithm, learner_options, trainer_options.seed)
         self._policies = distinct_policies(team)
         self._log = RunLog(folder, len(batches), progress, trainer_options.record_tokens)
         self.warm_start = warm_start
@@ -157,7 +162,7 @@ class Trainer:
                 )
             self._saver.require_room()
         self._log.listeners = listeners
-        if processes.rank() == 0:
+        if processes.rank() == 0 and not self._stored:
             announce(self.cost, self.options, self.options.group_size, len(self.batches))
         failure: BaseException | None = None
         with terminable():
@@ -257,7 +262,10 @@ class Trainer:
     def _sample(
         self, update: int, clock: Stopwatch
     ) -> tuple[list[Rollout], list[Rollout], dict[str, float]]:
-        """Return the rollouts that this process learns from, all that were played, and the cost of refills."""
+        """Return the rollouts that this process learns from, all of the update, and the cost of refills."""
+        if self._stored:
+            rollouts = list(self._stored[update - 1])
+            return processes.shard(rollouts), rollouts, {}
         options, batch = self.options, self.batches[update - 1]
         self._seed_policies("update", update)
         rng = stream(options.seed, "handoff", update, processes.rank())

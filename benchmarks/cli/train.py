@@ -69,6 +69,14 @@ def train_(
             "warm_start.source.",
         ),
     ] = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Learn from stored pairs, as export --pairs --to jsonl writes them, with madpo; the key "
+            "algorithm.pairs_source.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Check the configuration, and say what it would cost."),
@@ -83,7 +91,7 @@ def train_(
     from llm_decpomdp.benchmarks.runs import train as run
 
     if resume is not None:
-        given = (config, from_, dry_run or None, seed, output, warm_start)
+        given = (config, from_, dry_run or None, seed, output, warm_start, pairs)
         if any(value is not None for value in given):
             raise ConfigError(ALONE)
         conclude(resuming.resume(resume, override or ()))
@@ -93,6 +101,8 @@ def train_(
     flags: dict[str, Any] = {} if seed is None else {"seed": seed}
     if warm_start is not None:
         flags["warm_start.source"] = warm_start
+    if pairs is not None:
+        flags |= {"algorithm.pairs_source": str(pairs), "algorithm.name": "madpo"}
     if output is not None:
         flags |= {"output.base_dir": str(output.parent), "output.name": output.name}
     if from_ is not None:

@@ -18,6 +18,7 @@ from omegaconf.errors import OmegaConfBaseException, ValidationError
 from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.preferences.algorithm import PreferenceAlgorithm
 from llm_decpomdp.algorithms.rollouts.cost import Cost, cost
 from llm_decpomdp.benchmarks.config.defaults import above_defaults
 from llm_decpomdp.benchmarks.config.errors import ConfigError
@@ -218,8 +219,14 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
         raise ConfigError(f"algorithm.name: {error.args[0]}") from None
     try:
         algorithm.check(env.possible_agents, config.algorithm)
-        size, agents = config.algorithm.num_generations, len(env.possible_agents)
-        algorithm.check_groups(config.algorithm, config.algorithm, size, agents)
+        agents, size = env.possible_agents, config.algorithm.num_generations
+        if config.algorithm.pairs_source is None:
+            algorithm.check_rollouts(agents, config.algorithm, config.algorithm, size)
+        elif not isinstance(algorithm, PreferenceAlgorithm):
+            raise ValueError(
+                f"pairs_source means nothing with {algorithm.name}, which learns from its own samples: set "
+                "name=madpo, or drop it"
+            )
         start_cost(config)
         learner = learner_options(config, 1, team.policies.values())
         learner.check_horizon(config.env.num_turns)

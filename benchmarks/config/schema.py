@@ -104,15 +104,19 @@ class ScheduleConfig(Options):
     """Algorithm, and amount of training: the keys of `AlgorithmConfig` that come first."""
 
     name: str = "magrpo"
-    """`grpo` (for one agent), `magrpo`, `marloo`, `maremax`, `mareinforce`, `iac`, `maac` or `coma`; or
-    `module:NAME`, an `llm_decpomdp.algorithms.Algorithm` of your own.
+    """`grpo` (for one agent), `magrpo`, `marloo`, `maremax`, `mareinforce`, `iac`, `maac` or `coma`; `madpo`,
+    which learns from pairs of joint samples; or `module:NAME`, an `llm_decpomdp.algorithms.Algorithm` of your own.
 
-    They differ by what a return is compared with: the mean of its group (`grpo`, `magrpo`), the mean of the
-    others (`marloo`), the group's best (`maremax`), nothing (`mareinforce`), the value of the situation to its
+    All but `madpo` differ by what a return is compared with: the mean of its group (`grpo`, `magrpo`), the mean of
+    the others (`marloo`), the group's best (`maremax`), nothing (`mareinforce`), the value of the situation to its
     agent (`iac`) or to the team (`maac`), that of the agent's other answers as a critic sees it (`coma`). Choose
     with open eyes: the first two baselines differ by the factor G / (G - 1) alone, which Adam all but removes;
     and had advantages a mean of 0 and a deviation of 1 (z-scores), all would be one algorithm. None here ever
     centres them again."""
+    pairs_source: str | None = None
+    """With `madpo`, pairs to learn from in place of samples of the run's own: the path of a JSONL file that
+    `export --pairs --to jsonl` has written; null samples. The problems of an epoch are then its pairs, and
+    `pairs_per_start` is the most pairs of a task in it."""
     num_train_epochs: int = option(10, ge=1)
     """Passes over the training problems, each in an order of its own."""
     max_updates: int | None = option(None, ge=1)
@@ -129,6 +133,13 @@ class AlgorithmConfig(UpdateOptions, RolloutOptions, ScheduleConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_credit(self, self)
+        if self.pairs_source is not None:
+            for declared in fields(RolloutOptions):
+                if (value := getattr(self, declared.name)) != declared.default:
+                    raise ValueError(
+                        f"{declared.name}={value} means nothing with pairs_source, as nothing is sampled: set "
+                        f"{declared.name}={declared.default}, or drop pairs_source"
+                    )
 
 
 @dataclass(frozen=True)

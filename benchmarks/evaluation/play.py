@@ -75,14 +75,16 @@ def _sums(group: Group, count: str) -> dict[str, int | None]:
 
 
 def rollout_of(row: Mapping[str, Any]) -> Rollout:
-    """Build the rollout of a row of `episodes.jsonl`, without tokens and log-probabilities."""
+    """Build the rollout of a row of `episodes.jsonl`, with tokens if they were recorded."""
     groups = []
     for group in row["groups"]:
-        reasons = group["finish_reasons"]
+        reasons, tokens = group["finish_reasons"], group.get("token_ids", {})
         completions = {
             agent: tuple(
-                Completion(text, finish_reason=reason)
-                for text, reason in zip(texts, reasons[agent], strict=True)
+                Completion(text, tuple(ids), finish_reason=reason)
+                for text, reason, ids in zip(
+                    *(texts, reasons[agent], tokens.get(agent, [()] * len(texts))), strict=True
+                )
             )
             for agent, texts in group["completions"].items()
         }

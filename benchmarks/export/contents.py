@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
+import numpy as np
+
+from llm_decpomdp.algorithms.preferences.pairs import Match, answers, content, disjoint, matches
 from llm_decpomdp.benchmarks.export.source import PLACE, Column, Content, Decision, Source
 from llm_decpomdp.benchmarks.runs.results import Row
 
@@ -99,10 +103,16 @@ def _row(decision: Decision, sample: int, agent: str, index: int) -> Row:
 
 PAIRS = {
     **PLACE,
+    "pair": Column("int64", "which of the pairs of its group it is, counted from 0"),
     "agent": Column("string", "id of the agent"),
+    "model": Column("string", "name of its model in the configuration; null if unknown"),
     "prompt": Column("string", "what the agent saw, in both samples"),
-    "chosen": Column("string", "its completion in the joint sample with the highest return"),
-    "rejected": Column("string", "its completion in the joint sample with the lowest return"),
+    "chosen": Column("string", "its completion in the joint sample with the higher return"),
+    "rejected": Column("string", "its completion in the joint sample with the lower return"),
+    "chosen_finish_reason": Column("string", "as `finish_reason` of trajectories, of the one"),
+    "rejected_finish_reason": Column("string", "the same of the other"),
+    "chosen_token_ids": Column("int64[]", "the sampled tokens of the one; null if not recorded"),
+    "rejected_token_ids": Column("int64[]", "the same of the other"),
     "chosen_sample": Column("int64", "that joint sample, counted from 0"),
     "rejected_sample": Column("int64", "that joint sample, counted from 0"),
     "chosen_return": Column("float64", "the team's return of the one"),
@@ -112,45 +122,73 @@ PAIRS = {
 """The columns of pairs; `prompt`, `chosen` and `rejected` are what trainers of preferences look for."""
 
 
-def pairs(source: Source, min_margin: float) -> Content:
-    """Return a row for each agent of each group that has a best and a worst joint sample.
+@dataclass(frozen=True)
+class PairChoice:
+    """Pairs to export of each group: those with the largest difference of returns."""
 
-    Of samples with equal returns the first counts. Groups without a difference make no pair, nor do agents
-    that said the same in both.
+    kind: str = "joint"
+    """`joint` or `single`, as of the option `pair_kind`."""
+    per_group: int = 1
+    """Most pairs of a group; no completion makes a difference in two of them."""
+    min_margin: float = 0.0
+    """The least difference of the returns."""
+
+
+def pairs(source: Source, choice: PairChoice) -> Content:
+    """Return a row for each pair and each agent that said different things in its two joint samples.
+
+    Of pairs with equal differences the first count. Groups without a difference make no pair.
 
     Args:
         source: A run or an evaluation.
-        min_margin: The least difference of the returns.
+        choice: The pairs of each group.
     """
-    return Content("pairs", PAIRS, lambda phase: _pairs(source, phase, min_margin))
+    return Content("pairs", PAIRS, lambda phase: _pairs(source, phase, choice))
 
 
-def _pairs(source: Source, phase: str, min_margin: float) -> Iterator[Row]:
+def _pairs(source: Source, phase: str, choice: PairChoice) -> Iterator[Row]:
     for decision in source.decisions(phase):
-        yield from _of_group(decision, min_margin)
+        models = source.models(list(decision.group["completions"]))
+        for number, match in enumerate(_chosen(decision, choice)):
+            yield from _rows_of_pair(decision, number, match, models)
 
 
-def _of_group(decision: Decision, min_margin: float) -> Iterator[Row]:
-    values, group = decision.returns, decision.group
-    samples = range(len(values))
-    best, worst = max(samples, key=values.__getitem__), min(samples, key=values.__getitem__)
-    margin = values[best] - values[worst]
-    if margin <= 0 or margin < min_margin:
-        return
-    for position, (agent, completions) in enumerate(group["completions"].items()):
-        chosen = completions[group["joint"][best][position]]
-        rejected = completions[group["joint"][worst][position]]
-        if chosen == rejected:
+def _chosen(decision: Decision, choice: PairChoice) -> list[Match]:
+    texts = answers(decision.samples)
+    learns = [True] * len(decision.samples.completions)
+    candidates = matches(texts, np.array(decision.returns), learns, choice.kind)
+    candidates = [match for match in candidates if match.gap >= choice.min_margin]
+    candidates.sort(key=lambda match: -match.gap)
+    return disjoint(candidates, decision.samples, texts, learns, choice.per_group)
+
+
+def _rows_of_pair(
+    decision: Decision, number: int, match: Match, models: Mapping[str, str | None]
+) -> Iterator[Row]:
+    group = decision.group
+    for position, (agent, completions) in enumerate(decision.samples.completions.items()):
+        indices = [group["joint"][sample][position] for sample in match[:2]]
+        if content(completions[indices[0]]) == content(completions[indices[1]]):
             continue
+        texts, reasons, tokens = (
+            [part[agent][index] for index in indices] if part else [None, None]
+            for part in map(group.get, ("completions", "finish_reasons", "token_ids"))
+        )
         yield {
             **decision.place,
+            "pair": number,
             "agent": agent,
+            "model": models.get(agent),
             "prompt": group["prompts"][agent],
-            "chosen": chosen,
-            "rejected": rejected,
-            "chosen_sample": best,
-            "rejected_sample": worst,
-            "chosen_return": values[best],
-            "rejected_return": values[worst],
-            "margin": margin,
+            "chosen": texts[0],
+            "rejected": texts[1],
+            "chosen_finish_reason": reasons[0],
+            "rejected_finish_reason": reasons[1],
+            "chosen_token_ids": tokens[0],
+            "rejected_token_ids": tokens[1],
+            "chosen_sample": match.winner,
+            "rejected_sample": match.loser,
+            "chosen_return": decision.returns[match.winner],
+            "rejected_return": decision.returns[match.loser],
+            "margin": match.gap,
         }

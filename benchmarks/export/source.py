@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.returns import returns
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout
+from llm_decpomdp.algorithms.preferences.algorithm import PreferenceAlgorithm
+from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import learner_options, load_stored_config
 from llm_decpomdp.benchmarks.config.schema import Config
@@ -64,6 +65,8 @@ class Decision:
     """The values of `PLACE`."""
     group: Row
     """The group as in `episodes.jsonl`."""
+    samples: Group
+    """The same as an object."""
     returns: Sequence[float]
     """Returns of the joint samples."""
     advantages: Mapping[str, Sequence[float]]
@@ -109,7 +112,15 @@ class Source:
             parts = zip(row["groups"], returns(rollout, discount), credits, strict=True)
             for index, (group, values, advantages) in enumerate(parts):
                 place = self._place(row, number, index)
-                yield Decision(place, group, values.tolist(), advantages)
+                samples = rollout.groups[index]
+                yield Decision(place, group, samples, values.tolist(), advantages)
+
+    def models(self, agents: Sequence[str]) -> dict[str, str | None]:
+        """Return the name of each agent's model, `None` for one without a model; none without a configuration."""
+        if self.config is None:
+            return {}
+        team = team_spec(self.config, agents)
+        return {agent: team.policies[policy].name for agent, policy in team.agents.items()}
 
     def _place(self, row: Row, number: int, index: int) -> Row:
         group = row["groups"][index]
@@ -133,12 +144,15 @@ def _advantages(
 ) -> list[dict[str, list[float]]]:
     """Return the advantages of each group by agent, as the learner computes them.
 
-    None without a configuration, nor with a critic, which is no part of an episode.
+    None without a configuration, nor with a critic, which is no part of an episode, nor where pairs are learned.
     """
-    if config is None:
-        return [{} for _ in rollout.groups]
-    algorithm = ALGORITHMS[config.algorithm.name]
-    if algorithm.completed(config.algorithm).critic != "none":
+    algorithm = None if config is None else ALGORITHMS[config.algorithm.name]
+    if (
+        config is None
+        or algorithm is None
+        or algorithm.completed(config.algorithm).critic != "none"
+        or isinstance(algorithm, PreferenceAlgorithm)
+    ):
         return [{} for _ in rollout.groups]
     from llm_decpomdp.algorithms.learning.advantages import group_advantages
     from llm_decpomdp.algorithms.learning.aggregation import progress

@@ -13,8 +13,9 @@ from typing import Any
 
 import yaml
 
+from llm_decpomdp.algorithms.learning.preference_options import KINDS
 from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
-from llm_decpomdp.benchmarks.export.contents import pairs, trajectories
+from llm_decpomdp.benchmarks.export.contents import PairChoice, pairs, trajectories
 from llm_decpomdp.benchmarks.export.source import PHASES, Column, Content, Source
 from llm_decpomdp.benchmarks.runs.results import Row, data_sets
 from llm_decpomdp.validation import unknown
@@ -43,6 +44,8 @@ def export(
     *,
     as_pairs: bool = False,
     min_margin: float = 0.0,
+    pair_kind: str = "joint",
+    pairs_per_group: int = 1,
 ) -> Export:
     """Write the episodes of a run or an evaluation as a data set, whole or not at all.
 
@@ -52,6 +55,8 @@ def export(
         output: A new folder; by default `trajectories-<format>` or `pairs-<format>` in that of the run.
         as_pairs: Preference pairs instead of trajectories.
         min_margin: The least difference of the returns of a pair, in the units of the reward.
+        pair_kind: `joint`, or `single` for pairs in which one agent alone differs.
+        pairs_per_group: Most pairs of a group.
 
     Raises:
         ConfigError: If the folder holds no episodes, the output is there already, there is nothing to write,
@@ -62,8 +67,15 @@ def export(
         raise ConfigError(unknown("format", to, FORMATS))
     if not min_margin >= 0 or (min_margin and not as_pairs):
         raise ConfigError(f"min_margin must be at least 0, and 0 without pairs; got {min_margin}")
+    choice = PairChoice(pair_kind, pairs_per_group, min_margin)
+    if choice.kind not in KINDS:
+        raise ConfigError(unknown("pair_kind", choice.kind, KINDS))
+    if choice.per_group < 1 or (not as_pairs and choice != PairChoice()):
+        raise ConfigError(
+            f"pairs_per_group must be at least 1, and it and pair_kind mean nothing without pairs; got {choice}"
+        )
     source = Source(run)
-    content = pairs(source, min_margin) if as_pairs else trajectories(source)
+    content = pairs(source, choice) if as_pairs else trajectories(source)
     folder = output or run / f"{content.name}-{to}"
     if folder.exists():
         raise ConfigError(f"{folder} is there already: choose another folder with --output")

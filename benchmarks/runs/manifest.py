@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import subprocess
 from datetime import datetime, timezone
@@ -52,6 +53,7 @@ def manifest(run: ResolvedRun, name: str) -> dict[str, Any]:
         },
         "seed": config.seed,
         "updates": len(run.batches),
+        **({"pairs": pairs_in(run)} if run.pairs else {}),
         "data": {"train": train_env.metadata["data"], "eval": run.eval_env.metadata["data"]},
         "packages": versions(),
         "python": platform.python_version(),
@@ -59,6 +61,12 @@ def manifest(run: ResolvedRun, name: str) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "git": commit(Path(llm_decpomdp.__file__).resolve().parents[1]),
     }
+
+
+def pairs_in(run: ResolvedRun) -> dict[str, Any]:
+    """Describe the stored pairs of a run: their number, and the SHA-256 of their file."""
+    source = Path(str(run.config.algorithm.pairs_source))
+    return {"rows": len(run.pairs), "sha256": hashlib.sha256(source.read_bytes()).hexdigest()}
 
 
 def described(env: DecPOMDPEnv) -> dict[str, Any]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.preferences.stored import stored_pairs
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.training.lessons import (
     GOLD,
     Lesson,
@@ -26,6 +27,8 @@ from llm_decpomdp.benchmarks.runs.data import Manifest, build_train_env, load_ev
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.options import pick
 from llm_decpomdp.seeding import stream
+
+T = TypeVar("T")
 
 Batches = list[list[Start]]
 """The starts of each update."""
@@ -46,6 +49,8 @@ class ResolvedRun:
     """Starts of the held-out problems that evaluations play."""
     skipped: Sequence[str] = ()
     """Training problems that no batch has, as a first prompt is too long."""
+    pairs: Sequence[Rollout] = ()
+    """Stored pairs to learn from, if the run samples none."""
 
     @property
     def problems(self) -> list[Start]:
@@ -54,7 +59,9 @@ class ResolvedRun:
         return [Start(task_id=task) for task in tasks if task not in self.skipped]
 
     def batches_of(self, config: Config, skipped: Collection[str] = ()) -> Batches:
-        """Schedule the training problems as a configuration says, without some of them."""
+        """Schedule the training problems as a configuration says, without some of them; or stored pairs."""
+        if self.pairs:
+            return [[pair.start for pair in of_one] for of_one in arranged(config, self.pairs)]
         return schedule(config, [task.task_id for task in self.train_env.tasks.tasks], skipped)
 
     def lessons(self) -> list[Lesson] | None:
@@ -119,10 +126,27 @@ def resolve(config: Config, before: Manifest | None = None) -> ResolvedRun:
             trainer=trainer_options(config),
             batches=[],
             eval_starts=[Start(task_id=task.task_id) for task in held_out],
+            pairs=pairs_of(config, team),
         )
         return run.skipping(())
     except ValueError as error:
         raise RunError(str(error)) from error
+
+
+def pairs_of(config: Config, team: TeamSpec) -> list[Rollout]:
+    """Read the stored pairs of a run; none if it samples.
+
+    Raises:
+        ConfigError: If there are none, or the file has another form.
+    """
+    source = config.algorithm.pairs_source
+    if source is None:
+        return []
+    models = {agent: team.policies[name].name for agent, name in team.agents.items()}
+    try:
+        return stored_pairs(Path(source), models, config.algorithm.pairs_per_start)
+    except ValueError as error:
+        raise ConfigError(f"algorithm.pairs_source: {error}") from None
 
 
 def trainer_options(config: Config) -> TrainerOptions:
@@ -142,10 +166,16 @@ def schedule(config: Config, tasks: Sequence[str], left_out: Collection[str] = (
 
     The last update of an epoch takes what is left. The order of the others is the same if some tasks are left out.
     """
+    starts = [Start(task_id=task) for task in tasks]
+    return arranged(config, starts, [start for start in starts if start.task_id in left_out])
+
+
+def arranged(config: Config, items: Sequence[T], left_out: Collection[T] = ()) -> list[list[T]]:
+    """Return the items of each update: each once an epoch, in an order that the seed decides, but for some."""
     size, batches = config.algorithm.prompts_per_update, []
     for epoch in range(config.algorithm.num_train_epochs):
-        order = stream(config.seed, "schedule", epoch).permutation(len(tasks))
-        shuffled = (tasks[position] for position in order)
-        starts = [Start(task_id=task) for task in shuffled if task not in left_out]
-        batches += [starts[first : first + size] for first in range(0, len(starts), size)]
+        order = stream(config.seed, "schedule", epoch).permutation(len(items))
+        shuffled = (items[position] for position in order)
+        of_epoch = [item for item in shuffled if item not in left_out]
+        batches += [of_epoch[first : first + size] for first in range(0, len(of_epoch), size)]
     return batches[: config.algorithm.max_updates]

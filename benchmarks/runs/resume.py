@@ -14,6 +14,7 @@ from llm_decpomdp.benchmarks.config.load import load_stored_config, read_config
 from llm_decpomdp.benchmarks.config.schema import KEYS, Config
 from llm_decpomdp.benchmarks.runs.data import Manifest, change_of_data
 from llm_decpomdp.benchmarks.runs.long_prompts import without_long_prompts
+from llm_decpomdp.benchmarks.runs.manifest import pairs_in
 from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun, resolve, schedule
 from llm_decpomdp.benchmarks.runs.train import Result, finish, make_trainer
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines, write_atomically
@@ -63,6 +64,8 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
     manifest = folder.read_manifest()
     run = resolve(config, manifest["data"])
     _require_same_data(run, manifest["data"], path)
+    if run.pairs and pairs_in(run) != manifest["pairs"]:
+        raise ConfigError(f"{path} cannot go on: {config.algorithm.pairs_source} has changed")
     team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
     run = without_long_prompts(run, team)
     updates = checkpoint.read_counters(newest)["update"]
@@ -136,7 +139,8 @@ def _finished(folder: RunFolder) -> bool:
     if not updates or not folder.manifest.is_file():
         return False
     manifest = folder.read_manifest()
-    tasks = manifest["data"]["train"]["rows"] - len(manifest.get("left_out", ()))
+    data = manifest.get("pairs", manifest["data"]["train"])
+    tasks = data["rows"] - (0 if "pairs" in manifest else len(manifest.get("left_out", ())))
     return bool(max(updates) >= len(schedule(load_stored_config(folder.config), [""] * tasks)))
 
 

@@ -18,7 +18,7 @@ from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs import long_prompts as prompts
 from llm_decpomdp.benchmarks.runs.failures import FAILURES
 from llm_decpomdp.benchmarks.runs.manifest import manifest
-from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun, resolve
+from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun, arranged, resolve
 from llm_decpomdp.benchmarks.runs.trackers import tracking
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import PromptTooLong, Team
@@ -84,7 +84,9 @@ def start(run: ResolvedRun, name: str, origin: Mapping[str, str] | None = None) 
         about = {
             **manifest(run, name),
             "left_out": run.skipped,
-            "first_prompts": prompts.first_prompts(run.train_env, team, run.batches[0][0]),
+            "first_prompts": prompts.first_prompts(
+                run.train_env, team, run.problems[0] if run.pairs else run.batches[0][0]
+            ),
             "from": origin,
         }
         folder.write_manifest(about)
@@ -171,6 +173,7 @@ def make_trainer(
     Raises:
         RunError: If the environment, the team and the configuration do not fit together.
     """
+    from llm_decpomdp.algorithms.preferences.stored import with_tokens
     from llm_decpomdp.algorithms.training.trainer import Trainer
     from llm_decpomdp.algorithms.training.warm_start import WarmStart
 
@@ -200,6 +203,7 @@ def make_trainer(
             eval_env=run.eval_env,
             warm_start=warm_start,
             problems=run.problems,
+            stored=arranged(run.config, with_tokens(run.pairs, team)),
         )
     except (ValueError, TypeError) as error:
         raise RunError(str(error)) from error
@@ -223,14 +227,14 @@ def dry_run(config: Config, name: str) -> Iterator[str]:
     folder = new_folder(config, name)
     updates = len(run.batches)
     starts = (1 + config.algorithm.refill) * sum(map(len, run.batches))
-    training = start_cost(config).scaled(starts)
+    training = start_cost(config).scaled(0 if run.pairs else starts)
     lessons = run.lessons()
     evaluations = run.trainer.evaluations(updates) + (lessons is not None)
     episodes = len(run.eval_starts) * evaluations
     players = [specs[policy] for policy in run.team.agents.values()]
     tokens = sum(spec.max_new_tokens for spec in players if spec.name)
     yield f"{config.algorithm.name}, {config.algorithm.plan}, on {config.env.id}: {run.team.models}"
-    yield f"training: {_data(run.train_env)}"
+    yield f"training: {f'{len(run.pairs):,} stored pairs' if run.pairs else _data(run.train_env)}"
     yield f"evaluations: {_data(run.eval_env)}"
     if lessons is not None:
         options = config.warm_start

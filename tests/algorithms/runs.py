@@ -22,8 +22,8 @@ import torch
 
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.preferences.building import make_learner
 from llm_decpomdp.algorithms.rollouts.plans import rollout_chains
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.training import checkpoint, run_log
@@ -31,6 +31,7 @@ from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines
 from tests.algorithms.conftest import EchoEnv, Recurrent, TinyPolicy
+from tests.algorithms.preferences.teams import recurrent
 from tests.support.processes import ROOT
 
 BATCHES = [[Start(seed=n), Start(seed=n + 1)] for n in range(4)]
@@ -181,8 +182,11 @@ def learned(
 
     In the second one `y` has nothing to learn, and `x` only if truncation is penalised.
     """
-    team = make_team()
-    learner = Learner(team, ALGORITHMS["magrpo"], LearnerOptions(learning_rate=0.01, **options))
+    team: dict[str, TinyPolicy] = make_team()
+    algorithm = ALGORITHMS[options.pop("algorithm", "magrpo")]
+    if algorithm.name == "madpo":
+        team = {"x": recurrent(1), "y": recurrent(2)}
+    learner = make_learner(team, algorithm, LearnerOptions(learning_rate=0.01, **options))
     learner.update(rollouts)
     learner.update([one_sided(rollout) for rollout in rollouts])
     metrics = learner.update(rollouts)
@@ -193,6 +197,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "plain": {},
     "clipped": {"updates_per_batch": 2, "max_grad_norm": 0.1},
     "penalised": {"truncated": "penalise", "truncation_penalty": 0.5},
+    "pairs": {"algorithm": "madpo", "updates_per_batch": 2, "max_grad_norm": 0.1},
 }
 
 

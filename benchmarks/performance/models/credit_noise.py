@@ -4,8 +4,8 @@
 
 Random teams play `probe-noisy-partners-v0`, whose reward is a sum of what each agent earns by itself, so the
 advantage A' that an agent should be given is known: that of its reward with silent partners (a difference reward,
-Wolpert and Tumer 2001). Noise is the mean of (A - A')^2, signal that of A'^2, over one agent's completions. All ways
-sample the same completions.
+Wolpert and Tumer 2001). Noise is the mean of (A - A')^2, signal that of A'^2, over completions of one agent; all
+ways sample the same completions.
 """
 
 from __future__ import annotations

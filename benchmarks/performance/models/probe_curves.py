@@ -31,8 +31,8 @@ from rich.table import Table
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.preferences.building import make_learner
 from llm_decpomdp.algorithms.rollouts.plans import play_episodes, roll_out
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.training.metrics import count_tokens
@@ -98,7 +98,7 @@ def train(trial: Trial, *, budget: int, seed: int) -> Curve:
     }
     features = Noise(seed) if trial.features == "noise" else HashedParts()
     options = _options(trial, env.discount, updates)
-    learner = Learner(team, ALGORITHMS[trial.algorithm], options, features)
+    learner = make_learner(team, ALGORITHMS[trial.algorithm], options, seed, features)
     rng, views = stream(seed, "handoff"), learner.critic is not None
     points, completions, tokens = [(0, value(plain, team), 0)], 0, 0
     for update in range(1, updates + 1):

@@ -262,13 +262,13 @@ def test_one_completion_is_enough_where_nothing_is_compared_within_a_group() -> 
     for name in ALGORITHMS:
         algorithm = ALGORITHMS[name]
         if name in ("iac", "maac", "mareinforce"):
-            algorithm.check_groups(rollouts, updates, 1, 2)
+            algorithm.check_rollouts("xy", updates, rollouts, 1)
             whitened = LearnerOptions(normalize_advantages=True)
             with pytest.raises(ValueError, match="one completion has none"):
-                algorithm.check_groups(rollouts, whitened, 1, 2)
+                algorithm.check_rollouts("xy", whitened, rollouts, 1)
         else:
             with pytest.raises(ValueError, match=f"{name} compares .* at least 2, got 1"):
-                algorithm.check_groups(rollouts, updates, 1, 2)
+                algorithm.check_rollouts("xy", updates, rollouts, 1)
 
 
 def test_a_run_that_refills_updates_is_refused(tmp_path: Path) -> None:

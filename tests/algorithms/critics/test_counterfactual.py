@@ -143,11 +143,13 @@ def test_joint_samples_that_are_not_aligned_are_refused() -> None:
     with pytest.raises(ValueError, match="joint_mode='aligned'"):
         learner("coma").update(chains(turns=1, joint_mode="cross", group_size=2))
     with pytest.raises(ValueError, match="joint_mode=cross plays them: set joint_mode=aligned"):
-        ALGORITHMS["coma"].check_groups(RolloutOptions(joint_mode="cross"), LearnerOptions(), 4, 2)
+        ALGORITHMS["coma"].check_rollouts(
+            "xy", LearnerOptions(), RolloutOptions(joint_mode="cross"), 4
+        )
 
 
 def test_more_texts_than_a_model_should_read_are_refused_with_their_number() -> None:
     coma = ALGORITHMS["coma"]
-    coma.check_groups(RolloutOptions(), LearnerOptions(), 32, 2)
+    coma.check_rollouts("xy", LearnerOptions(), RolloutOptions(), 32)
     with pytest.raises(ValueError, match=r"read 8,128 texts for each group; more than 4,096"):
-        coma.check_groups(RolloutOptions(), LearnerOptions(), 64, 2)
+        coma.check_rollouts("xy", LearnerOptions(), RolloutOptions(), 64)

@@ -144,8 +144,8 @@ def test_11_a_sample_that_is_alone_in_its_turn_is_scaled_as_all_others_are() -> 
     by_start = [float(credit.advantages["x"][0]) for credit in found]
     assert by_start == pytest.approx([100.0, 5.0, 50.0], abs=1e-5)
     with pytest.raises(ValueError, match="one completion has none"):
-        ALGORITHMS["iac"].check_groups(
-            RolloutOptions(), LearnerOptions(normalize_advantages=True), 1, 1
+        ALGORITHMS["iac"].check_rollouts(
+            "x", LearnerOptions(normalize_advantages=True), RolloutOptions(), 1
         )
 
 

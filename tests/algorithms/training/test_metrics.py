@@ -11,6 +11,7 @@ import pytest
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.critics.readers import reading_team
+from tests.algorithms.preferences.teams import recurrent
 from tests.algorithms.runs import ROOT, build, make_team
 
 PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
@@ -64,6 +65,7 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         },
         {"learner": {"critic": "own"}, "team": reading_team()},
         {"algorithm": "coma", "team": reading_team()},
+        {"algorithm": "madpo", "team": {"x": recurrent(1), "y": recurrent(2)}},
     ):
         trainer = build(tmp_path_factory.mktemp("run"), **options)
         trainer.run_updates()

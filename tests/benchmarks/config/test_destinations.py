@@ -93,6 +93,18 @@ CRITIC: dict[str, Any] = {
     "env.stop_when_solved": False,
 }
 
+PAIRS: dict[str, Any] = {
+    "algorithm.name": "madpo",
+    "algorithm.pair_kind": "single",
+    "algorithm.joint_mode": "cross",
+    "algorithm.pair_selection": "random",
+    "algorithm.pair_min_gap": 0.1,
+    "algorithm.pairs_per_group": 2,
+    "algorithm.pairs_per_start": 3,
+    "algorithm.dpo_beta": 0.3,
+    "algorithm.nll_coefficient": 0.1,
+}
+
 
 def items(values: dict[str, Any]) -> list[str]:
     return [f"{key}={value}" for key, value in values.items()]
@@ -204,5 +216,6 @@ def test_a_run_reads_every_option(
     tree = ["algorithm.plan=tree", "algorithm.joint_mode=cross", "algorithm.max_updates=2"]
     train(load_config(None, [*short, *tree, "output.name=tree"]), "tree")
     train(load_config(None, [*short, *items(CRITIC), "output.name=critic"]), "critic")
+    train(load_config(None, [*short, *items(PAIRS), "output.name=pairs"]), "pairs")
     for kind, read in reads.items():
         assert read == {field.name for field in fields(kind)}, kind

@@ -70,4 +70,4 @@ def test_what_is_no_algorithm_is_refused_with_the_remedy(
 
 def test_it_is_found_as_the_others_are_and_not_among_them(half: str) -> None:
     assert ALGORITHMS[half].name == "half"
-    assert half not in ALGORITHMS and len(ALGORITHMS) == 8
+    assert half not in ALGORITHMS and len(ALGORITHMS) == 9

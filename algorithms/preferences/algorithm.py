@@ -1,0 +1,82 @@
+"""The declaration of an algorithm that learns from pairs of joint samples."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, fields
+from typing import NoReturn
+
+from llm_decpomdp.algorithms.learning.algorithm import Algorithm
+from llm_decpomdp.algorithms.learning.baselines import Baseline, Returns
+from llm_decpomdp.algorithms.learning.learner_options import StepOptions, UpdateOptions
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+
+RATIOS = "the loss of a pair has no ratios to the policy that sampled"
+ADVANTAGES = "pairs have no advantages"
+MEANINGLESS = {
+    "loss": "the loss of a pair sums over tokens",
+    "normalize_advantages": ADVANTAGES,
+    "objective": RATIOS,
+    "clip_range": RATIOS,
+    "clip_range_high": RATIOS,
+    "kl_coefficient": "dpo_beta keeps the team close to the reference",
+    "truncated": "a pair compares completions as they were sampled, by the reward alone",
+    "joint_aggregation": "pairs compare joint samples, each with its own return",
+    "negative_advantage_weight": ADVANTAGES,
+    "step_advantage_weight": ADVANTAGES,
+}
+"""Options of steps that pairs have no use for, and why. What needs one of them is refused with it."""
+
+
+def _no_baseline(returns: Returns) -> NoReturn:
+    raise TypeError(
+        "pairs of joint samples are compared with each other and with no baseline: learn with PreferenceLearner"
+    )
+
+
+def _in_yaml(value: object) -> str:
+    """Spell a default as a configuration does."""
+    return "null" if value is None else str(value).lower()
+
+
+@dataclass(frozen=True)
+class PreferenceAlgorithm(Algorithm):
+    """Declaration of an algorithm that makes the better of two joint samples likelier, and the other rarer."""
+
+    baseline: Baseline = _no_baseline
+    """None: whatever asks for one is told so."""
+
+    def check(self, agents: Collection[str], options: UpdateOptions) -> None:
+        """Raise a `ValueError` if it cannot train with these options; any team will do."""
+        defaults = {declared.name: declared.default for declared in fields(StepOptions)}
+        for name, reason in MEANINGLESS.items():
+            if (value := getattr(options, name)) != defaults[name]:
+                raise ValueError(
+                    f"{name}={value} means nothing with {self.name}: {reason}; set "
+                    f"{name}={_in_yaml(defaults[name])}"
+                )
+        if options.critic not in (None, "none"):
+            raise ValueError(
+                f"critic={options.critic} means nothing with {self.name}, which compares returns in pairs: set "
+                "critic=none"
+            )
+
+    def check_rollouts(
+        self,
+        agents: Collection[str],
+        options: UpdateOptions,
+        rollouts: RolloutOptions,
+        group_size: int,
+    ) -> None:
+        """Raise a `ValueError` if groups of such rollouts hold no pairs."""
+        super().check_rollouts(agents, options, rollouts, group_size)
+        if rollouts.plan == "episodes":
+            raise ValueError(
+                f"{self.name} compares answers to the same prompts, and whole episodes share those of the first "
+                "turn alone: set plan=chain or plan=tree"
+            )
+        if options.pair_kind == "single" and rollouts.joint_mode == "aligned" and len(agents) > 1:
+            raise ValueError(
+                "pair_kind=single needs joint samples that differ in one agent alone, and with "
+                "joint_mode=aligned all agents differ: set joint_mode=common or joint_mode=cross"
+            )

@@ -1,0 +1,221 @@
+"""Preference pairs from the joint samples of a group. Pure functions.
+
+Letters: N agents, J joint samples of a group with returns R_1 .. R_J, of standard deviation s.
+
+A pair (w, l) are two joint samples with R_w > R_l. Of kind `joint` they are any two: every agent's part of w is
+preferred, whoever made the difference. Of kind `single` they differ in the completion of one agent i alone, beside
+the same completions of its partners, and so the difference of the returns is what agent i made of it: exact
+credit, and no bad part of a good sample is ever preferred. Whether completions differ is a matter of their tokens,
+not of the draw that they come from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llm_decpomdp.algorithms.learning.baselines import ROUNDING, Returns
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.learning.returns import returns, visit_weights
+from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
+from llm_decpomdp.policy import Completion
+
+MAX_JOINT_SAMPLES = 2048
+"""Most joint samples of a group of which all pairs are looked at: two million."""
+
+
+class Match(NamedTuple):
+    """Two joint samples of a group."""
+
+    winner: int
+    loser: int
+    gap: float
+    """R_w - R_l, above 0."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two joint samples for the same prompts, the better and the worse."""
+
+    start: Start
+    prompts: Mapping[str, str]
+    winner: Mapping[str, Completion]
+    """The completion of each agent in the better one."""
+    loser: Mapping[str, Completion]
+    """The completion of each agent in the worse one."""
+    gap: float
+    """Difference of the returns, above 0."""
+    weight: float = 1.0
+    """Factor of the loss: that of the turn, and the share of the episodes that come to the group."""
+
+    def differs(self, agent: str) -> bool:
+        """Check whether an agent said different things in the two; otherwise its terms cancel.
+
+        Stored pairs are without the agents that said the same.
+        """
+        if agent not in self.winner:
+            return False
+        return content(self.winner[agent]) != content(self.loser[agent])
+
+
+def content(completion: Completion) -> tuple[Any, ...]:
+    """Return what tells completions apart: their tokens, or the text of a policy without any."""
+    return completion.tokens or (completion.text,)
+
+
+def answers(group: Group) -> NDArray[np.int64]:
+    """Return what each agent said in each joint sample, (J, N): equal numbers are equal answers of an agent."""
+    joint = np.array(group.joint)
+    columns = []
+    for position, completions in enumerate(group.completions.values()):
+        first: dict[tuple[Any, ...], int] = {}
+        same = [first.setdefault(content(c), index) for index, c in enumerate(completions)]
+        columns.append(np.array(same)[joint[:, position]])
+    return np.stack(columns, axis=1)
+
+
+def matches(
+    said: NDArray[np.int64],
+    joint_returns: Returns,
+    learns: Sequence[bool],
+    kind: str = "joint",
+    min_gap: float = 0.0,
+) -> list[Match]:
+    """Return all pairs of a group, in the order of the samples.
+
+    Args:
+        said: (J, N), of `answers`.
+        joint_returns: (J,).
+        learns: Whether each agent learns, (N,): in at least one that does the two samples differ.
+        kind: `joint` or `single`.
+        min_gap: Least R_w - R_l, in units of s. Differences that rounding alone makes are none.
+
+    Raises:
+        ValueError: If there are more than `MAX_JOINT_SAMPLES`.
+    """
+    if len(said) > MAX_JOINT_SAMPLES:
+        raise ValueError(
+            f"a group has {len(said):,} joint samples, and pairs are made of at most {MAX_JOINT_SAMPLES:,}: take "
+            "fewer num_generations, or joint_mode=common"
+        )
+    different, learning = (
+        sum((column[:, None] != column for column in columns.T), np.zeros((len(said),) * 2, int))
+        for columns in (said, said[:, np.array(learns)])
+    )
+    gaps = joint_returns[:, None] - joint_returns  # (J, J), of winner and loser
+    noise = ROUNDING * np.abs(joint_returns).max()
+    possible = (learning > 0) & (gaps > noise) & (gaps >= min_gap * joint_returns.std() - noise)
+    if kind == "single":
+        possible &= different == 1
+    winners, losers = np.nonzero(possible)
+    return [
+        Match(int(winner), int(loser), float(gaps[winner, loser]))
+        for winner, loser in zip(winners, losers, strict=True)
+    ]
+
+
+def disjoint(
+    ordered: Iterable[Match],
+    group: Group,
+    said: NDArray[np.int64],
+    learns: Sequence[bool],
+    limit: int,
+) -> list[Match]:
+    """Return the first pairs of an order in which no completion has a part in the loss twice.
+
+    A completion of an agent that learns has one where the agent said different things in the two samples: it is
+    made likelier, or rarer, at most once in a pass over the pairs.
+
+    Args:
+        ordered: Pairs of the group, those to prefer first.
+        group: The group.
+        said: (J, N), of `answers`.
+        learns: Whether each agent learns, (N,).
+        limit: Most pairs.
+    """
+    result: list[Match] = []
+    completions: set[tuple[int, int]] = set()
+    for match in ordered:
+        if len(result) == limit:
+            break
+        agents = np.flatnonzero((said[match.winner] != said[match.loser]) & learns)
+        parts = {(int(i), group.joint[sample][i]) for i in agents for sample in match[:2]}
+        if not parts & completions:
+            completions |= parts
+            result.append(match)
+    return result
+
+
+def rollout_pairs(
+    rollout: Rollout, agents: Collection[str], options: LearnerOptions, rng: np.random.Generator
+) -> list[list[Pair]]:
+    """Return the pairs of each group of a rollout, by the returns of its joint samples.
+
+    In a chain a return is the group's own reward; in a tree what followed counts too (`returns.py`). Each group
+    makes at most `pairs_per_group`, all of them `pairs_per_start`, by the same order.
+
+    Args:
+        rollout: As sampled.
+        agents: The agents that learn.
+        options: The options of pairs, the discount, and the weights of turns.
+        rng: Draws the order of `pair_selection=random`, and that of equal gaps: the first joint samples of a
+            crossed group share their first agent's completion, so that their own order would favour the others.
+
+    Raises:
+        FloatingPointError: If a return isn't finite; names the start.
+        ValueError: As of `matches`.
+    """
+    selection: list[tuple[int, Match]] = []
+    for index, values in enumerate(returns(rollout, options.discount)):
+        group = rollout.groups[index]
+        if not math.isfinite(float(values.sum())):
+            raise FloatingPointError(f"a return isn't finite for {rollout.start}: {group.rewards}")
+        texts, learns = answers(group), [agent in agents for agent in group.completions]
+        candidates = matches(texts, values, learns, options.pair_kind, options.pair_min_gap)
+        ordered = _ordered(candidates, options, rng)
+        of_group = disjoint(ordered, group, texts, learns, options.pairs_per_group)
+        selection += [(index, match) for match in of_group]
+    pairs: list[list[Pair]] = [[] for _ in rollout.groups]
+    weights = visit_weights(rollout)
+    for index, match in _of_start(selection, options, rng):
+        group = rollout.groups[index]
+        weight = weights[index] * options.turn_weight(group.turn, group.stopped_early)
+        pairs[index].append(_pair(rollout.start, group, match, weight))
+    return pairs
+
+
+def _ordered(
+    candidates: Sequence[Match], options: LearnerOptions, rng: np.random.Generator
+) -> list[Match]:
+    order = [candidates[k] for k in rng.permutation(len(candidates))]
+    if options.pair_selection == "largest_gap":
+        order.sort(key=lambda match: -match.gap)
+    return order
+
+
+def _of_start(
+    chosen: list[tuple[int, Match]], options: LearnerOptions, rng: np.random.Generator
+) -> list[tuple[int, Match]]:
+    """Return the first `pairs_per_start` of the pairs of all groups."""
+    order = rng.permutation(len(chosen)).tolist()
+    if options.pair_selection == "largest_gap":
+        order.sort(key=lambda k: -chosen[k][1].gap)
+    return [chosen[k] for k in sorted(order[: options.pairs_per_start])]
+
+
+def _pair(start: Start, group: Group, match: Match, weight: float) -> Pair:
+    winner, loser = (
+        {
+            agent: completions[index]
+            for (agent, completions), index in zip(
+                group.completions.items(), group.joint[sample], strict=True
+            )
+        }
+        for sample in match[:2]
+    )
+    return Pair(start, group.prompts, winner, loser, match.gap, weight)

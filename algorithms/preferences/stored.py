@@ -1,0 +1,179 @@
+"""Stored pairs: those of a file that `export --pairs --to jsonl` has written, as rollouts to learn from.
+
+Each pair becomes a rollout of one group with two joint samples, so that all else takes it as if it had just been
+played. Agents that said the same in both samples are in no row, and in no group.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
+from llm_decpomdp.policy import Completion, TeachablePolicy, Team, TrainablePolicy
+
+logger = logging.getLogger(__name__)
+
+Row = Mapping[str, Any]
+
+SIDES = ("chosen", "rejected")
+NEEDED = (
+    "task",
+    "turn",
+    "agent",
+    "prompt",
+    "chosen",
+    "rejected",
+    "chosen_return",
+    "rejected_return",
+)
+SAMPLES = ("run", "task", "rollout", "group", "chosen_sample", "rejected_sample")
+"""Columns that tell a pair from all others."""
+
+
+def stored_pairs(
+    path: Path, models: Mapping[str, str | None], limit: int | None = None
+) -> list[Rollout]:
+    """Read the pairs of a JSONL file, each as a rollout of two joint samples, the better one first.
+
+    Args:
+        path: The file, with a line for each agent of each pair.
+        models: Name of the model of each agent. Token ids are those of the file where they were sampled by a model
+            of the same name; other completions come without, as texts.
+        limit: Most pairs of a task, those with the largest difference of returns; `None` for all.
+
+    Raises:
+        ValueError: If the file cannot be read, holds no pair, or a line has another form; names the line.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"cannot read pairs from {path}: {error}") from None
+    rows: dict[tuple[Any, ...], list[Row]] = {}
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                row = _checked(line, models)
+                of_pair = rows.setdefault(tuple(row.get(key) for key in SAMPLES), [])
+                if row["agent"] in [before["agent"] for before in of_pair]:
+                    raise ValueError(
+                        f"a second row of {row['agent']!r} in a pair: pairs are told apart by {', '.join(SAMPLES)}"
+                    )
+                of_pair.append(row)
+            except ValueError as error:
+                raise ValueError(f"{path}, line {number}: {error}") from None
+    if not rows:
+        raise ValueError(f"{path} holds no pairs: it has no lines")
+    return _limited([_rollout(of_pair, models) for of_pair in rows.values()], limit)
+
+
+def _checked(line: str, models: Mapping[str, str | None]) -> Row:
+    row: Any = json.loads(line)
+    missing = [key for key in NEEDED if not isinstance(row, dict) or key not in row]
+    if missing:
+        raise ValueError(
+            f"no {', '.join(missing)}: write the file by export RUN --pairs --to jsonl"
+        )
+    if row["agent"] not in models:
+        raise ValueError(f"agent {row['agent']!r} is none of {', '.join(models)}")
+    if not row["chosen_return"] > row["rejected_return"]:
+        raise ValueError(
+            f"chosen_return must be above rejected_return, got {row['chosen_return']} and {row['rejected_return']}"
+        )
+    return dict(row)
+
+
+def _rollout(rows: Sequence[Row], models: Mapping[str, str | None]) -> Rollout:
+    first = rows[0]
+    group = Group(
+        turn=first["turn"],
+        parent=None,
+        prompts={row["agent"]: row["prompt"] for row in rows},
+        completions={
+            row["agent"]: (_completion(row, "chosen", models), _completion(row, "rejected", models))
+            for row in rows
+        },
+        joint=((0,) * len(rows), (1,) * len(rows)),
+        rewards=tuple(float(first[f"{side}_return"]) for side in SIDES),
+        infos=({}, {}),
+    )
+    seed = re.fullmatch(r"seed (\d+)", first["task"])
+    return Rollout(Start(seed=int(seed[1])) if seed else Start(task_id=first["task"]), (group,))
+
+
+def _completion(row: Row, side: str, models: Mapping[str, str | None]) -> Completion:
+    name, tokens = models[row["agent"]], row.get(f"{side}_token_ids")
+    if tokens is None or name is None or row.get("model") != name:
+        tokens = ()
+    return Completion(
+        row[side],
+        tuple(tokens),
+        finish_reason=row.get(f"{side}_finish_reason") or "stop",
+    )
+
+
+def _limited(pairs: list[Rollout], limit: int | None) -> list[Rollout]:
+    """Return the pairs of each task with the largest gaps, at most `limit`, in the order of the file."""
+    by_task: dict[Start, list[int]] = {}
+    for index, pair in enumerate(pairs):
+        by_task.setdefault(pair.start, []).append(index)
+    positions = {
+        index
+        for of_task in by_task.values()
+        for index in sorted(of_task, key=lambda k: -_gap(pairs[k]))[:limit]
+    }
+    return [pair for index, pair in enumerate(pairs) if index in positions]
+
+
+def _gap(pair: Rollout) -> float:
+    better, worse = pair.groups[0].rewards
+    return better - worse
+
+
+def with_tokens(pairs: Sequence[Rollout], team: Team) -> list[Rollout]:
+    """Return stored pairs with tokens for all completions of the policies that are trained.
+
+    A text without any is tokenised once, and the end of the sequence appended unless the token limit had cut it
+    off; its tokens may be others than those that were sampled.
+
+    Raises:
+        TypeError: If such a policy has no `as_completion`.
+    """
+    tokenised = 0
+    result = []
+    for pair in pairs:
+        (group,) = pair.groups
+        completions = {}
+        for agent, answers in group.completions.items():
+            without = [c for c in answers if not c.tokens and not c.skipped]
+            if without and isinstance(policy := team[agent], TrainablePolicy):
+                tokenised += len(without)
+                answers = tuple(
+                    _tokenised(c, policy, agent) if c in without else c for c in answers
+                )
+            completions[agent] = answers
+        result.append(replace(pair, groups=(replace(group, completions=completions),)))
+    if tokenised:
+        logger.warning(
+            "%d completions of stored pairs come without tokens of these models and were tokenised anew: to have "
+            "them, record them in the run that is exported (output.record_tokens)",
+            tokenised,
+        )
+    return result
+
+
+def _tokenised(completion: Completion, policy: TrainablePolicy, agent: str) -> Completion:
+    if not isinstance(policy, TeachablePolicy):
+        raise TypeError(
+            f"the stored pairs of {agent!r} have no tokens, and a {type(policy).__name__} makes none of a text: "
+            "it has no as_completion()"
+        )
+    whole = policy.as_completion(completion.text)
+    if not completion.truncated or whole.truncated:
+        return whole
+    return replace(whole, tokens=whole.tokens[:-1], finish_reason="length")

@@ -1,0 +1,222 @@
+"""Learning from stored pairs: `export --pairs`, then `train --pairs FILE`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from llm_decpomdp.agents.models.tiny import tiny_causal_lm
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.preferences.pairs import Pair, rollout_pairs
+from llm_decpomdp.algorithms.preferences.stored import stored_pairs, with_tokens
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.evaluation.play import rollout_of
+from llm_decpomdp.benchmarks.runs.train import train
+from llm_decpomdp.policy import Completion
+from llm_decpomdp.utils.storage import read_json_lines
+from tests.support.commands import call
+
+AGENTS = ("player_0", "player_1")
+PROBE = ["env.id=probe-noisy-partners-v0", "env.num_agents=2", "dataset.source=auto"]
+ROW: dict[str, Any] = {
+    "task": "t/1",
+    "turn": 0,
+    "agent": "player_0",
+    "prompt": "a",
+    "chosen": "b",
+    "rejected": "a",
+    "chosen_return": 1.0,
+    "rejected_return": 0.0,
+}
+
+
+def pairs_of(rollouts: Sequence[Rollout], **options: Any) -> list[Pair]:
+    """The pairs that a learner makes of rollouts."""
+    settings = LearnerOptions(learning_rate=0.1, pair_min_gap=0.0, **options)
+    return [
+        pair
+        for rollout in rollouts
+        for of_group in rollout_pairs(rollout, AGENTS, settings, np.random.default_rng(0))
+        for pair in of_group
+    ]
+
+
+def told(pair: Pair) -> list[Any]:
+    """What a pair is, for the agents that said different things in it."""
+    agents = [agent for agent in AGENTS if pair.differs(agent)]
+    sides = [[(side[a].text, side[a].tokens) for a in agents] for side in (pair.winner, pair.loser)]
+    return [
+        str(pair.start),
+        agents,
+        [pair.prompts[a] for a in agents],
+        sides,
+        pair.gap,
+        pair.weight,
+    ]
+
+
+@pytest.fixture
+def recorded(quick: list[str], tmp_path: Path) -> Path:
+    """A run that has sampled some answers, with their tokens."""
+    more = ["output.name=first", "output.record_tokens=true", "output.report=false"]
+    options = ["algorithm.num_generations=6", "model.max_new_tokens=6"]
+    modes = ["algorithm.joint_mode=cross", "algorithm.prompts_per_update=2"]
+    overrides = [*quick, *PROBE, *more, *options, *modes]
+    train(load_config(None, overrides), "first")
+    rows = read_json_lines(tmp_path / "first" / "episodes.jsonl")
+    path = tmp_path / "first" / "episodes.jsonl"
+    lines = [lively(row) for row in rows]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return tmp_path / "first"
+
+
+def lively(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with rewards that differ: untrained models write bytes that are all worth nothing."""
+    for number, group in enumerate(row["groups"]):
+        rng = np.random.default_rng([row["update"], number])
+        group["rewards"] = rng.random(len(group["joint"])).tolist()
+    return row
+
+
+@pytest.mark.parametrize(("kind", "number"), [("joint", 1), ("joint", 3), ("single", 4)])
+def test_the_pairs_of_a_file_are_those_of_the_rollouts(
+    recorded: Path, tiny_model: str, kind: str, number: int
+) -> None:
+    options = ["--pair-kind", kind, "--pairs-per-group", str(number)]
+    assert call("export", str(recorded), "--pairs", "--to", "jsonl", *options) == 0
+    stored = stored_pairs(
+        recorded / "pairs-jsonl" / "train.jsonl", dict.fromkeys(AGENTS, tiny_model)
+    )
+    rows = [r for r in read_json_lines(recorded / "episodes.jsonl") if r["phase"] == "train"]
+    made = pairs_of([rollout_of(row) for row in rows], pair_kind=kind, pairs_per_group=number)
+    assert len(stored) == len(made) == 4 * number
+    again = pairs_of(stored)
+    key = lambda pair: json.dumps(told(pair))  # noqa: E731
+    assert sorted(map(key, again)) == sorted(map(key, made))
+    assert all(c.tokens for pair in again for c in pair.winner.values())
+    assert with_tokens(stored, {}) == stored  # nothing is tokenised
+
+
+def test_a_run_learns_from_a_file_and_goes_on_where_it_stopped(
+    recorded: Path, quick: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--pair-kind", "single", "--pairs-per-group", "4"]
+    assert call("export", str(recorded), "--pairs", "--to", "jsonl", *options) == 0
+    file = recorded / "pairs-jsonl" / "train.jsonl"
+    settings = [
+        *[*quick, *PROBE, "algorithm.learning_rate=0.01", "algorithm.max_updates=null"],
+        *["algorithm.num_train_epochs=3", "algorithm.prompts_per_update=8"],
+        *["algorithm.dpo_beta=0.5", "output.checkpoint_every=2"],
+        "algorithm.normalize_advantages=false",
+    ]
+    arguments = ["train", "--config", "demo", "--pairs", str(file)]
+    assert call(*arguments, "--dry-run", "--override", *settings) == 0
+    assert "16 stored pairs" in capsys.readouterr().out
+    assert call(*arguments, "--override", *settings) == 0
+    run = tmp_path / "run"
+    rows = [row for row in read_json_lines(run / "metrics.jsonl") if row["kind"] == "train"]
+    assert [row["pairs"] for row in rows] == [8] * 6
+    assert rows[0]["pair_accuracy"] == 0 and rows[-1]["pair_accuracy"] > 0.9
+    assert rows[-1]["pair_loss"] < rows[0]["pair_loss"]
+    evaluations = [r for r in read_json_lines(run / "metrics.jsonl") if r["kind"] == "eval"]
+    assert len(evaluations) == 2 and (run / "report.html").is_file()
+    manifest = json.loads((run / "manifest.json").read_text())
+    assert manifest["pairs"]["rows"] == 16 and manifest["algorithm"] == "madpo"
+    assert "tokenised anew" not in capsys.readouterr().err
+    longer = ["algorithm.num_train_epochs=4"]
+    assert call("train", "--resume", str(run), "--override", *longer) == 0
+    rows = [row for row in read_json_lines(run / "metrics.jsonl") if row["kind"] == "train"]
+    assert [row["update"] for row in rows] == list(range(1, 9))
+    file.write_text(file.read_text() + json.dumps(ROW | {"task": "t/9"}) + "\n")
+    assert call("train", "--resume", str(run), "--override", "algorithm.num_train_epochs=5") == 2
+    assert "has changed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["algorithm.name=magrpo"], "pairs_source means nothing with magrpo"),
+        (["algorithm.joint_mode=cross"], "joint_mode=cross means nothing with pairs_source"),
+        (["algorithm.refill=1"], "refill=1 means nothing with pairs_source"),
+    ],
+)
+def test_what_means_nothing_with_stored_pairs_is_refused(
+    overrides: list[str], message: str
+) -> None:
+    given = ["algorithm.name=madpo", "algorithm.pairs_source=/tmp/pairs.jsonl"]
+    with pytest.raises(ConfigError, match=message):
+        load_config(None, [*given, *overrides])
+    load_config(None, [*given, "algorithm.pair_kind=single"])
+
+
+def written(path: Path, *rows: dict[str, Any]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_texts_without_the_tokens_of_the_model_are_tokenised_once_with_their_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    policy = tiny_causal_lm("ab")
+    sampled = {"model": "mine", "chosen_token_ids": [7], "rejected_token_ids": [8]}
+    path = written(
+        tmp_path / "pairs.jsonl",
+        ROW | {"chosen_finish_reason": "length", "rejected": ""},
+        ROW | {"task": "seed 4"} | sampled,
+    )
+    texts, kept = stored_pairs(path, {"player_0": "mine"})
+    assert texts.groups[0].completions["player_0"][0] == Completion("b", finish_reason="length")
+    assert kept.groups[0].completions["player_0"][1] == Completion("a", (8,))
+    assert (texts.start, kept.start) == (Start(task_id="t/1"), Start(seed=4))
+    (other,) = stored_pairs(path, {"player_0": "other"})[1:]
+    assert other.groups[0].completions["player_0"][1].tokens == ()
+    tokenised, same = with_tokens([texts, kept], {"player_0": policy})
+    cut, empty = tokenised.groups[0].completions["player_0"]
+    assert (cut.tokens, cut.finish_reason) == ((2,), "length")  # it never ended
+    assert (empty.tokens, empty.finish_reason) == ((0,), "stop")
+    assert same == kept
+    assert "2 completions of stored pairs come without tokens" in caplog.text
+
+
+def test_a_task_has_no_more_pairs_than_its_limit_and_keeps_the_clearest(tmp_path: Path) -> None:
+    rows = [ROW | {"group": n, "chosen_return": float(r)} for n, r in enumerate([1, 3, 2])]
+    path = written(tmp_path / "pairs.jsonl", *rows, ROW | {"task": "t/2"})
+    found = stored_pairs(path, {"player_0": "m"}, limit=2)
+    assert [(p.start.task_id, p.groups[0].rewards[0]) for p in found] == [
+        ("t/1", 3.0),
+        ("t/1", 2.0),
+        ("t/2", 1.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"agent": "player_0"}, r"line 1: no task, turn, .*: write the file by export RUN --pairs"),
+        (ROW | {"agent": "aux"}, "agent 'aux' is none of player_0"),
+        (ROW | {"rejected_return": 1.0}, "chosen_return must be above rejected_return, got 1.0"),
+    ],
+)
+def test_files_of_another_form_are_refused(
+    tmp_path: Path, row: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        stored_pairs(written(tmp_path / "pairs.jsonl", row), {"player_0": "m"})
+
+
+def test_missing_and_empty_files_and_two_answers_of_an_agent_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"line 2: a second row of 'player_0' in a pair: .*rollout"
+    ):
+        stored_pairs(written(tmp_path / "pairs.jsonl", ROW, ROW), {"player_0": "m"})
+    with pytest.raises(ValueError, match="cannot read pairs from"):
+        stored_pairs(tmp_path / "absent.jsonl", {})
+    with pytest.raises(ValueError, match="holds no pairs"):
+        stored_pairs(written(tmp_path / "empty.jsonl"), {})
