@@ -12,6 +12,7 @@ from typing import Any
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.training import checkpoint
+from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
 from llm_decpomdp.algorithms.training.resources import checkpoint_bytes, require_room, state_bytes
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.algorithms.training.warm_start import WarmStart
@@ -47,7 +48,7 @@ class Saver:
         learner: Learner,
         options: TrainerOptions,
         policies: Mapping[str, Policy],
-        warm_start: WarmStart | None = None,
+        warm_start: WarmStart | ExpertIteration | None = None,
     ) -> None:
         self.folder = folder
         self.warm_start = warm_start

@@ -21,14 +21,16 @@ from llm_decpomdp.algorithms.rollouts.plans import play_episodes, roll_out
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, distinct_policies
 from llm_decpomdp.algorithms.training import metrics
+from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
 from llm_decpomdp.algorithms.training.interruption import Interrupted, terminable, uninterrupted
 from llm_decpomdp.algorithms.training.refill import check_refill, further_starts, refill
 from llm_decpomdp.algorithms.training.resources import memory_ran_out, out_of_memory
 from llm_decpomdp.algorithms.training.run_log import UNTRAINED, Listener, RunLog
 from llm_decpomdp.algorithms.training.saver import Saver
+from llm_decpomdp.algorithms.training.streams import seed_policies
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions, check_run
 from llm_decpomdp.algorithms.training.warm_start import WarmStart
-from llm_decpomdp.policy import Seedable, Team
+from llm_decpomdp.policy import Team
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.utils.storage import RunFolder
 
@@ -75,7 +77,7 @@ class Trainer:
         folder: RunFolder,
         progress: bool | None = None,
         eval_env: TextEnv | None = None,
-        warm_start: WarmStart | None = None,
+        warm_start: WarmStart | ExpertIteration | None = None,
         problems: Sequence[Start] = (),
     ) -> None:
         check_run(trainer_options, learner_options, batches, eval_starts)
@@ -157,6 +159,8 @@ class Trainer:
         self._log.listeners = listeners
         if processes.rank() == 0:
             announce(self.cost, self.options, self.options.group_size, len(self.batches))
+            if isinstance(self.warm_start, ExpertIteration) and not self.warm_start.steps:
+                self.warm_start.announce()
         failure: BaseException | None = None
         with terminable():
             try:
@@ -209,18 +213,21 @@ class Trainer:
             if every and (update % every == 0 or update == total):
                 self.save()
 
-    def _learn_lessons(self, warm_start: WarmStart) -> None:
+    def _learn_lessons(self, warm_start: WarmStart | ExpertIteration) -> None:
         """Take the remaining steps of a warm start, after an evaluation of the untrained team."""
         if not warm_start.steps:
             self.evaluate(UNTRAINED)
         while not warm_start.done:
             clock = Stopwatch()
+            warm_start.prepare(clock)
             with clock("learning"):
                 row = warm_start.accumulate()
             with uninterrupted():
                 self._torn = True
                 warm_start.step()
-                row["learning_seconds"] = clock.seconds["learning"]
+                row |= {
+                    f"{activity}_seconds": seconds for activity, seconds in clock.seconds.items()
+                }
                 self._log.write_lesson(row, warm_start.total)
                 self._saver.mark()
                 self._torn = False
@@ -328,7 +335,4 @@ class Trainer:
         return self._saver.load_best()
 
     def _seed_policies(self, *names: str | int) -> None:
-        for name, policy in self._policies.items():
-            if isinstance(policy, Seedable):
-                source = stream(self.options.seed, *names, name, processes.rank())
-                policy.seed(int(source.integers(2**32)))
+        seed_policies(self.team, self.options.seed, *names)
