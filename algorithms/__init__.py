@@ -50,7 +50,7 @@ else:
     )
     __all__ += ["ALGORITHMS"]
 
-NAMES = ("grpo", "magrpo", "marloo", "maremax", "mareinforce")
+NAMES = ("grpo", "magrpo", "marloo", "maremax", "mareinforce", "rae")
 """Names of the algorithms: each is a module here with a declaration of this name in capitals."""
 
 

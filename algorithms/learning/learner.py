@@ -20,6 +20,7 @@ from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.losses import REDUCTIONS, kl_estimate, masked
 from llm_decpomdp.algorithms.learning.objectives import left_range, loss_terms, team_share
 from llm_decpomdp.algorithms.learning.optimizer import PolicyOptimizer, learning_rate_factor
+from llm_decpomdp.algorithms.learning.running import Role, RunningBaseline, Visit
 from llm_decpomdp.algorithms.learning.token_metrics import TokenMetrics
 from llm_decpomdp.algorithms.learning.trainable import (
     referenced,
@@ -91,6 +92,7 @@ class Learner:
             gather=processes.gather,
         )
         """The critic, if there is one."""
+        self._running = None if algorithm.decay is None else RunningBaseline(algorithm.decay)
 
     def update(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
         """Learn from a batch: `accumulate`, then `step`."""
@@ -114,6 +116,8 @@ class Learner:
         self._clear()
         outlooks, critic_metrics = self.critic.assess(rollouts) if self.critic else (None, {})
         credits = self._advantages(rollouts, outlooks)
+        if self._running:
+            self._running.observe(processes.gather(list(_visits(credits))))
         # Neither groups without signal nor turns that a rollout lacks change the weight of other groups: a
         # divisor that depended on the samples would bias the gradient.
         starts = processes.total(len(rollouts))
@@ -161,7 +165,8 @@ class Learner:
             done = progress(self.updates, self.options.total_updates)
             return list(
                 group_advantages(
-                    *(rollouts, self._agents, baseline, self.options, done, outlooks, self._limits)
+                    *(rollouts, self._agents, baseline, self.options, done, outlooks, self._limits),
+                    running=self._running,
                 )
             )
         except FloatingPointError as error:
@@ -228,6 +233,8 @@ class Learner:
         self._step()
         if self.critic:
             self.critic.learn()
+        if self._running:
+            self._running.learn()
         self.updates += 1
 
     def _step(self) -> None:
@@ -250,10 +257,14 @@ class Learner:
             optimizer.reread()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the optimizers' and the critic's state and the number of updates; the policies keep their own."""
+        """Return the state of optimizers, critic and running baselines, and the number of updates.
+
+        The policies keep their own.
+        """
         optimizers = {name: opt.state_dict() for name, opt in self._optimizers.items()}
         critic = {"critic": self.critic.state_dict()} if self.critic else {}
-        return {"updates": self.updates, "optimizers": optimizers, **critic}
+        running = {"running": self._running.state_dict()} if self._running else {}
+        return {"updates": self.updates, "optimizers": optimizers, **critic, **running}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from `state_dict`'s value.
@@ -270,7 +281,16 @@ class Learner:
             optimizer.load_state_dict(state["optimizers"][name])
         if self.critic:
             self.critic.load_state_dict(state["critic"])
+        if self._running:
+            self._running.load_state_dict(state["running"])
         self.updates = state["updates"]
+
+
+def _visits(credits: Sequence[GroupAdvantages]) -> Iterator[Visit]:
+    """Yield the values of each agent's completions by role."""
+    for credit in credits:
+        for agent, values in credit.values.items():
+            yield Visit(Role(agent, credit.group.turn, credit.start), values.tolist())
 
 
 def _sampled(completions: Sequence[Completion], like: Tensor) -> Tensor:

@@ -104,13 +104,14 @@ class ScheduleConfig(Options):
     """Algorithm, and amount of training: the keys of `AlgorithmConfig` that come first."""
 
     name: str = "magrpo"
-    """`grpo` (for one agent), `magrpo`, `marloo`, `maremax` or `mareinforce`; or `module:NAME`, an
+    """`grpo` (for one agent), `magrpo`, `marloo`, `maremax`, `mareinforce` or `rae`; or `module:NAME`, an
     `llm_decpomdp.algorithms.Algorithm` of your own.
 
     They differ by what a return is compared with: the mean of its group (`grpo`, `magrpo`), the mean of the
-    others (`marloo`), the group's best (`maremax`), nothing (`mareinforce`). Choose with open eyes: the first
-    two baselines differ by the factor G / (G - 1) alone, which Adam all but removes; and had advantages a mean
-    of 0 and a deviation of 1 (z-scores), all would be one algorithm. None here ever centres them again."""
+    others (`marloo`), the group's best (`maremax`), nothing (`mareinforce`), what the agent has earned on the task
+    before (`rae`). Choose with open eyes: the first two baselines differ by the factor G / (G - 1) alone, which
+    Adam all but removes; and had advantages a mean of 0 and a deviation of 1 (z-scores), all would be one
+    algorithm. None here ever centres them again."""
     num_train_epochs: int = option(10, ge=1)
     """Passes over the training problems, each in an order of its own."""
     max_updates: int | None = option(None, ge=1)

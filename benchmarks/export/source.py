@@ -133,9 +133,11 @@ def _advantages(
 ) -> list[dict[str, list[float]]]:
     """Return the advantages of each group by agent, as the learner computes them.
 
-    None without a configuration, nor with a critic, which is no part of an episode.
+    None without a configuration, nor with a critic or running baselines, which are no part of an episode.
     """
     if config is None or config.algorithm.critic != "none":
+        return [{} for _ in rollout.groups]
+    if ALGORITHMS[config.algorithm.name].decay is not None:
         return [{} for _ in rollout.groups]
     from llm_decpomdp.algorithms.learning.advantages import group_advantages
     from llm_decpomdp.algorithms.learning.aggregation import progress
