@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from itertools import chain
+from pathlib import Path
 from typing import Any, NoReturn
 
 from llm_decpomdp.algorithms.learning import distributed as processes
@@ -14,6 +15,7 @@ from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.trainable import trainable_policies
+from llm_decpomdp.algorithms.rewards.judge import by_score, load_judge
 from llm_decpomdp.algorithms.rollouts.cost import Bounded, announce, run_cost
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
@@ -96,6 +98,8 @@ class Trainer:
         self.cost = run_cost(env, self.eval_env, trainer_options, group_size, batches, episodes)
         """Upper bound of the run's cost; `None` where the environment does not tell its horizon."""
         self.team = team
+        path = trainer_options.reward_model
+        self._judge = path and load_judge(Path(path), team, env.possible_agents)
         self.options = trainer_options
         self.batches = batches
         self.eval_starts = eval_starts
@@ -239,12 +243,14 @@ class Trainer:
         update, clock, begin = self.learner.updates + 1, Stopwatch(), time.perf_counter()
         part, rollouts, refilled = self._sample(update, clock)
         row, tokens = metrics.reward_metrics(rollouts) | refilled, metrics.count_tokens(rollouts)
+        if self._judge:
+            row |= metrics.score_metrics(rollouts)
         with ExitStack() as stack:
             if self.learner.options.updates_per_batch > 1:
                 stack.enter_context(uninterrupted())  # the first steps are taken while accumulating
                 self._torn = True
             with clock("learning"):
-                learned = self.learner.accumulate(part)
+                learned = self.learner.accumulate(self._rewarded(part))
             stack.enter_context(uninterrupted())
             self._torn = True
             with clock("learning"):
@@ -270,16 +276,27 @@ class Trainer:
         views = self.learner.critic is not None
 
         def play(starts: Sequence[Start]) -> list[Rollout]:
-            return roll_out(self.env, self.team, starts, options, views=views, **sizes)
+            played = roll_out(self.env, self.team, starts, options, views=views, **sizes)
+            if self._judge:
+                with clock("judging"):
+                    return self._judge.judged(played)
+            return played
+
+        def teaches(rollout: Rollout) -> bool:
+            return self.learner.teaches(*self._rewarded([rollout]))
 
         part = play(processes.shard(batch))
         rollouts = processes.gather(part)
         if not options.refill:
             return part, rollouts, {}
         fresh = further_starts(self._problems, batch, stream(options.seed, "refill", update))
-        part, extra = refill(part, options.refill, fresh, self.learner.teaches, play)
+        part, extra = refill(part, options.refill, fresh, teaches, play)
         further = processes.gather(extra)
         return part, rollouts + further, metrics.refill_metrics(further)
+
+    def _rewarded(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
+        """Return rollouts as the learner is given them: by the scores of the reward model, if there is one."""
+        return [by_score(rollout) for rollout in rollouts] if self._judge else list(rollouts)
 
     def evaluate(self, kind: str = "eval") -> dict[str, Any]:
         """Play one episode from each evaluation start, write it down, and return the metrics.

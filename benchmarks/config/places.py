@@ -18,6 +18,7 @@ DATA_KEYS = (
     "dataset.train_source",
     "dataset.eval_source",
     "warm_start.source",
+    "algorithm.reward_model",
 )
 
 PREFIXES = ("./", "../", "~/", "/")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 
 from llm_decpomdp.benchmarks.export.source import PLACE, Column, Content, Decision, Source
@@ -108,6 +109,9 @@ PAIRS = {
     "chosen_return": Column("float64", "the team's return of the one"),
     "rejected_return": Column("float64", "the team's return of the other"),
     "margin": Column("float64", "the difference of the two, above 0"),
+    "others": Column(
+        "string", "JSON: prompt and completion of each agent that said the same in both samples"
+    ),
 }
 """The columns of pairs; `prompt`, `chosen` and `rejected` are what trainers of preferences look for."""
 
@@ -137,9 +141,16 @@ def _of_group(decision: Decision, min_margin: float) -> Iterator[Row]:
     margin = values[best] - values[worst]
     if margin <= 0 or margin < min_margin:
         return
-    for position, (agent, completions) in enumerate(group["completions"].items()):
-        chosen = completions[group["joint"][best][position]]
-        rejected = completions[group["joint"][worst][position]]
+    answers = {
+        agent: (
+            completions[group["joint"][best][position]],
+            completions[group["joint"][worst][position]],
+        )
+        for position, (agent, completions) in enumerate(group["completions"].items())
+    }
+    same = {a: [group["prompts"][a], one] for a, (one, other) in answers.items() if one == other}
+    others = json.dumps(same, ensure_ascii=False)
+    for agent, (chosen, rejected) in answers.items():
         if chosen == rejected:
             continue
         yield {
@@ -153,4 +164,5 @@ def _of_group(decision: Decision, min_margin: float) -> Iterator[Row]:
             "chosen_return": values[best],
             "rejected_return": values[worst],
             "margin": margin,
+            "others": others,
         }

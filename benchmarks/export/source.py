@@ -133,7 +133,8 @@ def _advantages(
 ) -> list[dict[str, list[float]]]:
     """Return the advantages of each group by agent, as the learner computes them.
 
-    None without a configuration, nor with a critic or running baselines, which are no part of an episode.
+    By the scores of a reward model if there is one. None without a configuration, nor with a critic or running
+    baselines, which are no part of an episode.
     """
     if config is None or config.algorithm.critic != "none":
         return [{} for _ in rollout.groups]
@@ -141,13 +142,14 @@ def _advantages(
         return [{} for _ in rollout.groups]
     from llm_decpomdp.algorithms.learning.advantages import group_advantages
     from llm_decpomdp.algorithms.learning.aggregation import progress
+    from llm_decpomdp.algorithms.rewards.judge import by_score
 
     agents = list(rollout.groups[0].completions)
     team = team_spec(config, agents)
     learning = [a for a in agents if team.policies[team.agents[a]].can_be_trained]
     updates = manifest.get("updates", 1)
     groups = group_advantages(
-        [rollout],
+        [by_score(rollout) if config.algorithm.reward_model else rollout],
         learning,
         ALGORITHMS[config.algorithm.name].baseline,
         learner_options(config, updates, team.policies.values()),

@@ -113,6 +113,11 @@ def resolve(config: Config, before: Manifest | None = None) -> ResolvedRun:
             package of a tracker is missing.
         RunError: If the data cannot be loaded, or there is nothing to train on.
     """
+    judge = config.algorithm.reward_model
+    if judge is not None and not Path(judge).is_file():
+        raise ConfigError(
+            f"algorithm.reward_model: there is no file {judge}; `reward-model` writes it"
+        )
     train_env = build_train_env(config, before)
     config, team, learner = fit(config, train_env)
     check_trainable(team.policies)

@@ -11,6 +11,7 @@ import pytest
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.critics.readers import reading_team
+from tests.algorithms.rewards.judges import write_judge
 from tests.algorithms.runs import ROOT, build, make_team
 
 PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
@@ -63,6 +64,10 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
             "team": {"x": shared, "y": shared},
         },
         {"learner": {"critic": "own"}, "team": reading_team()},
+        {
+            "team": reading_team(),
+            "reward_model": str(write_judge(tmp_path_factory.mktemp("judge"))),
+        },
     ):
         trainer = build(tmp_path_factory.mktemp("run"), **options)
         trainer.run_updates()
