@@ -89,7 +89,7 @@ def group_advantages(
             rollout.groups, visit_weights(rollout), all_advantages, values, strict=True
         ):
             weight = visit * options.turn_weight(group.turn, group.stopped_early)
-            leaky = {agent: _leak(one, options) for agent, one in by_agent.items()}
+            leaky = {agent: _leak(gains, options) for agent, gains in by_agent.items()}
             yield GroupAdvantages(rollout.start, group, weight, leaky, of)
 
 

@@ -82,11 +82,11 @@ class RunningBaseline:
 
     def learn(self) -> None:
         """Move the baselines towards the means of the update that was observed, in whatever order it has them."""
-        found: dict[Role, list[float]] = {}
+        values_of: dict[Role, list[float]] = {}
         for role, values in self._visits:
-            for one in (role, role._replace(start=None)):
-                found.setdefault(one, []).extend(values)
-        for role, of_role in found.items():
+            for key in (role, role._replace(start=None)):
+                values_of.setdefault(key, []).extend(values)
+        for role, of_role in values_of.items():
             mean = math.fsum(of_role) / len(of_role)
             before = self._means.get(role, mean)
             self._means[role] = before + (1 - self.decay) * (mean - before)
@@ -110,6 +110,6 @@ class RunningBaseline:
         """Continue from `state_dict`'s value."""
         self._visits = []
         self._means = {
-            Role(one["agent"], one["turn"], one["start"] and Start(*one["start"])): one["mean"]
-            for one in state["means"]
+            Role(row["agent"], row["turn"], row["start"] and Start(*row["start"])): row["mean"]
+            for row in state["means"]
         }

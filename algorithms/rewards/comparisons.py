@@ -94,18 +94,18 @@ def _row(line: str, environment: str) -> dict[str, Any]:
         raise ValueError(
             f"no {', '.join(missing)}: a line is a pair, as `export --pairs --to jsonl` writes it"
         )
-    found = row.get("environment")
-    if found is not None and found != environment:
+    of_row = row.get("environment")
+    if of_row is not None and of_row != environment:
         raise ValueError(
-            f"a pair of {found}, and the configuration is of {environment}: set env.id"
+            f"a pair of {of_row}, and the configuration is of {environment}: set env.id"
         )
     return dict(row)
 
 
 def _comparison(rows: Sequence[Mapping[str, Any]], agents: Sequence[str]) -> Comparison:
-    others = json.loads(rows[0].get("others") or "{}")
-    prompts = {agent: prompt for agent, (prompt, _) in others.items()}
-    winner = {agent: answer for agent, (_, answer) in others.items()}
+    alike = json.loads(rows[0].get("others") or "{}")
+    prompts = {agent: prompt for agent, (prompt, _) in alike.items()}
+    winner = {agent: answer for agent, (_, answer) in alike.items()}
     loser = dict(winner)
     for row in rows:
         agent = row["agent"]

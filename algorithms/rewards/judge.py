@@ -43,17 +43,11 @@ class Judge:
         ]
 
 
-def by_score(rollout: Rollout) -> Rollout:
-    """Return a rollout as a learner of scores is given it: rewarded by them."""
-    groups = tuple(replace(group, rewards=group.scores) for group in rollout.groups)
-    return replace(rollout, groups=groups)
-
-
 def _texts(model: RewardModel, group: Group) -> list[str]:
     """Return the text of each joint sample."""
-    said = {agent: [c.text for c in of] for agent, of in group.completions.items()}
+    texts = {agent: [c.text for c in of] for agent, of in group.completions.items()}
     return [
-        model.text(Sample(group.prompts, {a: said[a][g] for a, g in zip(said, j, strict=True)}))
+        model.text(Sample(group.prompts, {a: texts[a][g] for a, g in zip(texts, j, strict=True)}))
         for j in group.joint
     ]
 

@@ -17,6 +17,7 @@ solution.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -85,10 +86,17 @@ class RewardModel:
     def fits(self, features: Features) -> bool:
         """Check whether features are those of the model that it was trained with."""
         text, before = self.checked
-        found = features([text])[0].float().cpu()
-        if found.shape != before.shape:
+        now = features([text])[0].float().cpu()
+        if now.shape != before.shape:
             return False
-        return float((found - before).norm()) <= LIKE * float(before.norm())
+        return float((now - before).norm()) <= LIKE * float(before.norm())
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of all that scores depend on, besides the features."""
+        tensors = (self.weight, self.mean, self.scale)
+        values = [self.agents, self.part_length, *(tensor.tolist() for tensor in tensors)]
+        return hashlib.sha256(repr(values).encode()).hexdigest()
 
     def save(self, path: Path) -> None:
         """Write the model to a file."""
@@ -132,11 +140,11 @@ def fit_reward_model(
         ValueError: If there are too few comparisons.
     """
     train, held_out = split(comparisons, options.held_out, options.seed)
-    samples = [sample for one in (*train, *held_out) for sample in (one.winner, one.loser)]
+    samples = [sample for pair in (*train, *held_out) for sample in pair[1:]]
     texts = [team_text(sample, agents, options.part_length) for sample in samples]
     rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-    known = features(list(rows)).float().cpu()
-    phi = known[[rows[text] for text in texts]].view(len(samples) // 2, 2, -1)  # (pairs, 2, d)
+    table = features(list(rows)).float().cpu()
+    phi = table[[rows[text] for text in texts]].view(len(samples) // 2, 2, -1)  # (pairs, 2, d)
     of_train = phi[: len(train)].flatten(0, 1)
     mean, deviation = of_train.mean(0), of_train.std(0, correction=0)
     floor = max(SMALLEST * float(deviation.mean()), torch.finfo(torch.float32).tiny)
@@ -144,7 +152,7 @@ def fit_reward_model(
     z = (phi - mean) / scale
     weight = _solved(z[: len(train), 0] - z[: len(train), 1], options.penalty)
     margins = ((z[:, 0] - z[:, 1]) @ weight).double().numpy()
-    report = {"pairs": len(comparisons), "held_out_pairs": len(held_out)}
+    report: dict[str, float] = {"pairs": len(comparisons), "held_out_pairs": len(held_out)}
     report |= {f"train_{name}": value for name, value in measures(margins[: len(train)]).items()}
     report |= measures(margins[len(train) :])
     return RewardModel(
@@ -153,7 +161,7 @@ def fit_reward_model(
         weight=weight,
         mean=mean,
         scale=scale,
-        checked=(texts[0], known[0].clone()),
+        checked=(texts[0], table[0].clone()),
         report=report,
     )
 
@@ -173,7 +181,7 @@ def split(
         raise ValueError(
             f"a reward model needs at least 2 pairs, one to be held out, got {len(comparisons)}: export more"
         )
-    by_task = list(dict.fromkeys(one.task for one in comparisons))
+    by_task = list(dict.fromkeys(pair.task for pair in comparisons))
     key: Callable[[int], Any] = lambda index: comparisons[index].task  # noqa: E731
     if len(by_task) == 1:
         logger.warning("all pairs are of task %s, so held-out ones are no other task's", by_task[0])
@@ -183,8 +191,8 @@ def split(
     count = min(len(keys) - 1, max(1, round(share * len(keys))))
     out = {keys[position] for position in order[:count]}
     parts: tuple[list[Comparison], list[Comparison]] = ([], [])
-    for index, one in enumerate(comparisons):
-        parts[key(index) in out].append(one)
+    for index, pair in enumerate(comparisons):
+        parts[key(index) in out].append(pair)
     return parts
 
 

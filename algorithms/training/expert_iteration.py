@@ -69,7 +69,9 @@ class ExpertIteration:
         self.cost = sampling_cost(env, options, len(self.problems))
         """Upper bound of the cost of all sampling; `None` where the environment does not tell its horizon."""
         learning = trainable_policies(team).values()
-        self._agents = [agent for agent in team if any(team[agent] is one for one in learning)]
+        self._agents = [
+            agent for agent in team if any(team[agent] is policy for policy in learning)
+        ]
         self._before = 0  # steps of earlier rounds
         self._passes: Passes | None = None
         self._learning: WarmStart | None = None
@@ -106,9 +108,9 @@ class ExpertIteration:
             ValueError: If no episode passes, or the environment does not tell which do.
         """
         if self._learning is None or self._learning.done:
-            found = self._sample(self.round + 1, clock)
+            result = self._sample(self.round + 1, clock)
             self.round, self._before = self.round + 1, self.steps
-            self._begin(found)
+            self._begin(result)
 
     def accumulate(self) -> dict[str, float]:
         """Compute the gradient of the next step, and return its row of `metrics.jsonl`.
@@ -148,17 +150,17 @@ class ExpertIteration:
             rollouts += rollout_episodes(
                 self.env, self.team, part, group_size=samples, stopwatch=clock
             )
-        found = passes(processes.gather(rollouts), self._agents, self.options.min_reward)
-        if not found.lessons:
-            raise ValueError(self._nothing(number, found))
+        result = passes(processes.gather(rollouts), self._agents, self.options.min_reward)
+        if not result.lessons:
+            raise ValueError(self._nothing(number, result))
         logger.info(
             "warm start, round %d of %d: %d of %d episodes passed, in %d of %d problems; %d differ",
-            *(number, self.options.rounds, found.passed, found.episodes, found.problems),
-            *(len(self.problems), len(found.lessons)),
+            *(number, self.options.rounds, result.passed, result.episodes, result.problems),
+            *(len(self.problems), len(result.lessons)),
         )
-        return found
+        return result
 
-    def _nothing(self, number: int, found: Passes) -> str:
+    def _nothing(self, number: int, result: Passes) -> str:
         """Say that nothing passed, and what to do."""
         threshold = self.options.min_reward
         remedies = [
@@ -171,8 +173,8 @@ class ExpertIteration:
                 "lower warm_start.learning_rate, as there were passes in the round before"
             )
         return (
-            f"round {number} of the warm start has nothing to imitate: none of {found.episodes} episodes of "
-            f"{len(self.problems)} problems passed, and the best ended with a reward of {found.best:g}: "
+            f"round {number} of the warm start has nothing to imitate: none of {result.episodes} episodes of "
+            f"{len(self.problems)} problems passed, and the best ended with a reward of {result.best:g}: "
             f"{', '.join(remedies)}, or drop the warm start"
         )
 

@@ -102,8 +102,8 @@ def _orders(group: Group) -> NDArray[np.float64]:
         np.sign(np.subtract.outer(values, values)) for values in (group.scores, group.rewards)
     )
     above = by_reward > 0
-    found: NDArray[np.float64] = by_score[above].astype(np.float64)
-    return found
+    orders: NDArray[np.float64] = by_score[above].astype(np.float64)
+    return orders
 
 
 def _scores(group: Group) -> Sequence[float]:

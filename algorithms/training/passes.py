@@ -101,9 +101,11 @@ def _lesson(rollout: Rollout, group: int, sample: int, agents: Collection[str]) 
     return tuple(examples)
 
 
-def _texts(lesson: Lesson) -> tuple[tuple[str, str, str | Completion], ...]:
+def _texts(lesson: Lesson) -> tuple[tuple[str, str, str], ...]:
     """Return what two equal episodes have in common."""
-    return tuple(
-        (agent, prompt, one.text if isinstance(one, Completion) else one)
-        for agent, prompt, one in ((e.agent, e.prompt, e.completion) for e in lesson)
-    )
+    return tuple((example.agent, example.prompt, _text(example)) for example in lesson)
+
+
+def _text(example: Example) -> str:
+    completion = example.completion
+    return completion.text if isinstance(completion, Completion) else completion

@@ -15,7 +15,8 @@ from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.trainable import trainable_policies
-from llm_decpomdp.algorithms.rewards.judge import by_score, load_judge
+from llm_decpomdp.algorithms.rewards.judge import Judge, load_judge
+from llm_decpomdp.algorithms.rewards.scores import by_score
 from llm_decpomdp.algorithms.rollouts.cost import Bounded, announce, run_cost
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
@@ -98,8 +99,9 @@ class Trainer:
         self.cost = run_cost(env, self.eval_env, trainer_options, group_size, batches, episodes)
         """Upper bound of the run's cost; `None` where the environment does not tell its horizon."""
         self.team = team
-        path = trainer_options.reward_model
-        self._judge = path and load_judge(Path(path), team, env.possible_agents)
+        self._judge: Judge | None = None
+        if (path := trainer_options.reward_model) is not None:
+            self._judge = load_judge(Path(path), team, env.possible_agents)
         self.options = trainer_options
         self.batches = batches
         self.eval_starts = eval_starts
@@ -111,7 +113,12 @@ class Trainer:
         self._log = RunLog(folder, len(batches), progress, trainer_options.record_tokens)
         self.warm_start = warm_start
         self._saver = Saver(
-            folder.checkpoints, self.learner, trainer_options, self._policies, warm_start
+            folder.checkpoints,
+            self.learner,
+            trainer_options,
+            self._policies,
+            warm_start,
+            self._judge and self._judge.model,
         )
         self._torn = False  # True while weights or rows are those of no complete update
 
@@ -276,11 +283,11 @@ class Trainer:
         views = self.learner.critic is not None
 
         def play(starts: Sequence[Start]) -> list[Rollout]:
-            played = roll_out(self.env, self.team, starts, options, views=views, **sizes)
-            if self._judge:
-                with clock("judging"):
-                    return self._judge.judged(played)
-            return played
+            rollouts = roll_out(self.env, self.team, starts, options, views=views, **sizes)
+            if self._judge is None:
+                return rollouts
+            with clock("judging"):
+                return self._judge.judged(rollouts)
 
         def teaches(rollout: Rollout) -> bool:
             return self.learner.teaches(*self._rewarded([rollout]))

@@ -148,8 +148,8 @@ def _of_group(decision: Decision, min_margin: float) -> Iterator[Row]:
         )
         for position, (agent, completions) in enumerate(group["completions"].items())
     }
-    same = {a: [group["prompts"][a], one] for a, (one, other) in answers.items() if one == other}
-    others = json.dumps(same, ensure_ascii=False)
+    same = {a: [group["prompts"][a], text] for a, (text, loser) in answers.items() if text == loser}
+    same_text = json.dumps(same, ensure_ascii=False)
     for agent, (chosen, rejected) in answers.items():
         if chosen == rejected:
             continue
@@ -164,5 +164,5 @@ def _of_group(decision: Decision, min_margin: float) -> Iterator[Row]:
             "chosen_return": values[best],
             "rejected_return": values[worst],
             "margin": margin,
-            "others": others,
+            "others": same_text,
         }

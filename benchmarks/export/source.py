@@ -142,7 +142,7 @@ def _advantages(
         return [{} for _ in rollout.groups]
     from llm_decpomdp.algorithms.learning.advantages import group_advantages
     from llm_decpomdp.algorithms.learning.aggregation import progress
-    from llm_decpomdp.algorithms.rewards.judge import by_score
+    from llm_decpomdp.algorithms.rewards.scores import by_score
 
     agents = list(rollout.groups[0].completions)
     team = team_spec(config, agents)

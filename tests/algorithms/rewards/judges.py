@@ -38,9 +38,9 @@ def comparisons(
     return found
 
 
-def write_judge(folder: Path, features: Features | None = None) -> Path:
+def write_judge(folder: Path, features: Features | None = None, penalty: float = 0.01) -> Path:
     """Write a reward model of `EchoEnv`; by default one that reads as the policies of `reading_team` do."""
     features = features or HashedParts(size=64)
-    model = fit_reward_model(comparisons(80), AGENTS, features, RewardModelOptions())
+    model = fit_reward_model(comparisons(80), AGENTS, features, RewardModelOptions(penalty=penalty))
     model.save(path := folder / "reward_model.pt")
     return path

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from llm_decpomdp.algorithms.rewards.judge import by_score, load_judge
+from llm_decpomdp.algorithms.rewards.judge import load_judge
+from llm_decpomdp.algorithms.rewards.scores import by_score
 from llm_decpomdp.algorithms.rollouts.plans import rollout_chains
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
@@ -98,6 +99,12 @@ def test_a_judged_run_resumes_exactly_and_refills_by_scores(tmp_path: Path, judg
     assert again.resume() == 2
     again.run_updates()
     require_equal(again, straight)
+    other = write_judge(tmp_path, penalty=1.0)
+    copy = Path(judge).rename(tmp_path / "kept.pt")
+    other.rename(judge)
+    with pytest.raises(ValueError, match="reward_model_is was"):
+        judged_run(tmp_path / "parts", judge, **more).resume()
+    copy.rename(judge)
     with pytest.raises(ValueError, match=r"reward_model was .*, not None"):
         build(tmp_path / "parts", team=reading_team(), **more).resume()
 
