@@ -118,7 +118,7 @@ class Trainer:
             trainer_options,
             self._policies,
             warm_start,
-            self._judge and self._judge.model,
+            self._judge.model if self._judge else None,
         )
         self._torn = False  # True while weights or rows are those of no complete update
 

@@ -20,8 +20,9 @@ RENDEZVOUS = "probe-rendezvous-v0"
 
 def test_every_algorithm_is_tried_and_every_probe_by_every_team_algorithm() -> None:
     tried = {(trial.probe, trial.algorithm) for trial in trials()}
-    assert {algorithm for _, algorithm in tried} == set(ALGORITHMS)
-    teams = [name for name in ALGORITHMS if ALGORITHMS[name].multi_agent]
+    compared = set(ALGORITHMS) - {"rae"}  # in tests/algorithms/learning/test_running.py
+    assert {algorithm for _, algorithm in tried} == compared
+    teams = [name for name in compared if ALGORITHMS[name].multi_agent]
     assert {(probe, name) for probe in PROBES for name in teams} <= tried
     assert len(set(trials())) == len(trials())
 
