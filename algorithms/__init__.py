@@ -52,7 +52,18 @@ else:
     )
     __all__ += ["ALGORITHMS"]
 
-NAMES = ("grpo", "magrpo", "marloo", "maremax", "mareinforce", "iac", "maac", "coma", "madpo")
+NAMES = (
+    "grpo",
+    "magrpo",
+    "marloo",
+    "maremax",
+    "mareinforce",
+    "rae",
+    "iac",
+    "maac",
+    "coma",
+    "madpo",
+)
 """Names of the algorithms: each is a module here with a declaration of this name in capitals."""
 
 

@@ -75,11 +75,12 @@ def critic_text(
             parts += [(f"{agent} answered in turn {turn}", given[agent]) for agent in agents]
     parts += [(f"{agent} sees", view.prompts[agent]) for agent in agents]
     parts += [(f"{agent} answers", text) for agent, text in (answers or {}).items()]
-    texts = (f"[{title}]\n{_shortened(text, limit)}" for title, text in parts if text)
+    texts = (f"[{title}]\n{shortened(text, limit)}" for title, text in parts if text)
     return Text("\n\n".join(texts), sum(len(text) > limit for _, text in parts))
 
 
-def _shortened(text: str, limit: int) -> str:
+def shortened(text: str, limit: int) -> str:
+    """Return a text, or beginning and end of one with more than `limit` characters."""
     if len(text) <= limit:
         return text
     half = (limit - len(OMISSION)) // 2

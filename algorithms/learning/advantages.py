@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from llm_decpomdp.algorithms.learning.aggregation import aggregate
 from llm_decpomdp.algorithms.learning.baselines import Baseline, Returns, advantages, none
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.returns import partner_returns, returns, visit_weights
+from llm_decpomdp.algorithms.learning.running import RunningBaseline
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 
 
@@ -26,6 +27,8 @@ class GroupAdvantages:
     """Factor of the loss."""
     advantages: dict[str, Returns]
     """Advantages of each agent's G completions, (G,)."""
+    values: dict[str, Returns] = field(default_factory=dict)
+    """Values of the same completions, before anything is subtracted, (G,)."""
 
     @property
     def has_signal(self) -> bool:
@@ -41,6 +44,7 @@ def group_advantages(
     progress: float = 0.0,
     outlooks: Sequence[Outlook] | None = None,
     limits: Mapping[str, int] | None = None,
+    running: RunningBaseline | None = None,
 ) -> Iterator[GroupAdvantages]:
     """Yield the advantages and the loss weight of every group.
 
@@ -58,6 +62,7 @@ def group_advantages(
         progress: From 0 in the first update of the run to 1 in the last.
         outlooks: A critic's part in the returns of each rollout, in place of those of the plan.
         limits: Token limit of each agent; needed if `overlong_tokens` is set.
+        running: Baselines of roles, subtracted first.
 
     Raises:
         FloatingPointError: If a return isn't finite; names the start.
@@ -70,16 +75,22 @@ def group_advantages(
                 rollout.groups, _returns(rollout, agents, options, outlook), strict=True
             )
         ]
+        compared = values
+        if running is not None:
+            compared = [
+                running.differences(rollout.start, group.turn, of)
+                for group, of in zip(rollout.groups, values, strict=True)
+            ]
         if rollout.pooled:
-            all_advantages = _pooled(rollout.groups, values, baseline, options)
+            all_advantages = _pooled(rollout.groups, compared, baseline, options)
         else:
-            all_advantages = _by_group(values, baseline, options)
-        for group, visit, by_agent in zip(
-            rollout.groups, visit_weights(rollout), all_advantages, strict=True
+            all_advantages = _by_group(compared, baseline, options)
+        for group, visit, by_agent, of in zip(
+            rollout.groups, visit_weights(rollout), all_advantages, values, strict=True
         ):
             weight = visit * options.turn_weight(group.turn, group.stopped_early)
-            leaky = {agent: _leak(values, options) for agent, values in by_agent.items()}
-            yield GroupAdvantages(rollout.start, group, weight, leaky)
+            leaky = {agent: _leak(gains, options) for agent, gains in by_agent.items()}
+            yield GroupAdvantages(rollout.start, group, weight, leaky, of)
 
 
 def _returns(

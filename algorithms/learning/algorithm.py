@@ -36,6 +36,9 @@ class Algorithm:
     """The critic that it cannot do without, if there is one."""
     min_group_size: int = 2
     """Least number of completions of a group: 1 where nothing is compared within it."""
+    decay: float | None = None
+    """Weight of the past in a running baseline of each role (`running.py`), which is subtracted before
+    `baseline`; `None` for none."""
 
     def completed(self, options: Chosen) -> Chosen:
         """Return the options with the critic of this algorithm where they leave it open.
@@ -67,7 +70,9 @@ class Algorithm:
                 f"no advantage of {self.name} is above 0, so negative_advantage_weight=0 leaves nothing to learn "
                 "from: raise it"
             )
-        if self.baseline is none and options.normalize_advantages and not options.max_grad_norm:
+        if self.decay is not None:
+            self._check_running(options)
+        elif self.baseline is none and options.normalize_advantages and not options.max_grad_norm:
             what = "compares returns with nothing" if self.critic is None else "centres no group"
             raise ValueError(
                 f"{self.name} {what}, so normalize_advantages makes advantages of hundreds where they are nearly "
@@ -92,7 +97,7 @@ class Algorithm:
         if group_size < self.min_group_size:
             raise ValueError(
                 f"{self.name} compares completions of a group, so num_generations (group_size) must be at least "
-                f"{self.min_group_size}, got {group_size}: raise it, or use iac, maac or mareinforce"
+                f"{self.min_group_size}, got {group_size}: raise it, or use iac, maac, rae or mareinforce"
             )
         if group_size == 1 and options.normalize_advantages:
             raise ValueError(
@@ -112,4 +117,17 @@ class Algorithm:
                 f"{self.name} with num_generations (group_size) of {group_size} and {len(agents)} agents has the "
                 f"critic read {texts:,} texts for each group; more than {MAX_COUNTERFACTUALS:,} is refused: use "
                 "fewer completions"
+            )
+
+    def _check_running(self, options: UpdateOptions) -> None:
+        """Raise a `ValueError` if options compare the completions of a group."""
+        if options.normalize_advantages:
+            raise ValueError(
+                f"{self.name} compares with what was earned before, and normalize_advantages divides by the "
+                "deviation of a group: drop it, or use magrpo"
+            )
+        if options.step_advantage_weight:
+            raise ValueError(
+                f"{self.name} compares with what was earned before, so that step_advantage_weight="
+                f"{options.step_advantage_weight} would count the same advantage twice: drop it, or use magrpo"
             )

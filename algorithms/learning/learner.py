@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.losses import REDUCTIONS, kl_estimate, masked
 from llm_decpomdp.algorithms.learning.objectives import left_range, loss_terms, team_share
+from llm_decpomdp.algorithms.learning.running import Role, RunningBaseline, Visit
 from llm_decpomdp.algorithms.learning.token_metrics import TokenMetrics
 from llm_decpomdp.algorithms.learning.trainable import referenced, token_limit
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
@@ -64,6 +65,7 @@ class Learner(BaseLearner):
             discount=options.discount,
             gather=processes.gather,
         )
+        self._running = None if algorithm.decay is None else RunningBaseline(algorithm.decay)
 
     def accumulate(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
         """Compute the gradient: the mean over starts of their groups' losses, added up with their weights.
@@ -81,6 +83,8 @@ class Learner(BaseLearner):
         self._clear()
         outlooks, critic_metrics = self.critic.assess(rollouts) if self.critic else (None, {})
         credits = self._advantages(rollouts, outlooks)
+        if self._running:
+            self._running.observe(processes.gather(list(_visits(credits))))
         # Neither groups without signal nor turns that a rollout lacks change the weight of other groups: a
         # divisor that depended on the samples would bias the gradient.
         starts = processes.total(len(rollouts))
@@ -128,7 +132,8 @@ class Learner(BaseLearner):
             done = progress(self.updates, self.options.total_updates)
             return list(
                 group_advantages(
-                    *(rollouts, self._agents, baseline, self.options, done, outlooks, self._limits)
+                    *(rollouts, self._agents, baseline, self.options, done, outlooks, self._limits),
+                    running=self._running,
                 )
             )
         except FloatingPointError as error:
@@ -177,11 +182,17 @@ class Learner(BaseLearner):
         super().step()
         if self.critic:
             self.critic.learn()
+        if self._running:
+            self._running.learn()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the optimizers' and the critic's state and the number of updates; the policies keep their own."""
+        """Return the state of optimizers, critic and running baselines, and the number of updates.
+
+        The policies keep their own.
+        """
         critic = {"critic": self.critic.state_dict()} if self.critic else {}
-        return {**super().state_dict(), **critic}
+        running = {"running": self._running.state_dict()} if self._running else {}
+        return {**super().state_dict(), **critic, **running}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from `state_dict`'s value.
@@ -192,6 +203,15 @@ class Learner(BaseLearner):
         super().load_state_dict(state)
         if self.critic:
             self.critic.load_state_dict(state["critic"])
+        if self._running:
+            self._running.load_state_dict(state["running"])
+
+
+def _visits(credits: Sequence[GroupAdvantages]) -> Iterator[Visit]:
+    """Yield the values of each agent's completions by role."""
+    for credit in credits:
+        for agent, values in credit.values.items():
+            yield Visit(Role(agent, credit.group.turn, credit.start), values.tolist())
 
 
 def _sampled(completions: Sequence[Completion], like: Tensor) -> Tensor:

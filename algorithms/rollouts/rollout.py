@@ -81,6 +81,8 @@ class Group:
     views: tuple[View | None, ...] = ()
     """The state after each joint sample, if views are recorded; `None` where nothing follows, also as the group
     stopped early. Where a time limit cut the episode off, the state that it was cut off in."""
+    scores: tuple[float, ...] = ()
+    """The score of each joint sample by a reward model, if there is one."""
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,22 @@ class RolloutOptions(Options):
     """Most rounds in which starts of an update whose rollouts teach nothing are replaced by others of the run's
     problems, at up to 1 + `refill` times the cost (DAPO, arXiv 2503.14476)."""
 
+    reward_model: str | None = None
+    """File of a reward model, as `reward-model` writes it, whose scores the learner is given in place of the
+    task's reward; evaluations are on the task's. It must have been trained with the model of a policy here."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.reward_model is not None and self.handoff == "best":
+            raise ValueError(
+                "handoff=best goes by the task's reward, and reward_model stands in its place: set "
+                "handoff=random, or drop reward_model"
+            )
+        if self.reward_model is not None and self.early_termination_threshold is not None:
+            raise ValueError(
+                "early_termination_threshold goes by the task's reward, and reward_model stands in its place: "
+                "drop one of them"
+            )
         if self.plan != "chain" and self.handoff != "random":
             raise ValueError(
                 f"handoff={self.handoff} means nothing with plan={self.plan}: set plan=chain, or drop it"

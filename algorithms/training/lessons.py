@@ -1,4 +1,4 @@
-"""The lessons of a warm start: prompts with completions to be imitated, from references or from a file."""
+"""The lessons of a warm start: prompts with completions to be imitated, from references, a file, or own passes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv, begin
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.options import Options, option
+from llm_decpomdp.policy import Completion
 from llm_decpomdp.privileged import answers
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.validation import unknown
@@ -22,27 +23,41 @@ logger = logging.getLogger(__name__)
 GOLD = "gold"
 """Source of lessons: the references of the environment."""
 
+PASSES = "passes"
+"""Source of lessons: what the team itself has sampled and passed with (`expert_iteration.py`)."""
+
+OF_PASSES = ("samples", "rounds", "min_reward")
+"""Options of that source alone."""
+
 
 @dataclass(frozen=True)
 class WarmStartOptions(Options):
-    """Supervised learning before reinforcement, on the first prompts of training problems or on a file.
+    """Supervised learning before reinforcement, on training problems or on a file.
 
     Raises:
-        ValueError: If a value is out of its range, or means nothing without `source`.
+        ValueError: If a value is out of its range, or means nothing with this `source`.
     """
 
     source: str | None = None
-    """Completions to be imitated: `gold`, the references of the environment, or the path of a JSONL file with
-    `agent`, `prompt` and `completion` in each line, as `export --to jsonl` writes them; null for no warm start."""
+    """Completions to be imitated: `gold`, the references of the environment; `passes`, what the team itself solves
+    its training problems with; or the path of a JSONL file with `agent`, `prompt` and `completion` in each line,
+    as `export --to jsonl` writes them. Null for no warm start."""
+    samples: int = option(8, ge=1)
+    """With `passes`, episodes of each problem in a round."""
+    rounds: int = option(1, ge=1)
+    """With `passes`, rounds of sampling and imitating, each by the team that the one before has left."""
+    min_reward: float | None = None
+    """With `passes`, the least reward of an episode's last turn that counts as a pass; null asks the environment
+    whether the problem is `solved`."""
     epochs: int = option(1, ge=1)
-    """Passes over the lessons, each in an order of its own."""
+    """Times that all lessons are learned, each in an order of its own."""
     learning_rate: float = option(1e-5, gt=0)
     """Learning rate of AdamW, the same in every step; reinforcement begins with an optimizer of its own."""
     share: float = option(1.0, gt=0, le=1)
     """Part of the problems, or of the lines of a file, that are learned from; the seed draws it, and a larger part
     contains a smaller one."""
     batch_size: int = option(8, ge=1)
-    """Problems, or lines of a file, of a step."""
+    """Problems, passes, or lines of a file, of a step."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,6 +67,13 @@ class WarmStartOptions(Options):
                     raise ValueError(
                         f"{field.name}={value} means nothing without a source of lessons: set source, or drop it"
                     )
+        elif self.source != PASSES:
+            for name in OF_PASSES:
+                if (value := getattr(self, name)) != self.__dataclass_fields__[name].default:
+                    raise ValueError(
+                        f"{name}={value} means nothing with source={self.source}, which samples nothing: set "
+                        f"source={PASSES}, or drop it"
+                    )
 
 
 @dataclass(frozen=True)
@@ -60,11 +82,12 @@ class Example:
 
     agent: str
     prompt: str
-    completion: str
+    completion: str | Completion
+    """A text, or a completion as the agent's policy has sampled it: then its tokens are learned as they are."""
 
 
 Lesson = tuple[Example, ...]
-"""The examples that are learned together: those of all agents on a problem, or a line of a file."""
+"""The examples that are learned together: those of all agents on a problem, of an episode, or a line of a file."""
 
 
 def reference_lessons(

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout
 from llm_decpomdp.policy import Completion
@@ -71,6 +72,44 @@ def refill_metrics(further: Sequence[Rollout]) -> dict[str, float]:
     return {"refilled_starts": len(further), "refilled_completions": sum(map(len, completions))}
 
 
+def score_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Compare the scores of a reward model with the rewards of the task, over joint samples.
+
+    - `reward_model/mean`: as `reward_mean`, of the scores.
+    - `reward_model/correlation`: Pearson's, of score and reward; 0 where one of them is the same throughout.
+    - `reward_model/agreement`: share of the pairs of a group with unequal rewards that the scores order alike,
+      equal scores counted one half; missing where there is no such pair.
+    """
+    groups = _groups(rollouts)
+    pairs = [pair for group in groups for pair in zip(group.scores, group.rewards, strict=True)]
+    scores, rewards = np.array(pairs, dtype=np.float64).T
+    varied = scores.std() > 0 and rewards.std() > 0
+    metrics = {
+        "reward_model/mean": float(
+            np.mean([_mean(rollout.turns, _scores) for rollout in rollouts])
+        ),
+        "reward_model/correlation": float(np.corrcoef(scores, rewards)[0, 1]) if varied else 0.0,
+    }
+    orders = np.concatenate([_orders(group) for group in groups])
+    if len(orders):
+        metrics["reward_model/agreement"] = float(np.mean((1 + orders) / 2))
+    return metrics
+
+
+def _orders(group: Group) -> NDArray[np.float64]:
+    """Return 1 for each pair of joint samples that score and reward order alike, -1 unlike, 0 for equal scores."""
+    by_score, by_reward = (
+        np.sign(np.subtract.outer(values, values)) for values in (group.scores, group.rewards)
+    )
+    above = by_reward > 0
+    orders: NDArray[np.float64] = by_score[above].astype(np.float64)
+    return orders
+
+
+def _scores(group: Group) -> Sequence[float]:
+    return group.scores
+
+
 def count_tokens(rollouts: Sequence[Rollout]) -> int:
     """Count all sampled tokens, of every agent that has a tokenizer."""
     return sum(
@@ -115,6 +154,7 @@ def _row(group: Group, with_tokens: bool) -> dict[str, Any]:
         "infos": list(group.infos),
         "chosen": group.chosen,
         **({"anchors": group.anchors} if group.anchors else {}),
+        **({"scores": list(group.scores)} if group.scores else {}),
     }
     if with_tokens:
         agents = group.completions.items()

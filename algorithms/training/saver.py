@@ -11,7 +11,9 @@ from typing import Any
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
+from llm_decpomdp.algorithms.rewards.reward_model import RewardModel
 from llm_decpomdp.algorithms.training import checkpoint
+from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
 from llm_decpomdp.algorithms.training.resources import checkpoint_bytes, require_room, state_bytes
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.algorithms.training.warm_start import WarmStart
@@ -39,6 +41,7 @@ class Saver:
         options: The number of checkpoints to keep, and the identity of the run.
         policies: All policies of the team, by name.
         warm_start: What comes before the first update, if anything does.
+        reward_model: What the learner is given scores of, if that is not the task's reward.
     """
 
     def __init__(
@@ -47,7 +50,8 @@ class Saver:
         learner: BaseLearner,
         options: TrainerOptions,
         policies: Mapping[str, Policy],
-        warm_start: WarmStart | None = None,
+        warm_start: WarmStart | ExpertIteration | None = None,
+        reward_model: RewardModel | None = None,
     ) -> None:
         self.folder = folder
         self.warm_start = warm_start
@@ -67,6 +71,7 @@ class Saver:
             **{name: value for name, value in asdict(options).items() if name not in FREE},
             **{name: value for name, value in asdict(learner.options).items() if name not in FREE},
             **({} if warm_start is None else {"warm_start": asdict(warm_start.options)}),
+            **({} if reward_model is None else {"reward_model_is": reward_model.fingerprint}),
         }
 
     def require_room(self) -> None:

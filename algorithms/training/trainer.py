@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from itertools import chain
+from pathlib import Path
 from typing import Any, NoReturn
 
 from llm_decpomdp.algorithms.learning import distributed as processes
@@ -14,6 +15,8 @@ from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.trainable import trainable_policies
 from llm_decpomdp.algorithms.preferences.building import make_learner
+from llm_decpomdp.algorithms.rewards.judge import Judge, load_judge
+from llm_decpomdp.algorithms.rewards.scores import by_score
 from llm_decpomdp.algorithms.rollouts.cost import Bounded, announce, run_cost
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
@@ -21,14 +24,16 @@ from llm_decpomdp.algorithms.rollouts.plans import play_episodes, roll_out
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, distinct_policies
 from llm_decpomdp.algorithms.training import metrics
+from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
 from llm_decpomdp.algorithms.training.interruption import Interrupted, terminable, uninterrupted
 from llm_decpomdp.algorithms.training.refill import check_refill, further_starts, refill
 from llm_decpomdp.algorithms.training.resources import memory_ran_out, out_of_memory
 from llm_decpomdp.algorithms.training.run_log import UNTRAINED, Listener, RunLog
 from llm_decpomdp.algorithms.training.saver import Saver
+from llm_decpomdp.algorithms.training.streams import seed_policies
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions, check_run
 from llm_decpomdp.algorithms.training.warm_start import WarmStart
-from llm_decpomdp.policy import Seedable, Team
+from llm_decpomdp.policy import Team
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.utils.storage import RunFolder
 
@@ -76,7 +81,7 @@ class Trainer:
         folder: RunFolder,
         progress: bool | None = None,
         eval_env: TextEnv | None = None,
-        warm_start: WarmStart | None = None,
+        warm_start: WarmStart | ExpertIteration | None = None,
         problems: Sequence[Start] = (),
         stored: Sequence[Sequence[Rollout]] = (),
     ) -> None:
@@ -101,6 +106,9 @@ class Trainer:
         self.cost = run_cost(env, self.eval_env, trainer_options, group_size, batches, episodes)
         """Upper bound of the run's cost; `None` where the environment does not tell its horizon."""
         self.team = team
+        self._judge: Judge | None = None
+        if (path := trainer_options.reward_model) is not None:
+            self._judge = load_judge(Path(path), team, env.possible_agents)
         self.options = trainer_options
         self.batches = batches
         self.eval_starts = eval_starts
@@ -112,7 +120,12 @@ class Trainer:
         self._log = RunLog(folder, len(batches), progress, trainer_options.record_tokens)
         self.warm_start = warm_start
         self._saver = Saver(
-            folder.checkpoints, self.learner, trainer_options, self._policies, warm_start
+            folder.checkpoints,
+            self.learner,
+            trainer_options,
+            self._policies,
+            warm_start,
+            self._judge.model if self._judge else None,
         )
         self._torn = False  # True while weights or rows are those of no complete update
 
@@ -164,6 +177,8 @@ class Trainer:
         self._log.listeners = listeners
         if processes.rank() == 0 and not self._stored:
             announce(self.cost, self.options, self.options.group_size, len(self.batches))
+            if isinstance(self.warm_start, ExpertIteration) and not self.warm_start.steps:
+                self.warm_start.announce()
         failure: BaseException | None = None
         with terminable():
             try:
@@ -216,18 +231,21 @@ class Trainer:
             if every and (update % every == 0 or update == total):
                 self.save()
 
-    def _learn_lessons(self, warm_start: WarmStart) -> None:
+    def _learn_lessons(self, warm_start: WarmStart | ExpertIteration) -> None:
         """Take the remaining steps of a warm start, after an evaluation of the untrained team."""
         if not warm_start.steps:
             self.evaluate(UNTRAINED)
         while not warm_start.done:
             clock = Stopwatch()
+            warm_start.prepare(clock)
             with clock("learning"):
                 row = warm_start.accumulate()
             with uninterrupted():
                 self._torn = True
                 warm_start.step()
-                row["learning_seconds"] = clock.seconds["learning"]
+                row |= {
+                    f"{activity}_seconds": seconds for activity, seconds in clock.seconds.items()
+                }
                 self._log.write_lesson(row, warm_start.total)
                 self._saver.mark()
                 self._torn = False
@@ -239,12 +257,14 @@ class Trainer:
         update, clock, begin = self.learner.updates + 1, Stopwatch(), time.perf_counter()
         part, rollouts, refilled = self._sample(update, clock)
         row, tokens = metrics.reward_metrics(rollouts) | refilled, metrics.count_tokens(rollouts)
+        if self._judge:
+            row |= metrics.score_metrics(rollouts)
         with ExitStack() as stack:
             if self.learner.options.updates_per_batch > 1:
                 stack.enter_context(uninterrupted())  # the first steps are taken while accumulating
                 self._torn = True
             with clock("learning"):
-                learned = self.learner.accumulate(part)
+                learned = self.learner.accumulate(self._rewarded(part))
             stack.enter_context(uninterrupted())
             self._torn = True
             with clock("learning"):
@@ -273,16 +293,27 @@ class Trainer:
         views = self.learner.critic is not None
 
         def play(starts: Sequence[Start]) -> list[Rollout]:
-            return roll_out(self.env, self.team, starts, options, views=views, **sizes)
+            rollouts = roll_out(self.env, self.team, starts, options, views=views, **sizes)
+            if self._judge is None:
+                return rollouts
+            with clock("judging"):
+                return self._judge.judged(rollouts)
+
+        def teaches(rollout: Rollout) -> bool:
+            return self.learner.teaches(*self._rewarded([rollout]))
 
         part = play(processes.shard(batch))
         rollouts = processes.gather(part)
         if not options.refill:
             return part, rollouts, {}
         fresh = further_starts(self._problems, batch, stream(options.seed, "refill", update))
-        part, extra = refill(part, options.refill, fresh, self.learner.teaches, play)
+        part, extra = refill(part, options.refill, fresh, teaches, play)
         further = processes.gather(extra)
         return part, rollouts + further, metrics.refill_metrics(further)
+
+    def _rewarded(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
+        """Return rollouts as the learner is given them: by the scores of the reward model, if there is one."""
+        return [by_score(rollout) for rollout in rollouts] if self._judge else list(rollouts)
 
     def evaluate(self, kind: str = "eval") -> dict[str, Any]:
         """Play one episode from each evaluation start, write it down, and return the metrics.
@@ -338,7 +369,4 @@ class Trainer:
         return self._saver.load_best()
 
     def _seed_policies(self, *names: str | int) -> None:
-        for name, policy in self._policies.items():
-            if isinstance(policy, Seedable):
-                source = stream(self.options.seed, *names, name, processes.rank())
-                policy.seed(int(source.integers(2**32)))
+        seed_policies(self.team, self.options.seed, *names)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.optimizer import PolicyOptimizer
 from llm_decpomdp.algorithms.learning.trainable import trainable_policies
+from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
 from llm_decpomdp.algorithms.training.lessons import (
     Example,
     Lesson,
@@ -106,6 +107,9 @@ class WarmStart:
     def done(self) -> bool:
         """True if no step is left."""
         return self.steps >= self.total
+
+    def prepare(self, clock: Stopwatch) -> None:
+        """Do what comes before a step: nothing, as the lessons are there."""
 
     def accumulate(self) -> dict[str, float]:
         """Compute the gradient of the next step, and return its row of `metrics.jsonl`.
@@ -220,11 +224,13 @@ def _encoded(lesson: Lesson, trained: Mapping[str, TrainablePolicy]) -> list[Enc
 
 
 def _completion(example: Example, policy: TrainablePolicy) -> Completion | None:
-    """Encode a completion; `None` where it or its prompt is too long.
+    """Encode a completion; `None` where it or its prompt is too long. A sampled one keeps its tokens.
 
     Raises:
         ValueError: If the prompt is too long, and its policy neither skips nor cuts such ones.
     """
+    if isinstance(example.completion, Completion) and example.completion.tokens:
+        return None if example.completion.truncated else example.completion
     if not isinstance(policy, TeachablePolicy):
         raise TypeError(
             f"a warm start needs policies that encode a text: give the class {type(policy).__name__} of "
@@ -239,7 +245,8 @@ def _completion(example: Example, policy: TrainablePolicy) -> Completion | None:
                 f"a prompt of {example.agent!r} in the warm start has {over[0]} tokens, and {over[1]} fit: "
                 "leave it out, or set on_long_prompt to skip or truncate_left"
             )
-    completion = policy.as_completion(example.completion)
+    text = example.completion
+    completion = policy.as_completion(text if isinstance(text, str) else text.text)
     return None if completion.truncated else completion
 
 

@@ -26,6 +26,7 @@ from llm_decpomdp.benchmarks.cli import (
     play,
     report,
     rescore,
+    reward_model,
     train,
 )
 from llm_decpomdp.benchmarks.cli import list as listing
@@ -47,6 +48,8 @@ COMMANDS: Mapping[str, Mapping[Callable[..., None], str | None]] = {
     "After a run": {
         report.report: "Example: llm-decpomdp report runs/a runs/b --output both.html",
         export.export: "Example: llm-decpomdp export runs/a --pairs --to jsonl",
+        reward_model.reward_model: "Example: llm-decpomdp reward-model --pairs runs/a/pairs-jsonl/train.jsonl "
+        "--config demo --output runs/judge",
         rescore.rescore: "Example: llm-decpomdp rescore runs/a",
         credit.credit: "Example: llm-decpomdp credit runs/a",
         necessity.necessity: "Example: llm-decpomdp necessity runs/eval-team runs/eval-single",
@@ -55,7 +58,7 @@ COMMANDS: Mapping[str, Mapping[Callable[..., None], str | None]] = {
 }
 """The panels of the help, the commands in each, and the last lines of their own help."""
 
-WITH_MODELS = ("train", "demo", "eval", "play", "crossplay")
+WITH_MODELS = ("train", "demo", "eval", "play", "crossplay", "reward-model")
 """Commands in whose process models compute."""
 
 
@@ -100,7 +103,7 @@ def without_types(parameters: list[Any]) -> list[Any]:
 app = typer.Typer(cls=CommandLine, no_args_is_help=True, pretty_exceptions_enable=False)
 for panel, functions in COMMANDS.items():
     for function, epilog in functions.items():
-        name = function.__name__.rstrip("_")
+        name = function.__name__.rstrip("_").replace("_", "-")
         app.command(name, cls=Command, rich_help_panel=panel, epilog=epilog)(function)
 
 

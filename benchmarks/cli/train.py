@@ -64,9 +64,9 @@ def train_(
     warm_start: Annotated[
         str | None,
         typer.Option(
-            metavar="gold|FILE",
-            help="Imitate references, or the completions of a JSONL file, before the first update; the key "
-            "warm_start.source.",
+            metavar="gold|passes|FILE",
+            help="Imitate references, what the team itself solves, or the completions of a JSONL file, before the "
+            "first update; the key warm_start.source.",
         ),
     ] = None,
     pairs: Annotated[
@@ -166,6 +166,12 @@ def _warm_start(summary: Mapping[str, Any]) -> Iterator[str]:
     ]
     steps = f"warm start: {last['step']} steps"
     yield f"{steps}; -log pi of a token, first to last step: {', '.join(losses)}"
+    if "round" in last:
+        rates = f"{first['pass_rate']:.1%} to {last['pass_rate']:.1%}"
+        yield (
+            f"own passes: {last['round']} rounds of {last['sampled_episodes']} sampled episodes; passed, first to "
+            f"last round: {rates}"
+        )
 
 
 def _next(result: Result) -> Iterator[str]:

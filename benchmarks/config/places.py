@@ -19,6 +19,7 @@ DATA_KEYS = (
     "dataset.eval_source",
     "warm_start.source",
     "algorithm.pairs_source",
+    "algorithm.reward_model",
 )
 
 PREFIXES = ("./", "../", "~/", "/")

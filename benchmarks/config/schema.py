@@ -104,15 +104,16 @@ class ScheduleConfig(Options):
     """Algorithm, and amount of training: the keys of `AlgorithmConfig` that come first."""
 
     name: str = "magrpo"
-    """`grpo` (for one agent), `magrpo`, `marloo`, `maremax`, `mareinforce`, `iac`, `maac` or `coma`; `madpo`,
-    which learns from pairs of joint samples; or `module:NAME`, an `llm_decpomdp.algorithms.Algorithm` of your own.
+    """`grpo` (for one agent), `magrpo`, `marloo`, `maremax`, `mareinforce`, `rae`, `iac`, `maac` or `coma`;
+    `madpo`, which learns from pairs of joint samples; or `module:NAME`, an `llm_decpomdp.algorithms.Algorithm` of
+    your own.
 
     All but `madpo` differ by what a return is compared with: the mean of its group (`grpo`, `magrpo`), the mean of
-    the others (`marloo`), the group's best (`maremax`), nothing (`mareinforce`), the value of the situation to its
-    agent (`iac`) or to the team (`maac`), that of the agent's other answers as a critic sees it (`coma`). Choose
-    with open eyes: the first two baselines differ by the factor G / (G - 1) alone, which Adam all but removes;
-    and had advantages a mean of 0 and a deviation of 1 (z-scores), all would be one algorithm. None here ever
-    centres them again."""
+    the others (`marloo`), the group's best (`maremax`), nothing (`mareinforce`), what the agent has earned on the
+    task before (`rae`), the value of the situation to its agent (`iac`) or to the team (`maac`), that of the
+    agent's other answers as a critic sees it (`coma`). Choose with open eyes: the first two baselines differ by
+    the factor G / (G - 1) alone, which Adam all but removes; and had advantages a mean of 0 and a deviation of 1
+    (z-scores), all would be one algorithm. None here ever centres them again."""
     pairs_source: str | None = None
     """With `madpo`, pairs to learn from in place of samples of the run's own: the path of a JSONL file that
     `export --pairs --to jsonl` has written; null samples. The problems of an epoch are then its pairs, and

@@ -99,6 +99,7 @@ def rollout_of(row: Mapping[str, Any]) -> Rollout:
                 infos=tuple(group["infos"]),
                 chosen=group["chosen"],
                 anchors=tuple(map(tuple, group.get("anchors", ()))),
+                scores=tuple(group.get("scores", ())),
             )
         )
     return Rollout(

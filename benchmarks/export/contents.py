@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -118,6 +119,9 @@ PAIRS = {
     "chosen_return": Column("float64", "the team's return of the one"),
     "rejected_return": Column("float64", "the team's return of the other"),
     "margin": Column("float64", "the difference of the two, above 0"),
+    "others": Column(
+        "string", "JSON: prompt and completion of each agent that said the same in both samples"
+    ),
 }
 """The columns of pairs; `prompt`, `chosen` and `rejected` are what trainers of preferences look for."""
 
@@ -166,10 +170,16 @@ def _rows_of_pair(
     decision: Decision, number: int, match: Match, models: Mapping[str, str | None]
 ) -> Iterator[Row]:
     group = decision.group
+    compared: dict[str, list[int]] = {}
+    alike: dict[str, list[str]] = {}
     for position, (agent, completions) in enumerate(decision.samples.completions.items()):
         indices = [group["joint"][sample][position] for sample in match[:2]]
         if content(completions[indices[0]]) == content(completions[indices[1]]):
-            continue
+            alike[agent] = [group["prompts"][agent], group["completions"][agent][indices[0]]]
+        else:
+            compared[agent] = indices
+    same = json.dumps(alike, ensure_ascii=False)
+    for agent, indices in compared.items():
         texts, reasons, tokens = (
             [part[agent][index] for index in indices] if part else [None, None]
             for part in map(group.get, ("completions", "finish_reasons", "token_ids"))
@@ -191,4 +201,5 @@ def _rows_of_pair(
             "chosen_return": decision.returns[match.winner],
             "rejected_return": decision.returns[match.loser],
             "margin": match.gap,
+            "others": same,
         }

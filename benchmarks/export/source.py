@@ -144,25 +144,28 @@ def _advantages(
 ) -> list[dict[str, list[float]]]:
     """Return the advantages of each group by agent, as the learner computes them.
 
-    None without a configuration, nor with a critic, which is no part of an episode, nor where pairs are learned.
+    By the scores of a reward model if there is one. None without a configuration, nor with a critic or running
+    baselines, which are no part of an episode, nor where pairs are learned.
     """
     algorithm = None if config is None else ALGORITHMS[config.algorithm.name]
     if (
         config is None
         or algorithm is None
         or algorithm.completed(config.algorithm).critic != "none"
+        or algorithm.decay is not None
         or isinstance(algorithm, PreferenceAlgorithm)
     ):
         return [{} for _ in rollout.groups]
     from llm_decpomdp.algorithms.learning.advantages import group_advantages
     from llm_decpomdp.algorithms.learning.aggregation import progress
+    from llm_decpomdp.algorithms.rewards.scores import by_score
 
     agents = list(rollout.groups[0].completions)
     team = team_spec(config, agents)
     learning = [a for a in agents if team.policies[team.agents[a]].can_be_trained]
     updates = manifest.get("updates", 1)
     groups = group_advantages(
-        [rollout],
+        [by_score(rollout) if config.algorithm.reward_model else rollout],
         learning,
         algorithm.baseline,
         learner_options(config, updates, team.policies.values()),

@@ -12,6 +12,7 @@ from llm_decpomdp.algorithms.preferences.stored import stored_pairs
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.training.lessons import (
     GOLD,
+    PASSES,
     Lesson,
     drawn,
     file_lessons,
@@ -65,7 +66,7 @@ class ResolvedRun:
         return schedule(config, [task.task_id for task in self.train_env.tasks.tasks], skipped)
 
     def lessons(self) -> list[Lesson] | None:
-        """Return the lessons of the warm start; `None` without one.
+        """Return the lessons of the warm start, none of those that the team is to sample; `None` without one.
 
         Raises:
             ConfigError: If there are none, or a file has another form.
@@ -73,6 +74,8 @@ class ResolvedRun:
         config, specs = self.config.warm_start, self.team.policies
         if config.source is None:
             return None
+        if config.source == PASSES:
+            return []
         learning = [a for a, name in self.team.agents.items() if specs[name].can_be_trained]
         try:
             if config.source != GOLD:
@@ -83,6 +86,13 @@ class ResolvedRun:
             return reference_lessons(self.train_env, share, learning)
         except ValueError as error:
             raise ConfigError(f"warm_start.source: {error}") from None
+
+    @property
+    def sampled_problems(self) -> list[Start]:
+        """Starts of the problems that a warm start on own passes samples: its share, without the skipped ones."""
+        tasks = [task.task_id for task in self.train_env.tasks.tasks]
+        share = drawn(tasks, self.config.warm_start.share, self.config.seed)
+        return [Start(task_id=task) for task in share if task not in self.skipped]
 
     def skipping(self, skipped: Sequence[str]) -> ResolvedRun:
         """Return the run without some of its training problems."""
@@ -110,6 +120,11 @@ def resolve(config: Config, before: Manifest | None = None) -> ResolvedRun:
             package of a tracker is missing.
         RunError: If the data cannot be loaded, or there is nothing to train on.
     """
+    judge = config.algorithm.reward_model
+    if judge is not None and not Path(judge).is_file():
+        raise ConfigError(
+            f"algorithm.reward_model: there is no file {judge}; `reward-model` writes it"
+        )
     train_env = build_train_env(config, before)
     config, team, learner = fit(config, train_env)
     check_trainable(team.policies)

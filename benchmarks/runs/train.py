@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from llm_decpomdp.agents.saved_team import check_target, save_team
 from llm_decpomdp.algorithms import ALGORITHMS
+from llm_decpomdp.algorithms.training.lessons import PASSES
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
 from llm_decpomdp.benchmarks.config.load import start_cost
@@ -25,8 +26,10 @@ from llm_decpomdp.policy import PromptTooLong, Team
 from llm_decpomdp.utils.storage import RunFolder, write_atomically
 
 if TYPE_CHECKING:
+    from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
     from llm_decpomdp.algorithms.training.lessons import Lesson
     from llm_decpomdp.algorithms.training.trainer import Trainer
+    from llm_decpomdp.algorithms.training.warm_start import WarmStart
 
 logger = logging.getLogger(__name__)
 
@@ -168,14 +171,13 @@ def make_trainer(
         run: The run.
         team: A policy for each agent.
         folder: The run folder.
-        lessons: Those of the warm start, none if it is done; `None` without one.
+        lessons: Those of the warm start, none if it is done or samples its own; `None` without one.
 
     Raises:
         RunError: If the environment, the team and the configuration do not fit together.
     """
     from llm_decpomdp.algorithms.preferences.stored import with_tokens
     from llm_decpomdp.algorithms.training.trainer import Trainer
-    from llm_decpomdp.algorithms.training.warm_start import WarmStart
 
     algorithm, env = run.config.algorithm, run.config.env
     if algorithm.plan == "chain" and env.discount < 1 and env.num_turns > 1:
@@ -184,13 +186,8 @@ def make_trainer(
             "reward; set algorithm.plan=tree for returns over turns",
             env.discount,
         )
-    options, limit = run.config.warm_start, run.learner.max_grad_norm
     try:
-        warm_start = None
-        if lessons is not None:
-            warm_start = WarmStart(
-                team, lessons, options, max_grad_norm=limit, seed=run.config.seed
-            )
+        warm_start = None if lessons is None else _warm_start(run, team, lessons)
         return Trainer(
             run.train_env,
             team,
@@ -207,6 +204,22 @@ def make_trainer(
         )
     except (ValueError, TypeError) as error:
         raise RunError(str(error)) from error
+
+
+def _warm_start(
+    run: ResolvedRun, team: Team, lessons: Sequence[Lesson]
+) -> WarmStart | ExpertIteration:
+    """Build the warm start of a run; errors as of its class."""
+    from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
+    from llm_decpomdp.algorithms.training.warm_start import WarmStart
+
+    options, limit, seed = run.config.warm_start, run.learner.max_grad_norm, run.config.seed
+    if options.source == PASSES:
+        problems = run.sampled_problems
+        return ExpertIteration(
+            run.train_env, team, problems, options, max_grad_norm=limit, seed=seed
+        )
+    return WarmStart(team, lessons, options, max_grad_norm=limit, seed=seed)
 
 
 def dry_run(config: Config, name: str) -> Iterator[str]:
@@ -237,8 +250,7 @@ def dry_run(config: Config, name: str) -> Iterator[str]:
     yield f"training: {f'{len(run.pairs):,} stored pairs' if run.pairs else _data(run.train_env)}"
     yield f"evaluations: {_data(run.eval_env)}"
     if lessons is not None:
-        options = config.warm_start
-        yield f"warm start: {len(lessons):,} lessons of {options.source}, {options.epochs} times"
+        yield _lessons(run, lessons, tokens)
     yield (
         f"{updates:,} updates: {training.joint_samples:,} joint samples, {training.completions * tokens:,} "
         f"tokens; {episodes:,} episodes of evaluations, {episodes * config.env.num_turns * tokens:,} tokens"
@@ -246,6 +258,20 @@ def dry_run(config: Config, name: str) -> Iterator[str]:
     yield "Tokens are upper bounds: every completion as long as its limit, every episode to its horizon."
     yield f"run folder: {folder}"
     yield "Models were not loaded, and nothing was written."
+
+
+def _lessons(run: ResolvedRun, lessons: Sequence[Lesson], tokens: int) -> str:
+    """Say what a warm start learns, or what it samples to learn from, with up to so many tokens of a turn."""
+    options = run.config.warm_start
+    if options.source != PASSES:
+        return f"warm start: {len(lessons):,} lessons of {options.source}, {options.epochs} times"
+    problems = len(run.sampled_problems)
+    episodes = problems * options.samples * options.rounds
+    return (
+        f"warm start: {problems:,} problems, {options.samples} episodes of each in each of {options.rounds} "
+        f"rounds: {episodes:,} episodes, {episodes * run.config.env.num_turns * tokens:,} tokens; those that pass "
+        f"are learned {options.epochs} times"
+    )
 
 
 def _data(env: DecPOMDPEnv) -> str:

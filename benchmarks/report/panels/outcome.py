@@ -93,7 +93,9 @@ def _warm_start(run: Results) -> Iterator[str]:
     """Yield what a warm start has changed, apart from the updates that came after it."""
     if not run.lessons:
         return
-    steps = f"The team first imitated given completions, in {run.lessons[-1]['step']} steps"
+    last = run.lessons[-1]
+    what = f"its own passes of {last['round']} rounds" if "round" in last else "given completions"
+    steps = f"The team first imitated {what}, in {last['step']} steps"
     if run.untrained and run.evaluations:
         before, after = run.untrained[0]["reward_mean"], run.evaluations[0]["reward_mean"]
         steps += (

@@ -259,9 +259,10 @@ def test_another_critic_than_its_own_is_refused_by_the_name_that_has_it(
 
 def test_one_completion_is_enough_where_nothing_is_compared_within_a_group() -> None:
     rollouts, updates = RolloutOptions(), LearnerOptions()
+    alone = ("iac", "maac", "mareinforce", "rae")
     for name in ALGORITHMS:
         algorithm = ALGORITHMS[name]
-        if name in ("iac", "maac", "mareinforce"):
+        if name in alone:
             algorithm.check_rollouts("xy", updates, rollouts, 1)
             whitened = LearnerOptions(normalize_advantages=True)
             with pytest.raises(ValueError, match="one completion has none"):

@@ -12,6 +12,7 @@ from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.critics.readers import reading_team
 from tests.algorithms.preferences.teams import recurrent
+from tests.algorithms.rewards.judges import write_judge
 from tests.algorithms.runs import ROOT, build, make_team
 
 PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
@@ -66,6 +67,10 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         {"learner": {"critic": "own"}, "team": reading_team()},
         {"algorithm": "coma", "team": reading_team()},
         {"algorithm": "madpo", "team": {"x": recurrent(1), "y": recurrent(2)}},
+        {
+            "team": reading_team(),
+            "reward_model": str(write_judge(tmp_path_factory.mktemp("judge"))),
+        },
     ):
         trainer = build(tmp_path_factory.mktemp("run"), **options)
         trainer.run_updates()

@@ -216,7 +216,7 @@ def test_the_best_team_needs_evaluations() -> None:
 
 
 def test_one_word_swaps_the_algorithm() -> None:
-    assert len(NAMES) == 9
+    assert len(NAMES) == len(set(NAMES)) > 5
     for name in NAMES:
         agents = 1 if name == "grpo" else 2
         config = load_config(None, [f"algorithm.name={name}", f"env.num_agents={agents}"])

@@ -105,6 +105,13 @@ PAIRS: dict[str, Any] = {
     "algorithm.nll_coefficient": 0.1,
 }
 
+PASSES: dict[str, Any] = {
+    "warm_start.source": "passes",
+    "warm_start.samples": 30,
+    "warm_start.rounds": 2,
+    "warm_start.min_reward": 0.0,
+}
+
 
 def items(values: dict[str, Any]) -> list[str]:
     return [f"{key}={value}" for key, value in values.items()]
@@ -152,7 +159,8 @@ WARM_START: dict[str, Any] = {
 
 
 def test_options_of_a_warm_start_arrive(quick: list[str], tmp_path: Path) -> None:
-    assert set(WARM_START) == {f"warm_start.{name}" for name in asdict(Config().warm_start)}
+    keys = {f"warm_start.{name}" for name in asdict(Config().warm_start)}
+    assert set(WARM_START) | set(PASSES) == keys
     halves = ["env.id=probe-halves-v0", "dataset.source=auto", "warm_start.share=0.4"]
     train(load_config(None, [*quick, *items(WARM_START), *halves]), "warm")
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").open()]
@@ -160,6 +168,12 @@ def test_options_of_a_warm_start_arrive(quick: list[str], tmp_path: Path) -> Non
     assert [row["step"] for row in steps] == [1, 2, 3]  # 2 of 3 problems, all in one step
     assert {row["lessons"] for row in steps} == {2}
     assert {row["learning_rate"] for row in steps} == {0.25}
+    own = [*items({**WARM_START, **PASSES}), "output.name=own", "model.max_new_tokens=40"]
+    train(load_config(None, [*quick, *halves, *own]), "warm")
+    rows = [json.loads(line) for line in (tmp_path / "own" / "metrics.jsonl").open()]
+    steps = [row for row in rows if row["kind"] == "warm_start"]
+    assert {row["round"] for row in steps} == {1, 2}
+    assert {(row["sampled_episodes"], row["pass_rate"]) for row in steps} == {(30, 1.0)}
 
 
 def test_options_under_another_name_arrive() -> None:

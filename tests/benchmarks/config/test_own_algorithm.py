@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.algorithms import ALGORITHMS
+from llm_decpomdp.algorithms import ALGORITHMS, NAMES
 from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
@@ -70,4 +70,4 @@ def test_what_is_no_algorithm_is_refused_with_the_remedy(
 
 def test_it_is_found_as_the_others_are_and_not_among_them(half: str) -> None:
     assert ALGORITHMS[half].name == "half"
-    assert half not in ALGORITHMS and len(ALGORITHMS) == 9
+    assert half not in ALGORITHMS and len(ALGORITHMS) == len(NAMES)

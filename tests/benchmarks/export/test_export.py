@@ -12,6 +12,7 @@ import datasets
 import numpy as np
 import pytest
 
+from llm_decpomdp.algorithms.rewards.comparisons import read_comparisons
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.benchmarks.cli.main import main
@@ -190,6 +191,22 @@ def test_pairs_set_the_best_joint_sample_against_the_worst(tmp_path: Path) -> No
     ]
     worth = [rows[0][key] for key in ("chosen_return", "rejected_return", "margin")]
     assert worth == [3.0, 1.0, 2.0]
+    assert {row["others"] for row in rows} == {"{}"}
+
+
+def test_agents_that_said_the_same_in_both_samples_stand_in_others(tmp_path: Path) -> None:
+    crossed = replace(TREE.groups[0], joint=((0, 0), (0, 1)))
+    run = folder(tmp_path / "run", replace(TREE, groups=(crossed,)))
+    made = export(run, "jsonl", as_pairs=True)
+    path = made.folder / "train.jsonl"
+    (row,) = read_json_lines(path)
+    assert row["agent"] == "main_0"
+    assert json.loads(row["others"]) == {"aux_0": ["aux_0, turn 0?", "aux_0 0.0 é"]}
+    (pair,) = read_comparisons(path, AGENTS, "coophumaneval-v0")
+    assert pair.task == "HumanEval/4"
+    assert pair.winner.answers == {"aux_0": "aux_0 0.0 é", "main_0": "main_0 0.1 é"}
+    assert pair.loser.answers == {"aux_0": "aux_0 0.0 é", "main_0": "main_0 0.0 é"}
+    assert pair.winner.prompts == {agent: f"{agent}, turn 0?" for agent in AGENTS}
 
 
 def test_a_small_margin_or_one_text_makes_no_pair(tmp_path: Path) -> None:

@@ -89,3 +89,25 @@ def test_a_dry_run_counts_its_lessons(quick: list[str], capsys: pytest.CaptureFi
     assert train("--warm-start", "gold", "--dry-run", override=override) == 0
     line = next(x for x in capsys.readouterr().out.splitlines() if x.startswith("warm start"))
     assert line.endswith("lessons of gold, 2 times")
+
+
+def test_a_team_learns_from_its_own_passes(
+    quick: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    passing = ["warm_start.min_reward=0", "warm_start.samples=2", "warm_start.rounds=2"]
+    override = [*quick, *HALVES, *passing, "dataset.source=auto", "model.max_new_tokens=2"]
+    assert train("--warm-start", "passes", "--dry-run", override=override) == 0
+    line = next(x for x in capsys.readouterr().out.splitlines() if x.startswith("warm start"))
+    assert "3 problems, 2 episodes of each in each of 2 rounds: 12 episodes, 48 tokens" in line
+    failing = [*override, "warm_start.min_reward=null", "output.name=failing"]
+    assert train("--warm-start", "passes", override=failing) != 0
+    error = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "none of 6 episodes of 3 problems passed" in error and "begin with gold" in error
+    ending = [*override, "model.max_new_tokens=40", "warm_start.samples=40"]
+    assert train("--warm-start", "passes", override=ending) == 0
+    lines = capsys.readouterr().out
+    assert (
+        "own passes: 2 rounds of 120 sampled episodes; passed, first to last round: 100.0%" in lines
+    )
+    report = (tmp_path / "run" / "report.html").read_text()
+    assert "The team first imitated its own passes of 2 rounds, in" in report

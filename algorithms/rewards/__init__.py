@@ -1,0 +1,1 @@
+"""Reward models: scores of joint samples, learned from preferences."""

@@ -1,0 +1,115 @@
+"""Comparisons of joint samples, from a file of pairs, and the text that a reward model reads of each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from llm_decpomdp.algorithms.critics.inputs import shortened
+
+
+class Sample(NamedTuple):
+    """A joint sample as a reward model reads it."""
+
+    prompts: Mapping[str, str]
+    """The prompt of each agent."""
+    answers: Mapping[str, str]
+    """The answer of each agent."""
+
+
+class Comparison(NamedTuple):
+    """Two joint samples for the same prompts, the first preferred."""
+
+    task: str
+    winner: Sample
+    loser: Sample
+
+
+def team_text(sample: Sample, agents: Sequence[str], limit: int) -> str:
+    """Write the text of a joint sample: what every agent saw, then what each answered.
+
+    Each part is cut by itself, beginning and end kept: a text cut as a whole would lose the last agent's answer.
+
+    Args:
+        sample: The joint sample.
+        agents: All agents, in their order.
+        limit: Largest number of characters of a part.
+    """
+    parts = [(f"{agent} sees", sample.prompts[agent]) for agent in agents]
+    parts += [(f"{agent} answers", sample.answers[agent]) for agent in agents]
+    return "\n\n".join(f"[{title}]\n{shortened(text, limit)}" for title, text in parts)
+
+
+def read_comparisons(path: Path, agents: Sequence[str], environment: str) -> list[Comparison]:
+    """Read the pairs of a JSONL file, as `export --pairs --to jsonl` writes them.
+
+    The rows of a pair make one comparison; agents that said the same in both samples stand in `others`.
+
+    Args:
+        path: The file.
+        agents: All agents of the environment.
+        environment: Its id.
+
+    Raises:
+        ValueError: If the file cannot be read, has no pairs, or pairs of another form, environment or team; names
+            the line.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"cannot read pairs from {path}: {error}") from None
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                row = _row(line, environment)
+                groups.setdefault(tuple(row[key] for key in PAIR), []).append(row)
+            except ValueError as error:
+                raise ValueError(f"{path}, line {number}: {error}") from None
+    if not groups:
+        raise ValueError(f"{path} holds no pairs: it has no lines")
+    try:
+        return [_comparison(rows, agents) for rows in groups.values()]
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+PAIR = ("run", "rollout", "group", "chosen_sample", "rejected_sample")
+"""Columns that tell a pair from all others."""
+
+NEEDED = (*PAIR, "task", "agent", "prompt", "chosen", "rejected")
+"""Columns of a file of pairs that are read, besides `environment` and `others`."""
+
+
+def _row(line: str, environment: str) -> dict[str, Any]:
+    row = json.loads(line)
+    missing = [key for key in NEEDED if not isinstance(row, dict) or key not in row]
+    if missing:
+        raise ValueError(
+            f"no {', '.join(missing)}: a line is a pair, as `export --pairs --to jsonl` writes it"
+        )
+    of_row = row.get("environment")
+    if of_row is not None and of_row != environment:
+        raise ValueError(
+            f"a pair of {of_row}, and the configuration is of {environment}: set env.id"
+        )
+    return dict(row)
+
+
+def _comparison(rows: Sequence[Mapping[str, Any]], agents: Sequence[str]) -> Comparison:
+    alike = json.loads(rows[0].get("others") or "{}")
+    prompts = {agent: prompt for agent, (prompt, _) in alike.items()}
+    winner = {agent: answer for agent, (_, answer) in alike.items()}
+    loser = dict(winner)
+    for row in rows:
+        agent = row["agent"]
+        prompts[agent], winner[agent], loser[agent] = row["prompt"], row["chosen"], row["rejected"]
+    if set(prompts) != set(agents):
+        raise ValueError(
+            f"a pair of task {rows[0]['task']} is of the agents {', '.join(sorted(prompts))}, and the environment "
+            f"has {', '.join(agents)}: set env.num_agents, or export the pairs again if they are older than "
+            "`others`"
+        )
+    return Comparison(str(rows[0]["task"]), Sample(prompts, winner), Sample(prompts, loser))

@@ -1,0 +1,228 @@
+"""Expert iteration: a warm start on what the team itself has solved, in rounds of sampling and imitation.
+
+In each round the team plays whole episodes of its training problems, and learns those that end in a pass by the
+loss of `warm_start.py`: filtering is the E step and imitation the M step of maximising log P(pass) (ReST-EM,
+arXiv 2312.06585; expert iteration, arXiv 1705.08439). The completions of all agents that learn, on all turns of a
+passing episode, are lessons, since all of them led there. Every round goes on from the weights that the one before
+has left, with an AdamW of its own.
+
+Degenerate cases: where nothing passes there is nothing to learn, which is an error; where everything does, the
+team learns to say again what it says. An episode that several samples repeat word for word is one lesson, so
+that what is already likely does not drown what is rare.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from llm_decpomdp.algorithms.learning import distributed as processes
+from llm_decpomdp.algorithms.learning.trainable import trainable_policies
+from llm_decpomdp.algorithms.rollouts.cost import Bounded, Cost, cost
+from llm_decpomdp.algorithms.rollouts.environment import TextEnv
+from llm_decpomdp.algorithms.rollouts.plans import rollout_episodes
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.algorithms.rollouts.sampling import MAX_ROWS, Stopwatch
+from llm_decpomdp.algorithms.training.lessons import GOLD, Example, WarmStartOptions
+from llm_decpomdp.algorithms.training.passes import Passes, passes
+from llm_decpomdp.algorithms.training.streams import seed_policies
+from llm_decpomdp.algorithms.training.warm_start import WarmStart
+from llm_decpomdp.policy import Completion, Team
+from llm_decpomdp.seeding import stream
+
+logger = logging.getLogger(__name__)
+
+
+class ExpertIteration:
+    """Rounds of sampling and imitation, to a trainer a warm start like any other.
+
+    Args:
+        env: The environment to train in; it is reset.
+        team: A policy for each agent.
+        problems: Starts of the problems that are sampled.
+        options: With `source=passes`.
+        max_grad_norm: As of `WarmStart`.
+        seed: Decides samples and the order of lessons.
+
+    Raises:
+        ValueError: If the episodes of a problem would be absurdly many.
+    """
+
+    def __init__(
+        self,
+        env: TextEnv,
+        team: Team,
+        problems: Sequence[Start],
+        options: WarmStartOptions,
+        *,
+        max_grad_norm: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.env, self.team, self.problems = env, team, list(problems)
+        self.options = options
+        self.max_grad_norm, self.seed = max_grad_norm, seed
+        self.round = 0
+        """Number of the round that is learned, from 1."""
+        self.cost = sampling_cost(env, options, len(self.problems))
+        """Upper bound of the cost of all sampling; `None` where the environment does not tell its horizon."""
+        learning = trainable_policies(team).values()
+        self._agents = [
+            agent for agent in team if any(team[agent] is policy for policy in learning)
+        ]
+        self._before = 0  # steps of earlier rounds
+        self._passes: Passes | None = None
+        self._learning: WarmStart | None = None
+
+    @property
+    def steps(self) -> int:
+        """Number of complete steps of all rounds."""
+        return self._before + (self._learning.steps if self._learning else 0)
+
+    @property
+    def total(self) -> int:
+        """Number of all steps up to the end of the present round."""
+        return self._before + (self._learning.total if self._learning else 0)
+
+    @property
+    def done(self) -> bool:
+        """True if no step of any round is left."""
+        learned = self._learning is not None and self._learning.done
+        return learned and self.round >= self.options.rounds
+
+    def announce(self) -> None:
+        """Log the cost of all sampling before it begins."""
+        options = self.options
+        logger.info(
+            "warm start on passes: %d problems, %d episodes of each in each of %d rounds: at most %s",
+            *(len(self.problems), options.samples, options.rounds),
+            self.cost or "an unknown cost, as the environment does not tell its horizon",
+        )
+
+    def prepare(self, clock: Stopwatch) -> None:
+        """Sample the lessons of the next round, if its turn has come.
+
+        Raises:
+            ValueError: If no episode passes, or the environment does not tell which do.
+        """
+        if self._learning is None or self._learning.done:
+            result = self._sample(self.round + 1, clock)
+            self.round, self._before = self.round + 1, self.steps
+            self._begin(result)
+
+    def accumulate(self) -> dict[str, float]:
+        """Compute the gradient of the next step, and return its row of `metrics.jsonl`.
+
+        Raises:
+            FloatingPointError: If the loss or a gradient isn't finite.
+        """
+        assert self._learning is not None and self._passes is not None, "prepare comes first"
+        row = self._learning.accumulate()
+        step = {"step": self._before + row.pop("step"), "round": self.round}
+        return {**step, **self._passes.row, **row}
+
+    def step(self) -> None:
+        """Step along the gradient."""
+        assert self._learning is not None
+        self._learning.step()
+
+    def _begin(self, passes: Passes) -> None:
+        self._passes = passes
+        order = stream(self.seed, "order of passes", self.round)
+        self._learning = WarmStart(
+            self.team,
+            passes.lessons,
+            self.options,
+            max_grad_norm=self.max_grad_norm,
+            seed=int(order.integers(2**32)),
+        )
+
+    def _sample(self, number: int, clock: Stopwatch) -> Passes:
+        """Play the problems for a round, in all processes together, and keep what passed."""
+        seed_policies(self.team, self.seed, "passes", number)
+        samples = self.options.samples
+        size, mine = max(1, MAX_ROWS // samples), processes.shard(self.problems)
+        rollouts: list[Rollout] = []
+        for first in range(0, len(mine), size):
+            part = mine[first : first + size]
+            rollouts += rollout_episodes(
+                self.env, self.team, part, group_size=samples, stopwatch=clock
+            )
+        result = passes(processes.gather(rollouts), self._agents, self.options.min_reward)
+        if not result.lessons:
+            raise ValueError(self._nothing(number, result))
+        logger.info(
+            "warm start, round %d of %d: %d of %d episodes passed, in %d of %d problems; %d differ",
+            *(number, self.options.rounds, result.passed, result.episodes, result.problems),
+            *(len(self.problems), len(result.lessons)),
+        )
+        return result
+
+    def _nothing(self, number: int, result: Passes) -> str:
+        """Say that nothing passed, and what to do."""
+        threshold = self.options.min_reward
+        remedies = [
+            "raise warm_start.samples",
+            "set warm_start.min_reward" if threshold is None else f"lower min_reward={threshold:g}",
+            f"begin with {GOLD}",
+        ]
+        if number > 1:
+            remedies.append(
+                "lower warm_start.learning_rate, as there were passes in the round before"
+            )
+        return (
+            f"round {number} of the warm start has nothing to imitate: none of {result.episodes} episodes of "
+            f"{len(self.problems)} problems passed, and the best ended with a reward of {result.best:g}: "
+            f"{', '.join(remedies)}, or drop the warm start"
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return rounds, steps and, within a round, its lessons; the policies keep their own.
+
+        A round without a complete step has not begun: its samples are drawn again, and are the same.
+        """
+        state: dict[str, Any] = {"round": self.round, "before": self._before, "done": self.done}
+        if self._learning is None or self.done:
+            return {**state, "before": self.steps}
+        if not self._learning.steps:
+            return {**state, "round": self.round - 1}
+        assert self._passes is not None
+        lessons = [[asdict(example) for example in lesson] for lesson in self._passes.lessons]
+        counts = self._passes._replace(lessons=[])._asdict()
+        return {
+            **state,
+            "lessons": lessons,
+            "counts": counts,
+            "learning": self._learning.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state_dict`'s value, after the policies' weights were loaded."""
+        self.round, self._before = state["round"], state["before"]
+        self._passes = self._learning = None
+        if state["done"]:
+            self._learning = WarmStart(self.team, (), self.options)  # with no step left
+        elif "lessons" in state:
+            lessons = [tuple(map(_example, lesson)) for lesson in state["lessons"]]
+            self._begin(Passes(**{**state["counts"], "lessons": lessons}))
+            assert self._learning is not None
+            self._learning.load_state_dict(state["learning"])
+
+
+def sampling_cost(env: TextEnv, options: WarmStartOptions, problems: int) -> Cost | None:
+    """Return an upper bound of the cost of sampling some problems in all rounds.
+
+    Raises:
+        ValueError: If the episodes of a problem would be absurdly many.
+    """
+    if not isinstance(env, Bounded):
+        return None
+    plan, agents = RolloutOptions(plan="episodes"), len(env.possible_agents)
+    return cost(plan, options.samples, agents, env.num_turns).scaled(problems * options.rounds)
+
+
+def _example(values: Mapping[str, Any]) -> Example:
+    """Return the example that `asdict` has taken apart."""
+    return Example(**{**values, "completion": Completion(**values["completion"])})

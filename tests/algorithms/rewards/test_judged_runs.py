@@ -1,0 +1,115 @@
+"""Runs that learn by a reward model: what the learner is given, what is written down, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from llm_decpomdp.algorithms.rewards.judge import load_judge
+from llm_decpomdp.algorithms.rewards.scores import by_score
+from llm_decpomdp.algorithms.rollouts.plans import rollout_chains
+from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.algorithms.training.metrics import score_metrics
+from llm_decpomdp.algorithms.training.trainer import Trainer
+from tests.algorithms.conftest import EchoEnv
+from tests.algorithms.critics.readers import HashedParts, reading_team
+from tests.algorithms.rewards.judges import AGENTS, write_judge
+from tests.algorithms.runs import BATCHES, build, require_equal, rows, weights
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(write_judge(tmp_path_factory.mktemp("judge")))
+
+
+def judged_run(folder: Path, judge: str, **more: Any) -> Trainer:
+    return build(folder, team=reading_team(), reward_model=judge, **more)
+
+
+def test_scores_stand_beside_rewards_and_the_learner_is_given_them(judge: str) -> None:
+    rng = np.random.default_rng(0)
+    rollouts = rollout_chains(
+        EchoEnv(2), reading_team(), [Start(seed=0)], group_size=4, joint_mode="cross", rng=rng
+    )
+    reader = load_judge(Path(judge), reading_team(), AGENTS)
+    (found,) = reader.judged(rollouts)
+    for before, group in zip(rollouts[0].groups, found.groups, strict=True):
+        assert group.rewards == before.rewards and len(group.scores) == 16
+        for joint, score in zip(group.joint, group.scores, strict=True):
+            said = {a: group.completions[a][g].text for a, g in zip(AGENTS, joint, strict=True)}
+            sees = "\n\n".join(f"[{a} sees]\n{group.prompts[a]}" for a in AGENTS)
+            text = sees + "".join(f"\n\n[{a} answers]\n{said[a]}" for a in AGENTS)
+            expected = reader.model.scores(HashedParts(size=64)([text]))
+            assert score == pytest.approx(expected.item(), abs=1e-5)
+    assert [group.rewards for group in by_score(found).groups] == [g.scores for g in found.groups]
+
+
+def test_numbers_compare_scores_with_rewards(make_policy: Any, make_chain: Any) -> None:
+    from dataclasses import replace
+
+    chain = make_chain(make_policy(), [((0.0, 1.0, 3.0), {"x": [(1,), (2,), (0,)]})])
+
+    def scored(*scores: float) -> dict[str, float]:
+        group = replace(chain.groups[0], scores=scores)
+        return score_metrics([replace(chain, groups=(group,))])
+
+    right = scored(-1.0, 0.0, 2.0)
+    assert right["reward_model/mean"] == pytest.approx(1 / 3)
+    assert right["reward_model/correlation"] == pytest.approx(1.0)
+    assert right["reward_model/agreement"] == 1.0
+    assert scored(2.0, 1.0, 0.0)["reward_model/agreement"] == 0.0
+    assert scored(1.0, 1.0, 2.0)["reward_model/agreement"] == pytest.approx(2.5 / 3)
+    flat = scored(1.0, 1.0, 1.0)
+    assert (flat["reward_model/correlation"], flat["reward_model/agreement"]) == (0.0, 0.5)
+
+
+def test_a_run_learns_by_scores_and_is_evaluated_by_the_task(tmp_path: Path, judge: str) -> None:
+    trainer = judged_run(tmp_path / "run", judge, batches=BATCHES * 8, group_size=6)
+    trainer.run_updates()
+    lines = rows(trainer.folder.metrics)
+    train = [row for row in lines if row["kind"] == "train"]
+    evaluations = [row for row in lines if row["kind"] == "eval"]
+    assert not any(key.startswith("reward_model") for row in evaluations for key in row)
+    first, last = (
+        np.mean([row["reward_model/mean"] for row in part]) for part in (train[:4], train[-4:])
+    )
+    assert last > first and evaluations[-1]["reward_mean"] > evaluations[0]["reward_mean"]
+    for episode in rows(trainer.folder.episodes):
+        for group in episode["groups"]:
+            said = zip(*(group["completions"][a] for a in AGENTS), strict=True)
+            assert group["rewards"] == [float("".join(texts).count("a")) for texts in said]
+            assert ("scores" in group) == (episode["phase"] == "train")
+    task = build(tmp_path / "task", team=reading_team(), batches=BATCHES * 8, group_size=6)
+    task.run_updates()
+    pairs = zip(weights(task), weights(trainer), strict=True)
+    assert not all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_a_judged_run_resumes_exactly_and_refills_by_scores(tmp_path: Path, judge: str) -> None:
+    more = {"checkpoint_every": 2, "refill": 1, "group_size": 2}
+    straight = judged_run(tmp_path / "straight", judge, **more)
+    straight.run_updates()
+    judged_run(tmp_path / "parts", judge, batches=BATCHES[:2], eval_every=4, **more).run_updates()
+    again = judged_run(tmp_path / "parts", judge, **more)
+    assert again.resume() == 2
+    again.run_updates()
+    require_equal(again, straight)
+    other = write_judge(tmp_path, penalty=1.0)
+    copy = Path(judge).rename(tmp_path / "kept.pt")
+    other.rename(judge)
+    with pytest.raises(ValueError, match="reward_model_is was"):
+        judged_run(tmp_path / "parts", judge, **more).resume()
+    copy.rename(judge)
+    with pytest.raises(ValueError, match=r"reward_model was .*, not None"):
+        build(tmp_path / "parts", team=reading_team(), **more).resume()
+
+
+def test_what_goes_by_the_reward_of_the_task_is_refused() -> None:
+    for values in ({"handoff": "best"}, {"early_termination_threshold": 1.0}):
+        with pytest.raises(ValueError, match="goes by the task's reward"):
+            RolloutOptions(reward_model="judge.pt", **values)  # type: ignore[arg-type]
