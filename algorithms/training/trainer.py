@@ -15,26 +15,25 @@ from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.trainable import trainable_policies
 from llm_decpomdp.algorithms.preferences.building import make_learner
-from llm_decpomdp.algorithms.rewards.judge import Judge, load_judge
-from llm_decpomdp.algorithms.rewards.scores import by_score
+from llm_decpomdp.algorithms.rewards.judge import load_judge
 from llm_decpomdp.algorithms.rollouts.cost import Bounded, announce, run_cost
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
-from llm_decpomdp.algorithms.rollouts.plans import play_episodes, roll_out
+from llm_decpomdp.algorithms.rollouts.plans import play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, distinct_policies
 from llm_decpomdp.algorithms.training import metrics
 from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
 from llm_decpomdp.algorithms.training.interruption import Interrupted, terminable, uninterrupted
-from llm_decpomdp.algorithms.training.refill import check_refill, further_starts, refill
+from llm_decpomdp.algorithms.training.refill import check_refill
 from llm_decpomdp.algorithms.training.resources import memory_ran_out, out_of_memory
 from llm_decpomdp.algorithms.training.run_log import UNTRAINED, Listener, RunLog
 from llm_decpomdp.algorithms.training.saver import Saver
+from llm_decpomdp.algorithms.training.sources import Played, Source, Stored
 from llm_decpomdp.algorithms.training.streams import seed_policies
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions, check_run
 from llm_decpomdp.algorithms.training.warm_start import WarmStart
 from llm_decpomdp.policy import Team
-from llm_decpomdp.seeding import stream
 from llm_decpomdp.utils.storage import RunFolder
 
 logger = logging.getLogger(__name__)
@@ -88,15 +87,14 @@ class Trainer:
         learner_options = algorithm.completed(learner_options)
         check_run(trainer_options, learner_options, batches, eval_starts)
         group_size, updates = trainer_options.group_size, len(batches)
-        self._stored = stored
         if not stored:
             algorithm.check_rollouts(team, learner_options, trainer_options, group_size)
         if isinstance(env, Bounded):
             learner_options.check_horizon(env.num_turns)
-        self._problems = list(problems or dict.fromkeys(chain.from_iterable(batches)))
-        check_refill(trainer_options.refill, self._problems, batches)
+        problems = list(problems or dict.fromkeys(chain.from_iterable(batches)))
+        check_refill(trainer_options.refill, problems, batches)
         if not stored:
-            require_short(env, team, self._problems if trainer_options.refill else chain(*batches))
+            require_short(env, team, problems if trainer_options.refill else chain(*batches))
         self.env = env
         self.eval_env = env if eval_env is None else eval_env
         require_short(self.eval_env, team, eval_starts)
@@ -106,9 +104,8 @@ class Trainer:
         self.cost = run_cost(env, self.eval_env, trainer_options, group_size, batches, episodes)
         """Upper bound of the run's cost; `None` where the environment does not tell its horizon."""
         self.team = team
-        self._judge: Judge | None = None
-        if (path := trainer_options.reward_model) is not None:
-            self._judge = load_judge(Path(path), team, env.possible_agents)
+        path = trainer_options.reward_model
+        judge = load_judge(Path(path), team, env.possible_agents) if path else None
         self.options = trainer_options
         self.batches = batches
         self.eval_starts = eval_starts
@@ -116,6 +113,11 @@ class Trainer:
         for policy in trainable_policies(team).values():
             processes.broadcast_parameters(policy.parameters())
         self.learner = make_learner(team, algorithm, learner_options, trainer_options.seed)
+        self._source: Source = (
+            Stored(stored)
+            if stored
+            else Played(env, team, trainer_options, batches, problems, self.learner, judge)
+        )
         self._policies = distinct_policies(team)
         self._log = RunLog(folder, len(batches), progress, trainer_options.record_tokens)
         self.warm_start = warm_start
@@ -125,7 +127,7 @@ class Trainer:
             trainer_options,
             self._policies,
             warm_start,
-            self._judge.model if self._judge else None,
+            judge.model if judge else None,
         )
         self._torn = False  # True while weights or rows are those of no complete update
 
@@ -175,7 +177,7 @@ class Trainer:
                 )
             self._saver.require_room()
         self._log.listeners = listeners
-        if processes.rank() == 0 and not self._stored:
+        if processes.rank() == 0 and isinstance(self._source, Played):
             announce(self.cost, self.options, self.options.group_size, len(self.batches))
             if isinstance(self.warm_start, ExpertIteration) and not self.warm_start.steps:
                 self.warm_start.announce()
@@ -255,65 +257,29 @@ class Trainer:
 
     def _train_update(self) -> None:
         update, clock, begin = self.learner.updates + 1, Stopwatch(), time.perf_counter()
-        part, rollouts, refilled = self._sample(update, clock)
-        row, tokens = metrics.reward_metrics(rollouts) | refilled, metrics.count_tokens(rollouts)
-        if self._judge:
-            row |= metrics.score_metrics(rollouts)
+        batch = self._source.batch(update, clock)
+        tokens = metrics.count_tokens(batch.rollouts)
         with ExitStack() as stack:
             if self.learner.options.updates_per_batch > 1:
                 stack.enter_context(uninterrupted())  # the first steps are taken while accumulating
                 self._torn = True
             with clock("learning"):
-                learned = self.learner.accumulate(self._rewarded(part))
+                learned = self.learner.accumulate(batch.lessons)
             stack.enter_context(uninterrupted())
             self._torn = True
             with clock("learning"):
                 self.learner.step()
-            row |= {
+            row = {
+                **metrics.reward_metrics(batch.rollouts),
+                **batch.metrics,
                 "tokens": tokens,
                 "tokens_per_second": tokens / (time.perf_counter() - begin),
                 **{f"{activity}_seconds": seconds for activity, seconds in clock.seconds.items()},
                 **learned,
             }
-            self._log.write(update, "train", row, rollouts)
+            self._log.write(update, "train", row, batch.rollouts)
             self._saver.mark()
             self._torn = False
-
-    def _sample(
-        self, update: int, clock: Stopwatch
-    ) -> tuple[list[Rollout], list[Rollout], dict[str, float]]:
-        """Return the rollouts that this process learns from, all of the update, and the cost of refills."""
-        if self._stored:
-            rollouts = list(self._stored[update - 1])
-            return processes.shard(rollouts), rollouts, {}
-        options, batch = self.options, self.batches[update - 1]
-        self._seed_policies("update", update)
-        rng = stream(options.seed, "handoff", update, processes.rank())
-        sizes: dict[str, Any] = {"group_size": options.group_size, "rng": rng, "stopwatch": clock}
-        views = self.learner.critic is not None
-
-        def play(starts: Sequence[Start]) -> list[Rollout]:
-            rollouts = roll_out(self.env, self.team, starts, options, views=views, **sizes)
-            if self._judge is None:
-                return rollouts
-            with clock("judging"):
-                return self._judge.judged(rollouts)
-
-        def teaches(rollout: Rollout) -> bool:
-            return self.learner.teaches(*self._rewarded([rollout]))
-
-        part = play(processes.shard(batch))
-        rollouts = processes.gather(part)
-        if not options.refill:
-            return part, rollouts, {}
-        fresh = further_starts(self._problems, batch, stream(options.seed, "refill", update))
-        part, extra = refill(part, options.refill, fresh, teaches, play)
-        further = processes.gather(extra)
-        return part, rollouts + further, metrics.refill_metrics(further)
-
-    def _rewarded(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
-        """Return rollouts as the learner is given them: by the scores of the reward model, if there is one."""
-        return [by_score(rollout) for rollout in rollouts] if self._judge else list(rollouts)
 
     def evaluate(self, kind: str = "eval") -> dict[str, Any]:
         """Play one episode from each evaluation start, write it down, and return the metrics.
@@ -324,7 +290,7 @@ class Trainer:
         if not self.eval_starts:
             return {}
         clock = Stopwatch()
-        self._seed_policies("evaluation")
+        seed_policies(self.team, self.options.seed, "evaluation")
         # As many episodes at a time as an update samples, so that they fit the same memory.
         largest = -(-max(map(len, self.batches)) // processes.world_size())
         part = play_episodes(
@@ -367,6 +333,3 @@ class Trainer:
             FileNotFoundError: If none was kept; the option `keep_best` does.
         """
         return self._saver.load_best()
-
-    def _seed_policies(self, *names: str | int) -> None:
-        seed_policies(self.team, self.options.seed, *names)
