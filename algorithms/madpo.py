@@ -2,7 +2,7 @@
 
 Of two joint samples w and l for the same prompts, with the returns R_w > R_l,
 
-    L = -log sigmoid(beta sum_i [Delta_i(w_i) - Delta_i(l_i)]) - alpha sum_i log pi_i(w_i | h_i)
+    L = -log sigmoid(beta sum_i [Delta_i(w_i) - Delta_i(l_i)]) - alpha sum_{i: w_i != l_i} log pi_i(w_i | h_i)
     Delta_i(y) = log pi_i(y | h_i) - log ref_i(y | h_i)
 
 with log-probabilities of whole completions, their ends included, and the loss of an update the mean over its

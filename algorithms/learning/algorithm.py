@@ -104,6 +104,11 @@ class Algorithm:
                 "normalize_advantages divides by the standard deviation of a group, and one completion has none: "
                 "set num_generations (group_size) to 2 or more, or normalize_advantages=false"
             )
+        if self.decay is not None and rollouts.refill:
+            raise ValueError(
+                f"{self.name} compares with what was earned before, so that no start teaches nothing: set "
+                f"refill=0, got {rollouts.refill}"
+            )
         if self.critic is None or self.critic.role != "counterfactual":
             return
         if rollouts.joint_mode != "aligned":

@@ -6,9 +6,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, fields
 from typing import NoReturn
 
+from llm_decpomdp.algorithms.critics.options import DEFAULT_INPUT, CriticOptions
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.baselines import Baseline, Returns
 from llm_decpomdp.algorithms.learning.learner_options import StepOptions, UpdateOptions
+from llm_decpomdp.algorithms.preferences.pairs import MAX_JOINT_SAMPLES
+from llm_decpomdp.algorithms.rollouts.cost import joint_samples
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 
 RATIOS = "the loss of a pair has no ratios to the policy that sampled"
@@ -55,11 +58,16 @@ class PreferenceAlgorithm(Algorithm):
                     f"{name}={value} means nothing with {self.name}: {reason}; set "
                     f"{name}={_in_yaml(defaults[name])}"
                 )
-        if options.critic not in (None, "none"):
-            raise ValueError(
-                f"critic={options.critic} means nothing with {self.name}, which compares returns in pairs: set "
-                "critic=none"
-            )
+        for declared in fields(CriticOptions):
+            if (value := getattr(options, declared.name)) not in (
+                declared.default,
+                "none",
+                DEFAULT_INPUT,
+            ):
+                raise ValueError(
+                    f"{declared.name}={value} means nothing with {self.name}, which compares returns in pairs: "
+                    f"set {declared.name}={_in_yaml(declared.default)}"
+                )
 
     def check_rollouts(
         self,
@@ -74,6 +82,12 @@ class PreferenceAlgorithm(Algorithm):
             raise ValueError(
                 f"{self.name} compares answers to the same prompts, and whole episodes share those of the first "
                 "turn alone: set plan=chain or plan=tree"
+            )
+        samples = joint_samples(rollouts, group_size, len(agents))
+        if samples > MAX_JOINT_SAMPLES:
+            raise ValueError(
+                f"groups would have up to {samples:,} joint samples, and pairs are made of at most "
+                f"{MAX_JOINT_SAMPLES:,}: take fewer num_generations, or joint_mode=common"
             )
         if options.pair_kind == "single" and rollouts.joint_mode == "aligned" and len(agents) > 1:
             raise ValueError(

@@ -37,7 +37,10 @@ SAMPLES = ("run", "task", "rollout", "group", "chosen_sample", "rejected_sample"
 
 
 def stored_pairs(
-    path: Path, models: Mapping[str, str | None], limit: int | None = None
+    path: Path,
+    models: Mapping[str, str | None],
+    limit: int | None = None,
+    environment: str | None = None,
 ) -> list[Rollout]:
     """Read the pairs of a JSONL file, each as a rollout of two joint samples, the better one first.
 
@@ -46,6 +49,7 @@ def stored_pairs(
         models: Name of the model of each agent. Token ids are those of the file where they were sampled by a model
             of the same name; other completions come without, as texts.
         limit: Most pairs of a task, those with the largest difference of returns; `None` for all.
+        environment: Id of the environment that the pairs must be of, where they name one; `None` for any.
 
     Raises:
         ValueError: If the file cannot be read, holds no pair, or a line has another form; names the line.
@@ -58,7 +62,7 @@ def stored_pairs(
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
-                row = _checked(line, models)
+                row = _checked(line, models, environment)
                 of_pair = rows.setdefault(tuple(row.get(key) for key in SAMPLES), [])
                 if row["agent"] in [before["agent"] for before in of_pair]:
                     raise ValueError(
@@ -72,12 +76,17 @@ def stored_pairs(
     return _limited([_rollout(of_pair, models) for of_pair in rows.values()], limit)
 
 
-def _checked(line: str, models: Mapping[str, str | None]) -> Row:
+def _checked(line: str, models: Mapping[str, str | None], environment: str | None) -> Row:
     row: Any = json.loads(line)
     missing = [key for key in NEEDED if not isinstance(row, dict) or key not in row]
     if missing:
         raise ValueError(
             f"no {', '.join(missing)}: write the file by export RUN --pairs --to jsonl"
+        )
+    found = row.get("environment")
+    if environment is not None and found not in (None, environment):
+        raise ValueError(
+            f"a pair of {found}, and the configuration is of {environment}: set env.id"
         )
     if row["agent"] not in models:
         raise ValueError(f"agent {row['agent']!r} is none of {', '.join(models)}")

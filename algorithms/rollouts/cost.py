@@ -47,7 +47,7 @@ def cost(options: RolloutOptions, group_size: int, num_agents: int, num_turns: i
         ValueError: If it is more than `MAX_JOINT_SAMPLES` joint samples; names them, and what to change. Or if an
             agent's partners have less than `num_partners` choices.
     """
-    joint = _joint_samples(options, group_size, num_agents)
+    joint = joint_samples(options, group_size, num_agents)
     if options.plan == "episodes":
         groups, completions = 1 + group_size * (num_turns - 1), group_size * num_turns
         total = Cost(groups, completions, completions)
@@ -66,7 +66,7 @@ def cost(options: RolloutOptions, group_size: int, num_agents: int, num_turns: i
     return total
 
 
-def _joint_samples(options: RolloutOptions, group_size: int, num_agents: int) -> int:
+def joint_samples(options: RolloutOptions, group_size: int, num_agents: int) -> int:
     """Return the largest number of joint samples of a group."""
     crossed: int = group_size**num_agents
     if options.joint_mode == "common":

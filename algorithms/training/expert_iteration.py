@@ -26,6 +26,7 @@ from llm_decpomdp.algorithms.rollouts.plans import rollout_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import MAX_ROWS, Stopwatch
+from llm_decpomdp.algorithms.training.interruption import uninterrupted
 from llm_decpomdp.algorithms.training.lessons import GOLD, Example, WarmStartOptions
 from llm_decpomdp.algorithms.training.passes import Passes, passes
 from llm_decpomdp.algorithms.training.streams import seed_policies
@@ -108,9 +109,12 @@ class ExpertIteration:
             ValueError: If no episode passes, or the environment does not tell which do.
         """
         if self._learning is None or self._learning.done:
-            result = self._sample(self.round + 1, clock)
-            self.round, self._before = self.round + 1, self.steps
-            self._begin(result)
+            number = self.round + 1
+            result = self._sample(number, clock)
+            learning = self._learner_of(result, number)
+            with uninterrupted():  # a round has begun, or it has not
+                self.round, self._before = number, self.steps
+                self._passes, self._learning = result, learning
 
     def accumulate(self) -> dict[str, float]:
         """Compute the gradient of the next step, and return its row of `metrics.jsonl`.
@@ -128,10 +132,9 @@ class ExpertIteration:
         assert self._learning is not None
         self._learning.step()
 
-    def _begin(self, passes: Passes) -> None:
-        self._passes = passes
-        order = stream(self.seed, "order of passes", self.round)
-        self._learning = WarmStart(
+    def _learner_of(self, passes: Passes, number: int) -> WarmStart:
+        order = stream(self.seed, "order of passes", number)
+        return WarmStart(
             self.team,
             passes.lessons,
             self.options,
@@ -206,8 +209,8 @@ class ExpertIteration:
             self._learning = WarmStart(self.team, (), self.options)  # with no step left
         elif "lessons" in state:
             lessons = [tuple(map(_example, lesson)) for lesson in state["lessons"]]
-            self._begin(Passes(**{**state["counts"], "lessons": lessons}))
-            assert self._learning is not None
+            self._passes = Passes(**{**state["counts"], "lessons": lessons})
+            self._learning = self._learner_of(self._passes, self.round)
             self._learning.load_state_dict(state["learning"])
 
 

@@ -36,7 +36,9 @@ def reward_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     metrics["reward_std"] = float(np.std(samples))
     metrics["stopped_early"] = float(np.mean([rollout.stopped_early for rollout in rollouts]))
     for k in range(max(map(len, turns))):
-        kth = [[rollout[k]] for rollout in turns if len(rollout) > k]
+        kth = [[rollout[k]] for rollout in turns if len(rollout) > k and rollout[k]]
+        if not kth:  # stored pairs of later turns alone
+            continue
         metrics |= _means(f"turn_{k + 1}/", kth)
         metrics[f"turn_{k + 1}/groups"] = sum(len(groups) for (groups,) in kth)
     metrics |= _means("last/", [[rollout.last] for rollout in rollouts])
@@ -207,7 +209,9 @@ def _info(key: str) -> Values:
 
 
 def _mean(turns: Turns, of: Values) -> float:
-    return float(np.mean([np.mean([np.mean(of(group)) for group in turn]) for turn in turns]))
+    return float(
+        np.mean([np.mean([np.mean(of(group)) for group in turn]) for turn in turns if turn])
+    )
 
 
 def _standard_error(values: Sequence[float]) -> float | None:

@@ -68,6 +68,11 @@ def check_credit(rollouts: RolloutOptions, updates: UpdateOptions) -> None:
             f"critic={updates.critic} means nothing with plan={rollouts.plan}, whose returns are those of whole "
             "episodes: set plan=chain, or drop it"
         )
+    if updates.critic not in (None, "none") and rollouts.refill:
+        raise ValueError(
+            f"refill={rollouts.refill} asks which starts teach nothing before the critic has read them: set "
+            "refill=0, or use an algorithm without a critic"
+        )
 
 
 def check_run(
@@ -85,8 +90,3 @@ def check_run(
     if rollouts.keep_best and not eval_starts:
         raise ValueError("keep_best compares evaluations, and there are no eval_starts")
     check_credit(rollouts, updates)
-    if rollouts.refill and updates.critic not in (None, "none"):
-        raise ValueError(
-            f"refill={rollouts.refill} asks which starts teach nothing before the critic has read them: set "
-            "refill=0, or use an algorithm without a critic"
-        )

@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 
 from llm_decpomdp.agents.models.options import ModelOptions
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
+from llm_decpomdp.algorithms.learning.preference_options import PreferenceOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.lessons import WarmStartOptions
 from llm_decpomdp.algorithms.training.trainer_options import (
@@ -127,6 +128,10 @@ class ScheduleConfig(Options):
     num_generations: int = option_of(TrainerOptions, "group_size")
 
 
+CHOOSING = ("pair_selection", "pair_min_gap", "pairs_per_group")
+"""Options by which pairs are chosen among those of a group; stored pairs were chosen before."""
+
+
 @dataclass(frozen=True)
 class AlgorithmConfig(UpdateOptions, RolloutOptions, ScheduleConfig):
     """Algorithm, rollouts, loss and steps of the team."""
@@ -135,7 +140,8 @@ class AlgorithmConfig(UpdateOptions, RolloutOptions, ScheduleConfig):
         super().__post_init__()
         check_credit(self, self)
         if self.pairs_source is not None:
-            for declared in fields(RolloutOptions):
+            choosing = [f for f in fields(PreferenceOptions) if f.name in CHOOSING]
+            for declared in (*fields(RolloutOptions), *choosing):
                 if (value := getattr(self, declared.name)) != declared.default:
                     raise ValueError(
                         f"{declared.name}={value} means nothing with pairs_source, as nothing is sampled: set "

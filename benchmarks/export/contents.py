@@ -8,7 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llm_decpomdp.algorithms.preferences.pairs import Match, answers, content, disjoint, matches
+from llm_decpomdp.algorithms.preferences.pairs import (
+    MAX_JOINT_SAMPLES,
+    Match,
+    answers,
+    content,
+    disjoint,
+    matches,
+)
 from llm_decpomdp.benchmarks.export.source import PLACE, Column, Content, Decision, Source
 from llm_decpomdp.benchmarks.runs.results import Row
 
@@ -160,8 +167,16 @@ def _pairs(source: Source, phase: str, choice: PairChoice) -> Iterator[Row]:
 def _chosen(decision: Decision, choice: PairChoice) -> list[Match]:
     texts = answers(decision.samples)
     learns = [True] * len(decision.samples.completions)
-    candidates = matches(texts, np.array(decision.returns), learns, choice.kind)
-    candidates = [match for match in candidates if match.gap >= choice.min_margin]
+    returns = np.array(decision.returns)
+    order, half = np.argsort(returns, kind="stable"), MAX_JOINT_SAMPLES // 2
+    extreme = np.unique(
+        np.concatenate([order[:half], order[-half:]])
+    )  # of more, the best and the worst
+    candidates = [
+        Match(int(extreme[match.winner]), int(extreme[match.loser]), match.gap)
+        for match in matches(texts[extreme], returns[extreme], learns, choice.kind)
+        if match.gap >= choice.min_margin
+    ]
     candidates.sort(key=lambda match: -match.gap)
     return disjoint(candidates, decision.samples, texts, learns, choice.per_group)
 

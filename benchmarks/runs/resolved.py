@@ -159,7 +159,7 @@ def pairs_of(config: Config, team: TeamSpec) -> list[Rollout]:
         return []
     models = {agent: team.policies[name].name for agent, name in team.agents.items()}
     try:
-        return stored_pairs(Path(source), models, config.algorithm.pairs_per_start)
+        return stored_pairs(Path(source), models, config.algorithm.pairs_per_start, config.env.id)
     except ValueError as error:
         raise ConfigError(f"algorithm.pairs_source: {error}") from None
 

@@ -17,6 +17,7 @@ from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.running import Role, RunningBaseline, Visit
 from llm_decpomdp.algorithms.rollouts.plans import rollout_chains, rollout_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from tests.algorithms.conftest import EchoEnv, TinyPolicy, Unigram
 from tests.algorithms.runs import make_team
 
@@ -142,5 +143,7 @@ def test_options_that_compare_within_a_group_are_refused() -> None:
     for values in ({"normalize_advantages": True}, {"step_advantage_weight": 1.0}):
         with pytest.raises(ValueError, match="rae compares with what was earned before"):
             Learner({"x": policy()}, RAE, LearnerOptions(**values))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"no start teaches nothing: set refill=0, got 1"):
+        RAE.check_rollouts("x", LearnerOptions(), RolloutOptions(refill=1), 4)
     own = Algorithm("slow", baseline=none, decay=0.99)
     assert Learner({"x": policy()}, own, LearnerOptions())._running is not None

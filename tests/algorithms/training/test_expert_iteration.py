@@ -159,7 +159,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
     return trainer
 
 
-@pytest.mark.parametrize("moment", ["first", "within", "second round", "sampling"])
+@pytest.mark.parametrize("moment", ["first", "within", "second round", "sampling", "beginning"])
 def test_a_run_stopped_in_it_goes_on_as_if_it_had_not(
     tmp_path: Path, straight: Trainer, moment: str
 ) -> None:
@@ -168,9 +168,11 @@ def test_a_run_stopped_in_it_goes_on_as_if_it_had_not(
     stopped = expert_run(tmp_path)
     expert = stopped.warm_start
     assert isinstance(expert, ExpertIteration) and second > 1
-    call = {"first": 0, "within": 1, "second round": second, "sampling": 1}[moment]
+    call = {"first": 0, "within": 1, "second round": second, "sampling": 1, "beginning": 1}[moment]
     if moment == "sampling":
         expert._sample = on_call(call, expert._sample, lambda *_: interrupt())  # type: ignore[method-assign]
+    elif moment == "beginning":
+        expert._learner_of = on_call(call, expert._learner_of, lambda *_: interrupt())  # type: ignore[method-assign]
     else:
         expert.accumulate = on_call(call, expert.accumulate, interrupt)  # type: ignore[method-assign]
     with pytest.raises(Interrupted):

@@ -145,6 +145,7 @@ def test_a_run_learns_from_a_file_and_goes_on_where_it_stopped(
         (["algorithm.name=magrpo"], "pairs_source means nothing with magrpo"),
         (["algorithm.joint_mode=cross"], "joint_mode=cross means nothing with pairs_source"),
         (["algorithm.refill=1"], "refill=1 means nothing with pairs_source"),
+        (["algorithm.pair_min_gap=3"], r"pair_min_gap=3\.0 means nothing with pairs_source"),
     ],
 )
 def test_what_means_nothing_with_stored_pairs_is_refused(
@@ -154,6 +155,47 @@ def test_what_means_nothing_with_stored_pairs_is_refused(
     with pytest.raises(ConfigError, match=message):
         load_config(None, [*given, *overrides])
     load_config(None, [*given, "algorithm.pair_kind=single"])
+
+
+def test_pairs_of_later_turns_teach_too_alone_and_beside_others(
+    quick: list[str], tmp_path: Path
+) -> None:
+    turns = [1, 1, 0, 1]
+    later = [ROW | {"turn": turn, "group": n, "rollout": n} for n, turn in enumerate(turns)]
+    file = written(tmp_path / "pairs.jsonl", *later)
+    settings = [
+        *[*quick, *PROBE, "algorithm.prompts_per_update=2", "algorithm.normalize_advantages=false"],
+        *["algorithm.max_updates=null", "algorithm.num_train_epochs=1", "output.report=false"],
+    ]
+    assert call("train", "--config", "demo", "--pairs", str(file), "--override", *settings) == 0
+    rows = read_json_lines(tmp_path / "run" / "metrics.jsonl")
+    train_rows = [row for row in rows if row["kind"] == "train"]
+    assert [row["pairs"] for row in train_rows] == [2, 2]
+    assert all(row["reward_mean"] == 0.5 == row["turn_2/reward_mean"] for row in train_rows)
+    assert sorted("turn_1/reward_mean" in row for row in train_rows) == [False, True]
+
+
+def test_pairs_of_another_environment_are_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "pairs.jsonl", ROW | {"environment": "humaneval-v0"})
+    with pytest.raises(ValueError, match=r"line 1: a pair of humaneval-v0, .* of probe-turns-v0"):
+        stored_pairs(path, {"player_0": "m"}, environment="probe-turns-v0")
+
+
+def test_of_very_large_groups_the_best_and_the_worst_samples_make_pairs(
+    quick: list[str], tmp_path: Path
+) -> None:
+    options = ["algorithm.num_generations=46", "algorithm.joint_mode=cross"]
+    settings = [*quick, *PROBE, *options, "algorithm.max_updates=1", "output.report=false"]
+    assert call("train", "--config", "demo", "--override", *settings) == 0
+    assert call("export", str(tmp_path / "run"), "--pairs", "--to", "jsonl") == 0
+    rows = list(read_json_lines(tmp_path / "run" / "pairs-jsonl" / "train.jsonl"))
+    (update,) = [
+        r for r in read_json_lines(tmp_path / "run" / "episodes.jsonl") if r["phase"] == "train"
+    ][:1]
+    rewards = update["groups"][0]["rewards"]
+    assert len(rewards) == 46**2
+    first = [row for row in rows if row["rollout"] == rows[0]["rollout"]]
+    assert first[0]["margin"] == max(rewards) - min(rewards)
 
 
 def written(path: Path, *rows: dict[str, Any]) -> Path:

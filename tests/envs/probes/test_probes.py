@@ -271,6 +271,7 @@ def test_the_first_player_of_mixed_pairs_changes_nothing():
     ("probe", "kwargs", "message"),
     [
         ("probe-relay-v0", {"length": 7}, "length must be from 1 to 6, got 7"),
+        ("probe-relay-v0", {"num_secrets": 1}, "num_secrets must be from 2 to 4, got 1"),
         ("probe-noisy-partners-v0", {"num_agents": 17}, "num_agents must be at most 16, got 17"),
         ("probe-noisy-partners-v0", {"num_agents": 1}, "num_agents must be at least 2, got 1"),
     ],
