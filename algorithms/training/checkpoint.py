@@ -14,20 +14,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-NAME = re.compile(r"(update|best)-(\d{6,})")
+NAME = re.compile(r"(update|best)-(\d{6,})(?:\.\d{6,})?")
 
 
 def save(
     folder: Path, counters: Mapping[str, Any], state: Mapping[str, Any], keep: int = 2
 ) -> Path:
-    """Write `folder/update-<n>/`, then remove all but the `keep` newest of them.
+    """Write `folder/update-<n>/`, or `update-<n>.<m>/` within a warm start; keep the `keep` newest of them.
 
-    A checkpoint of the same update that is already there stays as it is: a run's state after an
-    update is a function of the run.
+    A checkpoint of the same name that is already there stays as it is: a run's state after an update is a
+    function of the run.
 
     Args:
         folder: The run's `checkpoints/`; it is made where it is missing.
-        counters: JSON-able numbers and names; `counters["update"]` is n.
+        counters: JSON-able numbers and names; `counters["update"]` is n; `lessons`, if it is there, m.
         state: Tensors, numbers, strings and containers of them.
         keep: Number of checkpoints to keep, at least 1.
 
@@ -84,7 +84,8 @@ def best(folder: Path) -> Path | None:
 
 
 def _path(folder: Path, kind: str, counters: Mapping[str, Any]) -> Path:
-    return folder / f"{kind}-{counters['update']:06d}"
+    lessons = counters.get("lessons", 0) if kind == "update" else 0
+    return folder / (f"{kind}-{counters['update']:06d}" + (f".{lessons:06d}" if lessons else ""))
 
 
 def _all(folder: Path, kind: str) -> list[Path]:

@@ -59,6 +59,7 @@ class Saver:
         self.options = options
         self.newest: int | None = None
         """The newest update with a checkpoint, if any."""
+        self._saved: tuple[int, int] | None = None
         self._partners = {
             name: policy
             for name, policy in policies.items()
@@ -100,8 +101,7 @@ class Saver:
         Raises:
             OSError: If the disk has no room for it.
         """
-        update = self.learner.updates
-        if processes.rank() == 0 and self.newest != update:
+        if processes.rank() == 0 and self._saved != self._progress:
             state = {
                 "policies": self._states(),
                 "partners": self._partner_states,
@@ -112,7 +112,7 @@ class Saver:
             require_room(self.folder.parent, state_bytes(state), "a checkpoint")
             keep = self.options.keep_checkpoints
             logger.info("saved %s", checkpoint.save(self.folder, self._counters(), state, keep))
-        self.newest = update
+        self._note_saved()
 
     def resume(self) -> int:
         """Load the newest checkpoint, and return the number of complete updates.
@@ -148,8 +148,17 @@ class Saver:
         self.learner.load_state_dict(state["learner"])
         if self.warm_start is not None:
             self.warm_start.load_state_dict(state["warm_start"])
-        self.newest = self.learner.updates
-        return self.newest
+        self._note_saved()
+        return self.learner.updates
+
+    @property
+    def _progress(self) -> tuple[int, int]:
+        """Complete updates and, before the first, steps of the warm start."""
+        updates = self.learner.updates
+        return updates, self.warm_start.steps if self.warm_start and not updates else 0
+
+    def _note_saved(self) -> None:
+        self.newest, self._saved = self.learner.updates, self._progress
 
     def keep_if_best(self, reward: float) -> None:
         """Keep the policies as they are if no evaluation before had a mean reward as high.
@@ -186,5 +195,6 @@ class Saver:
         return {name: policy.state_dict() for name, policy in self.learner.policies.items()}
 
     def _counters(self) -> dict[str, Any]:
-        counters = {"update": self.learner.updates, "processes": processes.world_size()}
-        return counters | self._identity
+        updates, lessons = self._progress
+        counters = {"update": updates, "processes": processes.world_size()}
+        return counters | ({"lessons": lessons} if lessons else {}) | self._identity

@@ -183,6 +183,27 @@ def test_a_run_stopped_in_it_goes_on_as_if_it_had_not(
     require_equal(again, straight)
 
 
+def test_a_run_that_is_stopped_again_and_again_loses_no_step(
+    tmp_path: Path, straight: Trainer
+) -> None:
+    done = []
+    for _ in range(2):
+        stopped = expert_run(tmp_path)
+        if done:
+            stopped.resume()
+        expert = stopped.warm_start
+        assert isinstance(expert, ExpertIteration)
+        done.append(expert.steps)
+        expert.accumulate = on_call(1, expert.accumulate, interrupt)  # type: ignore[method-assign]
+        with pytest.raises(Interrupted):
+            stopped.run_updates()
+    again = expert_run(tmp_path)
+    again.resume()
+    assert again.warm_start is not None and [*done, again.warm_start.steps] == [0, 1, 2]
+    again.run_updates()
+    require_equal(again, straight)
+
+
 def test_a_run_stopped_after_it_samples_nothing_again(tmp_path: Path, straight: Trainer) -> None:
     expert_run(tmp_path, batches=straight.batches[:2]).run_updates()
     again = expert_run(tmp_path)
