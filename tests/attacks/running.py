@@ -33,8 +33,8 @@ PATIENCE = 90.0
 """Seconds until an execution that does not return counts as hung."""
 
 HUNG_SECONDS = 45.0
-"""An execution that takes longer does not heed its limits: of at most two seconds in these runs, several of them one
-after the other, and of machines some are three times as slow as others."""
+"""An execution that takes longer does not heed its limits: of at most two seconds in these runs, several of them
+one after the other, and of machines some are three times as slow as others."""
 
 HONEST = Entry("benign", "honest", {"main": SQUARE}, "pass")
 
