@@ -12,6 +12,7 @@ from llm_decpomdp.envs.datasets.known_issues import KNOWN_ISSUES
 from llm_decpomdp.envs.datasets.loading import Dataset, bundled_rows
 from llm_decpomdp.envs.datasets.rows import BadRow, Row, text_field
 from llm_decpomdp.envs.programs.completion import find_function, signature, without_definition
+from llm_decpomdp.envs.programs.parsing import parse
 from llm_decpomdp.envs.sandbox import Tests, instrument
 from llm_decpomdp.tasks import Task
 
@@ -84,7 +85,7 @@ def code_task(index: int, row: Row) -> CodeTask:
 
 def _asks(test: str, entry_point: str) -> bool:
     """Check whether a test reads the entry point, by its name or as a parameter."""
-    nodes = list(ast.walk(ast.parse(test)))
+    nodes = list(ast.walk(parse(test)))
     parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
     read = {node.id for node in nodes if isinstance(node, ast.Name)}
     return not read.isdisjoint({entry_point, *parameters})
