@@ -21,7 +21,7 @@ RENDEZVOUS, HALVES, TURNS, LAZY, DELAYED, *_ = PROBES
 
 def require_learned(trial: Trial, *, budget: int, share: float = 0.9, seed: int = 0) -> None:
     """Train with the completions of so many plain updates, and require a share of the optimum."""
-    probe, curve = PROBES[trial.probe], train(trial, budget=budget, seed=seed)
+    probe, curve = PROBES[trial.probe], train(trial, budget=budget, seed=seed, marks=3)
     values = ", ".join(f"{value:.2f}" for value in curve.values)
     assert curve.values[-1] >= share * probe.optimum, (
         f"{trial} is at {curve.values[-1]:.2f} of {probe.optimum} on {trial.probe} after {curve.completions[-1]} "
@@ -31,20 +31,20 @@ def require_learned(trial: Trial, *, budget: int, share: float = 0.9, seed: int 
 
 @pytest.mark.parametrize("algorithm", TEAMS)
 def test_sign_and_credit_are_right_as_a_team_finds_a_common_letter(algorithm: str) -> None:
-    require_learned(Trial(RENDEZVOUS, algorithm), budget=30)
+    require_learned(Trial(RENDEZVOUS, algorithm), budget=24, share=0.85)
 
 
 @pytest.mark.parametrize("algorithm", ["magrpo", "mareinforce", "grpo"])
 def test_masks_and_rows_are_right_as_each_agent_spells_its_letter_and_stops(algorithm: str) -> None:
-    require_learned(Trial(HALVES, algorithm), budget=30, share=0.85)
+    require_learned(Trial(HALVES, algorithm), budget=24, share=0.8)
 
 
 def test_turns_are_right_as_agents_speak_in_turn() -> None:
-    require_learned(Trial(TURNS, "magrpo"), budget=40, share=0.85)
+    require_learned(Trial(TURNS, "magrpo"), budget=16, share=0.85)
 
 
 def test_returns_are_right_as_an_agent_learns_over_trees_to_ask_first() -> None:
-    require_learned(Trial(DELAYED, "grpo", "tree"), budget=40, share=0.85)
+    require_learned(Trial(DELAYED, "grpo", "tree"), budget=30, share=0.8)
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,16 @@ the recipe is that of `probe_trials.py`. Critics read with features of the texts
 
 from __future__ import annotations
 
+import json
 import math
+import re
 import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
@@ -45,7 +48,7 @@ from llm_decpomdp.envs.probes.known import PROBES
 from llm_decpomdp.envs.probes.parts import MAX_TOKENS
 from llm_decpomdp.policy import Team
 from llm_decpomdp.seeding import stream
-from llm_decpomdp.utils.storage import write_csv
+from llm_decpomdp.utils.storage import write_atomically, write_csv
 
 MAX_GRAD_NORM = 0.3
 
@@ -66,10 +69,10 @@ class Curve:
 
     trial: Trial
     seed: int
-    updates: tuple[int, ...]
-    values: tuple[float, ...]
+    updates: Sequence[int]
+    values: Sequence[float]
     """Mean sum of the rewards of an episode, without discount and offset."""
-    completions: tuple[int, ...]
+    completions: Sequence[int]
     """Completions of all agents that were sampled for training up to then."""
     tokens: int
     """Tokens of all of them."""
@@ -83,8 +86,11 @@ class Curve:
         return next((completions for completions, value in points if value >= goal), math.inf)
 
 
-def train(trial: Trial, *, budget: int, seed: int) -> Curve:
-    """Train a team of tiny models on a probe, with the completions of `budget` updates of a plain chain."""
+def train(trial: Trial, *, budget: int, seed: int, marks: int = POINTS) -> Curve:
+    """Train a team of tiny models on a probe, with the completions of `budget` updates of a plain chain.
+
+    Its value is measured at first, and `marks` times afterwards.
+    """
     begin = time.perf_counter()
     updates = trial.updates(budget)
     env, plain = trial.env(trial.offset), trial.env()
@@ -111,7 +117,7 @@ def train(trial: Trial, *, budget: int, seed: int) -> Curve:
         completions += _completions(rollouts)
         tokens += count_tokens(rollouts)
         learner.update(rollouts)
-        if update * POINTS // updates > (update - 1) * POINTS // updates:
+        if update * marks // updates > (update - 1) * marks // updates:
             points.append((update, value(plain, team), completions))
     seconds = time.perf_counter() - begin
     updates_done, values, sampled = zip(*points, strict=True)
@@ -215,7 +221,11 @@ def main(
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
     folder: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Where curves.csv and curves.png go.")
+        Path,
+        typer.Option(
+            metavar="FOLDER",
+            help="Where curves.csv and curves.png go; runs that are in there are not done again.",
+        ),
     ] = Path("runs/probes"),
 ) -> None:
     """Train every algorithm on every probe, and print what it has learned."""
@@ -228,14 +238,14 @@ def main(
         raise SystemExit(
             f"error: no line has {probe!r} in its probe and {algorithm!r} in its name; probes: {', '.join(PROBES)}"
         )
-    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "runs").mkdir(parents=True, exist_ok=True)
     curves: list[Curve] = []
     lines: list[dict[str, str]] = []
     works = [(trial, budget, seed) for trial in selection for seed in range(seeds)]
     with ExitStack() as stack:
         pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) if jobs > 1 else None
         each = stack.enter_context(pool).map if pool else map
-        results = each(_alone, *zip(*works, strict=True))
+        results = each(partial(_alone, folder / "runs"), *zip(*works, strict=True))
         for _ in selection:
             runs = list(islice(results, seeds))
             curves += runs
@@ -249,9 +259,17 @@ def main(
     draw(curves, folder / "curves.png")
 
 
-def _alone(trial: Trial, budget: int, seed: int) -> Curve:
+def _alone(folder: Path, trial: Trial, budget: int, seed: int) -> Curve:
+    """Return the curve of a run: the one in the folder, or else a new one, which is put there."""
+    name = re.sub(r"[^a-z0-9.]+", "-", f"{trial.probe} {trial}")
+    path = folder / f"{name}-budget-{budget}-seed-{seed}.json"
+    if path.exists():
+        return Curve(trial, seed, **json.loads(path.read_text()))
     torch.set_num_threads(1)  # the models are too small to share
-    return train(trial, budget=budget, seed=seed)
+    curve = train(trial, budget=budget, seed=seed)
+    measured = {key: value for key, value in vars(curve).items() if key not in ("trial", "seed")}
+    write_atomically(path, json.dumps(measured))
+    return curve
 
 
 if __name__ == "__main__":

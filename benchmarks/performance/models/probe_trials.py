@@ -29,6 +29,9 @@ TEAMS = tuple(name for name in ALGORITHMS if name != "grpo")
 
 RELAY = "probe-relay-v0"
 
+JOINT_CHOICES = ("probe-rendezvous-v0", "probe-lazy-v0", "probe-climbing-v0")
+"""Probes where what an answer is worth depends on team-mates who learn as well: there optimism says something."""
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -109,7 +112,9 @@ def trials() -> list[Trial]:
 def _ways(probe: str) -> list[Trial]:
     """Return the ways of credit and over turns, with MAGRPO."""
     common = Trial(probe, joint_mode="common", num_partners=4)
-    ways = [common, *(replace(common, aggregation=how) for how in ("max", "annealed"))]
+    ways = [common]
+    if probe in JOINT_CHOICES:
+        ways += [replace(common, aggregation=how) for how in ("max", "annealed")]
     if Trial(probe).env().num_turns > 1:
         ways += [Trial(probe, plan="episodes"), Trial(probe, critic="joint")]
     return ways

@@ -88,7 +88,9 @@ def test_a_line_counts_the_seeds_that_reached_nine_tenths_of_the_optimum() -> No
     assert line["value"] == "1.86 (1.79 to 2.00)" and line["tokens"] == "1,900"
 
 
-def test_the_command_prints_a_table_and_writes_the_curves(tmp_path: Path) -> None:
+def test_the_command_prints_a_table_and_writes_the_curves_and_goes_on_after_a_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     app = probes.typer.Typer()
     app.command()(probes.main)
     arguments = [
@@ -112,6 +114,12 @@ def test_the_command_prints_a_table_and_writes_the_curves(tmp_path: Path) -> Non
     }
     assert {row["update"] for row in rows if row["algorithm"] == "magrpo"} == {"0", "1"}
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    trained = []
+    again = probes.train
+    monkeypatch.setattr(probes, "train", lambda *a, **k: trained.append(a) or again(*a, **k))
+    next((tmp_path / "runs").glob("*max*")).unlink()
+    assert CliRunner().invoke(app, [*arguments, str(tmp_path)]).exit_code == 0
+    assert [str(trial) for (trial,) in trained] == ["magrpo over chains, 4 common partners, max"]
 
 
 def test_an_unknown_probe_is_refused_with_the_known_ones(tmp_path: Path) -> None:
