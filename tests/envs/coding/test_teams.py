@@ -247,8 +247,9 @@ class QuietExpert:
         return dict.fromkeys(completions, "Nothing.")
 
 
-@pytest.mark.parametrize("num_agents", [3, 5])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("mode", "num_agents"), [*((mode, 3) for mode in MODES), ("level_feedback", 5)]
+)
 def test_larger_teams_pass_our_strict_check(mode, num_agents, monkeypatch):
     monkeypatch.setattr(
         "llm_decpomdp.envs.modes.code_mode.RemoteExpert", lambda model, base_url: QuietExpert()
