@@ -182,6 +182,16 @@ class TeachablePolicy(TrainablePolicy, Protocol):
 
 
 @runtime_checkable
+class LexicalPolicy(Policy, Protocol):
+    """A policy that tells what its tokens are: two with equal vocabularies read each other's."""
+
+    @property
+    def vocabulary(self) -> Mapping[str, int]:
+        """The token ids, by token."""
+        ...
+
+
+@runtime_checkable
 class FeaturePolicy(ReferencedPolicy, Protocol):
     """A trainable policy whose reference reads texts for a critic."""
 

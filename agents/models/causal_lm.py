@@ -146,6 +146,11 @@ class CausalLM:
         mask = columns < lengths.unsqueeze(1)  # (G, T)
         return torch.zeros_like(mask, dtype=values.dtype).masked_scatter(mask, values), mask.float()
 
+    @property
+    def vocabulary(self) -> Mapping[str, int]:
+        """The token ids, by token."""
+        return dict(self.tokenizer.get_vocab())
+
     def as_completion(self, text: str) -> Completion:
         """Return a text as a completion that ends itself, or is cut at `max_new_tokens`."""
         ids = self.tokenizer(text, add_special_tokens=False).input_ids

@@ -23,6 +23,7 @@ from llm_decpomdp.algorithms.rollouts.plans import play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, distinct_policies
 from llm_decpomdp.algorithms.training import metrics
+from llm_decpomdp.algorithms.training.comparator import Comparator, check_comparator
 from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
 from llm_decpomdp.algorithms.training.interruption import Interrupted, terminable, uninterrupted
 from llm_decpomdp.algorithms.training.refill import check_refill
@@ -62,6 +63,7 @@ class Trainer:
         warm_start: Supervised learning before the first update.
         problems: Starts that `refill` draws from; by default those of `batches`.
         stored: Rollouts of each update, one for each start of `batches`, to learn from instead of playing any.
+        comparator: The team that `comparator` of the learner's options names.
 
     Raises:
         ValueError: If there is no batch or an empty one, the options do not fit the environment or
@@ -83,10 +85,12 @@ class Trainer:
         warm_start: WarmStart | ExpertIteration | None = None,
         problems: Sequence[Start] = (),
         stored: Sequence[Sequence[Rollout]] = (),
+        comparator: Team | None = None,
     ) -> None:
         learner_options = algorithm.completed(learner_options)
         check_run(trainer_options, learner_options, batches, eval_starts)
         group_size, updates = trainer_options.group_size, len(batches)
+        check_comparator(learner_options, comparator, batches, bool(stored))
         if not stored:
             algorithm.check_rollouts(team, learner_options, trainer_options, group_size)
         if isinstance(env, Bounded):
@@ -101,7 +105,10 @@ class Trainer:
         processes.warn_of_idle(max(map(len, batches)))
         evaluations = trainer_options.evaluations(updates) + (warm_start is not None)
         episodes = evaluations * len(eval_starts)
-        self.cost = run_cost(env, self.eval_env, trainer_options, group_size, batches, episodes)
+        self.cost = run_cost(
+            *(env, self.eval_env, trainer_options, group_size, batches, episodes),
+            comparator=comparator is not None,
+        )
         """Upper bound of the run's cost; `None` where the environment does not tell its horizon."""
         self.team = team
         path = trainer_options.reward_model
@@ -113,10 +120,13 @@ class Trainer:
         for policy in trainable_policies(team).values():
             processes.broadcast_parameters(policy.parameters())
         self.learner = make_learner(team, algorithm, learner_options, trainer_options.seed)
+        rival = comparator and Comparator(env, comparator, team, trainer_options)
+        if comparator and not stored:
+            require_short(env, comparator, problems)
         self._source: Source = (
             Stored(stored)
             if stored
-            else Played(env, team, trainer_options, batches, problems, self.learner, judge)
+            else Played(env, team, trainer_options, batches, problems, self.learner, judge, rival)
         )
         self._policies = distinct_policies(team)
         self._log = RunLog(folder, len(batches), progress, trainer_options.record_tokens)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +48,12 @@ def test_scores_stand_beside_rewards_and_the_learner_is_given_them(judge: str) -
             expected = reader.model.scores(HashedParts(size=64)([text]))
             assert score == pytest.approx(expected.item(), abs=1e-5)
     assert [group.rewards for group in by_score(found).groups] == [g.scores for g in found.groups]
+    rivals = [replace(rollouts[0], comparator=rollout) for rollout in rollouts] + rollouts
+    beside, alone = (by_score(rollout) for rollout in reader.judged(rivals))
+    assert beside.comparator == by_score(found) and alone == by_score(found)
 
 
 def test_numbers_compare_scores_with_rewards(make_policy: Any, make_chain: Any) -> None:
-    from dataclasses import replace
-
     chain = make_chain(make_policy(), [((0.0, 1.0, 3.0), {"x": [(1,), (2,), (0,)]})])
 
     def scored(*scores: float) -> dict[str, float]:
