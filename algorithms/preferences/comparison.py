@@ -121,9 +121,8 @@ def _first_state(rollout: Rollout, discount: float) -> Rollout:
         for agent, of in root.completions.items()
     }
     rewards = tuple(returns(rollout, discount)[0].tolist())
-    empty = tuple({} for _ in rewards)
     return Rollout(
-        rollout.start, (Group(0, None, root.prompts, completions, root.joint, rewards, empty),)
+        rollout.start, (Group(0, None, root.prompts, completions, root.joint, rewards, ()),)
     )
 
 
@@ -144,5 +143,4 @@ def _group(row: Mapping[str, Any]) -> Group:
         agent: tuple(Completion(text, tokens, (), reason) for text, tokens, reason in of)
         for agent, of in row["completions"].items()
     }
-    empty = tuple({} for _ in row["rewards"])
-    return Group(0, None, row["prompts"], completions, row["joint"], row["rewards"], empty)
+    return Group(0, None, row["prompts"], completions, row["joint"], row["rewards"], ())

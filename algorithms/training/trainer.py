@@ -120,9 +120,10 @@ class Trainer:
         for policy in trainable_policies(team).values():
             processes.broadcast_parameters(policy.parameters())
         self.learner = make_learner(team, algorithm, learner_options, trainer_options.seed)
-        rival = comparator and Comparator(env, comparator, team, trainer_options)
-        if comparator and not stored:
+        rival = None
+        if comparator is not None:
             require_short(env, comparator, problems)
+            rival = Comparator(env, comparator, team, trainer_options)
         self._source: Source = (
             Stored(stored)
             if stored
