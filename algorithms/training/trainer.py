@@ -16,6 +16,7 @@ from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.trainable import trainable_policies
 from llm_decpomdp.algorithms.preferences.building import make_learner
 from llm_decpomdp.algorithms.rewards.judge import load_judge
+from llm_decpomdp.algorithms.rewards.refitting import Refitting
 from llm_decpomdp.algorithms.rollouts.cost import Bounded, announce, run_cost
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
@@ -113,6 +114,8 @@ class Trainer:
         self.team = team
         path = trainer_options.reward_model
         judge = load_judge(Path(path), team, env.possible_agents) if path else None
+        every, seed = trainer_options.reward_model_every, trainer_options.seed
+        self._refitting = Refitting(judge, every, seed) if judge and every else None
         self.options = trainer_options
         self.batches = batches
         self.eval_starts = eval_starts
@@ -139,6 +142,7 @@ class Trainer:
             self._policies,
             warm_start,
             judge.model if judge else None,
+            self._refitting,
         )
         self._torn = False  # True while weights or rows are those of no complete update
 
@@ -288,6 +292,8 @@ class Trainer:
                 **{f"{activity}_seconds": seconds for activity, seconds in clock.seconds.items()},
                 **learned,
             }
+            if self._refitting:
+                row |= self._refitting.observe(update, batch.rollouts)
             self._log.write(update, "train", row, batch.rollouts)
             self._saver.mark()
             self._torn = False
