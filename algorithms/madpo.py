@@ -13,6 +13,9 @@ Which pairs: any two joint samples of a group (`pair_kind=joint`), or two in whi
 else (`single`), which has the whole credit (`preferences/pairs.py`). Under `joint` an agent whose partner made the
 difference is taught its own answer of the better sample, good or bad.
 
+Whose samples: those of a group, or one side of each pair from another team, such as the same team before
+(`comparator`, `preferences/comparison.py`): iterated, the team has to become better than it was.
+
 Assumption: none on who sampled the pairs. They need not come from the policy that is updated, so that stored ones
 will do; how far the team may move from the reference is up to beta.
 

@@ -182,6 +182,16 @@ class TeachablePolicy(TrainablePolicy, Protocol):
 
 
 @runtime_checkable
+class LexicalPolicy(Policy, Protocol):
+    """A policy that tells what its tokens are: two with equal vocabularies read each other's."""
+
+    @property
+    def vocabulary(self) -> Mapping[str, int]:
+        """The token ids, by token."""
+        ...
+
+
+@runtime_checkable
 class FeaturePolicy(ReferencedPolicy, Protocol):
     """A trainable policy whose reference reads texts for a critic."""
 
@@ -190,6 +200,30 @@ class FeaturePolicy(ReferencedPolicy, Protocol):
 
         Returns:
             (B, d), float32.
+        """
+        ...
+
+
+class Trunk(Protocol):
+    """A part of a model that reads texts for a critic, and is trained to."""
+
+    def features(self, texts: Sequence[str]) -> torch.Tensor:
+        """Return the differentiable features of texts, (B, d), float32."""
+        ...
+
+    def parameters(self) -> Iterator[torch.nn.Parameter]:
+        """Return the parameters to train."""
+        ...
+
+
+@runtime_checkable
+class TrunkPolicy(TrainablePolicy, Protocol):
+    """A policy whose model critics may share, each with parameters of its own."""
+
+    def new_trunk(self, seed: int) -> Trunk | None:
+        """Return a trunk that begins as the reference; `None` where the model itself is trained.
+
+        Nothing that the policy says changes by it. `seed` decides its first parameters.
         """
         ...
 

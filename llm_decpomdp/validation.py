@@ -9,6 +9,9 @@ from math import inf
 MAX_ACTION_LENGTH = 100_000
 """Longest completion that is read, in code points; the rest is cut off."""
 
+LISTED = 30
+"""Most valid names that an error lists."""
+
 
 def unknown(kind: str, name: object, valid: Iterable[str]) -> str:
     """Return the text of an error about a name that does not exist.
@@ -20,7 +23,9 @@ def unknown(kind: str, name: object, valid: Iterable[str]) -> str:
     names = sorted(valid)
     near = get_close_matches(str(name), names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    listed = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    listed = ", ".join(names[:LISTED]) + (
+        f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    )
     return f"unknown {kind} {name!r}; {hint}Valid: {listed}"
 
 

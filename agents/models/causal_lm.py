@@ -18,6 +18,7 @@ from llm_decpomdp.agents.inference.sampler import Prompt
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.precision import weights_as
 from llm_decpomdp.agents.models.prompting import PromptEncoder, Prompting
+from llm_decpomdp.agents.models.trunk import LoraTrunk
 from llm_decpomdp.policy import Completion
 
 
@@ -146,6 +147,11 @@ class CausalLM:
         mask = columns < lengths.unsqueeze(1)  # (G, T)
         return torch.zeros_like(mask, dtype=values.dtype).masked_scatter(mask, values), mask.float()
 
+    @property
+    def vocabulary(self) -> Mapping[str, int]:
+        """The token ids, by token."""
+        return dict(self.tokenizer.get_vocab())
+
     def as_completion(self, text: str) -> Completion:
         """Return a text as a completion that ends itself, or is cut at `max_new_tokens`."""
         ids = self.tokenizer(text, add_special_tokens=False).input_ids
@@ -200,6 +206,16 @@ class CausalLM:
         reference = self._reference
         with weights_as(self.model, lambda name, weight: reference.get(name, weight)):
             return self.engine.features(rows)
+
+    def new_trunk(self, seed: int) -> LoraTrunk | None:
+        """Return a trunk for a critic: an adapter of its own; `None` without an adapter of the policy's.
+
+        Raises:
+            ValueError: If the policy's adapter is no LoRA.
+        """
+        if self.adapter is None:
+            return None
+        return LoraTrunk(self.engine, self.encoder, self.adapter, seed)
 
     def parameters(self) -> Iterator[torch.nn.Parameter]:
         """Return the parameters to train: the adapter's where there is one."""

@@ -170,10 +170,10 @@ class ModelEngine:
                 return packed_log_probs(self.model, prompt, rows, divisor, self._recomputing)
             return padded_log_probs(self.model, prompt, rows, divisor)
 
-    @torch.no_grad()
     def features(self, rows: Sequence[Sequence[int]]) -> Tensor:
         """Return the mean of the last hidden states over the tokens of each row, (B, d), float32."""
-        with self._computing():
+        learning = self._checkpointing() if torch.is_grad_enabled() else nullcontext()
+        with self._computing(), learning:
             return hidden_means(self.model, rows, self._span)
 
     def _computing(self) -> AbstractContextManager[Any]:
@@ -211,6 +211,11 @@ class ModelEngine:
         if adapter is not None and adapter != self.adapter:
             with self._requires_grad_restored():
                 self.model.set_adapter(adapter)
+
+    def add_adapter(self, name: str, config: Any) -> None:
+        """Add an adapter; which one is active stays as it is, and what is trained."""
+        with self._requires_grad_restored():
+            self.model.add_adapter(name, config)
 
     @contextmanager
     def without_adapters(self) -> Iterator[None]:

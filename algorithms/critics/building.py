@@ -16,7 +16,8 @@ from llm_decpomdp.algorithms.critics.counterfactual import CounterfactualCritic
 from llm_decpomdp.algorithms.critics.critic import Critic, Gather
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.critics.states import Features
-from llm_decpomdp.policy import FeaturePolicy, TrainablePolicy
+from llm_decpomdp.algorithms.critics.trunk import TrunkOptimizer
+from llm_decpomdp.policy import FeaturePolicy, TrainablePolicy, Trunk, TrunkPolicy
 
 ROLES: Mapping[str, type[Critic]] = {
     "future": Critic,
@@ -48,6 +49,7 @@ def build_critic(
 
     Raises:
         TypeError: If no policy gives features.
+        ValueError: If the trunk is to be trained, and no model takes an adapter, or features are given.
     """
     if options.critic == "none":
         return None
@@ -56,9 +58,22 @@ def build_critic(
         if options.critic == "own"
         else {"team": list(agents.values())}
     )
+    if options.critic_trunk == "lora":
+        if features is not None:
+            raise ValueError(
+                "critic_trunk=lora trains an adapter of a policy's model, and features are given: set "
+                "critic_trunk=frozen, or leave them out"
+            )
+        rate = options.critic_learning_rate
+        reading: dict[str, Features] = {
+            name: TrunkOptimizer(_trunk(policies, seed), rate)
+            for seed, (name, policies) in enumerate(readers.items())
+        }
+    else:
+        reading = {name: features or _featuriser(policies) for name, policies in readers.items()}
     return ROLES[role](
         options,
-        {name: features or _featuriser(policies) for name, policies in readers.items()},
+        reading,
         agents,
         discount=discount,
         gather=gather,
@@ -75,4 +90,17 @@ def _featuriser(policies: list[TrainablePolicy]) -> Features:
     raise TypeError(
         f"a critic reads with the hidden states of a model, and {kinds} has no features(): set critic=none, or "
         "give the Learner a function from texts to features"
+    )
+
+
+def _trunk(policies: list[TrainablePolicy], seed: int) -> Trunk:
+    """Return a trunk of its own on the first model that stays as it is below adapters."""
+    for policy in policies:
+        if isinstance(policy, TrunkPolicy):
+            trunk = policy.new_trunk(seed)
+            if trunk is not None:
+                return trunk
+    raise ValueError(
+        "critic_trunk=lora adds an adapter to a model that is frozen below adapters, and that of no policy is: "
+        "full weights would move under what the critic learns. Train adapters (lora), or set critic_trunk=frozen"
     )

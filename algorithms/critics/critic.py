@@ -30,8 +30,9 @@ from torch import Tensor
 
 from llm_decpomdp.algorithms.critics.head import ValueHead
 from llm_decpomdp.algorithms.critics.options import DEFAULT_INPUT, CriticOptions
-from llm_decpomdp.algorithms.critics.states import Features, Place, read_states
+from llm_decpomdp.algorithms.critics.states import Features, Place, States, read_states
 from llm_decpomdp.algorithms.critics.targets import Outlook, Turn, lambda_targets
+from llm_decpomdp.algorithms.critics.trunk import TrunkHead, TrunkOptimizer
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 
 Gather = Callable[[Sequence[Any]], list[Any]]
@@ -50,14 +51,14 @@ class Record(NamedTuple):
     features: Tensor
     prediction: float
     target: float
+    text: str = ""  # for a trunk that reads it again
 
 
 class Values(NamedTuple):
     """The states of a batch as one critic reads them, with their values."""
 
-    features: dict[Place, Tensor]
+    read: States
     predictions: dict[Place, float]
-    cut_parts: int
 
 
 class Critic:
@@ -65,7 +66,8 @@ class Critic:
 
     Args:
         options: Scope, input, targets, steps.
-        features: Featuriser of each critic by its name: an agent's, or any name of one for the team.
+        features: Featuriser of each critic by its name: an agent's, or any name of one for the team. A
+            `TrunkOptimizer` is trained with the heads.
         agents: The agents that learn.
         discount: Weight of a turn later.
         gather: Collects the items of all processes.
@@ -87,6 +89,7 @@ class Critic:
         self.agents = list(agents)
         self.discount = discount
         self._features = dict(features)
+        self._trunks = {n: f for n, f in features.items() if isinstance(f, TrunkOptimizer)}
         self._gather = gather
         self._heads: dict[Key, ValueHead] = {}
         self._pending: dict[Key, list[Record]] = {}
@@ -114,7 +117,7 @@ class Critic:
         self._pending, judged = self._judge(records)
         explained = self._explained() | judged
         outlooks = self._outlooks(states, rollouts, explained)
-        cut_parts = sum(self._gather([read.cut_parts for read in states.values()]))
+        cut_parts = sum(self._gather([values.read.cut_parts for values in states.values()]))
         return outlooks, self._metrics(judged, cut_parts)
 
     def learn(self) -> None:
@@ -122,10 +125,14 @@ class Critic:
         for key, records in self._pending.items():
             features = torch.stack([record.features for record in records])
             if key not in self._heads:
-                width, rate = features.shape[1], self.options.critic_learning_rate
-                self._heads[key] = ValueHead(width, rate)
-            self._heads[key].learn(features, _pairs(records), self.options.critic_epochs)
+                self._heads[key] = self._new_head(key, features.shape[1])
+            texts = [record.text for record in records]
+            self._heads[key].learn(features, _pairs(records), self.options.critic_epochs, texts)
         self._pending = {}
+
+    def _new_head(self, key: Key, width: int) -> ValueHead:
+        rate, trunk = self.options.critic_learning_rate, self._trunks.get(key[0])
+        return ValueHead(width, rate) if trunk is None else TrunkHead(width, rate, trunk)
 
     def _judge(self, records: Sequence[Record]) -> tuple[dict[Key, list[Record]], dict[Key, float]]:
         """Return the records of all processes by head, and what each head explains with them."""
@@ -164,7 +171,7 @@ class Critic:
             if head := self._heads.get((name, turn)):
                 values = head.predict(torch.stack([states.features[place] for place in of_turn]))
                 predictions |= zip(of_turn, values.tolist(), strict=True)
-        return Values(states.features, predictions, states.cut_parts)
+        return Values(states, predictions)
 
     def _records(self, name: str, states: Values, number: int, rollout: Rollout) -> list[Record]:
         """Return the states of a chain that the heads learn from, with their targets."""
@@ -172,11 +179,13 @@ class Critic:
         targets = lambda_targets(chain, self.discount, self.options.critic_lambda)
         records = []
         for index, target in enumerate(targets):
-            features = states.features.get(Place(number, index))
+            place = Place(number, index)
+            features = states.read.features.get(place)
             if features is not None:
                 key = (name, rollout.groups[index].turn)
-                prediction = states.predictions[Place(number, index)]
-                records.append(Record(key, features, prediction, target))
+                prediction = states.predictions[place]
+                text = states.read.texts[place] if name in self._trunks else ""
+                records.append(Record(key, features, prediction, target, text))
         return records
 
     def _chain(
@@ -259,22 +268,23 @@ class Critic:
         return metrics
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the heads' states."""
-        return {
-            "heads": [
-                {"name": name, "turn": turn, "state": head.state_dict()}
-                for (name, turn), head in self._heads.items()
-            ]
-        }
+        """Return the heads' states, and those of trunks that are trained."""
+        heads = [
+            {"name": name, "turn": turn, "state": head.state_dict()}
+            for (name, turn), head in self._heads.items()
+        ]
+        trunks = {name: trunk.state_dict() for name, trunk in self._trunks.items()}
+        return {"heads": heads, **({"trunks": trunks} if trunks else {})}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from `state_dict`'s value."""
         self._heads, self._pending = {}, {}
         for part in state["heads"]:
-            width = len(part["state"]["weight"])
-            head = ValueHead(width, self.options.critic_learning_rate)
-            head.load_state_dict(part["state"])
-            self._heads[part["name"], part["turn"]] = head
+            key = part["name"], part["turn"]
+            self._heads[key] = self._new_head(key, len(part["state"]["weight"]))
+            self._heads[key].load_state_dict(part["state"])
+        for name, trunk in self._trunks.items():
+            trunk.load_state_dict(state["trunks"][name])
 
 
 def require_views(rollouts: Sequence[Rollout]) -> None:

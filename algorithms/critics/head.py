@@ -9,7 +9,7 @@ The loss is the mean squared error of w'z(x) to standardised targets. In 16 bits
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -63,6 +63,7 @@ class ValueHead:
     def __init__(self, width: int, learning_rate: float) -> None:
         self.weight = torch.nn.Parameter(torch.zeros(width))
         self._adamw = torch.optim.AdamW([self.weight], lr=learning_rate, weight_decay=0.0)
+        self._optimizers = [self._adamw]
         self._targets, self._inputs = Moments(), Moments()
         self._features = torch.zeros(0, width)
         self._pairs = torch.zeros(0, 2, dtype=torch.float64)
@@ -99,28 +100,41 @@ class ValueHead:
         newest = self._newest(self._pairs, pairs)
         return explained_variance(newest[:, 0], newest[:, 1])
 
-    def learn(self, features: Tensor, pairs: Tensor, epochs: int) -> None:
+    def learn(
+        self, features: Tensor, pairs: Tensor, epochs: int, texts: Sequence[str] = ()
+    ) -> None:
         """Train on the newest states with these, in minibatches.
 
         Args:
             features: (B, d).
             pairs: As of `judged`.
             epochs: Passes.
+            texts: The states as texts, which frozen features have no use for.
         """
-        self._features = self._newest(self._features, features)
+        self._keep(features, texts)
         self._pairs = self._newest(self._pairs, pairs)
         self.explained = explained_variance(self._pairs[:, 0], self._pairs[:, 1])
         self._inputs.add(features)
         self._targets.add(pairs[:, 1])
         goals = (self._pairs[:, 1] - self._targets.mean) / self._targets.deviation
-        inputs = self._standardised(self._features)
         for _ in range(epochs):
             for first in range(0, len(goals), MINIBATCH):
                 batch = slice(first, first + MINIBATCH)
-                self._adamw.zero_grad()
-                loss = (inputs[batch] @ self.weight - goals[batch].float()).square().mean()
+                for optimizer in self._optimizers:
+                    optimizer.zero_grad()
+                scores = self._inputs_of(batch) @ self.weight
+                loss = (scores - goals[batch].float()).square().mean()
                 loss.backward()  # type: ignore[no-untyped-call]
-                self._adamw.step()
+                for optimizer in self._optimizers:
+                    optimizer.step()
+
+    def _keep(self, features: Tensor, texts: Sequence[str]) -> None:
+        """Add states to the newest ones."""
+        self._features = self._newest(self._features, features)
+
+    def _inputs_of(self, batch: slice) -> Tensor:
+        """Return the standardised features of some of the newest states, (B, d)."""
+        return self._standardised(self._features[batch])
 
     @staticmethod
     def _newest(older: Tensor, newer: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from llm_decpomdp.options import Options, option
 
 SCOPES = ("none", "joint", "own")
+TRUNKS = ("frozen", "lora")
 INPUTS = ("history+state", "history", "prompts")
 DEFAULT_INPUT = "history+state"
 
@@ -39,6 +40,10 @@ class CriticOptions(Options):
     """Text that a critic reads: all prompts and answers so far and the environment's `state()`, the same without
     that state, or the present `prompts` alone; null for `history` with `iac`, else `history+state`. Of prompts and
     answers an agent's own critic reads its own."""
+    critic_trunk: str = option("frozen", choices=TRUNKS)
+    """What reads that text: a policy's model as it was before training, without its adapter (`frozen`), or the
+    same with an adapter of the critic's own, which has the shape of the policy's and learns with the critic
+    (`lora`). That needs policies with `lora`, and takes passes with gradients over the newest states."""
     critic_part_length: int = option(4000, ge=16)
     """Largest number of characters of a prompt, an answer or a state in that text; the middle of a longer one is
     left out."""

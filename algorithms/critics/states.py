@@ -29,6 +29,8 @@ class States(NamedTuple):
 
     features: dict[Place, Tensor]
     """Features of each, (d,)."""
+    texts: dict[Place, str]
+    """The text of each."""
     cut_parts: int
     """Number of parts of their texts that were too long."""
 
@@ -65,7 +67,8 @@ def read_states(
         cut_parts += cut
     rows = {text: row for row, text in enumerate(dict.fromkeys(places.values()))}
     values = features(list(rows)).cpu() if rows else ()
-    return States({place: values[rows[text]] for place, text in places.items()}, cut_parts)
+    found = {place: values[rows[text]] for place, text in places.items()}
+    return States(found, places, cut_parts)
 
 
 def _views(rollouts: Sequence[Rollout], first: bool) -> Iterator[tuple[Place, View]]:

@@ -60,6 +60,15 @@ class Algorithm:
         """Raise a `ValueError` if it cannot train a team of these agents, or not with these options."""
         self.completed(options)
         refuse_preferences(self.name, options)
+        if (
+            self.critic
+            and self.critic.role == "counterfactual"
+            and options.critic_trunk != "frozen"
+        ):
+            raise ValueError(
+                f"{self.name} learns what answers are worth from differences within groups, of features that stay "
+                f"as they are: set critic_trunk=frozen, got {options.critic_trunk}"
+            )
         if len(agents) > 1 and not self.multi_agent:
             raise ValueError(
                 f"{self.name} trains one agent, and the team has {len(agents)}: {sorted(agents)}; use magrpo, or "

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 
 from llm_decpomdp.options import Options, option
 
+CURRENT, HISTORY = "current", "history"
 KINDS = ("joint", "single")
 SELECTIONS = ("largest_gap", "random")
 
@@ -32,12 +33,38 @@ class PreferenceOptions(Options):
     """Most pairs of a group."""
     pairs_per_start: int | None = option(None, ge=1)
     """Most pairs of a start in an update, over all its turns; null for no limit but that of each group."""
+    comparator: str = CURRENT
+    """Team whose joint samples are the other side of each pair: the team itself (`current`), the same at an
+    earlier visit of the start (`history`), or another one that plays beside it, by the path of its folder, as
+    `output.save_final_model` writes it. Either side may be the better one. Later turns of a start, in which states
+    differ, and starts that `history` does not know yet make pairs as `current` does."""
+    comparator_age: int | None = option(1, ge=1)
+    """Under `history`, number of visits back: 1 is the last one. Where there were fewer, and with null always, it
+    is the first."""
     dpo_beta: float = option(0.1, gt=0)
     """Weight of the log-ratios of policy and reference in the margin of a pair: the higher, the closer the team
     stays to the reference, the weights before training or the model without its adapter."""
     nll_coefficient: float = option(0.0, ge=0)
     """Weight of the negative log-likelihood of the winners' completions, summed over tokens: keeps them from
     becoming less likely together with the losers'."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.comparator != HISTORY and self.comparator_age != 1:
+            raise ValueError(
+                f"comparator_age={self.comparator_age} means nothing with comparator={self.comparator}: set "
+                "comparator=history, or drop it"
+            )
+        if self.comparator != CURRENT and self.pair_kind == "single":
+            raise ValueError(
+                "pair_kind=single needs equal partners in both samples, and those of "
+                f"comparator={self.comparator} say other things: set pair_kind=joint, or comparator=current"
+            )
+
+    @property
+    def named_comparator(self) -> str | None:
+        """The folder of another team to compare with, if there is one."""
+        return None if self.comparator in (CURRENT, HISTORY) else self.comparator
 
 
 def refuse_preferences(name: str, options: PreferenceOptions) -> None:

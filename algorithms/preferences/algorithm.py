@@ -10,6 +10,7 @@ from llm_decpomdp.algorithms.critics.options import DEFAULT_INPUT, CriticOptions
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.baselines import Baseline, Returns
 from llm_decpomdp.algorithms.learning.learner_options import StepOptions, UpdateOptions
+from llm_decpomdp.algorithms.learning.preference_options import CURRENT
 from llm_decpomdp.algorithms.preferences.pairs import MAX_JOINT_SAMPLES
 from llm_decpomdp.algorithms.rollouts.cost import joint_samples
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
@@ -84,6 +85,7 @@ class PreferenceAlgorithm(Algorithm):
                 "turn alone: set plan=chain or plan=tree"
             )
         samples = joint_samples(rollouts, group_size, len(agents))
+        samples *= 1 if options.comparator == CURRENT else 2
         if samples > MAX_JOINT_SAMPLES:
             raise ValueError(
                 f"groups would have up to {samples:,} joint samples, and pairs are made of at most "

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,8 +13,10 @@ from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.losses import masked
+from llm_decpomdp.algorithms.learning.preference_options import HISTORY
 from llm_decpomdp.algorithms.learning.trainable import referenced
 from llm_decpomdp.algorithms.preferences.algorithm import PreferenceAlgorithm
+from llm_decpomdp.algorithms.preferences.comparison import History
 from llm_decpomdp.algorithms.preferences.loss import completion_weights, pair_losses
 from llm_decpomdp.algorithms.preferences.pair_metrics import PairMetrics
 from llm_decpomdp.algorithms.preferences.pairs import Pair, content, rollout_pairs
@@ -58,12 +61,17 @@ class PreferenceLearner(BaseLearner):
     ) -> None:
         super().__init__(team, algorithm, options)
         self.seed = seed
+        compares = self.options.comparator == HISTORY
+        self._history = History(self.options.comparator_age) if compares else None
+        self._batch: Sequence[Rollout] = ()  # by the newest gradient, of which no step was taken
         for name, policy in self.policies.items():
             referenced(name, policy, algorithm.name, "use magrpo").keep_reference()
 
     def pairs(self, rollout: Rollout) -> list[list[Pair]]:
         """Return the pairs of each group of a rollout in the present update."""
         rng = stream(self.seed, "pairs", self.updates, str(rollout.start))
+        if self._history:
+            rollout = replace(rollout, comparator=self._history.of(rollout.start))
         try:
             return rollout_pairs(rollout, self._agents, self.options, rng)
         except FloatingPointError as error:
@@ -97,6 +105,7 @@ class PreferenceLearner(BaseLearner):
             metrics = PairMetrics(self._agents, pairs, total)
             self._backward(pairs, answers, total, metrics)
             norms = dict(self._grad_norms(rollouts))
+        self._batch = rollouts
         silent = sum(not any(pair.weight for pair in of_group) for of_group in groups)
         return {
             **metrics.metrics(),
@@ -105,6 +114,23 @@ class PreferenceLearner(BaseLearner):
             "groups": processes.total(len(groups)),
             "groups_without_signal": processes.total(silent),
         }
+
+    def step(self) -> None:
+        """Step along the accumulated gradient, and remember what it was of, if later updates compare with it."""
+        super().step()
+        if self._history:
+            self._history.add(processes.gather(self._batch), self.options.discount)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of `BaseLearner`, and the history if there is one."""
+        history = {"history": self._history.state_dict()} if self._history else {}
+        return {**super().state_dict(), **history}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state_dict`'s value; errors as of `BaseLearner`."""
+        super().load_state_dict(state)
+        if self._history:
+            self._history.load_state_dict(state["history"])
 
     def _answers(self, agent: str, pairs: Sequence[Pair]) -> list[Answers]:
         """Collect what an agent that learns said in the pairs in which it said two different things, by prompt."""

@@ -59,6 +59,8 @@ class PairMetrics:
         """Return the metrics of the pass, all of them from before its step.
 
         - `pairs`: number of pairs.
+        - `compared_pairs`: number of those with one side of another team; not there if it is 0.
+        - `comparator_wins`: share of these in which that side is the better one.
         - `pair_gap`: mean difference of the returns of a pair.
         - `pair_loss`: mean of -log sigmoid(m), in nats.
         - `pair_margin`, `pair_accuracy`: mean of m, and the share of pairs in which it is above 0.
@@ -79,6 +81,7 @@ class PairMetrics:
             for name in ("pair_loss", "pair_margin", "pair_accuracy")
         }
         metrics |= {name: value / total for name, value in means.items() if total}
+        metrics |= self._compared()
         for agent in agents:
             sums = {
                 name: processes.total(self._sums[f"{name}/{agent}"])
@@ -96,6 +99,13 @@ class PairMetrics:
                     for name in ("winner_log_ratio", "loser_log_ratio")
                 }
         return metrics
+
+    def _compared(self) -> dict[str, float]:
+        sides = [pair.comparator for pair in self._pairs]
+        won, lost = (processes.total(sides.count(side)) for side in ("winner", "loser"))
+        if not won + lost:
+            return {}
+        return {"compared_pairs": won + lost, "comparator_wins": won / (won + lost)}
 
     def _over(self, name: str) -> float:
         return processes.total(sum(self._sums[f"{name}/{agent}"] for agent in self.agents))

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from llm_decpomdp.algorithms.learning.baselines import ROUNDING, Returns
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.returns import returns, visit_weights
+from llm_decpomdp.algorithms.preferences.comparison import Versus, beside
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 from llm_decpomdp.policy import Completion
 
@@ -52,6 +53,8 @@ class Pair:
     """Difference of the returns, above 0."""
     weight: float = 1.0
     """Factor of the loss: that of the turn, and the share of the episodes that come to the group."""
+    comparator: str | None = None
+    """The side that another team has played, `winner` or `loser`; `None` if both are of the team itself."""
 
     def differs(self, agent: str) -> bool:
         """Check whether an agent said different things in the two; otherwise its terms cancel.
@@ -85,6 +88,7 @@ def matches(
     learns: Sequence[bool],
     kind: str = "joint",
     min_gap: float = 0.0,
+    others: int = 0,
 ) -> list[Match]:
     """Return all pairs of a group, in the order of the samples.
 
@@ -94,6 +98,8 @@ def matches(
         learns: Whether each agent learns, (N,): in at least one that does the two samples differ.
         kind: `joint` or `single`.
         min_gap: Least R_w - R_l, in units of s. Differences that rounding alone makes are none.
+        others: Number of the last joint samples that another team has played. If there are any, one side of each
+            pair is among them, and the other is not.
 
     Raises:
         ValueError: If there are more than `MAX_JOINT_SAMPLES`.
@@ -112,6 +118,9 @@ def matches(
     possible = (learning > 0) & (gaps > noise) & (gaps >= min_gap * joint_returns.std() - noise)
     if kind == "single":
         possible &= different == 1
+    if others:
+        of_other = np.arange(len(said)) >= len(said) - others
+        possible &= of_other[:, None] != of_other
     winners, losers = np.nonzero(possible)
     return [
         Match(int(winner), int(loser), float(gaps[winner, loser]))
@@ -157,7 +166,8 @@ def rollout_pairs(
     """Return the pairs of each group of a rollout, by the returns of its joint samples.
 
     In a chain a return is the group's own reward; in a tree what followed counts too (`returns.py`). Each group
-    makes at most `pairs_per_group`, all of them `pairs_per_start`, by the same order.
+    makes at most `pairs_per_group`, all of them `pairs_per_start`, by the same order. Where another team has
+    played from the same start, the first group makes them of one side each (`comparison.py`).
 
     Args:
         rollout: As sampled.
@@ -171,21 +181,27 @@ def rollout_pairs(
         ValueError: As of `matches`.
     """
     selection: list[tuple[int, Match]] = []
-    for index, values in enumerate(returns(rollout, options.discount)):
-        group = rollout.groups[index]
+    versus = [
+        beside(rollout, index, values, options.discount)
+        for index, values in enumerate(returns(rollout, options.discount))
+    ]
+    for index, (group, values, others) in enumerate(versus):
         if not math.isfinite(float(values.sum())):
-            raise FloatingPointError(f"a return isn't finite for {rollout.start}: {group.rewards}")
+            raise FloatingPointError(
+                f"a return isn't finite for {rollout.start}: {values.tolist()}"
+            )
         texts, learns = answers(group), [agent in agents for agent in group.completions]
-        candidates = matches(texts, values, learns, options.pair_kind, options.pair_min_gap)
+        kind, gap = options.pair_kind, options.pair_min_gap
+        candidates = matches(texts, values, learns, kind, gap, others)
         ordered = _ordered(candidates, options, rng)
         of_group = disjoint(ordered, group, texts, learns, options.pairs_per_group)
         selection += [(index, match) for match in of_group]
     pairs: list[list[Pair]] = [[] for _ in rollout.groups]
     weights = visit_weights(rollout)
     for index, match in _of_start(selection, options, rng):
-        group = rollout.groups[index]
+        group = versus[index].group
         weight = weights[index] * options.turn_weight(group.turn, group.stopped_early)
-        pairs[index].append(_pair(rollout.start, group, match, weight))
+        pairs[index].append(_pair(rollout.start, versus[index], match, weight))
     return pairs
 
 
@@ -208,7 +224,8 @@ def _of_start(
     return [chosen[k] for k in sorted(order[: options.pairs_per_start])]
 
 
-def _pair(start: Start, group: Group, match: Match, weight: float) -> Pair:
+def _pair(start: Start, versus: Versus, match: Match, weight: float) -> Pair:
+    group = versus.group
     winner, loser = (
         {
             agent: completions[index]
@@ -218,4 +235,8 @@ def _pair(start: Start, group: Group, match: Match, weight: float) -> Pair:
         }
         for sample in match[:2]
     )
-    return Pair(start, group.prompts, winner, loser, match.gap, weight)
+    comparator = None
+    if versus.others:
+        own = len(group.joint) - versus.others
+        comparator = "winner" if match.winner >= own else "loser"
+    return Pair(start, group.prompts, winner, loser, match.gap, weight, comparator)

@@ -153,7 +153,7 @@ def with_tokens(pairs: Sequence[Rollout], team: Team) -> list[Rollout]:
     Raises:
         TypeError: If such a policy has no `as_completion`.
     """
-    tokenised = 0
+    number = 0
     result = []
     for pair in pairs:
         (group,) = pair.groups
@@ -161,25 +161,28 @@ def with_tokens(pairs: Sequence[Rollout], team: Team) -> list[Rollout]:
         for agent, answers in group.completions.items():
             without = [c for c in answers if not c.tokens and not c.skipped]
             if without and isinstance(policy := team[agent], TrainablePolicy):
-                tokenised += len(without)
-                answers = tuple(
-                    _tokenised(c, policy, agent) if c in without else c for c in answers
-                )
+                number += len(without)
+                answers = tuple(tokenised(c, policy, agent) if c in without else c for c in answers)
             completions[agent] = answers
         result.append(replace(pair, groups=(replace(group, completions=completions),)))
-    if tokenised:
+    if number:
         logger.warning(
             "%d completions of stored pairs come without tokens of these models and were tokenised anew: to have "
             "them, record them in the run that is exported (output.record_tokens)",
-            tokenised,
+            number,
         )
     return result
 
 
-def _tokenised(completion: Completion, policy: TrainablePolicy, agent: str) -> Completion:
+def tokenised(completion: Completion, policy: TrainablePolicy, agent: str) -> Completion:
+    """Return a completion with the tokens that a policy makes of its text, and its end unless it was cut off.
+
+    Raises:
+        TypeError: If the policy has no `as_completion`.
+    """
     if not isinstance(policy, TeachablePolicy):
         raise TypeError(
-            f"the stored pairs of {agent!r} have no tokens, and a {type(policy).__name__} makes none of a text: "
+            f"the completions of {agent!r} have no tokens, and a {type(policy).__name__} makes none of a text: "
             "it has no as_completion()"
         )
     whole = policy.as_completion(completion.text)

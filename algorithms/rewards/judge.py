@@ -26,7 +26,19 @@ class Judge:
         self.model, self.features = model, features
 
     def judged(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
-        """Return the rollouts with a score of each joint sample; their rewards stay those of the task."""
+        """Return the rollouts with a score of each joint sample; their rewards stay those of the task.
+
+        What a rollout is compared with is given scores too.
+        """
+        rivals = [rollout.comparator for rollout in rollouts if rollout.comparator is not None]
+        if rivals:
+            of_rivals = iter(self.judged(rivals))
+            rollouts = [
+                rollout
+                if rollout.comparator is None
+                else replace(rollout, comparator=next(of_rivals))
+                for rollout in rollouts
+            ]
         samples = [_texts(self.model, group) for rollout in rollouts for group in rollout.groups]
         rows = {t: row for row, t in enumerate(dict.fromkeys(t for of in samples for t in of))}
         scores = self.model.scores(self.features(list(rows))).tolist() if rows else []

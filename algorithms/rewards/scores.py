@@ -8,6 +8,7 @@ from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 
 
 def by_score(rollout: Rollout) -> Rollout:
-    """Return a rollout as a learner of scores is given it: rewarded by them."""
+    """Return a rollout, and what it is compared with, as a learner of scores is given them: rewarded by them."""
     groups = tuple(replace(group, rewards=group.scores) for group in rollout.groups)
-    return replace(rollout, groups=groups)
+    comparator = None if rollout.comparator is None else by_score(rollout.comparator)
+    return replace(rollout, groups=groups, comparator=comparator)

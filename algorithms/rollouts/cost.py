@@ -33,15 +33,30 @@ class Cost:
         """Return the cost of `starts` starts."""
         return Cost(self.groups * starts, self.completions * starts, self.joint_samples * starts)
 
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.groups + other.groups,
+            self.completions + other.completions,
+            self.joint_samples + other.joint_samples,
+        )
+
     def __str__(self) -> str:
         return f"{self.completions:,} completions of each agent and {self.joint_samples:,} joint samples"
 
 
-def cost(options: RolloutOptions, group_size: int, num_agents: int, num_turns: int) -> Cost:
+def cost(
+    options: RolloutOptions,
+    group_size: int,
+    num_agents: int,
+    num_turns: int,
+    *,
+    comparator: bool = False,
+) -> Cost:
     """Compute the cost of one start.
 
     With J joint samples of a group, a chain has one group a turn, T in all. In a tree every joint sample leads to
     a group: 1 + J + ... + J^(T-1) groups. G whole episodes have G groups of one completion on each later turn.
+    Where another team plays beside, its part is a tree as well, or the first group of a chain.
 
     Raises:
         ValueError: If it is more than `MAX_JOINT_SAMPLES` joint samples; names them, and what to change. Or if an
@@ -63,6 +78,9 @@ def cost(options: RolloutOptions, group_size: int, num_agents: int, num_turns: i
             f"{MAX_JOINT_SAMPLES:,} is refused: use fewer turns, samples or partners, joint_mode=aligned or "
             "plan=chain"
         )
+    if comparator:
+        horizon = num_turns if options.plan == "tree" else 1
+        total += cost(options, group_size, num_agents, horizon)
     return total
 
 
@@ -106,6 +124,8 @@ def run_cost(
     group_size: int,
     batches: Sequence[Sequence[Start]],
     episodes: int,
+    *,
+    comparator: bool = False,
 ) -> RunCost | None:
     """Compute upper bounds of the cost of a run; `None` where the environment does not tell its horizon.
 
@@ -116,6 +136,7 @@ def run_cost(
         group_size: Completions of each agent in a group (G).
         batches: The starts of each update.
         episodes: Number of those of all evaluations.
+        comparator: Whether another team plays beside that of the run.
 
     Raises:
         ValueError: If a rollout is absurdly large; names the number.
@@ -123,7 +144,7 @@ def run_cost(
     if not (isinstance(env, Bounded) and isinstance(eval_env, Bounded)):
         return None
     agents = len(env.possible_agents)
-    start = cost(options, group_size, agents, env.num_turns)
+    start = cost(options, group_size, agents, env.num_turns, comparator=comparator)
     rounds = 1 + options.refill
     return RunCost(
         start=start,

@@ -96,6 +96,8 @@ class Rollout:
     """The episode along the chosen samples, where there are such and the environment records it."""
     pooled: bool = False
     """True if completions are compared with those of all groups of their turn: the rollout is several episodes."""
+    comparator: Rollout | None = None
+    """What another team has played from the same start, where pairs are made with its joint samples."""
 
     @property
     def turns(self) -> list[list[Group]]:

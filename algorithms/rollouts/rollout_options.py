@@ -40,8 +40,17 @@ class RolloutOptions(Options):
     """File of a reward model, as `reward-model` writes it, whose scores the learner is given in place of the
     task's reward; evaluations are on the task's. It must have been trained with the model of a policy here."""
 
+    reward_model_every: int = option(0, ge=0)
+    """Updates after which the reward model is fitted anew, to pairs of what the team has said, by the task's
+    reward; 0 keeps it as it is."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.reward_model_every and self.reward_model is None:
+            raise ValueError(
+                f"reward_model_every={self.reward_model_every} means nothing without a reward_model: name its "
+                "file, or drop it"
+            )
         if self.reward_model is not None and self.handoff == "best":
             raise ValueError(
                 "handoff=best goes by the task's reward, and reward_model stands in its place: set "

@@ -11,6 +11,7 @@ from typing import Any
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
+from llm_decpomdp.algorithms.rewards.refitting import Refitting
 from llm_decpomdp.algorithms.rewards.reward_model import RewardModel
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
@@ -42,6 +43,7 @@ class Saver:
         policies: All policies of the team, by name.
         warm_start: What comes before the first update, if anything does.
         reward_model: What the learner is given scores of, if that is not the task's reward.
+        refitting: What fits it anew, if it changes.
     """
 
     def __init__(
@@ -52,9 +54,11 @@ class Saver:
         policies: Mapping[str, Policy],
         warm_start: WarmStart | ExpertIteration | None = None,
         reward_model: RewardModel | None = None,
+        refitting: Refitting | None = None,
     ) -> None:
         self.folder = folder
         self.warm_start = warm_start
+        self.refitting = refitting
         self.learner = learner
         self.options = options
         self.newest: int | None = None
@@ -109,6 +113,8 @@ class Saver:
             }
             if self.warm_start is not None:
                 state["warm_start"] = self.warm_start.state_dict()
+            if self.refitting is not None:
+                state["reward_model"] = self.refitting.state_dict()
             require_room(self.folder.parent, state_bytes(state), "a checkpoint")
             keep = self.options.keep_checkpoints
             logger.info("saved %s", checkpoint.save(self.folder, self._counters(), state, keep))
@@ -148,6 +154,8 @@ class Saver:
         self.learner.load_state_dict(state["learner"])
         if self.warm_start is not None:
             self.warm_start.load_state_dict(state["warm_start"])
+        if self.refitting is not None:
+            self.refitting.load_state_dict(state["reward_model"])
         self._note_saved()
         return self.learner.updates
 

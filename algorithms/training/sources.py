@@ -16,6 +16,7 @@ from llm_decpomdp.algorithms.rollouts.plans import roll_out
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
 from llm_decpomdp.algorithms.training import metrics
+from llm_decpomdp.algorithms.training.comparator import Comparator
 from llm_decpomdp.algorithms.training.refill import further_starts, refill
 from llm_decpomdp.algorithms.training.streams import seed_policies
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
@@ -69,6 +70,7 @@ class Played:
         problems: Starts that `refill` draws from.
         learner: Says which rollouts teach nothing, and whether it needs views.
         judge: Gives scores, by which the learner learns, if there is one.
+        comparator: Plays beside the team, if pairs are made with what it says.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Played:
         problems: Sequence[Start],
         learner: BaseLearner,
         judge: Judge | None,
+        comparator: Comparator | None = None,
     ) -> None:
         self.env = env
         self.team = team
@@ -88,12 +91,15 @@ class Played:
         self.problems = problems
         self.learner = learner
         self.judge = judge
+        self.comparator = comparator
 
     def batch(self, update: int, clock: Stopwatch) -> Batch:
         """Play the rollouts of an update, counted from 1, and those in place of what teaches nothing."""
         options, starts = self.options, self.batches[update - 1]
         seed_policies(self.team, options.seed, "update", update)
         rng = stream(options.seed, "handoff", update, processes.rank())
+        if self.comparator:
+            self.comparator.begin(update)
 
         def play(starts: Sequence[Start]) -> list[Rollout]:
             rollouts = roll_out(
@@ -103,6 +109,8 @@ class Played:
                 stopwatch=clock,
                 views=self.learner.critic is not None,
             )
+            if self.comparator:
+                rollouts = self.comparator.beside(rollouts, clock)
             if self.judge is None:
                 return rollouts
             with clock("judging"):
@@ -120,6 +128,9 @@ class Played:
             rollouts, row = rollouts + further, metrics.refill_metrics(further)
         if self.judge:
             row |= metrics.score_metrics(rollouts)
+        if self.comparator:
+            rivals = [rollout.comparator for rollout in rollouts if rollout.comparator is not None]
+            row["comparator_tokens"] = metrics.count_tokens(rivals)
         return Batch(self._rewarded(part), rollouts, row)
 
     def _rewarded(self, rollouts: Sequence[Rollout]) -> list[Rollout]:

@@ -16,6 +16,7 @@ from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.trainable import trainable_policies
 from llm_decpomdp.algorithms.preferences.building import make_learner
 from llm_decpomdp.algorithms.rewards.judge import load_judge
+from llm_decpomdp.algorithms.rewards.refitting import Refitting
 from llm_decpomdp.algorithms.rollouts.cost import Bounded, announce, run_cost
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
@@ -23,6 +24,7 @@ from llm_decpomdp.algorithms.rollouts.plans import play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, distinct_policies
 from llm_decpomdp.algorithms.training import metrics
+from llm_decpomdp.algorithms.training.comparator import Comparator, check_comparator
 from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
 from llm_decpomdp.algorithms.training.interruption import Interrupted, terminable, uninterrupted
 from llm_decpomdp.algorithms.training.refill import check_refill
@@ -62,6 +64,7 @@ class Trainer:
         warm_start: Supervised learning before the first update.
         problems: Starts that `refill` draws from; by default those of `batches`.
         stored: Rollouts of each update, one for each start of `batches`, to learn from instead of playing any.
+        comparator: The team that `comparator` of the learner's options names.
 
     Raises:
         ValueError: If there is no batch or an empty one, the options do not fit the environment or
@@ -83,10 +86,12 @@ class Trainer:
         warm_start: WarmStart | ExpertIteration | None = None,
         problems: Sequence[Start] = (),
         stored: Sequence[Sequence[Rollout]] = (),
+        comparator: Team | None = None,
     ) -> None:
         learner_options = algorithm.completed(learner_options)
         check_run(trainer_options, learner_options, batches, eval_starts)
         group_size, updates = trainer_options.group_size, len(batches)
+        check_comparator(learner_options, comparator, batches, bool(stored))
         if not stored:
             algorithm.check_rollouts(team, learner_options, trainer_options, group_size)
         if isinstance(env, Bounded):
@@ -101,11 +106,16 @@ class Trainer:
         processes.warn_of_idle(max(map(len, batches)))
         evaluations = trainer_options.evaluations(updates) + (warm_start is not None)
         episodes = evaluations * len(eval_starts)
-        self.cost = run_cost(env, self.eval_env, trainer_options, group_size, batches, episodes)
+        self.cost = run_cost(
+            *(env, self.eval_env, trainer_options, group_size, batches, episodes),
+            comparator=comparator is not None,
+        )
         """Upper bound of the run's cost; `None` where the environment does not tell its horizon."""
         self.team = team
         path = trainer_options.reward_model
         judge = load_judge(Path(path), team, env.possible_agents) if path else None
+        every, seed = trainer_options.reward_model_every, trainer_options.seed
+        self._refitting = Refitting(judge, every, seed) if judge and every else None
         self.options = trainer_options
         self.batches = batches
         self.eval_starts = eval_starts
@@ -113,10 +123,14 @@ class Trainer:
         for policy in trainable_policies(team).values():
             processes.broadcast_parameters(policy.parameters())
         self.learner = make_learner(team, algorithm, learner_options, trainer_options.seed)
+        rival = None
+        if comparator is not None:
+            require_short(env, comparator, problems)
+            rival = Comparator(env, comparator, team, trainer_options)
         self._source: Source = (
             Stored(stored)
             if stored
-            else Played(env, team, trainer_options, batches, problems, self.learner, judge)
+            else Played(env, team, trainer_options, batches, problems, self.learner, judge, rival)
         )
         self._policies = distinct_policies(team)
         self._log = RunLog(folder, len(batches), progress, trainer_options.record_tokens)
@@ -128,6 +142,7 @@ class Trainer:
             self._policies,
             warm_start,
             judge.model if judge else None,
+            self._refitting,
         )
         self._torn = False  # True while weights or rows are those of no complete update
 
@@ -277,6 +292,8 @@ class Trainer:
                 **{f"{activity}_seconds": seconds for activity, seconds in clock.seconds.items()},
                 **learned,
             }
+            if self._refitting:
+                row |= self._refitting.observe(update, batch.rollouts)
             self._log.write(update, "train", row, batch.rollouts)
             self._saver.mark()
             self._torn = False

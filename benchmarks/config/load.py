@@ -268,4 +268,5 @@ def start_cost(config: Config) -> Cost:
     """
     algorithm, env = config.algorithm, config.env
     agents = 1 if env.centralised else env.num_agents
-    return cost(algorithm, algorithm.num_generations, agents, env.num_turns)
+    comparator = algorithm.named_comparator is not None
+    return cost(algorithm, algorithm.num_generations, agents, env.num_turns, comparator=comparator)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_decpomdp.agents.models.local_models import LOCAL_MODELS
+from llm_decpomdp.algorithms.learning.preference_options import CURRENT, HISTORY
 from llm_decpomdp.envs.datasets.rows import ENDINGS
 
 DATA_KEYS = (
@@ -37,6 +38,8 @@ def placed(layer: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     for key in DATA_KEYS:
         if key in values:
             values[key] = data_place(values[key], folder)
+    if values.get("algorithm.comparator", CURRENT) not in (CURRENT, HISTORY):
+        values["algorithm.comparator"] = _place(values["algorithm.comparator"], folder, Path.is_dir)
     if "model.name" in values:
         values["model.name"] = model_place(values["model.name"], folder)
     if isinstance(policies := values.get("policies"), dict):

@@ -128,7 +128,7 @@ class ScheduleConfig(Options):
     num_generations: int = option_of(TrainerOptions, "group_size")
 
 
-CHOOSING = ("pair_selection", "pair_min_gap", "pairs_per_group")
+CHOOSING = ("pair_selection", "pair_min_gap", "pairs_per_group", "comparator")
 """Options by which pairs are chosen among those of a group; stored pairs were chosen before."""
 
 

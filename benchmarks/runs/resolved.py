@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from llm_decpomdp.agents.saved_team import read_manifest
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.preferences.stored import stored_pairs
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
@@ -127,6 +128,7 @@ def resolve(config: Config, before: Manifest | None = None) -> ResolvedRun:
         )
     train_env = build_train_env(config, before)
     config, team, learner = fit(config, train_env)
+    check_comparator(learner.named_comparator, train_env.possible_agents)
     check_trainable(team.policies)
     require_packages(config.output.trackers)
     eval_env = load_eval_env(config, train_env, before)
@@ -146,6 +148,24 @@ def resolve(config: Config, before: Manifest | None = None) -> ResolvedRun:
         return run.skipping(())
     except ValueError as error:
         raise RunError(str(error)) from error
+
+
+def check_comparator(folder: str | None, agents: Collection[str]) -> None:
+    """Raise a `ConfigError` unless a folder that `algorithm.comparator` names holds a team of these agents."""
+    if folder is None:
+        return
+    try:
+        plays = read_manifest(Path(folder))["agents"]
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"algorithm.comparator={folder} is neither current, nor history, nor a team that "
+            f"output.save_final_model has written: {error}"
+        ) from None
+    if set(plays) != set(agents):
+        raise ConfigError(
+            f"algorithm.comparator: the team in {folder} plays {', '.join(plays)}, and the environment has "
+            f"{', '.join(agents)}"
+        )
 
 
 def pairs_of(config: Config, team: TeamSpec) -> list[Rollout]:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llm_decpomdp.agents.saved_team import check_target, save_team
+from llm_decpomdp.agents.saved_team import check_target, load_saved_team, save_team
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.training.lessons import PASSES
 from llm_decpomdp.benchmarks.config import teams
@@ -201,9 +201,21 @@ def make_trainer(
             warm_start=warm_start,
             problems=run.problems,
             stored=arranged(run.config, with_tokens(run.pairs, team)),
+            comparator=_comparator(run),
         )
     except (ValueError, TypeError) as error:
         raise RunError(str(error)) from error
+
+
+def _comparator(run: ResolvedRun) -> Team | None:
+    """Load the team that pairs are made with, if the run names one."""
+    folder = run.learner.named_comparator
+    if folder is None:
+        return None
+    try:
+        return load_saved_team(folder, device=run.config.model.device, seed=run.config.seed)
+    except (OSError, ImportError) as error:
+        raise RunError(f"cannot load the team in {folder}: {error}") from error
 
 
 def _warm_start(

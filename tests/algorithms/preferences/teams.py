@@ -41,6 +41,18 @@ def recurrent(seed: int) -> ReferencedTiny:
     return ReferencedTiny(Recurrent(3, 8, seed=seed), "ab", 3)
 
 
+class LexicalTiny(ReferencedTiny):
+    """A tiny policy that tells its tokens."""
+
+    @property
+    def vocabulary(self) -> dict[str, int]:
+        return {letter: 1 + number for number, letter in enumerate(self.alphabet)}
+
+
+def lexical(seed: int) -> LexicalTiny:
+    return LexicalTiny(Recurrent(3, 8, seed=seed), "ab", 3)
+
+
 def learner_of(team: Mapping[str, Any], seed: int = 0, **options: Any) -> PreferenceLearner:
     settings = LearnerOptions(**{"learning_rate": 0.1, "pair_min_gap": 0.0, **options})
     algorithm: Any = ALGORITHMS["madpo"]

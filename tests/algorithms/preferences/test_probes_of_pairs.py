@@ -67,14 +67,17 @@ def divergence(policy: CausalLM, prompts: list[str]) -> float:
 
 
 @pytest.mark.parametrize(
-    ("joint_mode", "group_size", "kind"), [("aligned", 32, "joint"), ("common", 32, "single")]
+    ("joint_mode", "options"),
+    [
+        ("aligned", {"pair_kind": "joint"}),
+        ("common", {"pair_kind": "single"}),
+        ("aligned", {"comparator": "history"}),
+    ],
 )
 def test_pairs_teach_a_team_to_find_a_common_letter(
-    joint_mode: str, group_size: int, kind: str
+    joint_mode: str, options: dict[str, Any]
 ) -> None:
-    _, reached = trained(
-        RENDEZVOUS, updates=20, group_size=group_size, joint_mode=joint_mode, pair_kind=kind
-    )
+    _, reached = trained(RENDEZVOUS, updates=20, group_size=32, joint_mode=joint_mode, **options)
     assert reached >= 0.85 * PROBES[RENDEZVOUS].optimum
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,11 @@ import numpy as np
 import pytest
 import torch
 
+from llm_decpomdp.algorithms.rewards import refitting
 from llm_decpomdp.algorithms.rewards.judge import load_judge
+from llm_decpomdp.algorithms.rewards.options import RewardModelOptions
+from llm_decpomdp.algorithms.rewards.refitting import compared
+from llm_decpomdp.algorithms.rewards.reward_model import fit_reward_model
 from llm_decpomdp.algorithms.rewards.scores import by_score
 from llm_decpomdp.algorithms.rollouts.plans import rollout_chains
 from llm_decpomdp.algorithms.rollouts.rollout import Start
@@ -18,7 +23,7 @@ from llm_decpomdp.algorithms.training.metrics import score_metrics
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.critics.readers import HashedParts, reading_team
-from tests.algorithms.rewards.judges import AGENTS, write_judge
+from tests.algorithms.rewards.judges import AGENTS, comparisons, letters_of, write_judge
 from tests.algorithms.runs import BATCHES, build, require_equal, rows, weights
 
 
@@ -47,11 +52,12 @@ def test_scores_stand_beside_rewards_and_the_learner_is_given_them(judge: str) -
             expected = reader.model.scores(HashedParts(size=64)([text]))
             assert score == pytest.approx(expected.item(), abs=1e-5)
     assert [group.rewards for group in by_score(found).groups] == [g.scores for g in found.groups]
+    rivals = [replace(rollouts[0], comparator=rollout) for rollout in rollouts] + rollouts
+    beside, alone = (by_score(rollout) for rollout in reader.judged(rivals))
+    assert beside.comparator == by_score(found) and alone == by_score(found)
 
 
 def test_numbers_compare_scores_with_rewards(make_policy: Any, make_chain: Any) -> None:
-    from dataclasses import replace
-
     chain = make_chain(make_policy(), [((0.0, 1.0, 3.0), {"x": [(1,), (2,), (0,)]})])
 
     def scored(*scores: float) -> dict[str, float]:
@@ -113,3 +119,50 @@ def test_what_goes_by_the_reward_of_the_task_is_refused() -> None:
     for values in ({"handoff": "best"}, {"early_termination_threshold": 1.0}):
         with pytest.raises(ValueError, match="goes by the task's reward"):
             RolloutOptions(reward_model="judge.pt", **values)  # type: ignore[arg-type]
+
+
+def test_the_best_samples_of_a_group_are_compared_with_its_worst(
+    make_policy: Any, make_chain: Any
+) -> None:
+    rows = {"x": [(1,), (2,), (0,), (1, 1), (2, 2)]}
+    chain = make_chain(make_policy(), [((1.0, 3.0, 0.0, 1.0, 1.0), rows)])
+    (pair,) = compared("task", chain.groups[0])
+    said = [c.text for c in chain.groups[0].completions["x"]]
+    assert (pair.winner.answers["x"], pair.loser.answers["x"]) == (said[1], said[2])
+    assert pair.winner.prompts == pair.loser.prompts == chain.groups[0].prompts
+
+
+def test_a_model_that_is_fitted_anew_learns_what_the_first_one_did_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upside_down = comparisons(80, lambda sample: -letters_of(sample))
+    wrong = fit_reward_model(upside_down, AGENTS, HashedParts(size=64), RewardModelOptions())
+    wrong.save(tmp_path / "wrong.pt")
+    monkeypatch.setattr(refitting, "MOST", 40)
+    options = {"batches": BATCHES * 3, "group_size": 6, "reward_model_every": 4}
+    trainer = judged_run(tmp_path / "run", str(tmp_path / "wrong.pt"), **options)
+    trainer.run_updates()
+    train = [row for row in rows(trainer.folder.metrics) if row["kind"] == "train"]
+    fits = [row["update"] for row in train if "reward_model/pairs" in row]
+    assert fits == [4, 8, 12]
+    assert all(2 <= row["reward_model/pairs"] <= 40 for row in train if row["update"] in fits)
+    first, last = (
+        np.mean([row["reward_model/agreement"] for row in part]) for part in (train[:4], train[4:])
+    )
+    assert first < 0.3 and last > 0.7
+
+
+def test_a_model_that_is_fitted_anew_resumes_exactly(tmp_path: Path, judge: str) -> None:
+    more = {"reward_model_every": 3, "checkpoint_every": 2, "batches": BATCHES * 2}
+    straight = judged_run(tmp_path / "straight", judge, **more)
+    straight.run_updates()
+    for updates in (2, 4):  # before a fit, and after one
+        folder = tmp_path / f"parts {updates}"
+        short = {**more, "batches": [*BATCHES * 2][:updates], "eval_every": 8}
+        judged_run(folder, judge, **short).run_updates()
+        again = judged_run(folder, judge, **more)
+        assert again.resume() == updates
+        again.run_updates()
+        require_equal(again, straight)
+    with pytest.raises(ValueError, match="reward_model_every=2 means nothing without"):
+        RolloutOptions(reward_model_every=2)

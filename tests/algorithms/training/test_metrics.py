@@ -11,7 +11,7 @@ import pytest
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.critics.readers import reading_team
-from tests.algorithms.preferences.teams import recurrent
+from tests.algorithms.preferences.teams import lexical, recurrent
 from tests.algorithms.rewards.judges import write_judge
 from tests.algorithms.runs import ROOT, build, make_team
 
@@ -68,8 +68,15 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         {"algorithm": "coma", "team": reading_team()},
         {"algorithm": "madpo", "team": {"x": recurrent(1), "y": recurrent(2)}},
         {
+            "algorithm": "madpo",
+            "team": {"x": lexical(1), "y": lexical(2)},
+            "comparator": {"x": lexical(3), "y": lexical(4)},
+            "learner": {"comparator": "there"},
+        },
+        {
             "team": reading_team(),
             "reward_model": str(write_judge(tmp_path_factory.mktemp("judge"))),
+            "reward_model_every": 2,
         },
     ):
         trainer = build(tmp_path_factory.mktemp("run"), **options)

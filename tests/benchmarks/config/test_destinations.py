@@ -105,6 +105,12 @@ PAIRS: dict[str, Any] = {
     "algorithm.nll_coefficient": 0.1,
 }
 
+COMPARED: dict[str, Any] = {
+    "algorithm.name": "madpo",
+    "algorithm.comparator": "history",
+    "algorithm.comparator_age": 2,
+}
+
 PASSES: dict[str, Any] = {
     "warm_start.source": "passes",
     "warm_start.samples": 30,
@@ -231,5 +237,8 @@ def test_a_run_reads_every_option(
     train(load_config(None, [*short, *tree, "output.name=tree"]), "tree")
     train(load_config(None, [*short, *items(CRITIC), "output.name=critic"]), "critic")
     train(load_config(None, [*short, *items(PAIRS), "output.name=pairs"]), "pairs")
+    trunk = ["algorithm.critic_trunk=lora", "model.lora={r: 2}", "output.name=trunk"]
+    train(load_config(None, [*short, *items(CRITIC), *trunk]), "trunk")
+    train(load_config(None, [*short, *items(COMPARED), "output.name=compared"]), "compared")
     for kind, read in reads.items():
         assert read == {field.name for field in fields(kind)}, kind
