@@ -10,6 +10,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
 
+from llm_decpomdp.algorithms.crews.bundles import Site
+from llm_decpomdp.algorithms.crews.crew import Crew, LocalCrew, check_crew
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
@@ -19,10 +21,10 @@ from llm_decpomdp.algorithms.rewards.judge import load_judge
 from llm_decpomdp.algorithms.rollouts.cost import Bounded, announce, run_cost
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
-from llm_decpomdp.algorithms.rollouts.plans import play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, distinct_policies
 from llm_decpomdp.algorithms.training import metrics
+from llm_decpomdp.algorithms.training.evaluation import Evaluation
 from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
 from llm_decpomdp.algorithms.training.interruption import Interrupted, terminable, uninterrupted
 from llm_decpomdp.algorithms.training.refill import check_refill
@@ -30,7 +32,6 @@ from llm_decpomdp.algorithms.training.resources import memory_ran_out, out_of_me
 from llm_decpomdp.algorithms.training.run_log import UNTRAINED, Listener, RunLog
 from llm_decpomdp.algorithms.training.saver import Saver
 from llm_decpomdp.algorithms.training.sources import Played, Source, Stored
-from llm_decpomdp.algorithms.training.streams import seed_policies
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions, check_run
 from llm_decpomdp.algorithms.training.warm_start import WarmStart
 from llm_decpomdp.policy import Team
@@ -62,6 +63,8 @@ class Trainer:
         warm_start: Supervised learning before the first update.
         problems: Starts that `refill` draws from; by default those of `batches`.
         stored: Rollouts of each update, one for each start of `batches`, to learn from instead of playing any.
+        crew: Plays updates and evaluations, with `starts_per_bundle`; by default this process does. It is closed
+            after the last update.
 
     Raises:
         ValueError: If there is no batch or an empty one, the options do not fit the environment or
@@ -83,6 +86,7 @@ class Trainer:
         warm_start: WarmStart | ExpertIteration | None = None,
         problems: Sequence[Start] = (),
         stored: Sequence[Sequence[Rollout]] = (),
+        crew: Crew | None = None,
     ) -> None:
         learner_options = algorithm.completed(learner_options)
         check_run(trainer_options, learner_options, batches, eval_starts)
@@ -98,7 +102,11 @@ class Trainer:
         self.env = env
         self.eval_env = env if eval_env is None else eval_env
         require_short(self.eval_env, team, eval_starts)
-        processes.warn_of_idle(max(map(len, batches)))
+        size = trainer_options.starts_per_bundle
+        check_crew(crew, size, team, chain(problems, *batches, eval_starts))
+        parts = -(-max(map(len, batches)) // (size or 1))
+        processes.warn_of_idle(parts, "bundles" if size else "starts")
+        self.crew = crew or LocalCrew(Site(env, self.eval_env, team))
         evaluations = trainer_options.evaluations(updates) + (warm_start is not None)
         episodes = evaluations * len(eval_starts)
         self.cost = run_cost(env, self.eval_env, trainer_options, group_size, batches, episodes)
@@ -116,8 +124,9 @@ class Trainer:
         self._source: Source = (
             Stored(stored)
             if stored
-            else Played(env, team, trainer_options, batches, problems, self.learner, judge)
+            else Played(self.crew, trainer_options, batches, problems, self.learner, judge)
         )
+        self._evaluation = Evaluation(self.crew, trainer_options, batches, eval_starts)
         self._policies = distinct_policies(team)
         self._log = RunLog(folder, len(batches), progress, trainer_options.record_tokens)
         self.warm_start = warm_start
@@ -130,6 +139,7 @@ class Trainer:
             judge.model if judge else None,
         )
         self._torn = False  # True while weights or rows are those of no complete update
+        self._published: int | None = None  # the version that the crew has
 
     def resume(self) -> int:
         """Continue from the folder's newest checkpoint, and drop the rows written after it.
@@ -143,6 +153,7 @@ class Trainer:
         """
         update = self._saver.resume()
         self._log.rewind(update, self.warm_start.steps if self.warm_start else 0)
+        self._published = None
         return update
 
     @property
@@ -191,6 +202,7 @@ class Trainer:
                     failure = error
             except KeyboardInterrupt as interrupt:
                 failure = interrupt
+            self._close()
             if failure is not None:
                 self._leave(failure)
         return {"updates": self.learner.updates, **self._log.summary()}
@@ -257,8 +269,15 @@ class Trainer:
 
     def _train_update(self) -> None:
         update, clock, begin = self.learner.updates + 1, Stopwatch(), time.perf_counter()
+        self._publish()
         batch = self._source.batch(update, clock)
-        tokens = metrics.count_tokens(batch.rollouts)
+        played = processes.of_first(
+            lambda: {
+                **metrics.reward_metrics(batch.rollouts),
+                **batch.metrics,
+                "tokens": metrics.count_tokens(batch.rollouts),
+            }
+        )
         with ExitStack() as stack:
             if self.learner.options.updates_per_batch > 1:
                 stack.enter_context(uninterrupted())  # the first steps are taken while accumulating
@@ -270,10 +289,8 @@ class Trainer:
             with clock("learning"):
                 self.learner.step()
             row = {
-                **metrics.reward_metrics(batch.rollouts),
-                **batch.metrics,
-                "tokens": tokens,
-                "tokens_per_second": tokens / (time.perf_counter() - begin),
+                **played,
+                "tokens_per_second": played["tokens"] / (time.perf_counter() - begin),
                 **{f"{activity}_seconds": seconds for activity, seconds in clock.seconds.items()},
                 **learned,
             }
@@ -289,28 +306,24 @@ class Trainer:
         """
         if not self.eval_starts:
             return {}
-        clock = Stopwatch()
-        seed_policies(self.team, self.options.seed, "evaluation")
-        # As many episodes at a time as an update samples, so that they fit the same memory.
-        largest = -(-max(map(len, self.batches)) // processes.world_size())
-        part = play_episodes(
-            self.eval_env,
-            self.team,
-            processes.shard(self.eval_starts),
-            at_a_time=self.options.group_size * largest,
-            stopwatch=clock,
-        )
-        episodes: list[Rollout] = processes.gather(part)
-        row = {
-            **metrics.evaluation_metrics(episodes),
-            "tokens": metrics.count_tokens(episodes),
-            **{f"{activity}_seconds": seconds for activity, seconds in clock.seconds.items()},
-        }
+        self._publish()
+        episodes, row = self._evaluation.play()
         with uninterrupted():
             self._log.write(self.learner.updates, kind, row, episodes if kind == "eval" else ())
             if self.options.keep_best and kind == "eval":
                 self._saver.keep_if_best(row["reward_mean"])
         return row
+
+    def _publish(self) -> None:
+        """Give the crew the present weights, unless it has them."""
+        version = self.learner.updates + (self.warm_start.steps if self.warm_start else 0)
+        if version != self._published:
+            self.crew.publish(self.learner.policies, version)
+            self._published = version
+
+    def _close(self) -> None:
+        self.crew.close()
+        self._published = None
 
     def save(self) -> None:
         """Write a checkpoint of the last complete update, unless there is one.
@@ -332,4 +345,5 @@ class Trainer:
         Raises:
             FileNotFoundError: If none was kept; the option `keep_best` does.
         """
+        self._published = None
         return self._saver.load_best()
