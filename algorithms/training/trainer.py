@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
@@ -196,13 +196,12 @@ class Trainer:
         with terminable():
             try:
                 try:
-                    with self._log.bar:
+                    with self._crew_at_work(), self._log.bar:
                         self._run_remaining()
                 except Exception as error:  # such as another process that was interrupted first
                     failure = error
             except KeyboardInterrupt as interrupt:
                 failure = interrupt
-            self._close()
             if failure is not None:
                 self._leave(failure)
         return {"updates": self.learner.updates, **self._log.summary()}
@@ -321,9 +320,14 @@ class Trainer:
             self.crew.publish(self.learner.policies, version)
             self._published = version
 
-    def _close(self) -> None:
-        self.crew.close()
-        self._published = None
+    @contextmanager
+    def _crew_at_work(self) -> Iterator[None]:
+        """Close the crew at the end of a `with` block."""
+        try:
+            yield
+        finally:
+            self._published = None
+            self.crew.close()
 
     def save(self) -> None:
         """Write a checkpoint of the last complete update, unless there is one.

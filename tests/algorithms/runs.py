@@ -49,7 +49,7 @@ def make_team() -> dict[str, TinyPolicy]:
 def build(folder: Path, batches: Sequence[Sequence[Start]] = BATCHES, **options: Any) -> Trainer:
     """Build a trainer; `options` are those of the trainer, and any of the other arguments."""
     eval_env, warm_start = options.pop("eval_env", None), options.pop("warm_start", None)
-    problems = options.pop("problems", ())
+    problems, crew = options.pop("problems", ()), options.pop("crew", None)
     return Trainer(
         options.pop("env", None) or EchoEnv(2),
         options.pop("team", None) or make_team(),
@@ -62,6 +62,7 @@ def build(folder: Path, batches: Sequence[Sequence[Start]] = BATCHES, **options:
         eval_env=eval_env,
         warm_start=warm_start,
         problems=problems,
+        crew=crew,
     )
 
 
