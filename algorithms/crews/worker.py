@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import pickle
+import shutil
 import signal
 import threading
 import traceback
@@ -70,7 +71,7 @@ class Failed(NamedTuple):
 def work(setup: Setup, connection: Connection) -> None:
     """Play the bundles that come in, until the other end is closed or the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to workers too
-    _end_with_parent()
+    _end_with_parent(setup.log.parent)
     _write_to(setup.log)
     torch.set_num_threads(setup.threads)
     if setup.device is not None:
@@ -114,13 +115,18 @@ def load_weights(team: Team, path: Path) -> None:
         policy.load_state_dict(state)
 
 
-def _end_with_parent() -> None:
-    """End this process as soon as its parent has ended, also in the middle of a bundle."""
+def _end_with_parent(folder: Path) -> None:
+    """End this process as soon as its parent has ended, also in the middle of a bundle, and clear up for it.
+
+    Args:
+        folder: The crew's folder, with weights that may be large.
+    """
     parent = parent_process()
     assert parent is not None, "a worker is started by multiprocessing"
 
     def watch() -> None:
         wait([parent.sentinel])
+        shutil.rmtree(folder, ignore_errors=True)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -137,9 +137,9 @@ class WorkerCrew:
         what = f"bundle {bundle.index} of {bundle.purpose} (starts: {starts})"
         if deaths > self.max_redo:
             raise CrewError(
-                f"{deaths} workers have died while they played {what}, the last one by {how}. Where it is SIGKILL, "
-                "memory was likely short: take fewer rollout_workers, or a smaller starts_per_bundle. The end of "
-                f"its log:\n{worker.last_lines()}"
+                f"{deaths} workers have died while they played {what}, the last one by {how}. Where that is "
+                "SIGKILL, memory was likely short: take fewer rollout_workers or smaller bundles. The "
+                f"end of its log:\n{worker.last_lines()}"
             )
         logger.warning("a rollout worker has died by %s: %s is played again", how, what)
 

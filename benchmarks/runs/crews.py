@@ -28,8 +28,8 @@ def make_crew(run: ResolvedRun) -> Crew | None:
     bundles = -(-algorithm.prompts_per_update // (algorithm.starts_per_bundle or 1))
     if bundles < cluster.rollout_workers:
         logger.warning(
-            "%d rollout workers share updates of %d bundles, so some of them always wait: take more starts an update "
-            "(prompts_per_update), smaller bundles (starts_per_bundle), or fewer workers",
+            "%d rollout workers share updates of %d bundles, so some of them always wait: take more starts an "
+            "update (prompts_per_update), smaller bundles (starts_per_bundle), or fewer workers",
             *(cluster.rollout_workers, bundles),
         )
     build = partial(site, run.config, run.train_env, run.eval_env, run.team)
