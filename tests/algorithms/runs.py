@@ -160,6 +160,17 @@ UNEVEN = [BATCHES[0], BATCHES[1][:1], [*BATCHES[2], Start(seed=8)], BATCHES[3]]
 """Batches of two processes, one of which has nothing to do in the second update."""
 
 
+BUNDLED: dict[str, Any] = {
+    "starts_per_bundle": 1,
+    "refill": 2,
+    "problems": ALIKE_STARTS,
+    "group_size": 2,
+    "record_tokens": True,
+    "learner": {"learning_rate": 0.0},
+}
+"""Options of a run that samples the same in any number of processes: its weights stay, to the last digit."""
+
+
 def sampled() -> list[Rollout]:
     """Eight rollouts, the same ones each time."""
     starts, rng = [Start(seed=n) for n in range(8)], np.random.default_rng(0)
@@ -233,6 +244,9 @@ def work_together(folder: Path) -> None:
     refilled = build(folder / "refilled", UNEVEN, refill=3, problems=ALIKE_STARTS, group_size=2)
     refilled.run_updates()
     torch.save(weights(refilled), here / "refilled.pt")
+    build(folder / "bundled", UNEVEN, **BUNDLED).run_updates()
+    collected = processes.gather_in_first([processes.rank()] * 2)
+    torch.save((collected, processes.of_first(lambda: processes.rank())), here / "collected.pt")
     broken = build(folder / "broken", UNEVEN)
     if processes.rank() == 1:
         broken._train_update = on_call(2, broken._train_update, interrupt)

@@ -135,13 +135,13 @@ from functools import partial
 from pathlib import Path
 from llm_decpomdp.algorithms.crews.worker_crew import WorkerCrew
 from tests.algorithms.crews import sites
-from tests.algorithms.crews.test_worker_crew import trainer
+from tests.algorithms.runs import build
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     crew = WorkerCrew(partial(sites.orphaned, folder / "note"), 1)
     print(crew.folder, flush=True)
-    trainer(folder / "run", crew=crew, eval_starts=[]).run_updates()
+    build(folder / "run", crew=crew, eval_starts=[], starts_per_bundle=1).run_updates()
 """
 
 
