@@ -50,7 +50,8 @@ def refill(
     Returns:
         Of each bundle the rollouts to learn from, as many as before, and all that were played further.
     """
-    current, further = [list(rollouts) for rollouts in rolled], [[] for _ in rolled]
+    current = [list(rollouts) for rollouts in rolled]
+    further: list[list[Rollout]] = [[] for _ in rolled]
     for number in range(1, rounds + 1):
         silent = [
             [index for index, rollout in enumerate(rollouts) if not teaches(rollout)]

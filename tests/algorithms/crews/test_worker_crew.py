@@ -102,7 +102,7 @@ def test_a_run_goes_on_with_another_number_of_workers(local: Trainer, tmp_path: 
 
 
 def test_what_fails_for_everyone_is_told_at_once_and_as_it_is(tmp_path: Path) -> None:
-    run = trainer(tmp_path / "1", crew=WorkerCrew(sites.broken, 2), eval_starts=[])
+    run = trainer(tmp_path / "1", crew=WorkerCrew(sites.broken, 1), eval_starts=[])
     with pytest.raises(FloatingPointError, match=r"^the task has a fault$"):
         run.run_updates()
     run = trainer(tmp_path / "2", crew=WorkerCrew(sites.absent, 1))

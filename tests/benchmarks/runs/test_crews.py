@@ -15,7 +15,8 @@ from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.teams import team_spec
-from llm_decpomdp.benchmarks.runs.crews import site
+from llm_decpomdp.benchmarks.runs.crews import make_crew, site
+from llm_decpomdp.benchmarks.runs.resolved import resolve
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.train import Result, train
 from llm_decpomdp.utils.storage import read_json_lines
@@ -39,16 +40,14 @@ def adapters(result: Result) -> list[bytes]:
 
 
 def test_a_configuration_with_workers_is_the_same_run_and_may_change_their_number(
-    quick: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    quick: list[str], tmp_path: Path
 ) -> None:
     values = [*quick, *BUNDLES, *LOUD]
     alone = train(load_config(None, [*values, "output.name=alone"]), "alone")
     loud = [r for r in read_json_lines(alone.folder.metrics) if r["kind"] == "train"]
     assert any(r["groups_without_signal"] < r["groups"] for r in loud)
-    with caplog.at_level(logging.WARNING):
-        begun = ["algorithm.max_updates=1", "cluster.rollout_workers=3", "output.name=begun"]
-        train(load_config(None, [*values, *begun, "output.save_final_model=false"]), "begun")
-    assert "3 rollout workers share updates of 2 bundles" in caplog.text
+    begun = ["algorithm.max_updates=1", "cluster.rollout_workers=2", "output.name=begun"]
+    train(load_config(None, [*values, *begun, "output.save_final_model=false"]), "begun")
     further = ["algorithm.max_updates=2", "cluster.rollout_workers=1"]
     again = resume(tmp_path / "begun", [*further, "output.save_final_model=true"])
     trained = [
@@ -57,6 +56,19 @@ def test_a_configuration_with_workers_is_the_same_run_and_may_change_their_numbe
     ]
     assert trained[0] == trained[1] and len(trained[0]) == 8
     assert adapters(alone) == adapters(again) and len(adapters(alone)) == 2
+
+
+def test_workers_that_have_nothing_to_do_are_told(
+    quick: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    config = load_config(
+        None, [*quick, *BUNDLES, "cluster.rollout_workers=3", "cluster.max_redo=0"]
+    )
+    with caplog.at_level(logging.WARNING):
+        crew = make_crew(resolve(config))
+    assert "3 rollout workers share updates of 2 bundles" in caplog.text
+    assert isinstance(crew, WorkerCrew) and (crew.number, crew.max_redo) == (3, 0)
+    assert make_crew(resolve(load_config(None, quick))) is None
 
 
 def test_workers_without_bundles_are_refused(quick: list[str]) -> None:
