@@ -89,6 +89,10 @@ class PromptTooLong(ValueError):
         super().__init__(message)
         self.prompt = prompt
 
+    def __reduce__(self) -> tuple[type[PromptTooLong], tuple[str, str]]:
+        """Let another process raise it too."""
+        return type(self), (str(self), self.prompt)
+
 
 @runtime_checkable
 class Policy(Protocol):

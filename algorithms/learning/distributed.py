@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
@@ -60,13 +60,13 @@ def rank() -> int:
     return distributed.get_rank() if _is_initialized() else 0
 
 
-def warn_of_idle(starts: int) -> None:
-    """Warn if there are more processes than starts in the largest update."""
-    if world_size() > starts and rank() == 0:
+def warn_of_idle(parts: int, what: str = "starts") -> None:
+    """Warn if there are more processes than parts (starts, or bundles of them) in the largest update."""
+    if world_size() > parts and rank() == 0:
         logger.warning(
-            "%d processes share updates of at most %d starts, so some of them always wait: take more starts an "
+            "%d processes share updates of at most %d %s, so some of them always wait: take more starts an "
             "update (prompts_per_update), or fewer processes",
-            *(world_size(), starts),
+            *(world_size(), parts, what),
         )
 
 
@@ -81,8 +81,27 @@ def gather(items: Sequence[T]) -> list[T]:
         return list(items)
     parts: list[Sequence[T]] = [[] for _ in range(world_size())]
     distributed.all_gather_object(parts, list(items))
+    return _in_turn(parts)
+
+
+def gather_in_first(items: Sequence[T]) -> list[T]:
+    """Collect the items of all processes in the first one, in the order of `gather`; the others get none."""
+    if not _is_initialized():
+        return list(items)
+    parts: list[Sequence[T]] = [[] for _ in range(world_size())]
+    distributed.gather_object(list(items), parts if rank() == 0 else None)
+    return _in_turn(parts)
+
+
+def _in_turn(parts: Sequence[Sequence[T]]) -> list[T]:
+    """Undo `shard`: take an item of each part in turn."""
     longest = max(map(len, parts))
     return [part[index] for index in range(longest) for part in parts if index < len(part)]
+
+
+def of_first(compute: Callable[[], T]) -> T:
+    """Compute in the first process alone, and return the result in all; they wait for it."""
+    return broadcast(compute() if rank() == 0 else None)  # type: ignore[return-value]
 
 
 def total(value: float) -> float:

@@ -44,17 +44,23 @@ class Refitting:
         self.comparisons: list[Comparison] = []
 
     def observe(self, update: int, rollouts: Sequence[Rollout]) -> dict[str, float]:
-        """Add the pairs of an update, counted from 1, and fit the model if it is time to.
+        """Add the pairs of an update, and fit the model if it is time to.
+
+        Args:
+            update: Counted from 1.
+            rollouts: All of the update, in the first process.
 
         Returns:
             After a fit, `reward_model/pairs` and `reward_model/held_out_accuracy`, and else nothing.
         """
-        pairs = [
-            pair
-            for rollout in rollouts
-            for group in rollout.groups
-            for pair in compared(str(rollout.start), group)
-        ]
+        pairs = processes.broadcast(
+            [
+                pair
+                for rollout in rollouts
+                for group in rollout.groups
+                for pair in compared(str(rollout.start), group)
+            ]
+        )
         self.comparisons = [*self.comparisons, *pairs][-max(MOST, len(pairs)) :]
         if update % self.every or len(self.comparisons) < 2:
             return {}

@@ -35,7 +35,10 @@ class RolloutOptions(Options):
     refill: int = option(0, ge=0)
     """Most rounds in which starts of an update whose rollouts teach nothing are replaced by others of the run's
     problems, at up to 1 + `refill` times the cost (DAPO, arXiv 2503.14476)."""
-
+    starts_per_bundle: int | None = option(None, ge=1)
+    """Starts that are played together, as one batch with random streams of their own: an update's starts are cut
+    into bundles of so many. Equal runs then sample the same, however many processes and workers share the bundles;
+    their number may change when a run goes on. `None` takes all starts of an update, or of a process's share."""
     reward_model: str | None = None
     """File of a reward model, as `reward-model` writes it, whose scores the learner is given in place of the
     task's reward; evaluations are on the task's. It must have been trained with the model of a policy here."""

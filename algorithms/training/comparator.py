@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from llm_decpomdp.algorithms.learning import distributed as processes
+from llm_decpomdp.algorithms.crews.bundles import UpdateBundle
+from llm_decpomdp.algorithms.crews.streams import seed_policies
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.preference_options import CURRENT
 from llm_decpomdp.algorithms.preferences.stored import tokenised
@@ -17,7 +18,6 @@ from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.plans import roll_out, rollout_chains
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
-from llm_decpomdp.algorithms.training.streams import seed_policies
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.policy import LexicalPolicy, Policy, Team, TrainablePolicy
 from llm_decpomdp.seeding import stream
@@ -52,20 +52,20 @@ class Comparator:
                 ", ".join(self._tokenising),
             )
 
-    def begin(self, update: int) -> None:
-        """Begin the random streams of an update."""
-        seed_policies(self.team, self.options.seed, "comparator", update)
-        self._rng = stream(self.options.seed, "comparator handoff", update, processes.rank())
-
-    def beside(self, rollouts: Sequence[Rollout], clock: Stopwatch) -> list[Rollout]:
-        """Return the rollouts, each with what this team plays from its start.
+    def beside(
+        self, bundle: UpdateBundle, rollouts: Sequence[Rollout], clock: Stopwatch
+    ) -> list[Rollout]:
+        """Return the rollouts of a bundle, each with what this team plays from its start.
 
         In a tree that is a whole tree, as what follows counts there; in a chain the first turn alone.
 
         Raises:
             TypeError: If an agent's policy makes no tokens of texts, and has to.
         """
-        options, starts = self.options, [rollout.start for rollout in rollouts]
+        options, starts = self.options, bundle.starts
+        if bundle.has_own_streams:
+            seed_policies(self.team, bundle.seed, "comparator", *bundle.names, index=bundle.index)
+            self._rng = stream(bundle.seed, "comparator handoff", *bundle.names, bundle.index)
         size, rng = options.group_size, self._rng
         if options.plan == "tree":
             rivals = roll_out(

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from llm_decpomdp.algorithms.crews.streams import seed_policies
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.trainable import trainable_policies
 from llm_decpomdp.algorithms.rollouts.cost import Bounded, Cost, cost
@@ -29,7 +30,6 @@ from llm_decpomdp.algorithms.rollouts.sampling import MAX_ROWS, Stopwatch
 from llm_decpomdp.algorithms.training.interruption import uninterrupted
 from llm_decpomdp.algorithms.training.lessons import GOLD, Example, WarmStartOptions
 from llm_decpomdp.algorithms.training.passes import Passes, passes
-from llm_decpomdp.algorithms.training.streams import seed_policies
 from llm_decpomdp.algorithms.training.warm_start import WarmStart
 from llm_decpomdp.policy import Completion, Team
 from llm_decpomdp.seeding import stream
@@ -144,7 +144,7 @@ class ExpertIteration:
 
     def _sample(self, number: int, clock: Stopwatch) -> Passes:
         """Play the problems for a round, in all processes together, and keep what passed."""
-        seed_policies(self.team, self.seed, "passes", number)
+        seed_policies(self.team, self.seed, "passes", number, index=processes.rank())
         samples = self.options.samples
         size, mine = max(1, MAX_ROWS // samples), processes.shard(self.problems)
         rollouts: list[Rollout] = []

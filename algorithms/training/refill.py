@@ -12,53 +12,61 @@ from itertools import chain, islice
 
 import numpy as np
 
-from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 
 
 def further_starts(
-    problems: Sequence[Start], batch: Sequence[Start], rng: np.random.Generator
-) -> Iterator[Start]:
-    """Draw the problems that a batch lacks, each once; every process has a share of its own of them.
+    problems: Sequence[Start], batch: Sequence[Start], rng: np.random.Generator, shares: int
+) -> list[Iterator[Start]]:
+    """Draw the problems that a batch lacks, each once; every bundle has a share of its own of them.
 
     Args:
         problems: Those of the run.
         batch: The starts of the update, of all processes.
         rng: The same in all processes.
+        shares: Number of bundles, of all processes.
     """
     order = (problems[index] for index in rng.permutation(len(problems)))
-    return iter(processes.shard([start for start in order if start not in batch]))
+    fresh = [start for start in order if start not in batch]
+    return [iter(fresh[index::shares]) for index in range(shares)]
 
 
 def refill(
-    rollouts: Sequence[Rollout],
+    rolled: Sequence[Sequence[Rollout]],
     rounds: int,
-    fresh: Iterator[Start],
+    fresh: Sequence[Iterator[Start]],
     teaches: Callable[[Rollout], bool],
-    play: Callable[[Sequence[Start]], list[Rollout]],
-) -> tuple[list[Rollout], list[Rollout]]:
+    play: Callable[[int, Sequence[Sequence[Start]]], Sequence[Sequence[Rollout]]],
+) -> tuple[list[list[Rollout]], list[list[Rollout]]]:
     """Put further rollouts in the place of those that teach nothing; no process waits for another.
 
     Args:
-        rollouts: One for each start of this process.
+        rolled: The rollouts of each bundle of this process.
         rounds: Most times that what teaches nothing is replaced.
-        fresh: Further starts; where they end, what is left stays.
+        fresh: Further starts for each bundle; where they end, what is left stays.
         teaches: Whether a rollout teaches something.
-        play: Plays a rollout from each start.
+        play: Plays a round, counted from 1: a rollout from each start of each bundle.
 
     Returns:
-        The rollouts to learn from, as many as before, and all that were played here.
+        Of each bundle the rollouts to learn from, as many as before, and all that were played further.
     """
-    current, further = list(rollouts), []
-    for _ in range(rounds):
-        silent = [index for index, rollout in enumerate(current) if not teaches(rollout)]
-        starts = list(islice(fresh, len(silent)))
-        if not starts:
+    current = [list(rollouts) for rollouts in rolled]
+    further: list[list[Rollout]] = [[] for _ in rolled]
+    for number in range(1, rounds + 1):
+        silent = [
+            [index for index, rollout in enumerate(rollouts) if not teaches(rollout)]
+            for rollouts in current
+        ]
+        starts = [
+            list(islice(source, len(indices)))
+            for source, indices in zip(fresh, silent, strict=True)
+        ]
+        if not any(starts):
             break
-        replacements = play(starts)
-        further += replacements
-        for index, rollout in zip(silent, replacements, strict=False):
-            current[index] = rollout
+        for bundle, replacements in enumerate(play(number, starts)):
+            further[bundle] += replacements
+            for index, rollout in zip(silent[bundle], replacements, strict=False):
+                current[bundle][index] = rollout
     return current, further
 
 

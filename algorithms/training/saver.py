@@ -142,10 +142,13 @@ class Saver:
             )
             raise ValueError(f"{newest} is of another run: {changes}")
         if counters["processes"] != processes.world_size():
+            bundled = self.options.starts_per_bundle is not None
             logger.warning(
-                "the run goes on in %d processes and began in %d, so it will not equal one that never "
-                "stopped",
+                "the run goes on in %d processes and began in %d, so %s one that never stopped",
                 *(processes.world_size(), counters["processes"]),
+                "the last digits of its weights may differ from"
+                if bundled
+                else "it will not equal",
             )
         self._load(state)
         for name, partner in self._partners.items():

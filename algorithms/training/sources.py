@@ -7,20 +7,18 @@ from typing import NamedTuple
 
 from typing_extensions import Protocol
 
+from llm_decpomdp.algorithms.crews.bundles import UpdateBundle, cut, for_writer
+from llm_decpomdp.algorithms.crews.crew import Crew
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.rewards.judge import Judge
 from llm_decpomdp.algorithms.rewards.scores import by_score
-from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.plans import roll_out
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
 from llm_decpomdp.algorithms.training import metrics
 from llm_decpomdp.algorithms.training.comparator import Comparator
 from llm_decpomdp.algorithms.training.refill import further_starts, refill
-from llm_decpomdp.algorithms.training.streams import seed_policies
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
-from llm_decpomdp.policy import Team
 from llm_decpomdp.seeding import stream
 
 
@@ -30,9 +28,9 @@ class Batch(NamedTuple):
     lessons: list[Rollout]
     """Those that this process learns from, as its learner is given them."""
     rollouts: list[Rollout]
-    """All of the update, of all processes, as they were played."""
+    """All of the update, of all processes, as they were played; the first process alone has those that were."""
     metrics: dict[str, float]
-    """What was special about them."""
+    """What was special about them, in the first process."""
 
 
 class Source(Protocol):
@@ -60,11 +58,10 @@ class Stored:
 
 
 class Played:
-    """Rollouts that the team plays, with random streams that are named by the update.
+    """Rollouts that a crew plays, in bundles with random streams of their own.
 
     Args:
-        env: The environment.
-        team: A policy for each agent.
+        crew: Plays them.
         options: How to sample.
         batches: Starts of each update.
         problems: Starts that `refill` draws from.
@@ -75,8 +72,7 @@ class Played:
 
     def __init__(
         self,
-        env: TextEnv,
-        team: Team,
+        crew: Crew,
         options: TrainerOptions,
         batches: Sequence[Sequence[Start]],
         problems: Sequence[Start],
@@ -84,8 +80,7 @@ class Played:
         judge: Judge | None,
         comparator: Comparator | None = None,
     ) -> None:
-        self.env = env
-        self.team = team
+        self.crew = crew
         self.options = options
         self.batches = batches
         self.problems = problems
@@ -96,42 +91,62 @@ class Played:
     def batch(self, update: int, clock: Stopwatch) -> Batch:
         """Play the rollouts of an update, counted from 1, and those in place of what teaches nothing."""
         options, starts = self.options, self.batches[update - 1]
-        seed_policies(self.team, options.seed, "update", update)
-        rng = stream(options.seed, "handoff", update, processes.rank())
-        if self.comparator:
-            self.comparator.begin(update)
+        size = options.starts_per_bundle
+        bundles = cut(starts, size)
 
-        def play(starts: Sequence[Start]) -> list[Rollout]:
-            rollouts = roll_out(
-                *(self.env, self.team, starts, options),
-                group_size=options.group_size,
-                rng=rng,
-                stopwatch=clock,
-                views=self.learner.critic is not None,
-            )
-            if self.comparator:
-                rollouts = self.comparator.beside(rollouts, clock)
-            if self.judge is None:
-                return rollouts
-            with clock("judging"):
-                return self.judge.judged(rollouts)
+        def play(number: int, parts: Sequence[Sequence[Start]]) -> list[list[Rollout]]:
+            return self._play(update, number, parts, clock)
 
         def teaches(rollout: Rollout) -> bool:
             return self.learner.teaches(*self._rewarded([rollout]))
 
-        part = play(processes.shard(starts))
-        rollouts, row = processes.gather(part), {}
+        rolled, row = play(0, processes.shard(bundles)), {}
+        rollouts = for_writer(rolled, size)
         if options.refill:
-            fresh = further_starts(self.problems, starts, stream(options.seed, "refill", update))
-            part, extra = refill(part, options.refill, fresh, teaches, play)
-            further = processes.gather(extra)
+            rng = stream(options.seed, "refill", update)
+            fresh = further_starts(self.problems, starts, rng, len(bundles))
+            mine = processes.shard(fresh)
+            rolled, extra = refill(rolled, options.refill, mine, teaches, play)
+            further = for_writer(extra, size)
             rollouts, row = rollouts + further, metrics.refill_metrics(further)
-        if self.judge:
+        if self.judge and processes.rank() == 0:
             row |= metrics.score_metrics(rollouts)
         if self.comparator:
             rivals = [rollout.comparator for rollout in rollouts if rollout.comparator is not None]
             row["comparator_tokens"] = metrics.count_tokens(rivals)
-        return Batch(self._rewarded(part), rollouts, row)
+        lessons = [rollout for of_bundle in rolled for rollout in of_bundle]
+        return Batch(self._rewarded(lessons), rollouts, row)
+
+    def _play(
+        self, update: int, number: int, parts: Sequence[Sequence[Start]], clock: Stopwatch
+    ) -> list[list[Rollout]]:
+        """Play a round of the bundles of this process, of which some may be empty."""
+        options = self.options
+        bundles = [
+            UpdateBundle(
+                seed=options.seed,
+                index=processes.rank() + place * processes.world_size(),
+                starts=tuple(starts),
+                update=update,
+                options=options,
+                group_size=options.group_size,
+                views=self.learner.critic is not None,
+                round=number,
+            )
+            for place, starts in enumerate(parts)
+        ]
+        rolled = self.crew.roll([bundle for bundle in bundles if bundle.starts], clock)
+        if self.comparator:
+            going = (bundle for bundle in bundles if bundle.starts)
+            rolled = [
+                self.comparator.beside(bundle, rollouts, clock)
+                for bundle, rollouts in zip(going, rolled, strict=True)
+            ]
+        if self.judge:
+            with clock("judging"):
+                rolled = [self.judge.judged(rollouts) for rollouts in rolled]
+        of_bundle = iter(rolled)
+        return [next(of_bundle) if bundle.starts else [] for bundle in bundles]
 
     def _rewarded(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
         """Return rollouts as the learner is given them."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
 
+from llm_decpomdp.algorithms.crews.bundles import Site
+from llm_decpomdp.algorithms.crews.crew import Crew, LocalCrew, check_crew
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
@@ -20,11 +22,11 @@ from llm_decpomdp.algorithms.rewards.refitting import Refitting
 from llm_decpomdp.algorithms.rollouts.cost import Bounded, announce, run_cost
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
-from llm_decpomdp.algorithms.rollouts.plans import play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, distinct_policies
 from llm_decpomdp.algorithms.training import metrics
 from llm_decpomdp.algorithms.training.comparator import Comparator, check_comparator
+from llm_decpomdp.algorithms.training.evaluation import Evaluation
 from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
 from llm_decpomdp.algorithms.training.interruption import Interrupted, terminable, uninterrupted
 from llm_decpomdp.algorithms.training.refill import check_refill
@@ -32,7 +34,6 @@ from llm_decpomdp.algorithms.training.resources import memory_ran_out, out_of_me
 from llm_decpomdp.algorithms.training.run_log import UNTRAINED, Listener, RunLog
 from llm_decpomdp.algorithms.training.saver import Saver
 from llm_decpomdp.algorithms.training.sources import Played, Source, Stored
-from llm_decpomdp.algorithms.training.streams import seed_policies
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions, check_run
 from llm_decpomdp.algorithms.training.warm_start import WarmStart
 from llm_decpomdp.policy import Team
@@ -65,6 +66,8 @@ class Trainer:
         problems: Starts that `refill` draws from; by default those of `batches`.
         stored: Rollouts of each update, one for each start of `batches`, to learn from instead of playing any.
         comparator: The team that `comparator` of the learner's options names.
+        crew: Plays updates and evaluations, with `starts_per_bundle`; by default this process does. It is closed
+            after the last update.
 
     Raises:
         ValueError: If there is no batch or an empty one, the options do not fit the environment or
@@ -87,6 +90,7 @@ class Trainer:
         problems: Sequence[Start] = (),
         stored: Sequence[Sequence[Rollout]] = (),
         comparator: Team | None = None,
+        crew: Crew | None = None,
     ) -> None:
         learner_options = algorithm.completed(learner_options)
         check_run(trainer_options, learner_options, batches, eval_starts)
@@ -103,7 +107,11 @@ class Trainer:
         self.env = env
         self.eval_env = env if eval_env is None else eval_env
         require_short(self.eval_env, team, eval_starts)
-        processes.warn_of_idle(max(map(len, batches)))
+        size = trainer_options.starts_per_bundle
+        check_crew(crew, size, team, chain(problems, *batches, eval_starts))
+        parts = -(-max(map(len, batches)) // (size or 1))
+        processes.warn_of_idle(parts, "bundles" if size else "starts")
+        self.crew = crew or LocalCrew(Site(env, self.eval_env, team))
         evaluations = trainer_options.evaluations(updates) + (warm_start is not None)
         episodes = evaluations * len(eval_starts)
         self.cost = run_cost(
@@ -130,8 +138,9 @@ class Trainer:
         self._source: Source = (
             Stored(stored)
             if stored
-            else Played(env, team, trainer_options, batches, problems, self.learner, judge, rival)
+            else Played(self.crew, trainer_options, batches, problems, self.learner, judge, rival)
         )
+        self._evaluation = Evaluation(self.crew, trainer_options, batches, eval_starts)
         self._policies = distinct_policies(team)
         self._log = RunLog(folder, len(batches), progress, trainer_options.record_tokens)
         self.warm_start = warm_start
@@ -145,6 +154,7 @@ class Trainer:
             self._refitting,
         )
         self._torn = False  # True while weights or rows are those of no complete update
+        self._published: int | None = None  # the version that the crew has
 
     def resume(self) -> int:
         """Continue from the folder's newest checkpoint, and drop the rows written after it.
@@ -158,6 +168,7 @@ class Trainer:
         """
         update = self._saver.resume()
         self._log.rewind(update, self.warm_start.steps if self.warm_start else 0)
+        self._published = None
         return update
 
     @property
@@ -200,7 +211,7 @@ class Trainer:
         with terminable():
             try:
                 try:
-                    with self._log.bar:
+                    with self._crew_at_work(), self._log.bar:
                         self._run_remaining()
                 except Exception as error:  # such as another process that was interrupted first
                     failure = error
@@ -272,8 +283,15 @@ class Trainer:
 
     def _train_update(self) -> None:
         update, clock, begin = self.learner.updates + 1, Stopwatch(), time.perf_counter()
+        self._publish()
         batch = self._source.batch(update, clock)
-        tokens = metrics.count_tokens(batch.rollouts)
+        played = processes.of_first(
+            lambda: {
+                **metrics.reward_metrics(batch.rollouts),
+                **batch.metrics,
+                "tokens": metrics.count_tokens(batch.rollouts),
+            }
+        )
         with ExitStack() as stack:
             if self.learner.options.updates_per_batch > 1:
                 stack.enter_context(uninterrupted())  # the first steps are taken while accumulating
@@ -285,10 +303,8 @@ class Trainer:
             with clock("learning"):
                 self.learner.step()
             row = {
-                **metrics.reward_metrics(batch.rollouts),
-                **batch.metrics,
-                "tokens": tokens,
-                "tokens_per_second": tokens / (time.perf_counter() - begin),
+                **played,
+                "tokens_per_second": played["tokens"] / (time.perf_counter() - begin),
                 **{f"{activity}_seconds": seconds for activity, seconds in clock.seconds.items()},
                 **learned,
             }
@@ -306,28 +322,29 @@ class Trainer:
         """
         if not self.eval_starts:
             return {}
-        clock = Stopwatch()
-        seed_policies(self.team, self.options.seed, "evaluation")
-        # As many episodes at a time as an update samples, so that they fit the same memory.
-        largest = -(-max(map(len, self.batches)) // processes.world_size())
-        part = play_episodes(
-            self.eval_env,
-            self.team,
-            processes.shard(self.eval_starts),
-            at_a_time=self.options.group_size * largest,
-            stopwatch=clock,
-        )
-        episodes: list[Rollout] = processes.gather(part)
-        row = {
-            **metrics.evaluation_metrics(episodes),
-            "tokens": metrics.count_tokens(episodes),
-            **{f"{activity}_seconds": seconds for activity, seconds in clock.seconds.items()},
-        }
+        self._publish()
+        episodes, row = self._evaluation.play()
         with uninterrupted():
             self._log.write(self.learner.updates, kind, row, episodes if kind == "eval" else ())
             if self.options.keep_best and kind == "eval":
                 self._saver.keep_if_best(row["reward_mean"])
         return row
+
+    def _publish(self) -> None:
+        """Give the crew the present weights, unless it has them."""
+        version = self.learner.updates + (self.warm_start.steps if self.warm_start else 0)
+        if version != self._published:
+            self.crew.publish(self.learner.policies, version)
+            self._published = version
+
+    @contextmanager
+    def _crew_at_work(self) -> Iterator[None]:
+        """Close the crew at the end of a `with` block."""
+        try:
+            yield
+        finally:
+            self._published = None
+            self.crew.close()
 
     def save(self) -> None:
         """Write a checkpoint of the last complete update, unless there is one.
@@ -349,4 +366,5 @@ class Trainer:
         Raises:
             FileNotFoundError: If none was kept; the option `keep_best` does.
         """
+        self._published = None
         return self._saver.load_best()

@@ -212,6 +212,12 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
     check_trackers(config.output.trackers)
     if config.output.keep_best and config.evaluation.num_tasks == 0:
         raise ConfigError("output.keep_best needs evaluations: set evaluation.num_tasks")
+    workers = config.cluster.rollout_workers
+    if workers and config.algorithm.starts_per_bundle is None:
+        raise ConfigError(
+            f"cluster.rollout_workers={workers}: workers share the bundles of an update, and without "
+            "algorithm.starts_per_bundle there is one: set it, or drop cluster.rollout_workers"
+        )
     team = team_spec(config, env.possible_agents)
     try:
         algorithm = ALGORITHMS[config.algorithm.name]

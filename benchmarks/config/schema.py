@@ -13,6 +13,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from llm_decpomdp.agents.models.options import ModelOptions
+from llm_decpomdp.algorithms.crews.options import ClusterOptions
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
 from llm_decpomdp.algorithms.learning.preference_options import PreferenceOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
@@ -198,6 +199,7 @@ class Config:
     """Declarations of the team's policies, by name; see `llm_decpomdp.benchmarks.config.teams`."""
     warm_start: WarmStartOptions = field(default_factory=WarmStartOptions)
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
+    cluster: ClusterOptions = field(default_factory=ClusterOptions)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     output: OutputConfig = field(default_factory=OutputConfig)
     seed: int = option_of(TrainerOptions, "seed")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from llm_decpomdp.agents.remote.endpoint import EndpointError
+from llm_decpomdp.algorithms.crews.options import CrewError
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.envs.modes.experts import ExpertError
 from llm_decpomdp.envs.sandbox import SandboxError
@@ -18,6 +19,7 @@ FAILURES = (
     EndpointError,
     ExpertError,
     SandboxError,
+    CrewError,
 )
 """Errors that may end a run which has begun."""
 

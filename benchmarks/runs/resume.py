@@ -22,13 +22,15 @@ from llm_decpomdp.utils.storage import RunFolder, read_json_lines, write_atomica
 CHANGEABLE = (
     "algorithm.num_train_epochs",
     "algorithm.max_updates",
+    "cluster.rollout_workers",
+    "cluster.max_redo",
     "output.checkpoint_every",
     "output.keep_checkpoints",
     "output.save_final_model",
     "model.max_prompt_tokens",
     "model.on_long_prompt",
 )
-"""Keys that a run may change when it goes on: its length, what it saves, and its way with long prompts."""
+"""Keys that a run may change when it goes on: its length, its workers, what it saves, and long prompts."""
 
 OF_POLICIES = ("max_prompt_tokens", "on_long_prompt")
 """Keys of single policies that it may change: `policies.<name>.on_long_prompt`."""

@@ -17,6 +17,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
 from llm_decpomdp.benchmarks.config.load import start_cost
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs import long_prompts as prompts
+from llm_decpomdp.benchmarks.runs.crews import make_crew
 from llm_decpomdp.benchmarks.runs.failures import FAILURES
 from llm_decpomdp.benchmarks.runs.manifest import manifest
 from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun, arranged, resolve
@@ -202,6 +203,7 @@ def make_trainer(
             problems=run.problems,
             stored=arranged(run.config, with_tokens(run.pairs, team)),
             comparator=_comparator(run),
+            crew=make_crew(run),
         )
     except (ValueError, TypeError) as error:
         raise RunError(str(error)) from error

@@ -50,6 +50,7 @@ def build(folder: Path, batches: Sequence[Sequence[Start]] = BATCHES, **options:
     """Build a trainer; `options` are those of the trainer, and any of the other arguments."""
     eval_env, warm_start = options.pop("eval_env", None), options.pop("warm_start", None)
     problems, comparator = options.pop("problems", ()), options.pop("comparator", None)
+    crew = options.pop("crew", None)
     return Trainer(
         options.pop("env", None) or EchoEnv(2),
         options.pop("team", None) or make_team(),
@@ -63,6 +64,7 @@ def build(folder: Path, batches: Sequence[Sequence[Start]] = BATCHES, **options:
         warm_start=warm_start,
         problems=problems,
         comparator=comparator,
+        crew=crew,
     )
 
 
@@ -160,6 +162,17 @@ UNEVEN = [BATCHES[0], BATCHES[1][:1], [*BATCHES[2], Start(seed=8)], BATCHES[3]]
 """Batches of two processes, one of which has nothing to do in the second update."""
 
 
+BUNDLED: dict[str, Any] = {
+    "starts_per_bundle": 1,
+    "refill": 2,
+    "problems": ALIKE_STARTS,
+    "group_size": 2,
+    "record_tokens": True,
+    "learner": {"learning_rate": 0.0},
+}
+"""Options of a run that samples the same in any number of processes: its weights stay, to the last digit."""
+
+
 def sampled() -> list[Rollout]:
     """Eight rollouts, the same ones each time."""
     starts, rng = [Start(seed=n) for n in range(8)], np.random.default_rng(0)
@@ -234,6 +247,9 @@ def work_together(folder: Path) -> None:
     refilled = build(folder / "refilled", UNEVEN, refill=3, problems=ALIKE_STARTS, group_size=2)
     refilled.run_updates()
     torch.save(weights(refilled), here / "refilled.pt")
+    build(folder / "bundled", UNEVEN, **BUNDLED).run_updates()
+    collected = processes.gather_in_first([processes.rank()] * 2)
+    torch.save((collected, processes.of_first(lambda: processes.rank())), here / "collected.pt")
     broken = build(folder / "broken", UNEVEN)
     if processes.rank() == 1:
         broken._train_update = on_call(2, broken._train_update, interrupt)

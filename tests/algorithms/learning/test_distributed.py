@@ -13,6 +13,7 @@ from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.runs import (
     ALIKE_STARTS,
+    BUNDLED,
     LEARNERS,
     ROOT,
     UNEVEN,
@@ -104,6 +105,22 @@ def test_each_process_refills_its_own_share_and_both_step_alike(pair: Path) -> N
         assert len(played) == len(set(played)) == len(batch) + row["refilled_starts"]
 
 
+def test_two_processes_sample_the_bundles_that_one_does(pair: Path, tmp_path: Path) -> None:
+    alone = build(tmp_path, UNEVEN, **BUNDLED)
+    alone.run_updates()
+    together = pair / "bundled"
+    assert (together / "episodes.jsonl").read_bytes() == alone.folder.episodes.read_bytes()
+    metrics = [rows(folder / "metrics.jsonl") for folder in (together, tmp_path)]
+    assert sum(row.get("refilled_starts", 0) for row in metrics[0]) > 0
+    for row, other in zip(*metrics, strict=True):
+        assert row.pop("kind") == other.pop("kind")
+        assert row == pytest.approx(other, rel=1e-4, abs=1e-6)
+
+
+def test_rollouts_go_to_the_first_process_and_metrics_to_all(pair: Path) -> None:
+    assert of_both(pair, "collected.pt") == [([0, 1, 0, 1], 0), ([], 0)]
+
+
 def test_a_process_that_is_terminated_ends_the_others_and_what_is_complete_is_saved(
     pair: Path,
 ) -> None:
@@ -118,6 +135,7 @@ def test_a_process_that_is_alone_works_on_everything(monkeypatch: pytest.MonkeyP
     processes.initialize()
     assert (processes.world_size(), processes.rank()) == (1, 0)
     assert processes.shard([1, 2, 3]) == processes.gather([1, 2, 3]) == [1, 2, 3]
+    assert processes.gather_in_first([1, 2]) == [1, 2] and processes.of_first(lambda: 3) == 3
     assert processes.total(2.0) == processes.broadcast(2.0) == 2.0
 
 

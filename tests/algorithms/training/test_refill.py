@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.training.refill import further_starts, refill
 from llm_decpomdp.utils.storage import read_json_lines
@@ -41,6 +40,10 @@ def play(starts: Sequence[Start]) -> list[Any]:
     return [SimpleNamespace(start=start) for start in starts]
 
 
+def play_round(number: int, parts: Sequence[Sequence[Start]]) -> list[list[Any]]:
+    return [play(part) for part in parts]
+
+
 def teaches(rollout: Any) -> bool:
     return bool(rollout.start.seed % 2)
 
@@ -62,24 +65,36 @@ def seeds(rollouts: Sequence[Any]) -> list[int]:
 def test_what_teaches_nothing_is_replaced_round_by_round(
     rounds: int, kept: list[int], further: list[int]
 ) -> None:
-    fresh = iter(PROBLEMS[4:])
-    found = refill(play(PROBLEMS[:3]), rounds, fresh, teaches, play)
-    assert (seeds(found[0]), seeds(found[1])) == (kept, further)
+    found = refill([play(PROBLEMS[:3])], rounds, [iter(PROBLEMS[4:])], teaches, play_round)
+    assert [seeds(rollouts) for (rollouts,) in found] == [kept, further]
 
 
 def test_where_no_problem_is_left_the_rest_stays() -> None:
-    kept, further = refill(play(PROBLEMS[:5]), 5, iter([Start(seed=7)]), teaches, play)
+    (kept,), (further,) = refill(
+        [play(PROBLEMS[:5])], 5, [iter([Start(seed=7)])], teaches, play_round
+    )
     assert (seeds(kept), seeds(further)) == ([7, 1, 2, 3, 4], [7])
 
 
-def test_processes_draw_different_problems_that_the_batch_lacks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    drawn = []
-    monkeypatch.setattr(processes, "world_size", lambda: 2)
-    for rank in range(2):
-        monkeypatch.setattr(processes, "rank", lambda rank=rank: rank)
-        drawn.append(list(further_starts(PROBLEMS, BATCHES[0], np.random.default_rng(0))))
+def test_each_bundle_is_refilled_with_its_own_starts_in_rounds_of_all() -> None:
+    rounds: list[list[list[Start]]] = []
+
+    def play_and_note(number: int, parts: Sequence[Sequence[Start]]) -> list[list[Any]]:
+        assert number == len(rounds) + 1
+        rounds.append([list(part) for part in parts])
+        return play_round(number, parts)
+
+    fresh = [iter(PROBLEMS[4:8:2]), iter(PROBLEMS[5:8:2])]
+    rolled = [play(PROBLEMS[:2]), play(PROBLEMS[2:4])]
+    kept, further = refill(rolled, 2, fresh, teaches, play_and_note)
+    assert rounds == [[[Start(seed=4)], [Start(seed=5)]], [[Start(seed=6)], []]]
+    assert [seeds(of) for of in kept] == [[6, 1], [5, 3]]
+    assert [seeds(of) for of in further] == [[4, 6], [5]]
+
+
+def test_bundles_draw_different_problems_that_the_batch_lacks() -> None:
+    fresh = further_starts(PROBLEMS, BATCHES[0], np.random.default_rng(0), 2)
+    drawn = [list(of_bundle) for of_bundle in fresh]
     assert len(drawn[0]) == 5 and not set(drawn[0]) & set(drawn[1])
     assert set(drawn[0]) | set(drawn[1]) == set(PROBLEMS) - set(BATCHES[0])
 

@@ -1,0 +1,96 @@
+"""Crews play the bundles of a run: in this process, in others, or on other machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from typing_extensions import Protocol
+
+from llm_decpomdp.algorithms.crews.bundles import Bundle, Site
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, distinct_policies
+from llm_decpomdp.policy import Seedable, Stateful, Team, TrainablePolicy
+
+
+class Crew(Protocol):
+    """Plays bundles with the weights that were published last."""
+
+    def publish(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
+        """Take over new weights: called before the first bundle, and between a step and the next bundle.
+
+        Args:
+            policies: The policies that learn, by the names of `distinct_policies`.
+            version: Complete updates, and steps of a warm start before them; it only grows.
+        """
+        ...
+
+    def roll(self, bundles: Sequence[Bundle], clock: Stopwatch) -> list[list[Rollout]]:
+        """Play bundles, and return the rollouts of each, in the order of the bundles.
+
+        Args:
+            bundles: Parts of one update or evaluation.
+            clock: Is given the seconds of each activity, summed over all that work at the same time.
+
+        Raises:
+            CrewError: If a bundle could not be played, though it was tried again.
+        """
+        ...
+
+    def close(self) -> None:
+        """End what was started; a further bundle needs `publish` again."""
+        ...
+
+
+class LocalCrew:
+    """Plays bundles here, one after the other, by the policies that learn themselves.
+
+    Args:
+        site: Environments and team.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+
+    def publish(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
+        """Do nothing: the weights are here."""
+
+    def roll(self, bundles: Sequence[Bundle], clock: Stopwatch) -> list[list[Rollout]]:
+        """Play bundles, and return the rollouts of each, in the order of the bundles."""
+        return [bundle.roll(self.site, clock) for bundle in bundles]
+
+    def close(self) -> None:
+        """Do nothing: nothing was started."""
+
+
+def check_crew(crew: Crew | None, size: int | None, team: Team, starts: Iterable[Start]) -> None:
+    """Check that the bundles of a run can be played in any order, by any process.
+
+    Args:
+        crew: Plays them, if it was given.
+        size: The option `starts_per_bundle`.
+        team: A policy for each agent.
+        starts: All starts of the run.
+
+    Raises:
+        ValueError: If a crew is to play whole updates, a policy goes on from what it has said before, or a start
+            leaves the choice to the environment's running generator.
+    """
+    if size is None:
+        if crew is not None:
+            raise ValueError(
+                "a crew shares the bundles of an update, and without starts_per_bundle there is one: set it, such "
+                "as to a fraction of an update's starts"
+            )
+        return
+    for name, policy in distinct_policies(team).items():
+        if isinstance(policy, Stateful) and not isinstance(policy, Seedable):
+            raise ValueError(
+                f"starts_per_bundle={size} plays bundles in any order, and the policy of {name}, a "
+                f"{type(policy).__name__}, goes on from what it said before: drop starts_per_bundle, or give the "
+                "policy a method `seed` after which it begins anew"
+            )
+    if Start() in starts:
+        raise ValueError(
+            f"starts_per_bundle={size} plays bundles in any order, and a start with neither seed nor task_id is "
+            "what the environment draws next: give each start one of them, or drop starts_per_bundle"
+        )

@@ -1,0 +1,150 @@
+"""A worker: the process that plays bundles for a crew, with environments and a team of its own."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import pickle
+import shutil
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from llm_decpomdp.algorithms.crews.bundles import Bundle, Site
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout
+from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, distinct_policies
+from llm_decpomdp.policy import Stateful, Team
+
+Build = Callable[[], Site]
+"""Makes the site of a worker. It can be pickled: a function of a module, or `functools.partial` of one."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a worker begins with."""
+
+    build: bytes
+    """A `Build`, pickled."""
+    log: Path
+    """File that takes whatever the worker says."""
+    threads: int
+    """Threads of torch, as many as the learner has: sums of several threads may differ in their last digits."""
+    device: int | None
+    """The CUDA device of the process that learns, if there are any."""
+
+
+class Order(NamedTuple):
+    """A bundle to play."""
+
+    bundle: Bundle
+    weights: Path | None
+    """File of the weights to play it with; `None` where nothing was published."""
+
+
+class Ready(NamedTuple):
+    """A worker has built its site, and can be given orders."""
+
+
+class Played(NamedTuple):
+    """A bundle was played."""
+
+    rollouts: list[Rollout]
+    seconds: dict[str, float]
+    """Spent by activity."""
+
+
+class Failed(NamedTuple):
+    """The site could not be built, or a bundle cannot be played, whoever tries."""
+
+    error: BaseException
+    cause: BaseException | None
+
+
+def work(setup: Setup, connection: Connection) -> None:
+    """Play the bundles that come in, until the other end is closed or the parent ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to workers too
+    _end_with_parent(setup.log.parent)
+    _write_to(setup.log)
+    torch.set_num_threads(setup.threads)
+    if setup.device is not None:
+        torch.cuda.set_device(setup.device)
+    weights: Path | None = None
+    try:
+        site: Site = pickle.loads(setup.build)()
+        connection.send(Ready())
+        while True:
+            order: Order = connection.recv()
+            if order.weights is not None and order.weights != weights:
+                load_weights(site.team, order.weights)
+                weights = order.weights
+            clock = Stopwatch()
+            rollouts = order.bundle.roll(site, clock)
+            connection.send(Played(rollouts, clock.seconds))
+    except (EOFError, BrokenPipeError):  # the crew was closed
+        return
+    except Exception as error:
+        traceback.print_exc()
+        cause = error.__cause__
+        connection.send(Failed(_portable(error), cause and _portable(cause)))
+
+
+def save_weights(policies: Mapping[str, Stateful], path: Path) -> None:
+    """Write the states of policies, by name, for `load_weights`."""
+    torch.save({name: policy.state_dict() for name, policy in policies.items()}, path)
+
+
+def load_weights(team: Team, path: Path) -> None:
+    """Give the policies of a team the states of a file.
+
+    Raises:
+        KeyError: If the file has a policy that the team lacks.
+    """
+    states = torch.load(path, map_location="cpu", weights_only=True)
+    policies = distinct_policies(team)
+    for name, state in states.items():
+        policy = policies[name]
+        assert isinstance(policy, Stateful), policy
+        policy.load_state_dict(state)
+
+
+def _end_with_parent(folder: Path) -> None:
+    """End this process as soon as its parent has ended, also in the middle of a bundle, and clear up for it.
+
+    Args:
+        folder: The crew's folder, with weights that may be large.
+    """
+    parent = parent_process()
+    assert parent is not None, "a worker is started by multiprocessing"
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _write_to(log: Path) -> None:
+    """Write all that this process says, and what it says when it crashes, to a file."""
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(target, stream)
+    os.close(target)
+    faulthandler.enable()
+
+
+def _portable(error: BaseException) -> BaseException:
+    """Return an error, or its text where it cannot be pickled and read again."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

@@ -1,0 +1,45 @@
+"""The crew of a run, by its configuration."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from llm_decpomdp.benchmarks.config import teams
+from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun
+from llm_decpomdp.env import DecPOMDPEnv
+
+if TYPE_CHECKING:
+    from llm_decpomdp.algorithms.crews.bundles import Site
+    from llm_decpomdp.algorithms.crews.crew import Crew
+
+logger = logging.getLogger(__name__)
+
+
+def make_crew(run: ResolvedRun) -> Crew | None:
+    """Build the crew of a run; `None` where the process that learns plays everything itself."""
+    cluster, algorithm = run.config.cluster, run.config.algorithm
+    if not cluster.rollout_workers:
+        return None
+    from llm_decpomdp.algorithms.crews.worker_crew import WorkerCrew
+
+    bundles = -(-algorithm.prompts_per_update // (algorithm.starts_per_bundle or 1))
+    if bundles < cluster.rollout_workers:
+        logger.warning(
+            "%d rollout workers share updates of %d bundles, so some of them always wait: take more starts an "
+            "update (prompts_per_update), smaller bundles (starts_per_bundle), or fewer workers",
+            *(cluster.rollout_workers, bundles),
+        )
+    build = partial(site, run.config, run.train_env, run.eval_env, run.team)
+    return WorkerCrew(build, cluster.rollout_workers, cluster.max_redo)
+
+
+def site(
+    config: Config, train_env: DecPOMDPEnv, eval_env: DecPOMDPEnv, team: teams.TeamSpec
+) -> Site:
+    """Build the site of a worker: the run's environments, and its team loaded again."""
+    from llm_decpomdp.algorithms.crews.bundles import Site
+
+    return Site(train_env, eval_env, teams.load(config, (train_env, eval_env), team))

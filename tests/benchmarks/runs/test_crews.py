@@ -1,0 +1,93 @@
+"""Configurations with rollout workers: the same run, and sandboxes of the workers' own."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from llm_decpomdp.algorithms.crews.bundles import EvaluationBundle
+from llm_decpomdp.algorithms.crews.worker_crew import WorkerCrew
+from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.config.teams import team_spec
+from llm_decpomdp.benchmarks.runs.crews import make_crew, site
+from llm_decpomdp.benchmarks.runs.resolved import resolve
+from llm_decpomdp.benchmarks.runs.resume import resume
+from llm_decpomdp.benchmarks.runs.train import Result, train
+from llm_decpomdp.utils.storage import read_json_lines
+
+BUNDLES = ["algorithm.prompts_per_update=4", "algorithm.starts_per_bundle=2"]
+LOUD = [
+    "env.id=tldr-v1",
+    "dataset.train_split=test[2:]",
+    "dataset.eval_split=test[:2]",
+    "model.max_new_tokens=40",
+    "model.lora={r: 2}",
+    "algorithm.learning_rate=0.01",
+    "output.record_tokens=true",
+    "output.checkpoint_every=1",
+    "output.save_final_model=true",
+]
+
+
+def adapters(result: Result) -> list[bytes]:
+    return [path.read_bytes() for path in sorted(result.team.rglob("*.safetensors"))]
+
+
+def test_a_configuration_with_workers_is_the_same_run_and_may_change_their_number(
+    quick: list[str], tmp_path: Path
+) -> None:
+    values = [*quick, *BUNDLES, *LOUD]
+    alone = train(load_config(None, [*values, "output.name=alone"]), "alone")
+    loud = [r for r in read_json_lines(alone.folder.metrics) if r["kind"] == "train"]
+    assert any(r["groups_without_signal"] < r["groups"] for r in loud)
+    begun = ["algorithm.max_updates=1", "cluster.rollout_workers=2", "output.name=begun"]
+    train(load_config(None, [*values, *begun, "output.save_final_model=false"]), "begun")
+    further = ["algorithm.max_updates=2", "cluster.rollout_workers=1"]
+    again = resume(tmp_path / "begun", [*further, "output.save_final_model=true"])
+    trained = [
+        [r for r in read_json_lines(result.folder.episodes) if r["phase"] == "train"]
+        for result in (alone, again)
+    ]
+    assert trained[0] == trained[1] and len(trained[0]) == 8
+    assert adapters(alone) == adapters(again) and len(adapters(alone)) == 2
+
+
+def test_workers_that_have_nothing_to_do_are_told(
+    quick: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    config = load_config(
+        None, [*quick, *BUNDLES, "cluster.rollout_workers=3", "cluster.max_redo=0"]
+    )
+    with caplog.at_level(logging.WARNING):
+        crew = make_crew(resolve(config))
+    assert "3 rollout workers share updates of 2 bundles" in caplog.text
+    assert isinstance(crew, WorkerCrew) and (crew.number, crew.max_redo) == (3, 0)
+    assert make_crew(resolve(load_config(None, quick))) is None
+
+
+def test_workers_without_bundles_are_refused(quick: list[str]) -> None:
+    with pytest.raises(ConfigError, match="rollout_workers=2: workers share the bundles"):
+        load_config(None, [*quick, "cluster.rollout_workers=2"])
+    with pytest.raises(ConfigError, match="must be at least 1, got 0"):
+        load_config(None, [*quick, "algorithm.starts_per_bundle=0"])
+
+
+def test_a_worker_runs_programs_in_a_sandbox_of_its_own() -> None:
+    gold = ["policies={aux_0: {kind: gold}, main_0: {kind: gold}}", "dataset.source=bundled"]
+    config = load_config(None, ["env.id=coophumaneval-v0", *gold])
+    env = config.make_eval_env()
+    starts = tuple(Start(task_id=task.task_id) for task in env.tasks.tasks[:3])
+    build = partial(site, config, env, env, team_spec(config, env.possible_agents))
+    crew = WorkerCrew(build, 1)
+    try:
+        (rollouts,) = crew.roll([EvaluationBundle(0, 0, starts, 3)], Stopwatch())
+    finally:
+        crew.close()
+    assert [rollout.start for rollout in rollouts] == list(starts)
+    assert [rollout.groups[-1].rewards for rollout in rollouts] == [(4.0,)] * 3
