@@ -100,11 +100,11 @@ def read_numbers(items: Iterable[str], names: Iterable[str]) -> dict[str, float]
     Raises:
         ConfigError: If a name is unknown, or a value no finite number of at least 0.
     """
-    known, values = sorted(names), {}
+    valid, values = sorted(names), {}
     for item in items:
         name, _, text = item.partition("=")
-        if name not in known:
-            raise ConfigError(unknown("assumption", name, known))
+        if name not in valid:
+            raise ConfigError(unknown("assumption", name, valid))
         try:
             values[name] = float(text)
         except ValueError:
@@ -118,10 +118,10 @@ def read_numbers(items: Iterable[str], names: Iterable[str]) -> dict[str, float]
 
 def with_numbers(numbers: T, values: dict[str, float]) -> T:
     """Return a dataclass with those of the values that are its own, marked as the user's."""
-    own = {
+    values_here = {
         declared.name: values[declared.name]
         for declared in declared_numbers(numbers)
         if declared.name in values
     }
-    result: T = replace(numbers, **own)  # type: ignore[type-var]
+    result: T = replace(numbers, **values_here)  # type: ignore[type-var]
     return result

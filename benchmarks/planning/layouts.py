@@ -40,9 +40,9 @@ class Layout:
     usable: float
     """Gigabytes of a device that may be used."""
     memory: dict[str, Memory]
-    """Of one device, by its work."""
+    """Parts of one device, by its work."""
     seconds: dict[str, float]
-    """Of an update, by part."""
+    """Parts of an update."""
     lag: int = 0
     notes: tuple[str, ...] = field(default=())
 
@@ -82,10 +82,10 @@ class Layout:
 
 def layouts(work: Work, fleet: Fleet, assumed: Assumptions, lag: int = 0) -> list[Layout]:
     """List all layouts, those that fit first, and of them the fastest first; else the nearest to fitting."""
-    found = [together(work, fleet, assumed)]
+    ways = [together(work, fleet, assumed)]
     if not fleet.on_cpu:
-        found += _apart(work, fleet, assumed, lag)
-    return sorted(found, key=lambda one: (not one.fits, one.update if one.fits else one.missing))
+        ways += _apart(work, fleet, assumed, lag)
+    return sorted(ways, key=lambda one: (not one.fits, one.update if one.fits else one.missing))
 
 
 def together(work: Work, fleet: Fleet, assumed: Assumptions) -> Layout:

@@ -30,7 +30,7 @@ MOST_DEVICES = 512
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run needs, and how it is best spread."""
+    """Needs of a run, and how it is best spread."""
 
     run: ResolvedRun
     fleet: Fleet
@@ -68,7 +68,7 @@ def plan(
         ConfigError: If no layout fits, a number or kind is unknown, or the configuration is wrong.
         RunError: If the data cannot be loaded.
     """
-    names = [one.name for numbers in (Assumptions, Device) for one in declared_numbers(numbers)]
+    names = [field.name for numbers in (Assumptions, Device) for field in declared_numbers(numbers)]
     values = read_numbers(assume, [*names, PROMPT])
     fleet = find_fleet(gpus)
     fleet = replace(fleet, device=with_numbers(fleet.device, values))
@@ -77,10 +77,10 @@ def plan(
     work = work_of(
         run, assumed, dtype=fleet.device.dtype, prompt=values.get(PROMPT), parameters=parameters
     )
-    found = layouts(work, fleet, assumed, lag)
-    if not found[0].fits:
-        raise ConfigError(refusal(work, fleet, assumed, found[0]))
-    return Plan(run, fleet, work, assumed, found, frozenset(values))
+    ways = layouts(work, fleet, assumed, lag)
+    if not ways[0].fits:
+        raise ConfigError(refusal(work, fleet, assumed, ways[0]))
+    return Plan(run, fleet, work, assumed, ways, frozenset(values))
 
 
 def refusal(work: Work, fleet: Fleet, assumed: Assumptions, nearest: Layout) -> str:
@@ -108,16 +108,16 @@ def remedies(work: Work, fleet: Fleet, assumed: Assumptions) -> Iterator[str]:
             work, models=tuple(replace(model, checkpointing=True) for model in work.models)
         ),
     }
-    for text, changed in changes.items():
-        found = layouts(changed, fleet, assumed)[0]
-        if found.fits:
-            most = max(memory.gigabytes for memory in found.memory.values())
-            yield f"{text} needs {most:.1f} GB of a device ({found.name})"
+    for text, other in changes.items():
+        best = layouts(other, fleet, assumed)[0]
+        if best.fits:
+            most = max(memory.gigabytes for memory in best.memory.values())
+            yield f"{text} needs {most:.1f} GB of a device ({best.name})"
     count = fleet.count
     while not fleet.on_cpu and (count := 2 * count) <= MOST_DEVICES:
-        found = layouts(work, fleet.of(count), assumed)[0]
-        if found.fits:
-            yield f"take more devices: it fits on {fleet.of(count)} ({found.name})"
+        best = layouts(work, fleet.of(count), assumed)[0]
+        if best.fits:
+            yield f"take more devices: it fits on {fleet.of(count)} ({best.name})"
             return
 
 

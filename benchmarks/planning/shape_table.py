@@ -53,7 +53,7 @@ def shape_of(name: str, parameters: float | None = None) -> Shape:
         return listed
     if parameters is not None:
         nearest = min(TABLE.values(), key=lambda shape: abs(shape.parameters - parameters))
-        return replace(nearest, counted=round(parameters))
+        return replace(nearest, total=round(parameters))
     reason = f"{hub_address()} does not answer"
     if hub_answers():
         try:
@@ -74,8 +74,8 @@ def listed_shape(name: str) -> Shape | None:
         36
     """
     plain = name.rpartition("/")[2].lower().replace("-coder", "")
-    found = [key for key in TABLE if plain == key or plain.startswith(f"{key}-")]
-    return TABLE[max(found, key=len)] if found else None
+    keys = [key for key in TABLE if plain == key or plain.startswith(f"{key}-")]
+    return TABLE[max(keys, key=len)] if keys else None
 
 
 def shape_in(source: str | Path) -> Shape:
@@ -107,5 +107,5 @@ def shape_in(source: str | Path) -> Shape:
         vocabulary=text.vocab_size,
         tied=bool(text.tie_word_embeddings),
         head_size=getattr(text, "head_dim", None),
-        counted=sum(weight.numel() for weight in model.parameters()),
+        total=sum(weight.numel() for weight in model.parameters()),
     )

@@ -26,8 +26,8 @@ class Shape:
     """True if embeddings and head share their weights."""
     head_size: int | None = None
     """Width of a head; `None` is h / heads."""
-    counted: int | None = None
-    """Number of weights where it is known otherwise; `None` adds up those of the matrices."""
+    total: int | None = None
+    """Number of all weights where it is known; `None` adds up those of the matrices."""
 
     @property
     def head_dim(self) -> int:
@@ -60,8 +60,8 @@ class Shape:
 
     @property
     def parameters(self) -> int:
-        """All weights (P); those of norms and biases, about 1 in 10,000, only where they were counted."""
-        return self.counted or self.layers * self.layer + self.embeddings
+        """All weights (P); those of norms and biases, about 1 in 10,000, only where `total` has them."""
+        return self.total or self.layers * self.layer + self.embeddings
 
     @property
     def computing(self) -> int:
@@ -91,11 +91,11 @@ class Shape:
         """Weights of a LoRA adapter: r (inputs + outputs) of each adapted matrix (arXiv 2106.09685).
 
         Args:
-            lora: Arguments of `peft.LoraConfig`; targets of other names than `linear` are counted as all of it.
+            lora: Arguments of `peft.LoraConfig`; targets of other names than `linear` are total as all of it.
         """
         rank, targets = int(lora.get("r", 8)), lora.get("target_modules") or DEFAULT_TARGETS
         names: Iterable[str] = [targets] if isinstance(targets, str) else targets
-        chosen = [name for name in names if name in self.linear]
-        if len(chosen) < len(list(names)):
-            chosen = list(self.linear)
-        return self.layers * rank * sum(sum(self.linear[name]) for name in chosen)
+        adapted = [name for name in names if name in self.linear]
+        if len(adapted) < len(list(names)):
+            adapted = list(self.linear)
+        return self.layers * rank * sum(sum(self.linear[name]) for name in adapted)

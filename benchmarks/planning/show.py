@@ -80,16 +80,16 @@ def _layouts(plan: Plan) -> Table:
     table.add_column("layout")
     for name in (*PARTS, "update", "hours of the run", "memory"):
         table.add_column(name, justify="right")
-    together = [one for one in plan.layouts if not one.sampling]
+    together = [row for row in plan.layouts if not row.sampling]
     listed = list(plan.layouts[:MOST_LAYOUTS])
-    for one in [*listed, *(one for one in together if one not in listed)]:
-        memory = f"{one.missing + one.usable:.1f} of {one.usable:.1f}"
-        if not one.fits:
-            table.add_row(one.name, *["-"] * (len(PARTS) + 2), f"{memory}: too much")
+    for row in [*listed, *(row for row in together if row not in listed)]:
+        memory = f"{row.missing + row.usable:.1f} of {row.usable:.1f}"
+        if not row.fits:
+            table.add_row(row.name, *["-"] * (len(PARTS) + 2), f"{memory}: too much")
             continue
-        parts = (_seconds(one.seconds[part]) if part in one.seconds else "" for part in PARTS)
-        hours = one.update * plan.work.updates / 3600
-        table.add_row(one.name, *parts, _seconds(one.update), f"{hours:,.2f}", memory)
+        parts = (_seconds(row.seconds[part]) if part in row.seconds else "" for part in PARTS)
+        hours = row.update * plan.work.updates / 3600
+        table.add_row(row.name, *parts, _seconds(row.update), f"{hours:,.2f}", memory)
     return table
 
 
@@ -114,12 +114,12 @@ def _assumed(plan: Plan) -> Table:
         table.add_column(name, justify=side)  # type: ignore[arg-type]
     device = plan.fleet.device
     of_device = [
-        one._replace(source=f"{one.source}: {device.source}") if one.name in SPECIFIED else one
-        for one in shown(device)
+        row._replace(source=f"{row.source}: {device.source}") if row.name in SPECIFIED else row
+        for row in shown(device)
     ]
-    for one in (*of_device, *shown(plan.assumed)):
-        source = "yours" if one.name in plan.set_by_user else one.source
-        table.add_row(one.name, f"{one.value:,.4g}", one.unit, source)
+    for row in (*of_device, *shown(plan.assumed)):
+        source = "yours" if row.name in plan.set_by_user else row.source
+        table.add_row(row.name, f"{row.value:,.4g}", row.unit, source)
     if PROMPT in plan.set_by_user:
         table.add_row(PROMPT, f"{plan.work.models[0].players[0].prompt:,.4g}", "tokens", "yours")
     return table

@@ -59,9 +59,9 @@ def decode_step(
     `parallel` devices share weights and rows.
     """
     element, size = model.element, model.shape.computing
-    moved = element * size + rows * context * model.shape.kv_bytes(element)
+    traffic = element * size + rows * context * model.shape.kv_bytes(element)
     computed = FORWARD * size * rows
-    return max(moved / rates.bandwidth, computed / rates.decoding(model)) / parallel
+    return max(traffic / rates.bandwidth, computed / rates.decoding(model)) / parallel
 
 
 def mean_context(model: Model, turn: int) -> float:
@@ -135,8 +135,8 @@ def server_seconds(
 def flops_a_token(model: Model, row: float, steps: int = 1) -> float:
     """Return the FLOPs of learning a token: c P, and attention to a row.
 
-    c is 2 forward, 2 backward to the inputs, 2 to the weights where they are trained, 2 with checkpointing; all for
-    each gradient step; and 2 for a reference. Attention has no weights: forward, twice backward, once again.
+    c is 2 forward, 2 backward to the inputs, 2 to the weights where they are trained, 2 with checkpointing: all of
+    them for each gradient step; and 2 for a reference. Attention has no weights: forward, twice backward, again.
     """
     weights = FORWARD + BACKWARD + (WEIGHT_GRADIENTS if model.full else 0)
     attention = 3
@@ -180,17 +180,17 @@ def learn_seconds(model: Model, work: Work, devices: int, shards: int, rates: Ra
     starts = math.ceil(work.starts / devices)
     passes = work.passes(model) * starts * work.steps
     least = 3 * passes * model.shape.layers * rates.assumed.layer_seconds
-    sent = 3 * passes * 4 * model.shape.parameters if shards > 1 and model.full else 0
+    transfers = 3 * passes * 4 * model.shape.parameters if shards > 1 and model.full else 0
     stepping = STEP_BYTES * trained / shards / rates.bandwidth
     if devices > shards:
         stepping += 8 * trained / shards / rates.between(devices)
-    return Learned(max(arithmetic, least), sent / rates.between(shards), stepping * work.steps)
+    return Learned(max(arithmetic, least), transfers / rates.between(shards), stepping * work.steps)
 
 
 def program_seconds(work: Work, cores: float, assumed: Assumptions) -> float:
     """Return the seconds of programs: J (seconds of one + share that hangs * limit) / cores."""
-    each = assumed.program_seconds + assumed.hanging * assumed.hanging_seconds
-    return max(work.programs * each / cores, each if work.programs else 0.0)
+    program = assumed.program_seconds + assumed.hanging * assumed.hanging_seconds
+    return max(work.programs * program / cores, program if work.programs else 0.0)
 
 
 def publish_seconds(model: Model, assumed: Assumptions) -> float:

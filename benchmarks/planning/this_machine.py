@@ -53,8 +53,8 @@ def _product_rate(dtype: Any) -> float:
     """Return the TFLOP/s of a matrix product."""
     import torch
 
-    left, right = torch.ones(ROWS, WIDTH, dtype=dtype), torch.ones(WIDTH, WIDTH, dtype=dtype)
-    return 2 * ROWS * WIDTH * WIDTH / _seconds(lambda: left @ right) / 1e12
+    rows, weights = torch.ones(ROWS, WIDTH, dtype=dtype), torch.ones(WIDTH, WIDTH, dtype=dtype)
+    return 2 * ROWS * WIDTH * WIDTH / _seconds(lambda: rows @ weights) / 1e12
 
 
 def _seconds(work: Callable[[], object]) -> float:

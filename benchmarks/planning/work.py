@@ -31,7 +31,7 @@ READ = 32
 
 @dataclass(frozen=True)
 class Turn:
-    """What one start has on one turn, of each agent."""
+    """Counts of one start on one turn, of each agent."""
 
     groups: int
     completions: int
@@ -96,7 +96,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Work:
-    """What an update computes."""
+    """Counts of an update."""
 
     cost: RunCost
     """Completions and steps of the environment, by `run_cost`."""
@@ -250,10 +250,10 @@ def _models(
             policies=tuple(policies),
             shape=shape,
             players=tuple(
-                Player(agent, own.max_new_tokens * length, prompts[agent])
+                Player(agent, spec_of.max_new_tokens * length, prompts[agent])
                 for agent, policy in run.team.agents.items()
                 if policy in policies
-                for own in [run.team.policies[policy]]
+                for spec_of in [run.team.policies[policy]]
             ),
             trained=any(run.team.policies[name].can_be_trained for name in policies),
             adapters=sum(map(shape.adapter, adapters)),

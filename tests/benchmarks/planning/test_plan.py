@@ -111,7 +111,7 @@ def test_seconds_on_this_machine_are_within_a_factor_of_three(
 
 
 # The columns of the estimate by hand: 7.6 billion weights, 57,344 bytes of keys and values, 512 tokens of prompts.
-WEIGHTS = Shape(28, 3584, 18_944, 28, 4, 152_064, tied=True, counted=7_600_000_000)
+WEIGHTS = Shape(28, 3584, 18_944, 28, 4, 152_064, tied=True, total=7_600_000_000)
 FAST = replace(Assumptions(), hanging=0.0)
 
 
