@@ -74,6 +74,7 @@ def test_a_run_counts_what_its_plan_said(
     assert 0.9 * work.tokens < row["tokens"] <= work.tokens  # a random model hardly ever ends
 
 
+@pytest.mark.slow
 def test_seconds_on_this_machine_are_within_a_factor_of_three(
     tiny_model: str, tmp_path: Path
 ) -> None:
@@ -84,8 +85,8 @@ def test_seconds_on_this_machine_are_within_a_factor_of_three(
         torch.manual_seed(0)
         shape = LlamaConfig(
             vocab_size=len(tokenizer),
-            hidden_size=256,
-            intermediate_size=512,
+            hidden_size=512,
+            intermediate_size=1024,
             num_hidden_layers=6,
             num_attention_heads=8,
             max_position_embeddings=16384,
@@ -107,6 +108,7 @@ def test_seconds_on_this_machine_are_within_a_factor_of_three(
     threads, begin = torch.get_num_threads(), time.process_time()
     train(settings, "mine")
     seconds = (time.process_time() - begin) / threads  # of processors, which may be busy otherwise
+    print(f"run / plan: {seconds / expected.best.update:.2f}")
     assert 1 / 3 < seconds / expected.best.update < 3
 
 
