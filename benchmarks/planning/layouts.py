@@ -148,7 +148,16 @@ def apart(
         "learning": sum(learn_seconds(m, work, learning, shards, rates).seconds for m in trained),
         "publishing": sum(publish_seconds(model, assumed) for model in trained),
     }
-    return Layout(sampling, learning, shards, usable, memory, seconds, lag, _idle(work, learning))
+    return Layout(
+        sampling,
+        learning,
+        shards,
+        usable,
+        memory,
+        seconds,
+        lag,
+        (*_idle(work, learning), *_few(work, sampling)),
+    )
 
 
 def _served(
@@ -189,4 +198,16 @@ def _idle(work: Work, devices: int) -> tuple[str, ...]:
     return (
         f"{devices - work.starts} of {devices} learning devices have nothing to do, as an update has "
         f"{work.starts} start{'s' * (work.starts > 1)}: raise algorithm.prompts_per_update",
+    )
+
+
+def _few(work: Work, devices: int) -> tuple[str, ...]:
+    """Say how many devices have no completion to sample."""
+    rows = work.starts * max(
+        sum(work.rows(model, turn) for model in work.models) for turn in work.turns
+    )
+    if devices <= rows:
+        return ()
+    return (
+        f"{devices - rows} of {devices} sampling devices have nothing to do: {rows} completions at a time",
     )

@@ -210,6 +210,7 @@ def test_the_command_prints_the_plan_with_all_that_it_assumes(
     assert "8 joint samples" not in told and "4 joint samples, 2,048 tokens, 4 programs" in told
     assert "bottleneck: sampling" in told
     assert "raise algorithm.prompts_per_update" in told
+    assert "sampling devices have nothing to do: 8 completions at a time" in told
     for name in (*vars(Assumptions()), "bandwidth", "prompt"):
         assert f" {name} " in told
     assert told.count("yours") == 2
