@@ -79,8 +79,17 @@ def main(
         progress("writing models with random weights")
         folders = {name: str(write_model(name, Path(scratch))) for name in {*size, CHECKED}}
         setting = Setting(
-            *(folders, size, device, torch.cuda.device_count(), _gigabytes(device)),
-            *(dtype, group_size, new_tokens, updates, rounds, environment(True, threads)),
+            folders=folders,
+            sizes=size,
+            device=device,
+            devices=torch.cuda.device_count(),
+            gigabytes=_gigabytes(device),
+            dtype=dtype,
+            group_size=group_size,
+            new_tokens=new_tokens,
+            updates=updates,
+            rounds=rounds,
+            variables=environment(True, threads),
         )
         outcomes = measure(setting, step, minutes)
     measured = [outcome for outcome in outcomes.values() if isinstance(outcome, Outcome)]

@@ -49,5 +49,5 @@ def write_model(size: str, folder: Path) -> Path:
     )
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
-        Qwen2ForCausalLM(config).to(torch.bfloat16).save_pretrained(target)
+        Qwen2ForCausalLM(config).to(dtype=torch.bfloat16).save_pretrained(target)
     return target

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -120,7 +119,7 @@ def _more(work: str) -> dict[str, object]:
 
 
 def update(setting: Setting) -> Outcome:
-    """Measure an update of MAGRPO with own weights and with adapters, beside TRL where it is installed."""
+    """Measure an update of MAGRPO with own weights and with adapters, for each size that fits."""
     sections, judgements = [], []
     tasks = workload.task_ids(workload.environment(), 2)
     for size in setting.fitting(2 * UPDATE_BYTES):
@@ -134,8 +133,6 @@ def update(setting: Setting) -> Outcome:
         judgements.append(
             speed(Goal(f"update: adapters against own models, {size}"), adapters, whole)
         )
-    if importlib.util.find_spec("trl") is None:
-        judgements.append(Judgement(Goal("update: ours against TRL"), None, "trl is not installed"))
     return Outcome(sections, judgements)
 
 
