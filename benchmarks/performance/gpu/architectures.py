@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 from llm_decpomdp.agents.models.local_models import tiny_model
 from llm_decpomdp.benchmarks.planning.shape_table import TABLE
@@ -49,5 +50,6 @@ def write_model(size: str, folder: Path) -> Path:
     )
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
-        Qwen2ForCausalLM(config).to(dtype=torch.bfloat16).save_pretrained(target)
+        model: Any = Qwen2ForCausalLM(config)
+        model.to(torch.bfloat16).save_pretrained(target)
     return target
