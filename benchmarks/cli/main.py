@@ -23,6 +23,7 @@ from llm_decpomdp.benchmarks.cli import (
     evaluate,
     export,
     necessity,
+    plan,
     play,
     report,
     rescore,
@@ -42,6 +43,7 @@ COMMANDS: Mapping[str, Mapping[Callable[..., None], str | None]] = {
     "Train and measure": {
         train.train_: "Example: llm-decpomdp train --config demo --override algorithm.name=marloo env.num_turns=2",
         evaluate.eval_: evaluate.EXAMPLES,
+        plan.plan: "Example: llm-decpomdp plan magrpo_che_config --gpus 8xh100",
         bench.bench: "Example: llm-decpomdp bench laptop --dry-run",
         crossplay.crossplay: "Example: llm-decpomdp crossplay runs/a runs/b",
     },

@@ -1,0 +1,1 @@
+"""Measurements for a machine with a GPU: one command, and steps that survive each other."""

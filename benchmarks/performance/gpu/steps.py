@@ -1,0 +1,200 @@
+"""The steps of the command: each measures one thing, and what fails in one is told beside the others' figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from llm_decpomdp.benchmarks.performance.gpu.architectures import SIZES
+from llm_decpomdp.benchmarks.performance.harness.report import Goal, Judgement, speed
+from llm_decpomdp.benchmarks.performance.harness.trials import Measured, Spread, Variant, compare
+from llm_decpomdp.benchmarks.performance.models import workload
+
+FILE = "gpu/trials.py"
+
+CHECKED = "tiny"
+"""The model whose gradients are compared: a CPU computes them, too."""
+
+DISTANCE = {"float32": 1e-3, "bfloat16": 0.1}
+"""Largest relative distance of gradients from those of a CPU in float32."""
+
+SAMPLING_BYTES, LEARNING_BYTES, UPDATE_BYTES = 7, 14, 20
+"""Bytes a weight that a step needs at most, with some room: weights, copy, then gradients, then moments."""
+
+
+class Skipped(Exception):
+    """A step that means nothing here; the text says why."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all steps share."""
+
+    folders: Mapping[str, str]
+    """Folder of each model, by its size; with that of `CHECKED`."""
+    sizes: Sequence[str]
+    """Sizes that are measured."""
+    device: str
+    devices: int
+    """Number of GPUs."""
+    gigabytes: float
+    """Memory of one."""
+    dtype: str
+    group_size: int
+    new_tokens: int
+    updates: int
+    """Updates of the short training."""
+    rounds: int
+    variables: Mapping[str, str]
+
+    def fitting(self, bytes_a_weight: int) -> list[str]:
+        """List the sizes that fit the device.
+
+        Raises:
+            Skipped: If there are none.
+        """
+        need = {size: SIZES[size].parameters * bytes_a_weight / 1e9 for size in self.sizes}
+        fitting = [size for size in self.sizes if need[size] <= self.gigabytes]
+        if not fitting:
+            least = min(need.values())
+            raise Skipped(f"needs {least:.0f} GB, and the device has {self.gigabytes:.0f}")
+        return fitting
+
+    def case(self, size: str) -> dict[str, object]:
+        """Return the arguments of a trial of models."""
+        return {
+            "model": self.folders[size],
+            "group_size": self.group_size,
+            "new_tokens": self.new_tokens,
+            "dtype": self.dtype,
+        }
+
+    def compare(self, variants: Sequence[Variant]) -> list[Measured]:
+        """Run variants in turn; errors as of `compare`."""
+        return list(compare(variants, self.rounds, self.variables).values())
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Figures of a step, in sections of variants that took turns."""
+
+    sections: Sequence[Sequence[Measured]]
+    judgements: Sequence[Judgement]
+
+
+def sampling(setting: Setting) -> Outcome:
+    """Compare our sampling with transformers' `generate`, for each size that fits."""
+    return _pairs(
+        setting, SAMPLING_BYTES, "sampling", {"ours": "sampling", "generate": "generate"}, 1
+    )
+
+
+def learning(setting: Setting) -> Outcome:
+    """Compare packed learning with a padded batch a group, for each size that fits."""
+    return _pairs(setting, LEARNING_BYTES, "learning", {"packed": "packed", "padded": "padded"}, 2)
+
+
+def _pairs(
+    setting: Setting, bytes_a_weight: int, what: str, works: Mapping[str, str], prompts: int
+) -> Outcome:
+    env = workload.environment()
+    texts = list(workload.prompts(env, workload.task_ids(env, 1)[0]).values())[:prompts]
+    sections, judgements = [], []
+    for size in setting.fitting(bytes_a_weight):
+        case = {**setting.case(size), "device": setting.device, "prompts": texts}
+        variants = [
+            Variant(f"{name}, {size}", FILE, "on_device", {**case, "work": work, **_more(work)})
+            for name, work in works.items()
+        ]
+        ours, rival = measured = setting.compare(variants)
+        sections.append(measured)
+        judgements.append(
+            speed(Goal(f"{what}: ours against {list(works)[1]}, {size}"), ours, rival)
+        )
+    return Outcome(sections, judgements)
+
+
+def _more(work: str) -> dict[str, object]:
+    return {"together": False} if work == "padded" else {}
+
+
+def update(setting: Setting) -> Outcome:
+    """Measure an update of MAGRPO with own weights and with adapters, for each size that fits."""
+    sections, judgements = [], []
+    tasks = workload.task_ids(workload.environment(), 2)
+    for size in setting.fitting(2 * UPDATE_BYTES):
+        case = {**setting.case(size), "device": setting.device, "tasks": tasks, "work": "update"}
+        variants = [
+            Variant(f"two own models, {size}", FILE, "on_device", {**case, "weights": "own"}),
+            Variant(f"two adapters, {size}", FILE, "on_device", {**case, "weights": "adapters"}),
+        ]
+        whole, adapters = measured = setting.compare(variants)
+        sections.append(measured)
+        judgements.append(
+            speed(Goal(f"update: adapters against own models, {size}"), adapters, whole)
+        )
+    return Outcome(sections, judgements)
+
+
+def gradients(setting: Setting) -> Outcome:
+    """Compare gradients on the device with those of the CPU, in both formats and with both attentions."""
+    sections, judgements = [], []
+    for dtype, most in DISTANCE.items():
+        for attention in ("sdpa", "eager"):
+            name = f"gradient, {dtype}, {attention}"
+            case = {
+                **setting.case(CHECKED),
+                "dtype": dtype,
+                "attention": attention,
+                "device": setting.device,
+            }
+            (measured,) = setting.compare([Variant(name, FILE, "gradients", case)])
+            sections.append([measured])
+            distance = measured.spread(lambda trial: trial.figures["distance"])
+            goal = Goal(f"{name}: distance from the CPU's", "", at_most=most)
+            judgements.append(Judgement(goal, distance))
+    return Outcome(sections, judgements)
+
+
+def probe(setting: Setting) -> Outcome:
+    """Train on a probe: rewards rise."""
+    case = {"device": setting.device, "updates": setting.updates, "group_size": 32}
+    (measured,) = setting.compare([Variant("training on a probe", FILE, "probe", case)])
+    gain: Spread = measured.spread(lambda trial: trial.figures["last"] - trial.figures["first"])
+    goal = Goal("probe: rise of the mean reward", "", at_least=0.2)
+    return Outcome([[measured]], [Judgement(goal, gain)])
+
+
+def devices(setting: Setting) -> Outcome:
+    """Compare two policies on two devices with both on one."""
+    if setting.devices < 2:
+        raise Skipped(
+            f"needs two GPUs, and there {'is' if setting.devices == 1 else 'are'} {setting.devices}"
+        )
+    size = setting.fitting(LEARNING_BYTES)[0]
+    tasks = workload.task_ids(workload.environment(), 2)
+    case = {**setting.case(size), "tasks": tasks}
+    variants = [
+        Variant(f"policies on {name}, {size}", FILE, "two_policies", {**case, "devices": places})
+        for name, places in (("two GPUs", ["cuda:0", "cuda:1"]), ("one GPU", ["cuda:0", "cuda:0"]))
+    ]
+    two, one = measured = setting.compare(variants)
+    return Outcome([measured], [speed(Goal("devices: two GPUs against one"), two, one)])
+
+
+STEPS: dict[str, Callable[[Setting], Outcome]] = {
+    "gradients": gradients,
+    "probe": probe,
+    "sampling": sampling,
+    "learning": learning,
+    "update": update,
+    "devices": devices,
+}
+"""All steps, the most important first."""
+
+
+def failures(outcomes: Mapping[str, Outcome | str]) -> Iterator[str]:
+    """Yield a line for each step without figures."""
+    for name, outcome in outcomes.items():
+        if isinstance(outcome, str):
+            yield f"{name}: {outcome}"
