@@ -147,5 +147,5 @@ def for_writer(rolled: Sequence[Sequence[Rollout]], size: int | None) -> list[Ro
         rolled: Those of the bundles of this process.
         size: As of `cut`.
     """
-    parts = rolled if size is not None else [[one] for bundle in rolled for one in bundle]
+    parts = rolled if size is not None else [[rollout] for bundle in rolled for rollout in bundle]
     return [rollout for part in processes.gather_in_first(parts) for rollout in part]

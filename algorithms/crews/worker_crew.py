@@ -48,18 +48,18 @@ class WorkerCrew:
         build: Makes environments and team of a worker, in the worker: the same in each as those of the learner,
             whose weights are published to them.
         workers: Number of processes, at least 1. They start with the first bundles.
-        max_redo: Most times that a bundle is played again.
+        max_warn: Most times that a bundle is played again.
 
     Raises:
-        ValueError: If there are no workers, or `max_redo` is negative.
+        ValueError: If there are no workers, or `max_warn` is negative.
     """
 
-    def __init__(self, build: Build, workers: int, max_redo: int = 3) -> None:
-        if workers < 1 or max_redo < 0:
+    def __init__(self, build: Build, workers: int, max_warn: int = 3) -> None:
+        if workers < 1 or max_warn < 0:
             raise ValueError(
-                f"workers must be at least 1 and max_redo at least 0, got {workers} and {max_redo}"
+                f"workers must be at least 1 and max_warn at least 0, got {workers} and {max_warn}"
             )
-        self.number, self.max_redo = workers, max_redo
+        self.number, self.max_warn = workers, max_warn
         self._build = pickle.dumps(build)
         self.workers: list[Worker] = []
         """Those that have been started."""
@@ -91,20 +91,20 @@ class WorkerCrew:
             CrewError: If workers have died of one bundle again and again; names its starts.
         """
         try:
-            played = self._roll(bundles)
+            results = self._roll(bundles)
         except BaseException:
             self._stop()  # some are at work on bundles that nobody waits for any more
             raise
-        for result in played:
+        for result in results:
             for activity, seconds in result.seconds.items():
                 clock.seconds[activity] = clock.seconds.get(activity, 0.0) + seconds
-        return [result.rollouts for result in played]
+        return [result.rollouts for result in results]
 
     def _roll(self, bundles: Sequence[Bundle]) -> list[Played]:
         waiting = deque(range(len(bundles)))
-        found: dict[int, Played] = {}
+        results: dict[int, Played] = {}
         deaths: Counter[int] = Counter()
-        while len(found) < len(bundles):
+        while len(results) < len(bundles):
             busy = sum(worker.place is not None for worker in self.workers)
             while len(self.workers) < min(self.number, busy + len(waiting)):
                 self.workers.append(self._start())
@@ -117,31 +117,31 @@ class WorkerCrew:
                 if isinstance(message, Failed):
                     raise message.error from message.cause
                 if isinstance(message, Played):
-                    found[worker.finish()] = message
+                    results[worker.finish()] = message
                 elif message is None:
                     self.workers.remove(worker)
                     how = worker.end()
                     if worker.place is not None:
                         deaths[worker.place] += 1
-                        self._redo(worker, how, bundles[worker.place], deaths[worker.place])
+                        self._warn(worker, how, bundles[worker.place], deaths[worker.place])
                         waiting.appendleft(worker.place)
-        return [found[place] for place in range(len(bundles))]
+        return [results[place] for place in range(len(bundles))]
 
-    def _redo(self, worker: Worker, how: str, bundle: Bundle, deaths: int) -> None:
+    def _warn(self, worker: Worker, how: str, bundle: Bundle, deaths: int) -> None:
         """Warn of a worker that has died.
 
         Raises:
             CrewError: If it is one too many.
         """
         starts = ", ".join(map(label, bundle.starts))
-        what = f"bundle {bundle.index} of {bundle.purpose} (starts: {starts})"
-        if deaths > self.max_redo:
+        task = f"bundle {bundle.index} of {bundle.purpose} (starts: {starts})"
+        if deaths > self.max_warn:
             raise CrewError(
-                f"{deaths} workers have died while they played {what}, the last one by {how}. Where that is "
+                f"{deaths} workers have died while they played {task}, the last one by {how}. Where that is "
                 "SIGKILL, memory was likely short: take fewer rollout_workers or smaller bundles. The "
                 f"end of its log:\n{worker.last_lines()}"
             )
-        logger.warning("a rollout worker has died by %s: %s is played again", how, what)
+        logger.warning("a rollout worker has died by %s: %s is played again", how, task)
 
     def _start(self) -> Worker:
         self._started += 1
@@ -174,10 +174,10 @@ class Worker:
 
     def __init__(self, setup: Setup) -> None:
         context = multiprocessing.get_context("spawn")  # a fork would share torch's threads
-        self.connection, there = context.Pipe()
-        self.process = context.Process(target=work, args=(setup, there), daemon=True)
+        self.connection, far_end = context.Pipe()
+        self.process = context.Process(target=work, args=(setup, far_end), daemon=True)
         self.process.start()
-        there.close()  # so that the connection ends with the worker
+        far_end.close()  # so that the connection ends with the worker
         self.log = setup.log
         self.place: int | None = None
         """Place of the bundle that it was given."""

@@ -29,7 +29,7 @@ class Versus(NamedTuple):
     group: Group
     returns: Returns
     """(J,)."""
-    others: int
+    num_others: int
     """Number of the last joint samples that the other team has played."""
 
 

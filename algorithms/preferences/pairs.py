@@ -88,7 +88,7 @@ def matches(
     learns: Sequence[bool],
     kind: str = "joint",
     min_gap: float = 0.0,
-    others: int = 0,
+    num_others: int = 0,
 ) -> list[Match]:
     """Return all pairs of a group, in the order of the samples.
 
@@ -98,10 +98,8 @@ def matches(
         learns: Whether each agent learns, (N,): in at least one that does the two samples differ.
         kind: `joint` or `single`.
         min_gap: Least R_w - R_l, in units of s. Differences that rounding alone makes are none.
-        others: Number of the last joint samples that another team has played. If there are any, one side of each
-            pair is among them, and the other is not.
-
-    Raises:
+        num_others: Number of the last joint samples that another team has played. If there are any, one side of
+            each pair is among them, and the other is not.
         ValueError: If there are more than `MAX_JOINT_SAMPLES`.
     """
     if len(said) > MAX_JOINT_SAMPLES:
@@ -118,8 +116,8 @@ def matches(
     possible = (learning > 0) & (gaps > noise) & (gaps >= min_gap * joint_returns.std() - noise)
     if kind == "single":
         possible &= different == 1
-    if others:
-        of_other = np.arange(len(said)) >= len(said) - others
+    if num_others:
+        of_other = np.arange(len(said)) >= len(said) - num_others
         possible &= of_other[:, None] != of_other
     winners, losers = np.nonzero(possible)
     return [
@@ -185,14 +183,14 @@ def rollout_pairs(
         beside(rollout, index, values, options.discount)
         for index, values in enumerate(returns(rollout, options.discount))
     ]
-    for index, (group, values, others) in enumerate(versus):
+    for index, (group, values, num_others) in enumerate(versus):
         if not math.isfinite(float(values.sum())):
             raise FloatingPointError(
                 f"a return isn't finite for {rollout.start}: {values.tolist()}"
             )
         texts, learns = answers(group), [agent in agents for agent in group.completions]
         kind, gap = options.pair_kind, options.pair_min_gap
-        candidates = matches(texts, values, learns, kind, gap, others)
+        candidates = matches(texts, values, learns, kind, gap, num_others)
         ordered = _ordered(candidates, options, rng)
         of_group = disjoint(ordered, group, texts, learns, options.pairs_per_group)
         selection += [(index, match) for match in of_group]
@@ -236,7 +234,7 @@ def _pair(start: Start, versus: Versus, match: Match, weight: float) -> Pair:
         for sample in match[:2]
     )
     comparator = None
-    if versus.others:
-        own = len(group.joint) - versus.others
+    if versus.num_others:
+        own = len(group.joint) - versus.num_others
         comparator = "winner" if match.winner >= own else "loser"
     return Pair(start, group.prompts, winner, loser, match.gap, weight, comparator)

@@ -88,8 +88,8 @@ class Comparator:
 
     def _readable(self, rollout: Rollout) -> Rollout:
         """Return a rollout whose first completions have tokens of the policies that learn."""
-        first, *others = rollout.groups
-        return replace(rollout, groups=(self._with_tokens(first), *others))
+        first, *later = rollout.groups
+        return replace(rollout, groups=(self._with_tokens(first), *later))
 
     def _with_tokens(self, group: Group) -> Group:
         completions = {

@@ -92,13 +92,13 @@ def main(
             variables=environment(True, threads),
         )
         outcomes = measure(setting, step, minutes)
-    measured = [outcome for outcome in outcomes.values() if isinstance(outcome, Outcome)]
+    complete = [outcome for outcome in outcomes.values() if isinstance(outcome, Outcome)]
     report = Report(
         f"on {_about(device)}",
         {"size": ", ".join(size), "dtype": dtype, "G": group_size, "new tokens": new_tokens},
         setting.variables,
-        [section for outcome in measured for section in outcome.sections],
-        [judgement for outcome in measured for judgement in outcome.judgements],
+        [section for outcome in complete for section in outcome.sections],
+        [judgement for outcome in complete for judgement in outcome.judgements],
     )
     header = {**about(), "device": _about(device)}
     show(header, [goal_table(report.judgements)])

@@ -106,10 +106,10 @@ def _pairs(
             Variant(f"{name}, {size}", FILE, "on_device", {**case, "work": work, **_more(work)})
             for name, work in works.items()
         ]
-        ours, rival = measured = setting.compare(variants)
-        sections.append(measured)
+        first, rival = section = setting.compare(variants)
+        sections.append(section)
         judgements.append(
-            speed(Goal(f"{what}: ours against {list(works)[1]}, {size}"), ours, rival)
+            speed(Goal(f"{what}: ours against {list(works)[1]}, {size}"), first, rival)
         )
     return Outcome(sections, judgements)
 
@@ -128,8 +128,8 @@ def update(setting: Setting) -> Outcome:
             Variant(f"two own models, {size}", FILE, "on_device", {**case, "weights": "own"}),
             Variant(f"two adapters, {size}", FILE, "on_device", {**case, "weights": "adapters"}),
         ]
-        whole, adapters = measured = setting.compare(variants)
-        sections.append(measured)
+        whole, adapters = section = setting.compare(variants)
+        sections.append(section)
         judgements.append(
             speed(Goal(f"update: adapters against own models, {size}"), adapters, whole)
         )
@@ -148,9 +148,9 @@ def gradients(setting: Setting) -> Outcome:
                 "attention": attention,
                 "device": setting.device,
             }
-            (measured,) = setting.compare([Variant(name, FILE, "gradients", case)])
-            sections.append([measured])
-            distance = measured.spread(lambda trial: trial.figures["distance"])
+            (figures,) = setting.compare([Variant(name, FILE, "gradients", case)])
+            sections.append([figures])
+            distance = figures.spread(lambda trial: trial.figures["distance"])
             goal = Goal(f"{name}: distance from the CPU's", "", at_most=most)
             judgements.append(Judgement(goal, distance))
     return Outcome(sections, judgements)
@@ -159,10 +159,10 @@ def gradients(setting: Setting) -> Outcome:
 def probe(setting: Setting) -> Outcome:
     """Train on a probe: rewards rise."""
     case = {"device": setting.device, "updates": setting.updates, "group_size": 32}
-    (measured,) = setting.compare([Variant("training on a probe", FILE, "probe", case)])
-    gain: Spread = measured.spread(lambda trial: trial.figures["last"] - trial.figures["first"])
+    (figures,) = setting.compare([Variant("training on a probe", FILE, "probe", case)])
+    gain: Spread = figures.spread(lambda trial: trial.figures["last"] - trial.figures["first"])
     goal = Goal("probe: rise of the mean reward", "", at_least=0.2)
-    return Outcome([[measured]], [Judgement(goal, gain)])
+    return Outcome([[figures]], [Judgement(goal, gain)])
 
 
 def devices(setting: Setting) -> Outcome:
@@ -178,8 +178,8 @@ def devices(setting: Setting) -> Outcome:
         Variant(f"policies on {name}, {size}", FILE, "two_policies", {**case, "devices": places})
         for name, places in (("two GPUs", ["cuda:0", "cuda:1"]), ("one GPU", ["cuda:0", "cuda:0"]))
     ]
-    two, one = measured = setting.compare(variants)
-    return Outcome([measured], [speed(Goal("devices: two GPUs against one"), two, one)])
+    two, single = section = setting.compare(variants)
+    return Outcome([section], [speed(Goal("devices: two GPUs against one"), two, single)])
 
 
 STEPS: dict[str, Callable[[Setting], Outcome]] = {

@@ -12,6 +12,7 @@ import torch
 
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
+from llm_decpomdp.algorithms.crews.bundles import UpdateBundle
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.preferences import comparison
 from llm_decpomdp.algorithms.preferences.comparison import History
@@ -223,9 +224,17 @@ def test_texts_of_models_with_other_tokens_are_tokenised_anew(
     trainer = compared_run(tmp_path, {"x": tiny(3, "ba"), "y": tiny(4)})
     assert "tokenised anew for x," in caplog.text
     source: Any = trainer._source
-    source.comparator.begin(1)
     asked = replace(rollout_of(OWN, JOINT, [0.0, 1.0]), start=Start(seed=0))
-    (rollout,) = source.comparator.beside([asked], Stopwatch())
+    bundle = UpdateBundle(
+        seed=0,
+        index=0,
+        starts=(asked.start,),
+        update=1,
+        options=source.options,
+        group_size=2,
+        views=False,
+    )
+    (rollout,) = source.comparator.beside(bundle, [asked], Stopwatch())
     assert rollout.comparator is not None
     (group,) = rollout.comparator.groups  # the first turn alone
     for completion in group.completions["x"]:
