@@ -100,7 +100,7 @@ def test_without_a_critic_nothing_is_handed_on_but_by_luck_of_the_partners() -> 
     assert relay_value(2, crossed, group_size=4, **TWO_TURNS) <= 0.4
 
 
-FOUR_TURNS: dict[str, Any] = {"spread": 1.0, "updates": 300, "learning_rate": 0.05}
+FOUR_TURNS: dict[str, Any] = {"spread": 1.0, "updates": 400, "learning_rate": 0.05}
 
 
 @pytest.mark.slow
