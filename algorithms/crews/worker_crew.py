@@ -48,18 +48,18 @@ class WorkerCrew:
         build: Makes environments and team of a worker, in the worker: the same in each as those of the learner,
             whose weights are published to them.
         workers: Number of processes, at least 1. They start with the first bundles.
-        max_warn: Most times that a bundle is played again.
+        max_redo: Most times that a bundle is played again.
 
     Raises:
-        ValueError: If there are no workers, or `max_warn` is negative.
+        ValueError: If there are no workers, or `max_redo` is negative.
     """
 
-    def __init__(self, build: Build, workers: int, max_warn: int = 3) -> None:
-        if workers < 1 or max_warn < 0:
+    def __init__(self, build: Build, workers: int, max_redo: int = 3) -> None:
+        if workers < 1 or max_redo < 0:
             raise ValueError(
-                f"workers must be at least 1 and max_warn at least 0, got {workers} and {max_warn}"
+                f"workers must be at least 1 and max_redo at least 0, got {workers} and {max_redo}"
             )
-        self.number, self.max_warn = workers, max_warn
+        self.number, self.max_redo = workers, max_redo
         self._build = pickle.dumps(build)
         self.workers: list[Worker] = []
         """Those that have been started."""
@@ -135,7 +135,7 @@ class WorkerCrew:
         """
         starts = ", ".join(map(label, bundle.starts))
         task = f"bundle {bundle.index} of {bundle.purpose} (starts: {starts})"
-        if deaths > self.max_warn:
+        if deaths > self.max_redo:
             raise CrewError(
                 f"{deaths} workers have died while they played {task}, the last one by {how}. Where that is "
                 "SIGKILL, memory was likely short: take fewer rollout_workers or smaller bundles. The "

@@ -100,6 +100,8 @@ def matches(
         min_gap: Least R_w - R_l, in units of s. Differences that rounding alone makes are none.
         num_others: Number of the last joint samples that another team has played. If there are any, one side of
             each pair is among them, and the other is not.
+
+    Raises:
         ValueError: If there are more than `MAX_JOINT_SAMPLES`.
     """
     if len(said) > MAX_JOINT_SAMPLES:

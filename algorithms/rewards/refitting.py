@@ -6,7 +6,8 @@ run, of which the task's reward prefers one: of a group's J joint samples the be
 with the second worst, and so on, as long as rewards differ. The fit is that of `reward_model.py`, from nothing;
 scores are centred on the new pairs.
 
-Degenerate cases: while there are fewer than two pairs the model stays as it is.
+Degenerate cases: while there are fewer than `LEAST` pairs the model stays as it is. One that is fitted to two of
+them is no better than chance, and its scores have no scale.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout
 
 MOST = 512
 """Number of the newest pairs that a model is fitted to; more if an update has more."""
+
+LEAST = 16
+"""Fewest pairs that a model is fitted to."""
 
 PER_GROUP = 4
 """Most pairs of a group."""
@@ -62,7 +66,7 @@ class Refitting:
             ]
         )
         self.comparisons = [*self.comparisons, *pairs][-max(MOST, len(pairs)) :]
-        if update % self.every or len(self.comparisons) < 2:
+        if update % self.every or len(self.comparisons) < LEAST:
             return {}
         before = self.judge.model
         options = RewardModelOptions(part_length=before.part_length, seed=self.seed)

@@ -12,7 +12,7 @@ import numpy as np
 from llm_decpomdp.algorithms.crews.bundles import UpdateBundle
 from llm_decpomdp.algorithms.crews.streams import seed_policies
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.preference_options import CURRENT
+from llm_decpomdp.algorithms.learning.preference_options import CURRENT, HISTORY
 from llm_decpomdp.algorithms.preferences.stored import tokenised
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.plans import roll_out, rollout_chains
@@ -114,6 +114,7 @@ def check_comparator(
     team: Team | None,
     batches: Sequence[Sequence[Start]],
     stored: bool,
+    refitted: bool = False,
 ) -> None:
     """Raise a `ValueError` if a run cannot compare as its options say.
 
@@ -122,6 +123,7 @@ def check_comparator(
         team: The comparator's policies, if it is a team of its own.
         batches: The starts of each update.
         stored: Whether rollouts are stored, and none played.
+        refitted: Whether the rewards that are learned are those of a reward model that is fitted anew.
     """
     name = options.comparator
     if (team is None) != (options.named_comparator is None):
@@ -134,6 +136,11 @@ def check_comparator(
     if stored:
         raise ValueError(
             f"comparator={name} means nothing with stored rollouts, as nothing is sampled: set comparator=current"
+        )
+    if name == HISTORY and refitted:
+        raise ValueError(
+            "comparator=history compares returns of different updates, and a reward model that is fitted anew "
+            "scores them on different scales: set reward_model_every=0, or name a team as comparator"
         )
     if any(start == Start() for batch in batches for start in batch):
         raise ValueError(

@@ -95,15 +95,17 @@ class Trainer:
         learner_options = algorithm.completed(learner_options)
         check_run(trainer_options, learner_options, batches, eval_starts)
         group_size, updates = trainer_options.group_size, len(batches)
-        check_comparator(learner_options, comparator, batches, bool(stored))
+        refitted = bool(trainer_options.reward_model_every)
+        check_comparator(learner_options, comparator, batches, bool(stored), refitted)
         if not stored:
             algorithm.check_rollouts(team, learner_options, trainer_options, group_size)
         if isinstance(env, Bounded):
             learner_options.check_horizon(env.num_turns)
         problems = list(problems or dict.fromkeys(chain.from_iterable(batches)))
         check_refill(trainer_options.refill, problems, batches)
+        played = problems if trainer_options.refill else list(chain(*batches))
         if not stored:
-            require_short(env, team, problems if trainer_options.refill else chain(*batches))
+            require_short(env, team, played)
         self.env = env
         self.eval_env = env if eval_env is None else eval_env
         require_short(self.eval_env, team, eval_starts)
@@ -133,7 +135,7 @@ class Trainer:
         self.learner = make_learner(team, algorithm, learner_options, trainer_options.seed)
         rival = None
         if comparator is not None:
-            require_short(env, comparator, problems)
+            require_short(env, comparator, played)
             rival = Comparator(env, comparator, team, trainer_options)
         self._source: Source = (
             Stored(stored)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.table import Table
 
+from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.planning.assumptions import shown
 from llm_decpomdp.benchmarks.planning.devices import SPECIFIED
 from llm_decpomdp.benchmarks.planning.layouts import Layout
@@ -48,6 +49,20 @@ def work_lines(plan: Plan) -> Iterator[str]:
     prompts = sum(map(work.prompts, work.models))
     yield f"prompts, each once for its group: about {prompts:,.0f} tokens"
     yield f"the run: {work.updates:,} updates; evaluations, warm starts and critics come on top"
+    if further := list(left_out(config)):
+        yield f"left out, in memory and in seconds: {'; '.join(further)}"
+
+
+def left_out(config: Config) -> Iterator[str]:
+    """Yield what a configuration wants beside the team, its learning and its servers."""
+    algorithm, workers = config.algorithm, config.cluster.rollout_workers
+    if algorithm.named_comparator is not None:
+        yield f"the comparator, another team in {algorithm.named_comparator} that samples and runs programs too"
+    if workers:
+        copies = "a copy" if workers == 1 else f"{workers} copies"
+        yield f"{copies} of the team in the rollout workers of each process, on the same devices"
+    if algorithm.critic_trunk != "frozen":
+        yield "the passes with gradients of the critic's adapter"
 
 
 def _described(model: Model) -> str:

@@ -168,13 +168,13 @@ class Learned:
 def learn_seconds(model: Model, work: Work, devices: int, shards: int, rates: Rates) -> Learned:
     """Return the seconds in which devices learn a model's share of an update.
 
-    - computing: `flops_a_token` (W + prompts) / FLOP/s / S * ceil(S / n): whole starts go to devices.
+    - computing: `flops_a_token` `Work.learned` / FLOP/s / S * ceil(S / n): whole starts go to devices.
     - gathering, with shards: for each pass 3 times (forward, backward, gradients) 4 P bytes over a link.
     - stepping: 28 bytes a trained weight over the memory, and 2 * 4 bytes over a link for copies.
     """
     trained = model.trainable
     share = math.ceil(work.starts / devices) / work.starts
-    tokens = work.sampled(model) + work.prompts(model)
+    tokens = work.learned(model)
     flops = flops_a_token(model, work.row(model), work.steps)
     arithmetic = flops * tokens * share / rates.learning(model)
     starts = math.ceil(work.starts / devices)

@@ -145,9 +145,13 @@ class Work:
         size = max(turn.completions // turn.groups for turn in self.turns)
         return max(min(prompt + size * model.length, ROW_TOKENS), prompt + model.length)
 
+    def learned(self, model: Model) -> float:
+        """Tokens of prompts and completions that a model learns from: of S starts, as refill replaces some."""
+        return (self.sampled(model) + self.prompts(model)) / self.rounds
+
     def passes(self, model: Model) -> int:
         """Forward and backward passes over packed groups in one start's share of an update."""
-        return self.rounds * sum(turn.groups for turn in self.turns) * len(model.players)
+        return sum(turn.groups for turn in self.turns) * len(model.players)
 
 
 def work_of(

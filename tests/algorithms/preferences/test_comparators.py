@@ -261,8 +261,20 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             LearnerOptions(**options)
+    refitted = {"reward_model": "judge.pt", "reward_model_every": 1}
+    with pytest.raises(ValueError, match="scores them on different scales"):
+        build(tmp_path, algorithm="madpo", team=team, learner=history, **refitted)
     with pytest.raises(ValueError, match="comparator=history means nothing with magrpo"):
         build(tmp_path, learner={"comparator": "history"})
+
+
+def test_a_prompt_that_is_never_played_may_be_too_long_for_the_comparator(tmp_path: Path) -> None:
+    rival = {"x": tiny(3), "y": tiny(4)}
+    rival["x"].overflow = lambda prompt: (2, 1) if len(prompt) > 1 else None
+    problems = [Start(seed=0), Start(seed=1), Start(task_id="aa")]
+    compared_run(tmp_path / "whole", rival, problems=problems).run_updates()
+    with pytest.raises(ValueError, match="too long"):
+        compared_run(tmp_path / "refilled", rival, problems=problems, refill=1)
 
 
 def test_the_cost_of_a_comparator_is_a_first_turn_or_a_tree() -> None:

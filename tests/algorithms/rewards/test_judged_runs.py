@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from llm_decpomdp.algorithms.rewards import refitting
-from llm_decpomdp.algorithms.rewards.judge import load_judge
+from llm_decpomdp.algorithms.rewards.judge import Judge, load_judge
 from llm_decpomdp.algorithms.rewards.options import RewardModelOptions
 from llm_decpomdp.algorithms.rewards.refitting import compared
 from llm_decpomdp.algorithms.rewards.reward_model import fit_reward_model
@@ -152,7 +152,22 @@ def test_a_model_that_is_fitted_anew_learns_what_the_first_one_did_not(
     assert first < 0.3 and last > 0.7
 
 
-def test_a_model_that_is_fitted_anew_resumes_exactly(tmp_path: Path, judge: str) -> None:
+def test_a_model_stays_as_it_is_while_there_are_few_pairs() -> None:
+    pairs = comparisons(80, letters_of)
+    features = HashedParts(size=64)
+    model = fit_reward_model(pairs, AGENTS, features, RewardModelOptions())
+    refitted = refitting.Refitting(Judge(model, features), every=1, seed=0)
+    refitted.comparisons = pairs[: refitting.LEAST - 1]
+    assert refitted.observe(1, []) == {} and refitted.judge.model is model
+    refitted.comparisons = pairs[: refitting.LEAST]
+    assert refitted.observe(2, [])["reward_model/pairs"] == refitting.LEAST
+    assert refitted.judge.model is not model
+
+
+def test_a_model_that_is_fitted_anew_resumes_exactly(
+    tmp_path: Path, judge: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refitting, "LEAST", 4)
     more = {"reward_model_every": 3, "checkpoint_every": 2, "batches": BATCHES * 2}
     straight = judged_run(tmp_path / "straight", judge, **more)
     straight.run_updates()

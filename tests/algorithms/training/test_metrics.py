@@ -77,6 +77,7 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
             "team": reading_team(),
             "reward_model": str(write_judge(tmp_path_factory.mktemp("judge"))),
             "reward_model_every": 2,
+            "group_size": 8,
         },
     ):
         trainer = build(tmp_path_factory.mktemp("run"), **options)

@@ -23,6 +23,7 @@ from llm_decpomdp.benchmarks.planning.memory import learner_memory, together_mem
 from llm_decpomdp.benchmarks.planning.plan import Plan, plan
 from llm_decpomdp.benchmarks.planning.shape_table import TABLE
 from llm_decpomdp.benchmarks.planning.shapes import Shape
+from llm_decpomdp.benchmarks.planning.show import work_lines
 from llm_decpomdp.benchmarks.planning.speed import (
     Rates,
     flops_a_token,
@@ -35,6 +36,7 @@ from llm_decpomdp.utils.storage import read_json_lines
 from tests.support.commands import call
 
 GPU = "magrpo_che_config"
+LORA = "model.lora={r: 16}"
 
 
 def config(name: str, *overrides: str) -> Config:
@@ -166,6 +168,21 @@ def test_servers_take_the_seconds_of_the_estimate_by_hand(
     assert served.floor == pytest.approx(floor, rel=0.03)
     assert served.seconds == pytest.approx(max(served.floor, 2 * served.floor), rel=0.1)
     assert layout.seconds["publishing"] == pytest.approx(1.6, rel=0.03)
+
+
+def test_what_refill_replaces_is_sampled_and_not_learned() -> None:
+    few, many = planned("1xh100", LORA).best, planned("1xh100", LORA, "algorithm.refill=3").best
+    assert many.seconds["sampling"] == pytest.approx(4 * few.seconds["sampling"])
+    assert many.seconds["learning"] == few.seconds["learning"]
+
+
+def test_what_a_plan_leaves_out_is_told() -> None:
+    assert not any("left out" in line for line in work_lines(planned("8xh100")))
+    bundled = ["algorithm.starts_per_bundle=1", "cluster.rollout_workers=2"]
+    critic = ["algorithm.name=maac", "algorithm.critic_trunk=lora"]
+    (line,) = [x for x in work_lines(planned("1xh100", LORA, *bundled, *critic)) if "left out" in x]
+    assert "2 copies of the team" in line and "the critic's adapter" in line
+    assert "comparator" not in line
 
 
 def test_programs_take_the_seconds_of_the_estimate_by_hand() -> None:
