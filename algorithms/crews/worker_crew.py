@@ -123,12 +123,12 @@ class WorkerCrew:
                     how = worker.end()
                     if worker.place is not None:
                         deaths[worker.place] += 1
-                        self._warn(worker, how, bundles[worker.place], deaths[worker.place])
+                        self._redo(worker, how, bundles[worker.place], deaths[worker.place])
                         waiting.appendleft(worker.place)
         return [results[place] for place in range(len(bundles))]
 
-    def _warn(self, worker: Worker, how: str, bundle: Bundle, deaths: int) -> None:
-        """Warn of a worker that has died.
+    def _redo(self, worker: Worker, how: str, bundle: Bundle, deaths: int) -> None:
+        """Warn of a worker that has died and whose bundle is played again.
 
         Raises:
             CrewError: If it is one too many.

@@ -1,4 +1,4 @@
-"""A secret is handed on, which pays only later, with a critic or whole episodes, and not without them."""
+"""A chain hands on a secret, which pays only later, with a critic and not without one."""
 
 from __future__ import annotations
 
@@ -104,20 +104,10 @@ FOUR_TURNS: dict[str, Any] = {"spread": 1.0, "updates": 400, "learning_rate": 0.
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5))
-def test_a_secret_is_handed_on_over_four_turns_with_a_critic(seed: int) -> None:
-    value = relay_value(4, CHAIN, starts=4, group_size=8, seed=seed, **FOUR_TURNS, **CRITIC)
-    assert value >= 0.9
+def test_a_secret_is_handed_on_over_four_turns_with_a_critic() -> None:
+    assert relay_value(4, CHAIN, starts=4, group_size=8, **FOUR_TURNS, **CRITIC) >= 0.9
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5))
-def test_a_secret_is_handed_on_over_four_turns_in_whole_episodes(seed: int) -> None:
-    episodes = RolloutOptions(plan="episodes")
-    assert relay_value(4, episodes, group_size=16, seed=seed, **FOUR_TURNS) >= 0.9
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5))
-def test_nothing_is_handed_on_over_four_turns_by_a_chain(seed: int) -> None:
-    assert relay_value(4, CHAIN, starts=4, group_size=8, seed=seed, **FOUR_TURNS) <= 0.3
+def test_nothing_is_handed_on_over_four_turns_by_a_chain() -> None:
+    assert relay_value(4, CHAIN, starts=4, group_size=8, **FOUR_TURNS) <= 0.3
