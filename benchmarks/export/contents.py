@@ -169,9 +169,7 @@ def _chosen(decision: Decision, choice: PairChoice) -> list[Match]:
     learns = [True] * len(decision.samples.completions)
     returns = np.array(decision.returns)
     order, half = np.argsort(returns, kind="stable"), MAX_JOINT_SAMPLES // 2
-    extreme = np.unique(
-        np.concatenate([order[:half], order[-half:]])
-    )  # of more, the best and the worst
+    extreme = np.unique([*order[:half], *order[-half:]])  # of more, the best and the worst
     candidates = [
         Match(int(extreme[match.winner]), int(extreme[match.loser]), match.gap)
         for match in matches(texts[extreme], returns[extreme], learns, choice.kind)

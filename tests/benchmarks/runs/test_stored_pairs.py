@@ -12,12 +12,14 @@ import pytest
 
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.preferences import pairs
 from llm_decpomdp.algorithms.preferences.pairs import Pair, rollout_pairs
 from llm_decpomdp.algorithms.preferences.stored import stored_pairs, with_tokens
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.evaluation.play import rollout_of
+from llm_decpomdp.benchmarks.export import contents
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines
@@ -182,16 +184,18 @@ def test_pairs_of_another_environment_are_refused(tmp_path: Path) -> None:
 
 
 def test_of_very_large_groups_the_best_and_the_worst_samples_make_pairs(
-    quick: list[str], tmp_path: Path
+    quick: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = ["algorithm.num_generations=46", "algorithm.joint_mode=cross"]
+    for module in (pairs, contents):
+        monkeypatch.setattr(module, "MAX_JOINT_SAMPLES", 20)
+    options = ["algorithm.num_generations=16", "algorithm.joint_mode=cross", "seed=0"]
     settings = [*quick, *PROBE, *options, "algorithm.max_updates=1", "output.report=false"]
     assert call("train", "--config", "demo", "--override", *settings) == 0
     assert call("export", str(tmp_path / "run"), "--pairs", "--to", "jsonl") == 0
     rows = list(read_json_lines(tmp_path / "run" / "pairs-jsonl" / "train.jsonl"))
     episodes = read_json_lines(tmp_path / "run" / "episodes.jsonl")
     rewards = [row["groups"][0]["rewards"] for row in episodes if row["phase"] == "train"]
-    assert {len(of_group) for of_group in rewards} == {46**2}
+    assert {len(of_group) for of_group in rewards} == {16**2}
     largest = {max(of_group) - min(of_group) for of_group in rewards}
     assert rows and {row["margin"] for row in rows} <= largest
 
