@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from typing_extensions import Protocol
 
@@ -60,6 +60,39 @@ class LocalCrew:
 
     def close(self) -> None:
         """Do nothing: nothing was started."""
+
+
+class Supplied:
+    """A crew that is given new weights before it plays.
+
+    Args:
+        crew: The crew.
+        policies: The policies that learn, by the names of `distinct_policies`.
+        version: Tells the version of their weights.
+    """
+
+    def __init__(
+        self, crew: Crew, policies: Mapping[str, TrainablePolicy], version: Callable[[], int]
+    ) -> None:
+        self.crew, self.policies, self.version = crew, policies, version
+        self._newest: int | None = None  # the version that the crew has
+
+    def roll(self, bundles: Sequence[Bundle], clock: Stopwatch) -> list[list[Rollout]]:
+        """Play bundles with the present weights; errors as of the crew."""
+        version = self.version()
+        if version != self._newest:
+            self.crew.publish(self.policies, version)
+            self._newest = version
+        return self.crew.roll(bundles, clock)
+
+    def reload(self) -> None:
+        """Give the crew the weights again before the next bundle: they are others, by whatever version."""
+        self._newest = None
+
+    def close(self) -> None:
+        """End what the crew has started."""
+        self.reload()
+        self.crew.close()
 
 
 def check_crew(crew: Crew | None, size: int | None, team: Team, starts: Iterable[Start]) -> None:

@@ -290,9 +290,7 @@ class Critic:
 def require_views(rollouts: Sequence[Rollout]) -> None:
     """Raise a `ValueError` unless the states before all groups are recorded."""
     if any(group.view is None for rollout in rollouts for group in rollout.groups):
-        raise ValueError(
-            "the critic compares with values of states, and the rollouts have none: sample them with views=True"
-        )
+        raise ValueError("the critic compares states, and rollouts have none: use views=True")
 
 
 def _pairs(records: Sequence[Record]) -> Tensor:

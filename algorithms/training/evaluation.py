@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from llm_decpomdp.algorithms.crews.bundles import EvaluationBundle, cut, for_writer
-from llm_decpomdp.algorithms.crews.crew import Crew
+from llm_decpomdp.algorithms.crews.crew import Supplied
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
@@ -36,7 +36,7 @@ class Evaluation:
 
     def __init__(
         self,
-        crew: Crew,
+        crew: Supplied,
         options: TrainerOptions,
         batches: Sequence[Sequence[Start]],
         starts: Sequence[Start],

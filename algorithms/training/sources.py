@@ -8,7 +8,7 @@ from typing import NamedTuple
 from typing_extensions import Protocol
 
 from llm_decpomdp.algorithms.crews.bundles import UpdateBundle, cut, for_writer
-from llm_decpomdp.algorithms.crews.crew import Crew
+from llm_decpomdp.algorithms.crews.crew import Supplied
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.rewards.judge import Judge
@@ -72,7 +72,7 @@ class Played:
 
     def __init__(
         self,
-        crew: Crew,
+        crew: Supplied,
         options: TrainerOptions,
         batches: Sequence[Sequence[Start]],
         problems: Sequence[Start],

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, closing, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
 
 from llm_decpomdp.algorithms.crews.bundles import Site
-from llm_decpomdp.algorithms.crews.crew import Crew, LocalCrew, check_crew
+from llm_decpomdp.algorithms.crews.crew import Crew, LocalCrew, Supplied
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
@@ -19,22 +19,21 @@ from llm_decpomdp.algorithms.learning.trainable import trainable_policies
 from llm_decpomdp.algorithms.preferences.building import make_learner
 from llm_decpomdp.algorithms.rewards.judge import load_judge
 from llm_decpomdp.algorithms.rewards.refitting import Refitting
-from llm_decpomdp.algorithms.rollouts.cost import Bounded, announce, run_cost
+from llm_decpomdp.algorithms.rollouts.cost import announce, run_cost
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, distinct_policies
 from llm_decpomdp.algorithms.training import metrics
-from llm_decpomdp.algorithms.training.comparator import Comparator, check_comparator
+from llm_decpomdp.algorithms.training.checks import check_training
+from llm_decpomdp.algorithms.training.comparator import Comparator
 from llm_decpomdp.algorithms.training.evaluation import Evaluation
 from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
 from llm_decpomdp.algorithms.training.interruption import Interrupted, terminable, uninterrupted
-from llm_decpomdp.algorithms.training.refill import check_refill
 from llm_decpomdp.algorithms.training.resources import memory_ran_out, out_of_memory
 from llm_decpomdp.algorithms.training.run_log import UNTRAINED, Listener, RunLog
 from llm_decpomdp.algorithms.training.saver import Saver
 from llm_decpomdp.algorithms.training.sources import Played, Source, Stored
-from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions, check_run
+from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.algorithms.training.warm_start import WarmStart
 from llm_decpomdp.policy import Team
 from llm_decpomdp.utils.storage import RunFolder
@@ -93,31 +92,22 @@ class Trainer:
         crew: Crew | None = None,
     ) -> None:
         learner_options = algorithm.completed(learner_options)
-        check_run(trainer_options, learner_options, batches, eval_starts)
-        group_size, updates = trainer_options.group_size, len(batches)
-        refitted = bool(trainer_options.reward_model_every)
-        check_comparator(learner_options, comparator, batches, bool(stored), refitted)
-        if not stored:
-            algorithm.check_rollouts(team, learner_options, trainer_options, group_size)
-        if isinstance(env, Bounded):
-            learner_options.check_horizon(env.num_turns)
         problems = list(problems or dict.fromkeys(chain.from_iterable(batches)))
-        check_refill(trainer_options.refill, problems, batches)
-        played = problems if trainer_options.refill else list(chain(*batches))
-        if not stored:
-            require_short(env, team, played)
         self.env = env
         self.eval_env = env if eval_env is None else eval_env
-        require_short(self.eval_env, team, eval_starts)
-        size = trainer_options.starts_per_bundle
-        check_crew(crew, size, team, chain(problems, *batches, eval_starts))
-        parts = -(-max(map(len, batches)) // (size or 1))
-        processes.warn_of_idle(parts, "bundles" if size else "starts")
-        self.crew = crew or LocalCrew(Site(env, self.eval_env, team))
-        evaluations = trainer_options.evaluations(updates) + (warm_start is not None)
+        check_training(
+            *(env, self.eval_env, team, algorithm, learner_options, trainer_options),
+            batches=batches,
+            eval_starts=eval_starts,
+            problems=problems,
+            stored=bool(stored),
+            comparator=comparator,
+            crew=crew,
+        )
+        evaluations = trainer_options.evaluations(len(batches)) + (warm_start is not None)
         episodes = evaluations * len(eval_starts)
         self.cost = run_cost(
-            *(env, self.eval_env, trainer_options, group_size, batches, episodes),
+            *(env, self.eval_env, trainer_options, trainer_options.group_size, batches, episodes),
             comparator=comparator is not None,
         )
         """Upper bound of the run's cost; `None` where the environment does not tell its horizon."""
@@ -133,16 +123,15 @@ class Trainer:
         for policy in trainable_policies(team).values():
             processes.broadcast_parameters(policy.parameters())
         self.learner = make_learner(team, algorithm, learner_options, trainer_options.seed)
-        rival = None
-        if comparator is not None:
-            require_short(env, comparator, played)
-            rival = Comparator(env, comparator, team, trainer_options)
+        rival = Comparator(env, comparator, team, trainer_options) if comparator else None
+        site = Site(env, self.eval_env, team)
+        self._crew = Supplied(crew or LocalCrew(site), self.learner.policies, self._version)
         self._source: Source = (
             Stored(stored)
             if stored
-            else Played(self.crew, trainer_options, batches, problems, self.learner, judge, rival)
+            else Played(self._crew, trainer_options, batches, problems, self.learner, judge, rival)
         )
-        self._evaluation = Evaluation(self.crew, trainer_options, batches, eval_starts)
+        self._evaluation = Evaluation(self._crew, trainer_options, batches, eval_starts)
         self._policies = distinct_policies(team)
         self._log = RunLog(folder, len(batches), progress, trainer_options.record_tokens)
         self.warm_start = warm_start
@@ -156,7 +145,6 @@ class Trainer:
             self._refitting,
         )
         self._torn = False  # True while weights or rows are those of no complete update
-        self._published: int | None = None  # the version that the crew has
 
     def resume(self) -> int:
         """Continue from the folder's newest checkpoint, and drop the rows written after it.
@@ -170,7 +158,7 @@ class Trainer:
         """
         update = self._saver.resume()
         self._log.rewind(update, self.warm_start.steps if self.warm_start else 0)
-        self._published = None
+        self._crew.reload()
         return update
 
     @property
@@ -213,7 +201,7 @@ class Trainer:
         with terminable():
             try:
                 try:
-                    with self._crew_at_work(), self._log.bar:
+                    with closing(self._crew), self._log.bar:
                         self._run_remaining()
                 except Exception as error:  # such as another process that was interrupted first
                     failure = error
@@ -285,7 +273,6 @@ class Trainer:
 
     def _train_update(self) -> None:
         update, clock, begin = self.learner.updates + 1, Stopwatch(), time.perf_counter()
-        self._publish()
         batch = self._source.batch(update, clock)
         played = processes.of_first(
             lambda: {
@@ -324,7 +311,6 @@ class Trainer:
         """
         if not self.eval_starts:
             return {}
-        self._publish()
         episodes, row = self._evaluation.play()
         with uninterrupted():
             self._log.write(self.learner.updates, kind, row, episodes if kind == "eval" else ())
@@ -332,21 +318,9 @@ class Trainer:
                 self._saver.keep_if_best(row["reward_mean"])
         return row
 
-    def _publish(self) -> None:
-        """Give the crew the present weights, unless it has them."""
-        version = self.learner.updates + (self.warm_start.steps if self.warm_start else 0)
-        if version != self._published:
-            self.crew.publish(self.learner.policies, version)
-            self._published = version
-
-    @contextmanager
-    def _crew_at_work(self) -> Iterator[None]:
-        """Close the crew at the end of a `with` block."""
-        try:
-            yield
-        finally:
-            self._published = None
-            self.crew.close()
+    def _version(self) -> int:
+        """Return what tells the weights of one time from those of another."""
+        return self.learner.updates + (self.warm_start.steps if self.warm_start else 0)
 
     def save(self) -> None:
         """Write a checkpoint of the last complete update, unless there is one.
@@ -368,5 +342,5 @@ class Trainer:
         Raises:
             FileNotFoundError: If none was kept; the option `keep_best` does.
         """
-        self._published = None
+        self._crew.reload()
         return self._saver.load_best()

@@ -117,7 +117,7 @@ def read_numbers(items: Iterable[str], names: Iterable[str]) -> dict[str, float]
 
 
 def with_numbers(numbers: T, values: dict[str, float]) -> T:
-    """Return a dataclass with those of the values that are its own, marked as the user's."""
+    """Return a dataclass with those of the values that are its own."""
     values_here = {
         declared.name: values[declared.name]
         for declared in declared_numbers(numbers)

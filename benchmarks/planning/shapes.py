@@ -68,6 +68,18 @@ class Shape:
         """Weights that each token is multiplied with: all but embeddings, which are looked up."""
         return self.parameters - (0 if self.tied else self.vocabulary * self.hidden)
 
+    def settings(self) -> dict[str, Any]:
+        """Return the arguments of a transformers config of this shape, with heads of h / heads."""
+        return {
+            "vocab_size": self.vocabulary,
+            "hidden_size": self.hidden,
+            "intermediate_size": self.intermediate,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.kv_heads,
+            "tie_word_embeddings": self.tied,
+        }
+
     def attention_flops(self, context: float) -> float:
         """FLOPs of a token's attention to so many, forward: 4 * layers * heads * head_dim * context."""
         return 4 * self.layers * self.heads * self.head_dim * context

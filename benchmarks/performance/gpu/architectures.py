@@ -37,13 +37,7 @@ def write_model(size: str, folder: Path) -> Path:
         if path.name.startswith(("tokenizer", "special_tokens")):
             shutil.copy(path, target)
     config = Qwen2Config(
-        vocab_size=shape.vocabulary,
-        hidden_size=shape.hidden,
-        intermediate_size=shape.intermediate,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.kv_heads,
-        tie_word_embeddings=shape.tied,
+        **shape.settings(),
         max_position_embeddings=CONTEXT,
         bos_token_id=None,
         eos_token_id=256,  # of the tokenizer of bytes

@@ -53,8 +53,8 @@ def on_device(work: str, device: str, **arguments: Any) -> Iterator[dict[str, An
     for answer in VARIANTS[work](device=device, **arguments):
         figures = dict(answer.get("figures", {}))
         if cuda:
-            torch.cuda.synchronize()
-            figures[PEAK] = torch.cuda.max_memory_allocated() / 1e9
+            torch.cuda.synchronize(device)
+            figures[PEAK] = torch.cuda.max_memory_allocated(device) / 1e9
         yield {**answer, "figures": figures}
 
 

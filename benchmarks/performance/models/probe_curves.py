@@ -36,13 +36,13 @@ from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.preferences.building import make_learner
-from llm_decpomdp.algorithms.rollouts.plans import play_episodes, roll_out
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms.rollouts.plans import play_episodes, roll_out, rollout_chains
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.training.metrics import count_tokens
 from llm_decpomdp.benchmarks.evaluation.estimates import shown
 from llm_decpomdp.benchmarks.evaluation.statistics import bootstrap
 from llm_decpomdp.benchmarks.performance.models.probe_features import HashedParts, Noise
-from llm_decpomdp.benchmarks.performance.models.probe_trials import Trial, trials
+from llm_decpomdp.benchmarks.performance.models.probe_trials import Trial, every_start, trials
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.probes.known import PROBES
 from llm_decpomdp.envs.probes.parts import MAX_TOKENS
@@ -54,8 +54,8 @@ MAX_GRAD_NORM = 0.3
 
 CRITIC_LEARNING_RATE = 1e-2
 
-POINTS = 12
-"""Points of a curve, besides that of the untrained team."""
+POINT_EVERY = 5
+"""Updates of a plain chain whose completions lie between two points of a curve."""
 
 EVALUATION_EPISODES = 192
 
@@ -86,11 +86,12 @@ class Curve:
         return next((completions for completions, value in points if value >= goal), math.inf)
 
 
-def train(trial: Trial, *, budget: int, seed: int, marks: int = POINTS) -> Curve:
+def train(trial: Trial, *, budget: int, seed: int, marks: int | None = None) -> Curve:
     """Train a team of tiny models on a probe, with the completions of `budget` updates of a plain chain.
 
-    Its value is measured at first, and `marks` times afterwards.
+    Its value is measured at first, and `marks` times afterwards: by default as `POINT_EVERY` says.
     """
+    marks = marks or -(-budget // POINT_EVERY)
     begin = time.perf_counter()
     updates = trial.updates(budget)
     env, plain = trial.env(trial.offset), trial.env()
@@ -109,7 +110,7 @@ def train(trial: Trial, *, budget: int, seed: int, marks: int = POINTS) -> Curve
     points, completions, tokens = [(0, value(plain, team), 0)], 0, 0
     for update in range(1, updates + 1):
         rollouts = roll_out(
-            *(env, team, _starts(env), trial.rollouts),
+            *(env, team, trial.starts(env, stream(seed, "starts", update)), trial.rollouts),
             group_size=trial.group_size,
             rng=rng,
             views=views,
@@ -144,15 +145,16 @@ def _options(trial: Trial, discount: float, updates: int) -> LearnerOptions:
     )
 
 
-def _starts(env: DecPOMDPEnv) -> list[Start]:
-    return [Start(task_id=task.task_id) for task in env.tasks.tasks]
-
-
 def value(env: DecPOMDPEnv, team: Team) -> float:
     """Return the mean sum of rewards over episodes that the team samples, as many of each task."""
-    starts = _starts(env)
-    episodes = starts * (EVALUATION_EPISODES // len(starts))
-    rollouts = play_episodes(env, team, episodes)
+    starts = every_start(env)
+    each = EVALUATION_EPISODES // len(starts)
+    if env.num_turns == 1:  # aligned joint samples are as many episodes, and sampled faster
+        rollouts = rollout_chains(
+            *(env, team, starts), group_size=each, rng=np.random.default_rng(0)
+        )
+        return float(np.mean([rollout.groups[0].rewards for rollout in rollouts]))
+    rollouts = play_episodes(env, team, starts * each)
     sums = [sum(group.rewards[0] for group in rollout.groups) for rollout in rollouts]
     return float(np.mean(sums))
 
@@ -211,8 +213,12 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
 def main(
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each line of the table.")] = 5,
     budget: Annotated[
-        int, typer.Option(min=1, help="Updates of a plain chain whose completions each run has.")
-    ] = 60,
+        int | None,
+        typer.Option(
+            min=1,
+            help="Updates of a plain chain whose completions each run has; by default as probe_trials.py says.",
+        ),
+    ] = None,
     probe: Annotated[
         str | None, typer.Option(help="Only the probes with this in their id.")
     ] = None,
@@ -241,7 +247,7 @@ def main(
     (folder / "runs").mkdir(parents=True, exist_ok=True)
     curves: list[Curve] = []
     lines: list[dict[str, str]] = []
-    works = [(trial, budget, seed) for trial in selection for seed in range(seeds)]
+    works = [(trial, budget or trial.budget, seed) for trial in selection for seed in range(seeds)]
     with ExitStack() as stack:
         pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) if jobs > 1 else None
         each = stack.enter_context(pool).map if pool else map

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from llm_decpomdp import make
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.rollouts.cost import cost
+from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.probes.known import PROBES
@@ -28,6 +31,9 @@ TEAMS = tuple(name for name in ALGORITHMS if name != "grpo")
 """The algorithms for teams."""
 
 RELAY = "probe-relay-v0"
+
+SLOW = (RELAY, "probe-climbing-v0")
+"""Probes that take twice as long to learn as the others."""
 
 JOINT_CHOICES = ("probe-rendezvous-v0", "probe-lazy-v0", "probe-climbing-v0")
 """Probes where what an answer is worth depends on team-mates who learn as well: there optimism says something."""
@@ -68,11 +74,21 @@ class Trial:
         return LEARNING_RATE / (2 if self.algorithm == "maremax" or self.probe == RELAY else 1)
 
     @property
+    def budget(self) -> int:
+        """Updates of a plain chain whose completions a run has."""
+        return 60 if self.probe in SLOW else 30
+
+    @property
     def rollouts(self) -> RolloutOptions:
         """Plan and joint samples."""
         return RolloutOptions(
             plan=self.plan, joint_mode=self.joint_mode, num_partners=self.num_partners
         )
+
+    def starts(self, env: DecPOMDPEnv, rng: np.random.Generator) -> list[Start]:
+        """Return the starts of an update: all tasks, but one of those that are a draw of noise."""
+        starts = every_start(env)
+        return [starts[rng.integers(len(starts))]] if dict(self.game).get("noise") else starts
 
     def updates(self, budget: int) -> int:
         """Return for how many updates the completions of `budget` updates of a plain chain with G = 32 last."""
@@ -100,6 +116,11 @@ class Trial:
         alone = not ALGORITHMS[self.algorithm].multi_agent
         kwargs: dict[str, Any] = {"num_agents": 1} if alone else {}
         return make(self.probe, offset=offset, **kwargs, **dict(self.game))
+
+
+def every_start(env: DecPOMDPEnv) -> list[Start]:
+    """Return a start of each task."""
+    return [Start(task_id=task.task_id) for task in env.tasks.tasks]
 
 
 def trials() -> list[Trial]:

@@ -89,8 +89,8 @@ def test_a_bundle_that_kills_every_worker_ends_the_run_and_is_named(tmp_path: Pa
 
 
 def test_a_run_goes_on_with_another_number_of_workers(local: Trainer, tmp_path: Path) -> None:
-    first = trainer(tmp_path, crew=WorkerCrew(sites.echo, 2))
-    crew: Any = first.crew
+    crew: Any = WorkerCrew(sites.echo, 2)
+    first = trainer(tmp_path, crew=crew)
     crew.roll = on_call(4, crew.roll, lambda *_: signal.raise_signal(signal.SIGINT))
     with pytest.raises(Interrupted, match="after update 3 of 4"):
         first.run_updates()

@@ -6,6 +6,7 @@ import csv
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -13,7 +14,7 @@ from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.rollouts.cost import cost
 from llm_decpomdp.benchmarks.performance.models import probe_curves as probes
 from llm_decpomdp.benchmarks.performance.models.probe_curves import Curve, summarise, train
-from llm_decpomdp.benchmarks.performance.models.probe_trials import Trial, trials
+from llm_decpomdp.benchmarks.performance.models.probe_trials import Trial, every_start, trials
 from llm_decpomdp.envs.probes.known import PROBES
 from llm_decpomdp.envs.probes.parts import MAX_TOKENS
 
@@ -29,7 +30,8 @@ def test_every_algorithm_is_tried_and_every_probe_by_every_team_algorithm() -> N
 
 
 def test_equal_seeds_give_equal_curves_and_others_do_not() -> None:
-    curves = [train(Trial(RENDEZVOUS, "magrpo"), budget=3, seed=seed) for seed in (0, 0, 1)]
+    trial = Trial(RENDEZVOUS, "magrpo")
+    curves = [train(trial, budget=3, seed=seed, marks=3) for seed in (0, 0, 1)]
     assert curves[0].updates == (0, 1, 2, 3)
     assert curves[0].values == curves[1].values != curves[2].values
 
@@ -40,6 +42,9 @@ def test_all_lines_of_a_probe_have_the_same_budget_of_completions() -> None:
         agents, turns = len(env.possible_agents), env.num_turns
         own = cost(trial.rollouts, trial.group_size, agents, turns).completions
         assert trial.updates(60) * own == pytest.approx(60 * 32 * turns, rel=0.02), trial
+        if "num_secrets" not in dict(trial.game):  # a shorter game, with fewer tasks
+            starts = trial.starts(env, np.random.default_rng(0))
+            assert len(starts) == len(every_start(Trial(trial.probe).env())), trial
 
 
 def test_completions_and_tokens_are_those_of_all_agents() -> None:

@@ -18,16 +18,7 @@ SHAPE = Shape(layers=8, hidden=96, intermediate=256, heads=6, kv_heads=2, vocabu
 
 
 def model(shape: Shape = SHAPE, qwen: bool = False) -> Any:
-    settings = Qwen2Config if qwen else LlamaConfig
-    config = settings(
-        vocab_size=shape.vocabulary,
-        hidden_size=shape.hidden,
-        intermediate_size=shape.intermediate,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.kv_heads,
-        tie_word_embeddings=shape.tied,
-    )
+    config = (Qwen2Config if qwen else LlamaConfig)(**shape.settings())
     return (Qwen2ForCausalLM if qwen else LlamaForCausalLM)(config)
 
 

@@ -1,0 +1,72 @@
+"""What is checked before a run begins: that options, team, starts and environments fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+from llm_decpomdp.algorithms.crews.crew import Crew, check_crew
+from llm_decpomdp.algorithms.learning import distributed as processes
+from llm_decpomdp.algorithms.learning.algorithm import Algorithm
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.rollouts.cost import Bounded
+from llm_decpomdp.algorithms.rollouts.environment import TextEnv
+from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
+from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.training.comparator import check_comparator
+from llm_decpomdp.algorithms.training.refill import check_refill
+from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions, check_run
+from llm_decpomdp.policy import Team
+
+
+def check_training(
+    env: TextEnv,
+    eval_env: TextEnv,
+    team: Team,
+    algorithm: Algorithm,
+    learner_options: LearnerOptions,
+    options: TrainerOptions,
+    *,
+    batches: Sequence[Sequence[Start]],
+    eval_starts: Sequence[Start],
+    problems: Sequence[Start],
+    stored: bool,
+    comparator: Team | None,
+    crew: Crew | None,
+) -> None:
+    """Check a run before anything is sampled, and warn of processes that would wait.
+
+    Args:
+        env: Where updates are played.
+        eval_env: Where evaluations are played.
+        team: A policy for each agent.
+        algorithm: Which algorithm learns.
+        learner_options: How the policies step, completed by the algorithm.
+        options: How to sample, evaluate and save.
+        batches: Starts of each update.
+        eval_starts: Starts of an evaluation.
+        problems: Starts that `refill` draws from.
+        stored: Whether rollouts are stored, and none played.
+        comparator: The team that the learner's options name, if it is one of its own.
+        crew: Plays the bundles, if it was given.
+
+    Raises:
+        ValueError: If something does not fit, or a first prompt is too long for its policy.
+    """
+    check_run(options, learner_options, batches, eval_starts)
+    refitted = bool(options.reward_model_every)
+    check_comparator(learner_options, comparator, batches, stored, refitted)
+    if isinstance(env, Bounded):
+        learner_options.check_horizon(env.num_turns)
+    check_refill(options.refill, problems, batches)
+    require_short(eval_env, team, eval_starts)
+    if not stored:
+        algorithm.check_rollouts(team, learner_options, options, options.group_size)
+        starts = problems if options.refill else list(chain(*batches))
+        for players in (team, comparator):
+            if players is not None:
+                require_short(env, players, starts)
+    size = options.starts_per_bundle
+    check_crew(crew, size, team, chain(problems, *batches, eval_starts))
+    parts = -(-max(map(len, batches)) // (size or 1))
+    processes.warn_of_idle(parts, "bundles" if size else "starts")
