@@ -12,9 +12,7 @@ where agents see less (Baisero and Amato, arXiv 2105.11674), and histories repai
 A critic of a turn counts while its explained variance is above 0 on states that it was not yet trained on.
 Otherwise R_j = r_j, as in a chain without a critic; targets take the mean return of the turn there.
 
-This is the critic of `critic=joint` or `own` beside a group baseline. Those of actor-critics build on it
-(`building.py`).
-
+This is the critic of `critic=joint` or `own` beside a group baseline; those of actor-critics build on it.
 Degenerate cases: one turn has no later state, so that nothing changes; too few states leave the gate closed.
 """
 
@@ -150,12 +148,16 @@ class Critic:
         return {key: head.explained for key, head in self._heads.items()}
 
     def _warn_without_state(self, rollouts: Sequence[Rollout]) -> None:
+        kind = self.options.critic_input or DEFAULT_INPUT
         views = (group.view for rollout in rollouts for group in rollout.groups[:1])
-        if self._warned or (self.options.critic_input or DEFAULT_INPUT) != "history+state":
-            return
-        if any(view is not None and not view.state for view in views):
+        if "state" in kind and any(view is not None and not view.state for view in views):
+            if kind == "state":
+                raise ValueError("critic_input=state, and the environment has none: set history")
+            if not self._warned:
+                logger.warning(
+                    "the environment has no state(), so the critic reads histories alone"
+                )
             self._warned = True
-            logger.warning("the environment has no state(), so the critic reads histories alone")
 
     def _read(self, name: str, rollouts: Sequence[Rollout]) -> Values:
         """Read the states of a critic, and predict their values."""

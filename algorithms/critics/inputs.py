@@ -59,7 +59,7 @@ def critic_text(
     """Write the text of a state.
 
     Args:
-        kind: `history+state`, `history` or `prompts`.
+        kind: One of `INPUTS` (`options.py`).
         view: The state.
         past: The turns before.
         agents: The agents whose prompts and answers stand in it.
@@ -67,13 +67,14 @@ def critic_text(
         answers: What each agent answers in the state, if that is read too.
     """
     parts = []
-    if kind == "history+state":
+    if "state" in kind:
         parts.append(("state", view.state))
-    if kind != "prompts":
+    if "history" in kind:
         for turn, (prompts, given) in enumerate(past, 1):
             parts += [(f"{agent} saw in turn {turn}", prompts[agent]) for agent in agents]
             parts += [(f"{agent} answered in turn {turn}", given[agent]) for agent in agents]
-    parts += [(f"{agent} sees", view.prompts[agent]) for agent in agents]
+    if kind != "state":
+        parts += [(f"{agent} sees", view.prompts[agent]) for agent in agents]
     parts += [(f"{agent} answers", text) for agent, text in (answers or {}).items()]
     texts = (f"[{title}]\n{shortened(text, limit)}" for title, text in parts if text)
     return Text("\n\n".join(texts), sum(len(text) > limit for _, text in parts))

@@ -10,14 +10,12 @@ the recipe is that of `probe_trials.py`. Critics read with features of the texts
 from __future__ import annotations
 
 import json
-import math
 import re
 import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from multiprocessing import get_context
@@ -27,7 +25,6 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 import typer
-from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
@@ -39,16 +36,21 @@ from llm_decpomdp.algorithms.preferences.building import make_learner
 from llm_decpomdp.algorithms.rollouts.plans import play_episodes, roll_out, rollout_chains
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.training.metrics import count_tokens
-from llm_decpomdp.benchmarks.evaluation.estimates import shown
-from llm_decpomdp.benchmarks.evaluation.statistics import bootstrap
 from llm_decpomdp.benchmarks.performance.models.probe_features import HashedParts, Noise
+from llm_decpomdp.benchmarks.performance.models.probe_report import (
+    Curve,
+    draw,
+    markdown,
+    summarise,
+    write_points,
+)
 from llm_decpomdp.benchmarks.performance.models.probe_trials import Trial, every_start, trials
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.probes.known import PROBES
 from llm_decpomdp.envs.probes.parts import MAX_TOKENS
 from llm_decpomdp.policy import Team
 from llm_decpomdp.seeding import stream
-from llm_decpomdp.utils.storage import write_atomically, write_csv
+from llm_decpomdp.utils.storage import write_atomically
 
 MAX_GRAD_NORM = 0.3
 
@@ -58,32 +60,6 @@ POINT_EVERY = 5
 """Updates of a plain chain whose completions lie between two points of a curve."""
 
 EVALUATION_EPISODES = 192
-
-ENOUGH = 0.9
-"""Share of the optimum that counts as reached."""
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Value of a team, measured again and again while it learns."""
-
-    trial: Trial
-    seed: int
-    updates: Sequence[int]
-    values: Sequence[float]
-    """Mean sum of the rewards of an episode, without discount and offset."""
-    completions: Sequence[int]
-    """Completions of all agents that were sampled for training up to then."""
-    tokens: int
-    """Tokens of all of them."""
-    seconds: float
-
-    @property
-    def reached(self) -> float:
-        """Completions after which the team had 90 % of the optimum; infinite if it never had."""
-        goal = ENOUGH * PROBES[self.trial.probe].optimum
-        points = zip(self.completions, self.values, strict=True)
-        return next((completions for completions, value in points if value >= goal), math.inf)
 
 
 def train(trial: Trial, *, budget: int, seed: int, marks: int | None = None) -> Curve:
@@ -159,57 +135,6 @@ def value(env: DecPOMDPEnv, team: Team) -> float:
     return float(np.mean(sums))
 
 
-def summarise(curves: Sequence[Curve]) -> dict[str, str]:
-    """Return a line of the table, by heading: the seeds of a trial."""
-    trial, probe = curves[0].trial, PROBES[curves[0].trial.probe]
-    finals = [curve.values[-1] for curve in curves]
-    goals = sorted(curve.reached for curve in curves)
-    median = goals[len(goals) // 2]
-    return {
-        "probe": trial.probe,
-        "algorithm": str(trial),
-        "value": shown(bootstrap(finals)),
-        "completions to 90 %": f"{median:,.0f}" if median < math.inf else "-",
-        "seeds there": f"{sum(goal < math.inf for goal in goals)}/{len(goals)}",
-        "completions": f"{np.mean([curve.completions[-1] for curve in curves]):,.0f}",
-        "tokens": f"{np.mean([curve.tokens for curve in curves]):,.0f}",
-        "random": f"{probe.random_value:.3f}",
-        "optimum": f"{probe.optimum:.0f}",
-        "seconds": f"{np.mean([curve.seconds for curve in curves]):.1f}",
-    }
-
-
-def write_points(curves: Sequence[Curve], path: Path) -> None:
-    """Write all points of all curves."""
-    header = ("probe", "algorithm", "trial", "seed", "update", "completions", "value")
-    lines = [
-        (curve.trial.probe, curve.trial.algorithm, str(curve.trial), curve.seed, *point)
-        for curve in curves
-        for point in zip(curve.updates, curve.completions, curve.values, strict=True)
-    ]
-    write_csv(path, header, lines)
-
-
-def draw(curves: Sequence[Curve], path: Path) -> None:
-    """Draw a panel for each probe: the mean over the seeds and their range, between chance and optimum."""
-    names = list(dict.fromkeys(curve.trial.probe for curve in curves))
-    figure = Figure(figsize=(4 * len(names), 4), layout="constrained")
-    panels = figure.subplots(1, len(names), squeeze=False)[0]
-    for axes, name in zip(panels, names, strict=True):
-        for level in (PROBES[name].random_value, PROBES[name].optimum):
-            axes.axhline(level, color="grey", linestyle=":", linewidth=1)
-        trials = [curve.trial for curve in curves if curve.trial.probe == name]
-        for trial in dict.fromkeys(trials):
-            seeds = [curve for curve in curves if curve.trial == trial]
-            values = np.array([curve.values for curve in seeds])  # (seeds, points)
-            axes.plot(seeds[0].completions, values.mean(0), label=str(trial))
-            axes.fill_between(seeds[0].completions, values.min(0), values.max(0), alpha=0.15)
-        axes.set_title(name)
-        axes.set_xlabel("completions")
-        axes.legend(fontsize=7)
-    figure.savefig(path, dpi=120)
-
-
 def main(
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each line of the table.")] = 5,
     budget: Annotated[
@@ -230,7 +155,7 @@ def main(
         Path,
         typer.Option(
             metavar="FOLDER",
-            help="Where curves.csv and curves.png go; runs that are in there are not done again.",
+            help="Where curves.csv, curves.png and table.md go; runs that are in there are not done again.",
         ),
     ] = Path("runs/probes"),
 ) -> None:
@@ -263,6 +188,7 @@ def main(
         table.add_row(*line.values())
     Console(width=None if sys.stdout.isatty() else 200).print(table)
     draw(curves, folder / "curves.png")
+    write_atomically(folder / "table.md", markdown(curves))
 
 
 def _alone(folder: Path, trial: Trial, budget: int, seed: int) -> Curve:

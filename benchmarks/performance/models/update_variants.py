@@ -40,6 +40,21 @@ def ours(**arguments: Any) -> Iterator[dict[str, Any]]:
         env.close()
 
 
+def credited(
+    critic: dict[str, Any], joint: dict[str, Any], turns: int, **arguments: Any
+) -> Iterator[dict[str, Any]]:
+    """Update by MAGRPO over turns, with options of a critic and of joint samples."""
+    case = Case(**arguments)
+    env = workload.environment(turns)
+    team = build_team(case, env.possible_agents)
+    starts = [Start(task_id=task) for task in case.tasks]
+    options = replace(OPTIONS, **critic)
+    try:
+        yield from updates(env, team, starts, case.group_size, options, views=bool(critic), **joint)
+    finally:
+        env.close()
+
+
 def build_team(case: Case, agents: Sequence[str]) -> dict[str, Policy]:
     """Return a policy for each agent."""
     adapters, shared = case.weights == "adapters", case.weights == "shared"
@@ -55,15 +70,19 @@ def build_team(case: Case, agents: Sequence[str]) -> dict[str, Policy]:
 
 
 def updates(
-    env: TextEnv, team: dict[str, Policy], starts: Sequence[Start], group_size: int
+    env: TextEnv,
+    team: dict[str, Policy],
+    starts: Sequence[Start],
+    group_size: int,
+    options: LearnerOptions = OPTIONS,
+    **ways: Any,
 ) -> Iterator[dict[str, Any]]:
-    """Make an update for each start, and yield its tokens and times."""
-    learner = Learner(team, ALGORITHMS["magrpo"], OPTIONS)
+    """Make an update for each start, and yield its tokens and times; `ways` as of `rollout_chains`."""
+    learner = Learner(team, ALGORITHMS["magrpo"], options)
     for start in starts:
         clock = Stopwatch()
-        rollouts = rollout_chains(
-            env, team, [start], group_size=group_size, rng=np.random.default_rng(0), stopwatch=clock
-        )
+        settings = {"group_size": group_size, "rng": np.random.default_rng(0), **ways}
+        rollouts = rollout_chains(env, team, [start], stopwatch=clock, **settings)
         with clock("learning"):
             learner.update([with_signal(rollout) for rollout in rollouts])
         parts = {PARTS[name]: seconds for name, seconds in clock.seconds.items()}

@@ -45,9 +45,9 @@ class Case:
         return load_policy(self.model, compute_dtype=dtype or self.dtype, device=self.device)
 
 
-def environment() -> Any:
-    """Return the environment of the trials: two agents, one turn, tasks that come with the package."""
-    return llm_decpomdp.make(ENVIRONMENT, source="bundled", num_turns=1)
+def environment(turns: int = 1) -> Any:
+    """Return the environment of the trials: two agents, tasks that come with the package."""
+    return llm_decpomdp.make(ENVIRONMENT, source="bundled", num_turns=turns)
 
 
 @contextmanager

@@ -161,6 +161,7 @@ def test_each_part_of_a_text_is_cut_by_itself_and_counted() -> None:
     assert "a" * 10 + "\n...\n" + "a" * 10 + "\n\n[y sees]\n" + "b" * 10 in text
     only, _ = critic_text("prompts", view, past, ["x", "y"], 100)
     assert only == f"[x sees]\n{'a' * 50}\n\n[y sees]\n{'b' * 10}"
+    assert critic_text("state", view, past, ["x", "y"], 100).text == f"[state]\n{view.state}"
 
 
 def test_an_environment_without_a_state_is_told_and_one_without_texts_refused(
@@ -169,6 +170,8 @@ def test_an_environment_without_a_state_is_told_and_one_without_texts_refused(
     with caplog.at_level(logging.WARNING):
         learner(HashedParts(), critic="joint").update(chains(EchoEnv(2)))
     assert "histories alone" in caplog.text
+    with pytest.raises(ValueError, match="critic_input=state, and the environment has none"):
+        learner(HashedParts(), critic="joint", critic_input="state").update(chains(EchoEnv(2)))
 
     class Numbers(EchoEnv):
         def state(self) -> Any:

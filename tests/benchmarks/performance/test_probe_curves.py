@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.rollouts.cost import cost
 from llm_decpomdp.benchmarks.performance.models import probe_curves as probes
-from llm_decpomdp.benchmarks.performance.models.probe_curves import Curve, summarise, train
+from llm_decpomdp.benchmarks.performance.models.probe_curves import train
+from llm_decpomdp.benchmarks.performance.models.probe_report import Curve, markdown, summarise
 from llm_decpomdp.benchmarks.performance.models.probe_trials import Trial, every_start, trials
 from llm_decpomdp.envs.probes.known import PROBES
 from llm_decpomdp.envs.probes.parts import MAX_TOKENS
@@ -91,6 +92,8 @@ def test_a_line_counts_the_seeds_that_reached_nine_tenths_of_the_optimum() -> No
     line = summarise(curves)
     assert line["completions to 90 %"] == "1,280" and line["seeds there"] == "2/3"
     assert line["value"] == "1.86 (1.79 to 2.00)" and line["tokens"] == "1,900"
+    *_, row = markdown(curves).splitlines()
+    assert row == "| magrpo over chains | 1.86 (1.79 to 2.00); 1,280 |"
 
 
 def test_the_command_prints_a_table_and_writes_the_curves_and_goes_on_after_a_stop(
@@ -119,6 +122,7 @@ def test_the_command_prints_a_table_and_writes_the_curves_and_goes_on_after_a_st
     }
     assert {row["update"] for row in rows if row["algorithm"] == "magrpo"} == {"0", "1"}
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert "| magrpo over chains, 4 common partners, max |" in (tmp_path / "table.md").read_text()
     trained = []
     again = probes.train
     monkeypatch.setattr(probes, "train", lambda *a, **k: trained.append(a) or again(*a, **k))
