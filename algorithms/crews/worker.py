@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -45,8 +45,8 @@ class Order(NamedTuple):
     """A bundle to play."""
 
     bundle: Bundle
-    weights: Path | None
-    """File of the weights to play it with; `None` where nothing was published."""
+    weights: Any
+    """Where the weights to play it with are, by the kind of crew; `None` where nothing was published."""
 
 
 class Ready(NamedTuple):
@@ -67,6 +67,11 @@ class Failed(NamedTuple):
     error: BaseException
     cause: BaseException | None
 
+    @classmethod
+    def of(cls, error: BaseException) -> Failed:
+        """Return an error in a form that can be sent."""
+        return cls(_portable(error), error.__cause__ and _portable(error.__cause__))
+
 
 def work(setup: Setup, connection: Connection) -> None:
     """Play the bundles that come in, until the other end is closed or the parent ends."""
@@ -83,7 +88,8 @@ def work(setup: Setup, connection: Connection) -> None:
         while True:
             order: Order = connection.recv()
             if order.weights is not None and order.weights != weights:
-                load_weights(site.team, order.weights)
+                states = torch.load(order.weights, map_location="cpu", weights_only=True)
+                load_states(site.team, states)
                 weights = order.weights
             clock = Stopwatch()
             rollouts = order.bundle.roll(site, clock)
@@ -92,22 +98,20 @@ def work(setup: Setup, connection: Connection) -> None:
         return
     except Exception as error:
         traceback.print_exc()
-        cause = error.__cause__
-        connection.send(Failed(_portable(error), cause and _portable(cause)))
+        connection.send(Failed.of(error))
 
 
 def save_weights(policies: Mapping[str, Stateful], path: Path) -> None:
-    """Write the states of policies, by name, for `load_weights`."""
+    """Write the states of policies, by name, for `load_states`."""
     torch.save({name: policy.state_dict() for name, policy in policies.items()}, path)
 
 
-def load_weights(team: Team, path: Path) -> None:
-    """Give the policies of a team the states of a file.
+def load_states(team: Team, states: Mapping[str, Any]) -> None:
+    """Give the policies of a team their states, by name.
 
     Raises:
-        KeyError: If the file has a policy that the team lacks.
+        KeyError: If there is the state of a policy that the team lacks.
     """
-    states = torch.load(path, map_location="cpu", weights_only=True)
     policies = distinct_policies(team)
     for name, state in states.items():
         policy = policies[name]

@@ -23,8 +23,6 @@ def make_crew(run: ResolvedRun) -> Crew | None:
     cluster, algorithm = run.config.cluster, run.config.algorithm
     if not cluster.rollout_workers:
         return None
-    from llm_decpomdp.algorithms.crews.worker_crew import WorkerCrew
-
     bundles = -(-algorithm.prompts_per_update // (algorithm.starts_per_bundle or 1))
     if bundles < cluster.rollout_workers:
         logger.warning(
@@ -33,6 +31,18 @@ def make_crew(run: ResolvedRun) -> Crew | None:
             *(cluster.rollout_workers, bundles),
         )
     build = partial(site, run.config, run.train_env, run.eval_env, run.team)
+    if cluster.engine == "ray":
+        from llm_decpomdp.algorithms.crews.ray_crew import RayCrew
+
+        return RayCrew(
+            *(build, cluster.rollout_workers, cluster.max_redo),
+            address=cluster.address,
+            trusted_network=cluster.trusted_network,
+            cpus=cluster.worker_cpus,
+            gpus=cluster.worker_gpus,
+        )
+    from llm_decpomdp.algorithms.crews.worker_crew import WorkerCrew
+
     return WorkerCrew(build, cluster.rollout_workers, cluster.max_redo)
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from llm_decpomdp.algorithms.crews.options import ClusterOptions
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_stored_config, read_config
@@ -22,8 +24,7 @@ from llm_decpomdp.utils.storage import RunFolder, read_json_lines, write_atomica
 CHANGEABLE = (
     "algorithm.num_train_epochs",
     "algorithm.max_updates",
-    "cluster.rollout_workers",
-    "cluster.max_redo",
+    *(f"cluster.{declared.name}" for declared in fields(ClusterOptions)),
     "output.checkpoint_every",
     "output.keep_checkpoints",
     "output.save_final_model",

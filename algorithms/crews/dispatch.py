@@ -1,0 +1,161 @@
+"""A crew whose workers are processes that may die: it hands bundles out, and again where a worker has died."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from llm_decpomdp.algorithms.crews.bundles import Bundle
+from llm_decpomdp.algorithms.crews.options import CrewError
+from llm_decpomdp.algorithms.crews.worker import Failed, Order, Played, Ready
+from llm_decpomdp.algorithms.rollouts.long_prompts import label
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout
+from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
+from llm_decpomdp.policy import TrainablePolicy
+
+logger = logging.getLogger(__name__)
+
+
+class Hand(ABC):
+    """A worker as its crew sees it."""
+
+    place: int | None = None
+    """Place of the bundle that it was given."""
+
+    @abstractmethod
+    def give(self, place: int, order: Order) -> None:
+        """Let the worker play a bundle, once it is ready."""
+
+    @abstractmethod
+    def receive(self) -> Ready | Played | Failed | None:
+        """Return what the worker says; `None` if it has died."""
+
+    @abstractmethod
+    def terminate(self) -> None:
+        """Ask the worker to end."""
+
+    @abstractmethod
+    def end(self) -> str:
+        """Wait for the end of the worker, and return its cause."""
+
+    @abstractmethod
+    def last_lines(self) -> str:
+        """Return the end of what the worker has said."""
+
+    def finish(self) -> int:
+        """Note that the bundle is played, and return its place."""
+        assert self.place is not None, "the worker was given a bundle"
+        place, self.place = self.place, None
+        return place
+
+
+class DispatchingCrew(ABC):
+    """Hands bundles to workers, one at a time; a bundle whose worker dies is played again by another.
+
+    Args:
+        workers: Number of workers, at least 1. They start with the first bundles.
+        max_redo: Most times that a bundle is played again.
+
+    Raises:
+        ValueError: If there are no workers, or `max_redo` is negative.
+    """
+
+    def __init__(self, workers: int, max_redo: int = 3) -> None:
+        if workers < 1 or max_redo < 0:
+            raise ValueError(
+                f"workers must be at least 1 and max_redo at least 0, got {workers} and {max_redo}"
+            )
+        self.number, self.max_redo = workers, max_redo
+        self.workers: list[Any] = []
+        """Those that have been started, each a `Hand`."""
+        self._weights: Any = None
+
+    @abstractmethod
+    def publish(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
+        """Give the workers new weights, which each takes before its next bundle."""
+
+    def _room(self) -> int:
+        """Return the largest number of workers that can be at work."""
+        return self.number
+
+    @abstractmethod
+    def _start(self) -> Hand:
+        """Start a worker."""
+
+    @abstractmethod
+    def _speaking(self) -> list[Any]:
+        """Wait for workers that have something to say, or have died."""
+
+    def roll(self, bundles: Sequence[Bundle], clock: Stopwatch) -> list[list[Rollout]]:
+        """Play bundles, as many at a time as there are workers.
+
+        Raises:
+            CrewError: If workers have died of one bundle again and again; names its starts.
+        """
+        try:
+            results = self._roll(bundles)
+        except BaseException:
+            self._stop()  # some are at work on bundles that nobody waits for any more
+            raise
+        for result in results:
+            for activity, seconds in result.seconds.items():
+                clock.seconds[activity] = clock.seconds.get(activity, 0.0) + seconds
+        return [result.rollouts for result in results]
+
+    def _roll(self, bundles: Sequence[Bundle]) -> list[Played]:
+        waiting = deque(range(len(bundles)))
+        results: dict[int, Played] = {}
+        deaths: Counter[int] = Counter()
+        while len(results) < len(bundles):
+            busy = sum(worker.place is not None for worker in self.workers)
+            while len(self.workers) < min(self._room(), busy + len(waiting)):
+                self.workers.append(self._start())
+            for worker in self.workers:
+                if worker.place is None and waiting:
+                    place = waiting.popleft()
+                    worker.give(place, Order(bundles[place], self._weights))
+            for worker in self._speaking():
+                message = worker.receive()
+                if isinstance(message, Failed):
+                    raise message.error from message.cause
+                if isinstance(message, Played):
+                    results[worker.finish()] = message
+                elif message is None:
+                    self.workers.remove(worker)
+                    how = worker.end()
+                    if worker.place is not None:
+                        deaths[worker.place] += 1
+                        self._redo(worker, how, bundles[worker.place], deaths[worker.place])
+                        waiting.appendleft(worker.place)
+        return [results[place] for place in range(len(bundles))]
+
+    def _redo(self, worker: Hand, how: str, bundle: Bundle, deaths: int) -> None:
+        """Warn of a worker that has died and whose bundle is played again.
+
+        Raises:
+            CrewError: If it is one too many.
+        """
+        starts = ", ".join(map(label, bundle.starts))
+        task = f"bundle {bundle.index} of {bundle.purpose} (starts: {starts})"
+        if deaths > self.max_redo:
+            raise CrewError(
+                f"{deaths} workers have died while they played {task}, the last one by {how}. Where that is "
+                "SIGKILL, memory was likely short: take fewer rollout_workers or smaller bundles. The "
+                f"end of its log:\n{worker.last_lines()}"
+            )
+        logger.warning("a rollout worker has died by %s: %s is played again", how, task)
+
+    def _stop(self) -> None:
+        for worker in self.workers:
+            worker.terminate()
+        for worker in self.workers:
+            worker.end()
+        self.workers.clear()
+
+    def close(self) -> None:
+        """End the workers, and let go of the weights."""
+        self._stop()
+        self._weights = None

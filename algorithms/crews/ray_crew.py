@@ -1,0 +1,214 @@
+"""A crew of Ray actors, on the nodes of a cluster.
+
+Ray places the actors, and carries weights and rollouts. What is played, and when it is played again, is decided
+here as for workers of this machine: the bundle of an actor that dies, with or without its node, is another's.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from llm_decpomdp.algorithms.crews.bundles import Site
+from llm_decpomdp.algorithms.crews.dispatch import DispatchingCrew, Hand
+from llm_decpomdp.algorithms.crews.options import CrewError
+from llm_decpomdp.algorithms.crews.worker import Build, Failed, Order, Played, load_states
+from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
+from llm_decpomdp.policy import TrainablePolicy
+
+MIN_VERSION = (2, 52)
+"""Earlier versions run code that web pages send (CVE-2025-62593), and know no tokens."""
+
+AUTH_MODE = "RAY_AUTH_MODE"
+
+SHARED_VARIABLES = ("LLM_DECPOMDP_", "HF_", "TOKENIZERS_", "OMP_NUM_THREADS")
+"""Beginnings of the names of variables that actors get from the process that learns."""
+
+
+def connect(address: str | None = None, *, trusted_network: bool = False) -> Any:
+    """Connect to a cluster, or start one on this machine; return the module `ray`.
+
+    Args:
+        address: Of the cluster's head, `auto` for the one of this machine, `None` for a new one of its own.
+        trusted_network: Whether a cluster that asks for no token will do: all who reach it may run code on it.
+
+    Raises:
+        ImportError: If ray is missing or too old.
+        CrewError: If there is no token, or no cluster.
+    """
+    try:
+        import ray
+    except ImportError:
+        raise ImportError(
+            "cluster.engine=ray needs Ray: pip install 'llm-decpomdp[cluster]'"
+        ) from None
+    if tuple(map(int, ray.__version__.split(".")[:2])) < MIN_VERSION:
+        raise ImportError(
+            f"ray {ray.__version__} lets strangers run code: install 'ray>=2.52', on all nodes"
+        )
+    if address is None:
+        os.environ.setdefault(AUTH_MODE, "token")
+    if os.environ.get(AUTH_MODE) != "token" and not trusted_network:
+        raise CrewError(
+            f"whoever reaches a Ray cluster without tokens may run code on it. Start it with {AUTH_MODE}=token "
+            "(`ray get-auth-token --generate` makes one) and set that here too, or say that all who reach it may: "
+            "cluster.trusted_network=true"
+        )
+    variables = {
+        name: value for name, value in os.environ.items() if name.startswith(SHARED_VARIABLES)
+    }
+    settings = {} if address else {"include_dashboard": False}
+    try:
+        ray.init(
+            address=address,
+            log_to_driver=False,
+            runtime_env={"env_vars": variables},
+            **settings,
+        )
+    except Exception as error:  # as many kinds as reasons
+        raise CrewError(f"no Ray cluster at {address or 'this machine'}: {error}") from error
+    return ray
+
+
+class Actor:
+    """Plays bundles in a process that Ray has placed.
+
+    Args:
+        build: A `Build`, pickled.
+        threads: Threads of torch, as many as the learner has.
+    """
+
+    def __init__(self, build: bytes, threads: int) -> None:
+        torch.set_num_threads(threads)
+        self._build, self._site, self._version = build, None, 0
+        self._site: Site | None = None
+
+    def play(self, order: Order) -> Played | Failed:
+        """Play a bundle; errors come back as values, so that those of Ray are deaths alone."""
+        import ray
+
+        try:
+            if self._site is None:
+                self._site = pickle.loads(self._build)()
+            if order.weights is not None:
+                version, (reference,) = order.weights
+                if version != self._version:
+                    load_states(self._site.team, ray.get(reference))
+                    self._version = version
+            clock = Stopwatch()
+            return Played(order.bundle.roll(self._site, clock), clock.seconds)
+        except Exception as error:
+            return Failed.of(error)
+
+
+class RayCrew(DispatchingCrew):
+    """Plays bundles in Ray actors; a bundle whose actor or node dies is played again by another.
+
+    Args:
+        build: Makes environments and team of an actor, as of `WorkerCrew`. The package, and what it reads, is on
+            all nodes alike.
+        workers: Number of actors, at least 1.
+        max_redo: Most times that a bundle is played again.
+        address: As of `connect`; a cluster that is started here ends with the crew.
+        trusted_network: As of `connect`.
+        cpus: CPUs of a node that an actor takes.
+        gpus: GPUs of a node that an actor takes.
+    """
+
+    def __init__(
+        self,
+        build: Build,
+        workers: int,
+        max_redo: int = 3,
+        *,
+        address: str | None = None,
+        trusted_network: bool = False,
+        cpus: float = 1.0,
+        gpus: float = 0.0,
+    ) -> None:
+        super().__init__(workers, max_redo)
+        self._build = pickle.dumps(build)
+        self._needs = {"num_cpus": cpus, "num_gpus": gpus}
+        self._ray = connect(address, trusted_network=trusted_network)
+        self._publications = 0
+        self._room()  # says at once what is missing
+
+    def publish(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
+        """Put new weights where every node finds them."""
+        self._publications += 1
+        states = {name: policy.state_dict() for name, policy in policies.items()}
+        # In a list, so that Ray brings it to those that ask, not to each call.
+        self._weights = self._publications, [self._ray.put(states)]
+
+    def _room(self) -> int:
+        resources = self._ray.cluster_resources()
+        needs = {"CPU": self._needs["num_cpus"], "GPU": self._needs["num_gpus"]}
+        room = [int(resources.get(name, 0) / need) for name, need in needs.items() if need]
+        most = min([self.number, *room])
+        if most < 1:
+            found = ", ".join(f"{resources.get(name, 0):g} {name}s" for name in needs)
+            raise CrewError(
+                f"a rollout worker needs {needs['CPU']:g} CPUs and {needs['GPU']:g} GPUs of a node, and the "
+                f"cluster has {found}"
+            )
+        return most
+
+    def _start(self) -> RayHand:
+        options = {**self._needs, "max_restarts": 0, "scheduling_strategy": "SPREAD"}
+        actor = self._ray.remote(Actor).options(**options)
+        return RayHand(self._ray, actor.remote(self._build, torch.get_num_threads()))
+
+    def _speaking(self) -> list[Any]:
+        calls = {worker.call: worker for worker in self.workers if worker.call is not None}
+        done, _ = self._ray.wait(list(calls), num_returns=1)
+        return [calls[call] for call in done]
+
+    def close(self) -> None:
+        """End the actors, and the cluster if it was started here."""
+        super().close()
+        self._ray.shutdown()
+
+
+class RayHand(Hand):
+    """An actor as its crew sees it.
+
+    Args:
+        ray: The module.
+        actor: Its handle.
+    """
+
+    def __init__(self, ray: Any, actor: Any) -> None:
+        self._ray, self._actor = ray, actor
+        self.call: Any = None
+        """The bundle that it plays."""
+        self._death = ""
+
+    def give(self, place: int, order: Order) -> None:
+        """Let the actor play a bundle, once it is placed."""
+        self.place, self.call = place, self._actor.play.remote(order)
+
+    def receive(self) -> Played | Failed | None:
+        """Return what the actor says; `None` if it has died."""
+        call, self.call = self.call, None
+        try:
+            message: Played | Failed = self._ray.get(call)
+        except self._ray.exceptions.RayError as error:
+            self._death = str(error)
+            return None
+        return message
+
+    def terminate(self) -> None:
+        """Kill the actor."""
+        self._ray.kill(self._actor)
+
+    def end(self) -> str:
+        """Return how the actor ended, as far as it was told."""
+        return "the end of its actor"
+
+    def last_lines(self) -> str:
+        """Return what Ray says of its death."""
+        return self._death or "(it has said nothing)"

@@ -1,0 +1,153 @@
+"""Runs with Ray actors: equal to the last bit, whatever plays them, and whichever nodes die."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_decpomdp.algorithms.crews import ray_crew
+from llm_decpomdp.algorithms.crews.options import ClusterOptions, CrewError
+from llm_decpomdp.algorithms.crews.ray_crew import AUTH_MODE, RayCrew, connect
+from llm_decpomdp.algorithms.training.trainer import Trainer
+from tests.algorithms.crews import sites
+from tests.algorithms.crews.test_worker_crew import require_same, trainer
+from tests.algorithms.runs import on_call
+
+slow = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
+    run = trainer(tmp_path_factory.mktemp("local"))
+    run.run_updates()
+    return run
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    """Two nodes with a CPU each, beside a head without."""
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    for _ in range(2):
+        made.add_node(num_cpus=1)
+    yield made
+    made.shutdown()
+
+
+def crew(build: Any, workers: int, cluster: Any = None) -> RayCrew:
+    address = cluster and cluster.address
+    return RayCrew(build, workers, address=address, trusted_network=cluster is not None)
+
+
+@slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_actors_play_what_one_process_plays(
+    local: Trainer, tmp_path: Path, cluster: Any, workers: int
+) -> None:
+    run = trainer(tmp_path, crew=crew(sites.echo, workers, cluster))
+    run.run_updates()
+    require_same(local, run)
+
+
+@slow
+def test_a_bundle_whose_actor_is_killed_is_played_again(
+    local: Trainer, tmp_path: Path, cluster: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    deaths = tmp_path / "deaths"
+    deaths.mkdir()
+    run = trainer(tmp_path / "run", crew=crew(partial(sites.fatal, deaths, 1), 2, cluster))
+    with caplog.at_level(logging.WARNING):
+        run.run_updates()
+    require_same(local, run)
+    assert "bundle 2 of update 2 (starts: seed 12, seed 13) is played again" in caplog.text
+
+
+@slow
+def test_a_run_goes_on_when_a_node_dies(
+    local: Trainer, tmp_path: Path, cluster: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    actors: Any = crew(sites.echo, 2, cluster)
+    node = cluster.list_all_nodes()[-1]
+
+    def kill(*_: Any) -> None:
+        cluster.remove_node(node, allow_graceful=False)
+
+    actors.roll = on_call(4, actors.roll, kill)
+    run = trainer(tmp_path, crew=actors)
+    with caplog.at_level(logging.WARNING):
+        run.run_updates()
+    require_same(local, run)
+    assert "is played again" in caplog.text
+
+
+@slow
+def test_a_bundle_that_kills_every_actor_ends_the_run_and_is_named(
+    tmp_path: Path, cluster: Any
+) -> None:
+    deaths = tmp_path / "deaths"
+    deaths.mkdir()
+    run = trainer(tmp_path / "run", crew=crew(partial(sites.fatal, deaths, 9), 2, cluster))
+    with pytest.raises(CrewError, match="4 workers have died while they played bundle 2 of update"):
+        run.run_updates()
+    assert run.saved == 1
+
+
+@slow
+def test_what_fails_for_everyone_is_told_as_it_is(tmp_path: Path, cluster: Any) -> None:
+    run = trainer(tmp_path, crew=crew(sites.broken, 1, cluster), eval_starts=[])
+    with pytest.raises(FloatingPointError, match=r"^the task has a fault$"):
+        run.run_updates()
+
+
+@slow
+def test_a_cluster_without_room_is_told_at_once(cluster: Any) -> None:
+    address = {"address": cluster.address, "trusted_network": True}
+    with pytest.raises(CrewError, match="needs 1 CPUs and 4 GPUs of a node, and the cluster has 2"):
+        RayCrew(sites.echo, 1, gpus=4, **address)
+
+
+@slow
+def test_a_cluster_is_started_for_one_run_and_asks_for_a_token(
+    local: Trainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.setenv(AUTH_MODE, "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "a" * 64)
+    run = trainer(tmp_path, crew=crew(sites.echo, 1))
+    run.run_updates()
+    require_same(local, run)
+
+
+def test_a_cluster_without_token_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.delenv(AUTH_MODE, raising=False)
+    with pytest.raises(CrewError, match=r"may run code on it.*trusted_network=true"):
+        connect("10.0.0.1:6379")
+
+
+def test_an_old_ray_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray")
+    monkeypatch.setattr(ray, "__version__", "2.51.1")
+    with pytest.raises(ImportError, match=r"ray 2\.51\.1 lets strangers run code"):
+        connect()
+
+
+def test_options_of_ray_are_refused_where_they_mean_nothing() -> None:
+    with pytest.raises(ValueError, match="engine=ray plays in rollout workers"):
+        ClusterOptions(engine="ray")
+    with pytest.raises(ValueError, match="worker_gpus=1 is of engine=ray"):
+        ClusterOptions(rollout_workers=1, worker_gpus=1)
+
+
+def test_actors_get_the_variables_that_decide_what_is_read() -> None:
+    assert "LLM_DECPOMDP_DATA".startswith(ray_crew.SHARED_VARIABLES)
+    assert not any(
+        name.startswith(ray_crew.SHARED_VARIABLES) for name in ("RAY_AUTH_TOKEN", "PATH")
+    )
