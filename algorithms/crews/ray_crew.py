@@ -6,6 +6,7 @@ here as for workers of this machine: the bundle of an actor that dies, with or w
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 from collections.abc import Mapping
@@ -37,26 +38,23 @@ def connect(address: str | None = None, *, trusted_network: bool = False) -> Any
         trusted_network: Whether a cluster that asks for no token will do: all who reach it may run code on it.
 
     Raises:
-        ImportError: If ray is missing or too old.
-        CrewError: If there is no token, or no cluster.
+        CrewError: If Ray is missing or too old, there is no token, or no cluster.
     """
+    if address is None:
+        os.environ.setdefault(AUTH_MODE, "token")  # Ray reads it as it is imported
     try:
         import ray
     except ImportError:
-        raise ImportError(
-            "cluster.engine=ray needs Ray: pip install 'llm-decpomdp[cluster]'"
-        ) from None
+        raise CrewError("this needs Ray: pip install 'llm-decpomdp[cluster]'") from None
     if tuple(map(int, ray.__version__.split(".")[:2])) < MIN_VERSION:
-        raise ImportError(
+        raise CrewError(
             f"ray {ray.__version__} lets strangers run code: install 'ray>=2.52', on all nodes"
         )
-    if address is None:
-        os.environ.setdefault(AUTH_MODE, "token")
     if os.environ.get(AUTH_MODE) != "token" and not trusted_network:
         raise CrewError(
             f"whoever reaches a Ray cluster without tokens may run code on it. Start it with {AUTH_MODE}=token "
             "(`ray get-auth-token --generate` makes one) and set that here too, or say that all who reach it may: "
-            "cluster.trusted_network=true"
+            "cluster.trusted_network=true, or --trusted-network"
         )
     variables = {
         name: value for name, value in os.environ.items() if name.startswith(SHARED_VARIABLES)
@@ -66,6 +64,7 @@ def connect(address: str | None = None, *, trusted_network: bool = False) -> Any
         ray.init(
             address=address,
             log_to_driver=False,
+            logging_level=logging.WARNING,
             runtime_env={"env_vars": variables},
             **settings,
         )
@@ -135,7 +134,11 @@ class RayCrew(DispatchingCrew):
         self._needs = {"num_cpus": cpus, "num_gpus": gpus}
         self._ray = connect(address, trusted_network=trusted_network)
         self._publications = 0
-        self._room()  # says at once what is missing
+        try:
+            self._room()  # says at once what is missing
+        except CrewError:
+            self._ray.shutdown()
+            raise
 
     def publish(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
         """Put new weights where every node finds them."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from llm_decpomdp.benchmarks.cli.console import PROGRAM
+
+Engine = Literal["local", "ray"]
 
 FILE_WIDTH = 120
 """Columns of tables that go to no terminal."""
@@ -33,6 +35,16 @@ def bench(
     cores: Annotated[
         int | None, typer.Option(min=1, help="Cores to use at most; all if not given.")
     ] = None,
+    engine: Annotated[
+        Engine, typer.Option(help="Run on this machine, or on the nodes of a Ray cluster.")
+    ] = "local",
+    address: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Of the Ray cluster; by default one is started."),
+    ] = None,
+    trusted_network: Annotated[
+        bool, typer.Option("--trusted-network", help="Join a Ray cluster that asks for no token.")
+    ] = False,
     output: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="By default runs/SUITE.")
     ] = None,
@@ -42,6 +54,7 @@ def bench(
     The exit code is 1 if a cell has failed; the others are not harmed by that.
     """
     from llm_decpomdp.benchmarks.config.errors import ConfigError
+    from llm_decpomdp.benchmarks.runs.failures import as_run_errors
     from llm_decpomdp.benchmarks.suites.dry_run import show_costs
     from llm_decpomdp.benchmarks.suites.job import jobs_of
     from llm_decpomdp.benchmarks.suites.run import locked, refuse_runs, run_suite
@@ -60,9 +73,15 @@ def bench(
         raise SystemExit(0 if show_costs(plan, jobs, tokens_per_second) else 1)
     if tokens_per_second:
         raise ConfigError("--tokens-per-second tells the hours of a --dry-run: give both")
+    if engine == "local" and (address or trusted_network):
+        raise ConfigError("--address and --trusted-network are of --engine ray: give that too")
+    if engine == "ray" and cores:
+        raise ConfigError("--cores is of this machine: Ray takes what its nodes have")
+    ray = {"address": address, "trusted_network": trusted_network} if engine == "ray" else None
     command = [PROGRAM, "bench", suite, *(["--output", str(output)] if output else [])]
     with locked(folder) as lock:
-        failed = run_suite(plan, jobs, folder, command, cores, lock)
+        with as_run_errors():
+            failed = run_suite(plan, jobs, folder, command, cores, lock, ray)
         show_league(folder)
     raise SystemExit(1 if failed else 0)
 

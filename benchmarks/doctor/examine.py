@@ -28,9 +28,7 @@ def examine() -> bool:
     healthy, messages = True, []
     for part in (machine, sandbox, data, model, extras):
         for finding in part():
-            print(f"{finding.mark:<9}{finding.message}", flush=True)
-            if not finding.ok and finding.remedy:
-                print(f"         -> {finding.remedy}", flush=True)
+            show(finding)
             if not finding.ok and (finding.core or finding.demo):
                 messages.append(finding.message)
             healthy = healthy and (finding.ok or not finding.core)
@@ -40,6 +38,14 @@ def examine() -> bool:
     else:
         print("\nAll that `llm-decpomdp demo` needs is here.")
     return healthy
+
+
+def show(finding: Finding) -> Finding:
+    """Print a finding, and return it."""
+    print(f"{finding.mark:<9}{finding.message}", flush=True)
+    if not finding.ok and finding.remedy:
+        print(f"         -> {finding.remedy}", flush=True)
+    return finding
 
 
 def machine() -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.runs.failures import as_run_errors
 from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun
 from llm_decpomdp.env import DecPOMDPEnv
 
@@ -34,13 +35,14 @@ def make_crew(run: ResolvedRun) -> Crew | None:
     if cluster.engine == "ray":
         from llm_decpomdp.algorithms.crews.ray_crew import RayCrew
 
-        return RayCrew(
-            *(build, cluster.rollout_workers, cluster.max_redo),
-            address=cluster.address,
-            trusted_network=cluster.trusted_network,
-            cpus=cluster.worker_cpus,
-            gpus=cluster.worker_gpus,
-        )
+        with as_run_errors():
+            return RayCrew(
+                *(build, cluster.rollout_workers, cluster.max_redo),
+                address=cluster.address,
+                trusted_network=cluster.trusted_network,
+                cpus=cluster.worker_cpus,
+                gpus=cluster.worker_gpus,
+            )
     from llm_decpomdp.algorithms.crews.worker_crew import WorkerCrew
 
     return WorkerCrew(build, cluster.rollout_workers, cluster.max_redo)

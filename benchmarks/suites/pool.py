@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO
 
 from llm_decpomdp.algorithms.training.interruption import terminable, uninterrupted
@@ -23,6 +24,10 @@ ASK_AGAIN_SECONDS = 10.0
 
 LOG_CHARACTERS = 4000
 """Characters from the end of a log that replace a traceback, where a process could not write one."""
+
+
+Changed = Callable[[Sequence[Job], Job | None], None]
+"""Is told the running jobs, and one that has just ended."""
 
 
 @dataclass
@@ -45,14 +50,14 @@ class Pool:
     Args:
         cores: The numbers of the cores that may be used; a job that wants more gets all of them.
         lock: A locked file, which every process keeps locked while it lives.
-        changed: Called again and again with the running jobs, and with a job that has just ended.
+        changed: Called again and again.
     """
 
     def __init__(
         self,
         cores: Sequence[int],
         lock: IO[str],
-        changed: Callable[[Sequence[Running], Job | None], None],
+        changed: Changed,
     ) -> None:
         self.cores = frozenset(cores)
         self._lock = lock
@@ -94,11 +99,11 @@ class Pool:
         log = (job.folder / "log.txt").open("ab")
         with _confined(cores):
             process = subprocess.Popen(
-                [sys.executable, "-m", "llm_decpomdp.benchmarks.cli.cell", str(job.folder)],
+                command(job.folder),
                 stdin=subprocess.PIPE,  # ends when this process does
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=_environment(len(cores)),
+                env=variables(len(cores)),
                 start_new_session=True,  # Ctrl-C comes from here alone, once
                 pass_fds=[self._lock.fileno()],
             )
@@ -113,8 +118,8 @@ class Pool:
             running.log.close()
             if not running.job.status():
                 running.job.end(FAILED, error=_crash_report(running))
-            self._changed(self._running, running.job)
-        self._changed(self._running, None)
+            self._changed([one.job for one in self._running], running.job)
+        self._changed([one.job for one in self._running], None)
 
     def _stop(self) -> None:
         """Ask all processes to save and end, and wait for them; a second Ctrl-C does not wait.
@@ -154,7 +159,13 @@ def _confined(cores: frozenset[int]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def _environment(cores: int) -> dict[str, str]:
+def command(folder: Path) -> list[str]:
+    """Return the command line that does the job of a folder."""
+    return [sys.executable, "-m", "llm_decpomdp.benchmarks.cli.cell", str(folder)]
+
+
+def variables(cores: int) -> dict[str, str]:
+    """Return the environment variables of a job's process."""
     return {
         **SETTINGS,
         **os.environ,

@@ -13,7 +13,6 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from llm_decpomdp.benchmarks.evaluation.folder import TIMES
 from llm_decpomdp.benchmarks.suites.cost import LEARNING, JobCost
 from llm_decpomdp.benchmarks.suites.job import DONE, Job
-from llm_decpomdp.benchmarks.suites.pool import Running
 from llm_decpomdp.utils.storage import read_json_lines
 from llm_decpomdp.utils.wording import duration
 
@@ -50,7 +49,7 @@ class BenchProgress:
         )
         self._all = self.bars.add_task("all", total=1.0, note="")
 
-    def changed(self, running: Sequence[Running], ended: Job | None) -> None:
+    def changed(self, running: Sequence[Job], ended: Job | None) -> None:
         """Show how far the running jobs are, and which one has just ended."""
         now = time.monotonic()
         if ended is None and now - self._looked < LOOK_SECONDS:
@@ -58,13 +57,13 @@ class BenchProgress:
         self._looked = now
         if ended is not None:
             del self._left[ended.folder]
-        shares = {run.job.folder: self._share(run.job) for run in running}
+        shares = {job.folder: self._share(job) for job in running}
         share = 1 - self._sum_left(shares) / self._total if self._total else 1.0
         text = f"{self._count - len(self._left)} of {self._count}{self._time(share)}"
         if ended is not None:
             self._console.print(f"{_ending(ended)} ({text})", markup=False)
         self.bars.update(self._all, completed=share, note=text)
-        self._draw({name_of(run.job): shares[run.job.folder] for run in running})
+        self._draw({name_of(job): shares[job.folder] for job in running})
 
     def _sum_left(self, shares: Mapping[Path, float]) -> float:
         """Return the remaining work, given the shares of some jobs; others count as at the start."""

@@ -10,17 +10,18 @@ import fcntl
 import json
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
 from llm_decpomdp.benchmarks.suites.cost import costs_of
 from llm_decpomdp.benchmarks.suites.job import FAILED, Job, refuse_others
 from llm_decpomdp.benchmarks.suites.pool import Pool
 from llm_decpomdp.benchmarks.suites.progress import BenchProgress
+from llm_decpomdp.benchmarks.suites.ray_pool import RayPool
 from llm_decpomdp.benchmarks.suites.suite import Suite
 from llm_decpomdp.utils.storage import write_atomically
 
@@ -34,6 +35,7 @@ def run_suite(
     command: Sequence[str],
     cores: int | None,
     lock: IO[str],
+    ray: Mapping[str, Any] | None = None,
 ) -> list[Job]:
     """Run those of a suite's jobs that are not done yet.
 
@@ -44,6 +46,7 @@ def run_suite(
         command: The command line that runs it, which its results name.
         cores: Number of cores to use at most; `None` for all.
         lock: From `locked`, of the same folder.
+        ray: Address and trust of the Ray cluster that runs them; `None` for this machine.
 
     Returns:
         The jobs that have failed.
@@ -64,7 +67,10 @@ def run_suite(
             logger.warning("%s: %s", name, reason)
         progress = BenchProgress(missing, costs)
         with progress.bars:
-            Pool(usable_cores()[:cores], lock, progress.changed).run(missing)
+            if ray is not None:
+                RayPool(**ray, changed=progress.changed).run(missing)
+            else:
+                Pool(usable_cores()[:cores], lock, progress.changed).run(missing)
     return [job for job in jobs if job.status().get("state") == FAILED]
 
 

@@ -62,6 +62,8 @@ class Amount:
     """Take the likeliest token, when it is measured."""
     cores: int | None = 1
     """Processor cores of each training or evaluation; null takes all that `bench` may use: it runs alone."""
+    gpus: float = 0
+    """GPUs that `bench --engine ray` keeps for each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,7 +242,7 @@ def _check_values(settings: Settings, where: str) -> None:
         raise ConfigError(
             f"{where}: of random text none is the likeliest: leave out `greedy` or the method random"
         )
-    for key, least in (("samples", 1), ("tasks", 1), ("cores", 1)):
+    for key, least in (("samples", 1), ("tasks", 1), ("cores", 1), ("gpus", 0)):
         value = vars(settings)[key]
         if value is not None and value < least:
             raise ConfigError(f"{where}: {key} must be at least {least}, got {value}")

@@ -17,6 +17,7 @@ from llm_decpomdp.algorithms.training.trainer import Trainer
 from tests.algorithms.crews import sites
 from tests.algorithms.crews.test_worker_crew import require_same, trainer
 from tests.algorithms.runs import on_call
+from tests.support.processes import python
 
 slow = pytest.mark.slow
 
@@ -74,12 +75,13 @@ def test_a_run_goes_on_when_a_node_dies(
     local: Trainer, tmp_path: Path, cluster: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     actors: Any = crew(sites.echo, 2, cluster)
-    node = cluster.list_all_nodes()[-1]
+    play = actors.roll
 
-    def kill(*_: Any) -> None:
-        cluster.remove_node(node, allow_graceful=False)
+    def roll_after_a_death(*arguments: Any) -> Any:
+        cluster.remove_node(cluster.list_all_nodes()[-1], allow_graceful=False)
+        return play(*arguments)
 
-    actors.roll = on_call(4, actors.roll, kill)
+    actors.roll = on_call(4, play, roll_after_a_death)
     run = trainer(tmp_path, crew=actors)
     with caplog.at_level(logging.WARNING):
         run.run_updates()
@@ -111,18 +113,20 @@ def test_a_cluster_without_room_is_told_at_once(cluster: Any) -> None:
     address = {"address": cluster.address, "trusted_network": True}
     with pytest.raises(CrewError, match="needs 1 CPUs and 4 GPUs of a node, and the cluster has 2"):
         RayCrew(sites.echo, 1, gpus=4, **address)
+    crew(sites.echo, 1, cluster).close()
 
 
 @slow
-def test_a_cluster_is_started_for_one_run_and_asks_for_a_token(
-    local: Trainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_of_the_command_starts_a_cluster_of_its_own_and_ends_it(tmp_path: Path) -> None:
     pytest.importorskip("ray")
-    monkeypatch.setenv(AUTH_MODE, "token")
-    monkeypatch.setenv("RAY_AUTH_TOKEN", "a" * 64)
-    run = trainer(tmp_path, crew=crew(sites.echo, 1))
-    run.run_updates()
-    require_same(local, run)
+    tiny = "model.name=tiny-random algorithm.max_updates=2 algorithm.prompts_per_update=4 evaluation.num_tasks=0"
+    tiny += " algorithm.starts_per_bundle=2 algorithm.num_generations=4 output.record_tokens=true"
+    ray = "cluster.engine=ray cluster.rollout_workers=2"
+    for folder, items in (("alone", tiny), ("actors", f"{tiny} {ray}")):
+        arguments = ["train", "--config", "demo_tldr", "--output", str(tmp_path / folder)]
+        python("-m", "llm_decpomdp.benchmarks", *arguments, "--override", *items.split())
+    alone, actors = (tmp_path / name / "episodes.jsonl" for name in ("alone", "actors"))
+    assert alone.read_bytes() == actors.read_bytes()
 
 
 def test_a_cluster_without_token_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +139,7 @@ def test_a_cluster_without_token_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_old_ray_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     ray = pytest.importorskip("ray")
     monkeypatch.setattr(ray, "__version__", "2.51.1")
-    with pytest.raises(ImportError, match=r"ray 2\.51\.1 lets strangers run code"):
+    with pytest.raises(CrewError, match=r"ray 2\.51\.1 lets strangers run code"):
         connect()
 
 

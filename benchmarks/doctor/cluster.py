@@ -1,0 +1,88 @@
+"""Checks of the nodes of a Ray cluster: the same versions, and the layers of the sandbox on each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from platform import python_version
+from typing import Any
+
+from llm_decpomdp.algorithms.crews.ray_crew import connect
+from llm_decpomdp.benchmarks.doctor.finding import Finding
+from llm_decpomdp.benchmarks.runs.manifest import versions
+from llm_decpomdp.envs.sandbox import Sandbox, SandboxError
+from llm_decpomdp.envs.sandbox.sandbox import REQUIRED
+
+PATIENCE = 120.0
+"""Seconds that a node has to answer."""
+
+
+def examine_cluster(address: str | None, *, trusted_network: bool = False) -> Iterator[Finding]:
+    """Ask every node that is alive.
+
+    Args:
+        address: As of `connect`.
+        trusted_network: As of `connect`.
+
+    Raises:
+        CrewError: If there is no such cluster, or it asks for no token.
+    """
+    ray = connect(address, trusted_network=trusted_network)
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    here = versions_here()
+    try:
+        for node in ray.nodes():
+            where = f"node {node['NodeManagerAddress']} ({node['NodeID'][:8]})"
+            if not node["Alive"]:
+                yield Finding(False, f"{where}: is gone", "start it again", optional=True)
+                continue
+            place = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            call = ray.remote(examine_node).options(num_cpus=0, scheduling_strategy=place).remote()
+            try:
+                found: dict[str, Any] = ray.get(call, timeout=PATIENCE)
+            except ray.exceptions.RayError as error:
+                yield Finding(False, f"{where}: {error}", "install the package there", core=True)
+                continue
+            resources = node["Resources"]
+            size = ", ".join(f"{resources.get(name, 0):g} {name}s" for name in ("CPU", "GPU"))
+            yield Finding(True, f"{where}: {size}")
+            yield from _judged(where, found, here)
+    finally:
+        ray.shutdown()
+
+
+def examine_node() -> dict[str, Any]:
+    """Return the versions of this node, and what its sandbox lacks, by layer."""
+    try:
+        with closing(Sandbox(workers=1)) as sandbox:
+            layers = dict(sandbox.layers())
+    except (SandboxError, RuntimeError) as error:
+        layers = {"sandbox": str(error)}
+    return {"versions": versions_here(), "layers": layers}
+
+
+def versions_here() -> dict[str, str | None]:
+    """Return the versions of Python and of the packages that matter, in this process."""
+    return {"Python": python_version(), **versions()}
+
+
+def _judged(where: str, found: dict[str, Any], here: dict[str, str | None]) -> Iterator[Finding]:
+    others = {
+        name: version for name, version in found["versions"].items() if version != here.get(name)
+    }
+    if others:
+        listed = ", ".join(
+            f"{name} {version} (here {here.get(name)})" for name, version in others.items()
+        )
+        yield Finding(
+            False, f"{where}: {listed}", "install the same versions on all nodes", core=True
+        )
+    lost = {name: reason for name, reason in found["layers"].items() if reason}
+    if not lost:
+        yield Finding(True, f"{where}: all layers of the sandbox are on")
+        return
+    listed = "; ".join(f"{name}: {reason}" for name, reason in lost.items())
+    needed = any(name in REQUIRED or name == "sandbox" for name in lost)
+    remedy = "run `llm-decpomdp doctor` there; programs of models are less confined on this node"
+    yield Finding(False, f"{where}: sandbox without {listed}", remedy, core=needed)

@@ -1,0 +1,101 @@
+"""The jobs of a suite on the nodes of a Ray cluster, which share its folder."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from llm_decpomdp.algorithms.crews.ray_crew import connect
+from llm_decpomdp.algorithms.training.interruption import terminable
+from llm_decpomdp.benchmarks.suites.job import FAILED, Job
+from llm_decpomdp.benchmarks.suites.pool import POLL_SECONDS, Changed, command, variables
+
+MAX_RETRIES = 2
+"""Times that a job is begun again because its node or process has died; it goes on from what it has saved."""
+
+
+class RayPool:
+    """Runs jobs as tasks of Ray, each in a process of its own on a node with room for it.
+
+    Args:
+        address: Of the cluster, as of `connect`.
+        trusted_network: As of `connect`.
+        changed: Called again and again.
+
+    Raises:
+        CrewError: If there is no such cluster, or it asks for no token.
+    """
+
+    def __init__(self, address: str | None, trusted_network: bool, changed: Changed) -> None:
+        self._ray = connect(address, trusted_network=trusted_network)
+        self._changed = changed
+
+    def run(self, jobs: Sequence[Job]) -> None:
+        """Run all jobs.
+
+        Raises:
+            KeyboardInterrupt: On Ctrl-C and SIGTERM, after all jobs have saved what they have and ended.
+        """
+        calls: dict[Any, Job] = {}
+        with terminable():
+            try:
+                for job in jobs:
+                    calls[self._call(job)] = job
+                while calls:
+                    self._collect(calls)
+            except KeyboardInterrupt:
+                for call in calls:
+                    self._ray.cancel(call)
+                self._ray.wait(list(calls), num_returns=len(calls))
+                raise
+            finally:
+                self._ray.shutdown()
+
+    def _call(self, job: Job) -> Any:
+        job.write()
+        cores = job.cell.cores or 1
+        options = {"num_cpus": cores, "num_gpus": job.cell.gpus, "max_retries": MAX_RETRIES}
+        return self._ray.remote(do).options(**options).remote(job.folder.absolute(), cores)
+
+    def _collect(self, calls: dict[Any, Job]) -> None:
+        """Report jobs that have ended, and the progress of the others."""
+        done, _ = self._ray.wait(list(calls), timeout=POLL_SECONDS)
+        for call in done:
+            job = calls.pop(call)
+            reason = ""
+            try:
+                reason = f"exit code {self._ray.get(call)}"
+            except self._ray.exceptions.RayError as error:
+                reason = str(error)
+            if not job.status():
+                log = f"{job.folder / 'log.txt'} has what it said"
+                job.end(FAILED, error=f"The process ended without a traceback: {reason}; {log}")
+            self._changed(_begun(calls), job)
+        self._changed(_begun(calls), None)
+
+
+def _begun(calls: dict[Any, Job]) -> list[Job]:
+    return [job for job in calls.values() if (job.folder / "log.txt").exists()]
+
+
+def do(folder: Path, cores: int) -> int:
+    """Do the job of a folder, in a process that ends with this one, and return its exit code."""
+    with (folder / "log.txt").open("ab") as log:
+        process = subprocess.Popen(
+            command(folder),
+            stdin=subprocess.PIPE,  # ends when this process does
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=variables(cores),
+            start_new_session=True,
+        )
+        try:
+            while process.poll() is None:
+                time.sleep(POLL_SECONDS)  # so that a cancelled task hears of it
+        finally:
+            process.terminate()
+            process.wait()
+    return process.returncode
