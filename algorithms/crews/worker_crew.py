@@ -65,6 +65,7 @@ class WorkerCrew:
         """Those that have been started."""
         self._folder: TemporaryDirectory[str] | None = None
         self._weights: Path | None = None
+        self._begun: Sequence[Bundle] = ()
         self._publications = 0
         self._started = 0
 
@@ -84,8 +85,15 @@ class WorkerCrew:
             self._weights.unlink()
         self._weights = path
 
+    def begin(self, bundles: Sequence[Bundle]) -> None:
+        """Let each worker play one of the bundles, before `roll` is asked for all of them."""
+        self._hire(len(bundles))
+        for place, worker in enumerate(self.workers[: len(bundles)]):
+            worker.give(place, Order(bundles[place], self._weights))
+        self._begun = bundles
+
     def roll(self, bundles: Sequence[Bundle], clock: Stopwatch) -> list[list[Rollout]]:
-        """Play bundles, as many at a time as there are workers.
+        """Play bundles, as many at a time as there are workers; those that were begun go on.
 
         Raises:
             CrewError: If workers have died of one bundle again and again; names its starts.
@@ -101,13 +109,15 @@ class WorkerCrew:
         return [result.rollouts for result in results]
 
     def _roll(self, bundles: Sequence[Bundle]) -> list[Played]:
-        waiting = deque(range(len(bundles)))
+        assert not self._begun or list(self._begun) == list(bundles), "others were begun"
+        self._begun = ()
+        begun = {worker.place for worker in self.workers}
+        waiting = deque(place for place in range(len(bundles)) if place not in begun)
         results: dict[int, Played] = {}
         deaths: Counter[int] = Counter()
         while len(results) < len(bundles):
             busy = sum(worker.place is not None for worker in self.workers)
-            while len(self.workers) < min(self.number, busy + len(waiting)):
-                self.workers.append(self._start())
+            self._hire(busy + len(waiting))
             for worker in self.workers:
                 if worker.place is None and waiting:
                     place = waiting.popleft()
@@ -143,6 +153,11 @@ class WorkerCrew:
             )
         logger.warning("a rollout worker has died by %s: %s is played again", how, task)
 
+    def _hire(self, bundles: int) -> None:
+        """Start workers until there are enough for so many bundles, or all."""
+        while len(self.workers) < min(self.number, bundles):
+            self.workers.append(self._start())
+
     def _start(self) -> Worker:
         self._started += 1
         device = torch.cuda.current_device() if torch.cuda.is_available() else None
@@ -155,6 +170,7 @@ class WorkerCrew:
         for worker in self.workers:
             worker.end()
         self.workers.clear()
+        self._begun = ()
 
     def close(self) -> None:
         """End the workers, and remove weights and logs."""

@@ -11,16 +11,16 @@ and the gradient of each token is multiplied by a weight, a constant, that bound
     truncate:  w = min(r, C)                     (Ionides 2008, "Truncated importance sampling"; arXiv 1802.01561)
     mask:      w = r if 1/C <= r <= C, else 0    (IcePop, arXiv 2510.18855, there with two bounds of their own)
 
-This is not the ratio of an objective of several steps with one batch (`objectives.py`), which is that of the policy
-as it moves away from pi, and which alone is clipped. The product of both is the decoupled objective of arXiv
-2110.00641, with pi for its proximal policy.
+This is not the ratio of an objective of several steps with one batch (`objectives.py`), which is that of the
+policy as it moves away from pi, and which alone is clipped. The product of both is the decoupled objective of
+arXiv 2110.00641, with pi for its proximal policy.
 
-Ratios of whole completions without a bound give an unbiased gradient, with a variance that grows exponentially with
-T. Those of tokens leave out that mu has chosen what came before, too: a bias that is small while the two are close.
-Bounds add a bias where they bind.
+Ratios of whole completions without a bound give an unbiased gradient, with a variance that grows exponentially
+with T. Those of tokens leave out that mu has chosen what came before, too: a bias that is small while the two are
+close. Bounds add a bias where they bind.
 
-Degenerate cases: where pi = mu every weight is 1, and both modes have the plain gradient. A completion of one token
-has the same ratio on both levels.
+Degenerate cases: where pi = mu every weight is 1, and both modes have the plain gradient. A completion of one
+token has the same ratio on both levels.
 """
 
 from __future__ import annotations
