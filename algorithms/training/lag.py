@@ -9,8 +9,8 @@ Before update u learns, the weights that it changes sample for update u + k, so 
 updates. They are part of a checkpoint.
 
 Degenerate cases: the first k + 1 updates all learn from what the first weights have sampled. The last k updates
-sample nothing. If a finished run is to go on for longer, the first updates after the old end have no batch waiting,
-and learn from what the present weights sample; `lag` in their rows says so.
+sample nothing. If a finished run is to go on for longer, the first updates after the old end have no batch
+waiting, and learn from what the present weights sample; `lag` in their rows says so.
 """
 
 from __future__ import annotations
