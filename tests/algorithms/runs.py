@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -248,6 +249,15 @@ def work_together(folder: Path) -> None:
     refilled = build(folder / "refilled", UNEVEN, refill=3, problems=ALIKE_STARTS, group_size=2)
     refilled.run_updates()
     torch.save(weights(refilled), here / "refilled.pt")
+    lagged = {"lag": 1, "refill": 1, "problems": ALIKE_STARTS, "group_size": 2}
+    build(folder / "lagged", UNEVEN, **lagged).run_updates()
+    stopped = build(folder / "stopped", UNEVEN, **lagged)
+    stopped.learner.accumulate = on_call(2, stopped.learner.accumulate, fail)  # type: ignore[method-assign]
+    with suppress(RuntimeError):
+        stopped.run_updates()
+    again = build(folder / "stopped", UNEVEN, **lagged)
+    assert again.resume() == 2
+    again.run_updates()
     build(folder / "bundled", UNEVEN, **BUNDLED).run_updates()
     collected = processes.gather_in_first([processes.rank()] * 2)
     torch.save((collected, processes.of_first(lambda: processes.rank())), here / "collected.pt")
@@ -258,6 +268,10 @@ def work_together(folder: Path) -> None:
         broken.run_updates()
     except Exception as error:
         (here / "broken.txt").write_text(type(error).__name__)
+
+
+def fail(*_: Any) -> None:
+    raise RuntimeError("a failure that all processes have")
 
 
 def interrupt() -> None:
