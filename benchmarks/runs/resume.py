@@ -120,7 +120,7 @@ def _check_budget(before: Config, run: ResolvedRun, left_out: Sequence[str], upd
     lag = algorithm.lag
     if lag and len(old) < min(len(new), updates + 1 + lag):
         logger.warning(
-            "with algorithm.lag=%d the run had sampled nothing for updates after its end, the %dth: the next of them "
+            "with algorithm.lag=%d a run samples ahead, and this one was to end after update %d: the next ones "
             "learn from present weights, and the run will not equal one that was this long from the start",
             *(lag, len(old)),
         )

@@ -31,7 +31,7 @@ from llm_decpomdp.algorithms.training import checkpoint, run_log
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines
-from tests.algorithms.conftest import EchoEnv, Recurrent, TinyPolicy
+from tests.algorithms.conftest import EchoEnv, Recording, Recurrent, TinyPolicy
 from tests.algorithms.preferences.teams import recurrent
 from tests.support.processes import ROOT
 
@@ -45,6 +45,14 @@ def make_team() -> dict[str, TinyPolicy]:
     """Two policies with weights of their own, the same ones each time."""
     models = {"x": Recurrent(3, 8, seed=1), "y": Recurrent(3, 8, seed=2)}
     return {agent: TinyPolicy(model, "ab", 3) for agent, model in models.items()}
+
+
+def recording_team() -> dict[str, Recording]:
+    """The same team, which records log-probabilities."""
+    return {
+        agent: Recording(policy.model, policy.alphabet, policy.max_tokens)
+        for agent, policy in make_team().items()
+    }
 
 
 def build(folder: Path, batches: Sequence[Sequence[Start]] = BATCHES, **options: Any) -> Trainer:

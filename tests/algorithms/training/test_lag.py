@@ -24,43 +24,22 @@ from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.interruption import Interrupted
 from llm_decpomdp.algorithms.training.trainer import Trainer
-from llm_decpomdp.policy import Completion, Usage
+from llm_decpomdp.policy import Usage
 from llm_decpomdp.utils.storage import read_json_lines
-from tests.algorithms.conftest import EchoEnv, TinyPolicy
+from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.crews import sites
 from tests.algorithms.critics.readers import reading_team
 from tests.algorithms.preferences.teams import lexical
 from tests.algorithms.rewards.judges import write_judge
-from tests.algorithms.runs import build, make_team, on_call, require_equal, sampled
+from tests.algorithms.runs import build, on_call, recording_team, require_equal, sampled
 from tests.algorithms.training.test_refill import PROBLEMS, SilentEnv
 
 BATCHES = [[Start(seed=n), Start(seed=n + 1)] for n in range(6)]
 CORRECTED = {"correction": "truncate"}
 
 
-class Recording(TinyPolicy):
-    """Records the log-probabilities of what it samples, and its text tells how often its weights have changed."""
-
-    def _sample(self, prompt: torch.Tensor, number: int) -> list[Completion]:
-        sampled = super()._sample(prompt, number)
-        text = "".join(self.alphabet[int(token) - 1] for token in prompt)
-        with torch.no_grad():
-            found, _ = self.log_probs(text, sampled)
-        return [
-            replace(one, log_probs=tuple(row[: len(one.tokens)].tolist()))
-            for one, row in zip(sampled, found, strict=True)
-        ]
-
-
-def team() -> dict[str, TinyPolicy]:
-    return {
-        agent: Recording(policy.model, policy.alphabet, policy.max_tokens)
-        for agent, policy in make_team().items()
-    }
-
-
 def lagged(folder: Path, lag: int = 2, batches: Any = BATCHES, **options: Any) -> Trainer:
-    given = {"record_tokens": True, "learner": CORRECTED, "eval_every": 2, "team": team()}
+    given = {"record_tokens": True, "learner": CORRECTED, "eval_every": 2, "team": recording_team()}
     return build(folder, batches, lag=lag, **{**given, **options})
 
 
@@ -176,7 +155,7 @@ def test_whatever_a_run_plays_it_resumes_with_what_waits(tmp_path: Path, kind: s
     judge = str(write_judge(tmp_path)) if kind == "judged" else None
 
     def trainer(folder: str) -> Trainer:
-        options: dict[str, Any] = {"reward_model": judge, "team": team(), **KINDS[kind]}
+        options: dict[str, Any] = {"reward_model": judge, "team": recording_team(), **KINDS[kind]}
         if kind in ("critic", "judged"):
             options["team"] = reading_team()
         if options.get("algorithm") == "madpo":
@@ -208,7 +187,7 @@ def fail(*_: Any) -> None:
 def test_a_partner_that_goes_on_from_what_it_said_resumes_with_what_waits(tmp_path: Path) -> None:
     def trainer(folder: str) -> Trainer:
         texts = [f"{number:b}".replace("0", "a").replace("1", "b") for number in range(1000)]
-        return lagged(tmp_path / folder, team={**team(), "y": Replay(texts)})
+        return lagged(tmp_path / folder, team={**recording_team(), "y": Replay(texts)})
 
     straight = trainer("straight")
     straight.run_updates()
@@ -249,7 +228,7 @@ def test_a_crew_begins_with_a_later_update_before_the_learner_learns(
     tmp_path: Path, steps: int
 ) -> None:
     calls: list[str] = []
-    crew = Eager(Site(EchoEnv(2), EchoEnv(2), players := team()), calls)
+    crew = Eager(Site(EchoEnv(2), EchoEnv(2), players := recording_team()), calls)
     learner = {**CORRECTED, "updates_per_batch": steps}
     run = lagged(
         tmp_path, 1, sites.BATCHES[:3], team=players, crew=crew, **{**CREWED, "learner": learner}
