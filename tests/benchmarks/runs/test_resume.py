@@ -62,7 +62,7 @@ def test_a_run_with_a_lag_warns_where_it_is_to_last_longer_than_it_sampled_for(
     begin(quick, "algorithm.lag=1", "algorithm.correction=mask", "algorithm.max_updates=2")
     with caplog.at_level(logging.WARNING):
         resume(tmp_path / "run", ["algorithm.max_updates=4"])
-    (message,) = [record.message for record in caplog.records if "lag" in record.message]
+    (message,) = [record.message for record in caplog.records if "algorithm.lag" in record.message]
     assert "was to end after update 2: the next ones learn from present weights" in message
     trained = [row for row in rows(tmp_path / "run" / "metrics.jsonl") if row["kind"] == "train"]
     assert [row["lag"] for row in trained] == [0, 1, 0, 1]
