@@ -16,7 +16,7 @@ import torch
 from llm_decpomdp.agents.scripted import Replay
 from llm_decpomdp.algorithms.crews.bundles import Bundle, Site
 from llm_decpomdp.algorithms.crews.crew import LocalCrew
-from llm_decpomdp.algorithms.crews.worker_crew import WorkerCrew
+from llm_decpomdp.algorithms.crews.worker_crew import Worker, WorkerCrew
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollouts.as_text import from_text, to_text
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, View
@@ -235,18 +235,26 @@ def test_a_crew_begins_with_a_later_update_before_the_learner_learns(
     )
     learn: Any = run.learner.accumulate
     run.learner.accumulate = lambda rollouts: (calls.append("learn"), learn(rollouts))[1]  # type: ignore[method-assign]
+    step = run.learner.step
+    run.learner.step = lambda: (calls.append("step"), step())[1]  # type: ignore[method-assign]
     run.run_updates()
     during = [call for call in calls if call != "an evaluation"]
     if steps == 1:
         assert during == [
-            *("update 1", "begin update 2", "learn", "update 2"),
-            *("begin update 3", "learn", "update 3", "learn"),
+            *("update 1", "begin update 2", "learn", "update 2", "step"),
+            *("begin update 3", "learn", "update 3", "step", "learn", "step"),
         ]
     else:  # weights change while it learns, and who waits for rollouts cannot be interrupted then
-        assert during == ["update 1", "update 2", "learn", "update 3", "learn", "learn"]
+        played = ("update 1", "update 2", "learn", "step"), ("update 3", "learn", "step")
+        assert during == [*played[0], *played[1], "learn", "step"]
 
 
-def test_workers_that_sample_ahead_and_die_play_what_one_process_plays(tmp_path: Path) -> None:
+def test_workers_that_sample_ahead_and_die_play_what_one_process_plays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders: list[Any] = []
+    give = Worker.give
+    monkeypatch.setattr(Worker, "give", lambda *a: (orders.append(a[-1].bundle), give(*a))[1])
     deaths = tmp_path / "deaths"
     deaths.mkdir()
     options = {**CREWED, "team": None, "learner": {}}
@@ -256,6 +264,7 @@ def test_workers_that_sample_ahead_and_die_play_what_one_process_plays(tmp_path:
     run = lagged(tmp_path / "crew", 1, sites.BATCHES, crew=crew, **options)
     run.run_updates()
     assert len(list(deaths.iterdir())) == 1
+    assert len(orders) == 4 * 4 + 3 + 1  # of updates and evaluations, and the one that was redone
     require_equal(local, run)
     assert local.folder.episodes.read_bytes() == run.folder.episodes.read_bytes()
 
