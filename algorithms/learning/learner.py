@@ -165,7 +165,8 @@ class Learner(BaseLearner):
         before = old.setdefault((index, agent), log_probs.detach())
         log_ratio = masked(log_probs.detach() - before, mask).sum(-1)
         sampled = _sampled(completions, log_probs)
-        weight, correction = None, {}
+        weight: Tensor | None = None
+        correction: Mapping[str, Tensor] = {}
         if (
             options.correction != "none"
         ):  # of the policy before the first step, whatever the objective does
