@@ -256,6 +256,16 @@ class LimitedPolicy(Policy, Protocol):
         ...
 
 
+@runtime_checkable
+class CuttingPolicy(Policy, Protocol):
+    """A policy that knows whether it samples from a part of its distribution alone."""
+
+    @property
+    def cuts(self) -> bool:
+        """True if tokens are left out (`top_p`, `top_k`, greedy decoding) that `Completion.log_probs` counts."""
+        ...
+
+
 class Engine(Protocol):
     """A sampler that several policies share, such as one model with an adapter for each of them."""
 

@@ -28,3 +28,8 @@ class Sampling(Options):
     def divisor(self) -> float:
         """Divisor of the logits: the temperature, or 1 for greedy decoding."""
         return self.temperature or 1.0
+
+    @property
+    def cuts(self) -> bool:
+        """True if some tokens are never drawn."""
+        return self.top_p < 1 or bool(self.top_k) or self.temperature == 0

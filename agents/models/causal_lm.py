@@ -110,6 +110,11 @@ class CausalLM:
         """The longest completion, in tokens."""
         return self.sampling.max_new_tokens
 
+    @property
+    def cuts(self) -> bool:
+        """True if `top_p`, `top_k` or greedy decoding leave tokens out, which log-probabilities count."""
+        return self.sampling.cuts
+
     def overflow(self, prompt: str) -> tuple[int, int] | None:
         """Return the tokens of a prompt that is too long, and how many would fit; `None` of any other."""
         return self.encoder.overflow(prompt, self.sampling.max_new_tokens)

@@ -24,6 +24,10 @@ class Crew(Protocol):
         """
         ...
 
+    def begin(self, bundles: Sequence[Bundle]) -> None:
+        """Begin with bundles that `roll` is asked for next, as far as nobody has to wait for it; or do nothing."""
+        ...
+
     def roll(self, bundles: Sequence[Bundle], clock: Stopwatch) -> list[list[Rollout]]:
         """Play bundles, and return the rollouts of each, in the order of the bundles.
 
@@ -54,6 +58,9 @@ class LocalCrew:
     def publish(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
         """Do nothing: the weights are here."""
 
+    def begin(self, bundles: Sequence[Bundle]) -> None:
+        """Do nothing: this process has other work."""
+
     def roll(self, bundles: Sequence[Bundle], clock: Stopwatch) -> list[list[Rollout]]:
         """Play bundles, and return the rollouts of each, in the order of the bundles."""
         return [bundle.roll(self.site, clock) for bundle in bundles]
@@ -77,13 +84,22 @@ class Supplied:
         self.crew, self.policies, self.version = crew, policies, version
         self._newest: int | None = None  # the version that the crew has
 
+    def begin(self, bundles: Sequence[Bundle]) -> None:
+        """Begin with bundles, with the present weights, before they are asked for."""
+        self._supply()
+        self.crew.begin(bundles)
+
     def roll(self, bundles: Sequence[Bundle], clock: Stopwatch) -> list[list[Rollout]]:
         """Play bundles with the present weights; errors as of the crew."""
+        self._supply()
+        return self.crew.roll(bundles, clock)
+
+    def _supply(self) -> None:
+        """Publish the weights unless the crew has them."""
         version = self.version()
         if version != self._newest:
             self.crew.publish(self.policies, version)
             self._newest = version
-        return self.crew.roll(bundles, clock)
 
     def reload(self) -> None:
         """Give the crew the weights again before the next bundle: they are others, by whatever version."""

@@ -72,6 +72,7 @@ class DispatchingCrew(ABC):
         self.workers: list[Any] = []
         """Those that have been started, each a `Hand`."""
         self._weights: Any = None
+        self._begun: Sequence[Bundle] = ()
 
     @abstractmethod
     def publish(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
@@ -89,8 +90,15 @@ class DispatchingCrew(ABC):
     def _speaking(self) -> list[Any]:
         """Wait for workers that have something to say, or have died."""
 
+    def begin(self, bundles: Sequence[Bundle]) -> None:
+        """Let each worker play one of the bundles, before `roll` is asked for all of them."""
+        self._hire(len(bundles))
+        for place, worker in enumerate(self.workers[: len(bundles)]):
+            worker.give(place, Order(bundles[place], self._weights))
+        self._begun = bundles
+
     def roll(self, bundles: Sequence[Bundle], clock: Stopwatch) -> list[list[Rollout]]:
-        """Play bundles, as many at a time as there are workers.
+        """Play bundles, as many at a time as there are workers; those that were begun go on.
 
         Raises:
             CrewError: If workers have died of one bundle again and again; names its starts.
@@ -106,13 +114,15 @@ class DispatchingCrew(ABC):
         return [result.rollouts for result in results]
 
     def _roll(self, bundles: Sequence[Bundle]) -> list[Played]:
-        waiting = deque(range(len(bundles)))
+        assert not self._begun or list(self._begun) == list(bundles), "others were begun"
+        self._begun = ()
+        begun = {worker.place for worker in self.workers}
+        waiting = deque(place for place in range(len(bundles)) if place not in begun)
         results: dict[int, Played] = {}
         deaths: Counter[int] = Counter()
         while len(results) < len(bundles):
             busy = sum(worker.place is not None for worker in self.workers)
-            while len(self.workers) < min(self._room(), busy + len(waiting)):
-                self.workers.append(self._start())
+            self._hire(busy + len(waiting))
             for worker in self.workers:
                 if worker.place is None and waiting:
                     place = waiting.popleft()
@@ -148,12 +158,18 @@ class DispatchingCrew(ABC):
             )
         logger.warning("a rollout worker has died by %s: %s is played again", how, task)
 
+    def _hire(self, bundles: int) -> None:
+        """Start workers until there are enough for so many bundles, or as many as can be."""
+        while len(self.workers) < min(self._room(), bundles):
+            self.workers.append(self._start())
+
     def _stop(self) -> None:
         for worker in self.workers:
             worker.terminate()
         for worker in self.workers:
             worker.end()
         self.workers.clear()
+        self._begun = ()
 
     def close(self) -> None:
         """End the workers, and let go of the weights."""

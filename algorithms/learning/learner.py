@@ -16,12 +16,17 @@ from llm_decpomdp.algorithms.learning.advantages import GroupAdvantages, group_a
 from llm_decpomdp.algorithms.learning.aggregation import progress
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
+from llm_decpomdp.algorithms.learning.correction import corrected
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.losses import REDUCTIONS, kl_estimate, masked
 from llm_decpomdp.algorithms.learning.objectives import left_range, loss_terms, team_share
 from llm_decpomdp.algorithms.learning.running import Role, RunningBaseline, Visit
 from llm_decpomdp.algorithms.learning.token_metrics import TokenMetrics
-from llm_decpomdp.algorithms.learning.trainable import referenced, token_limit
+from llm_decpomdp.algorithms.learning.trainable import (
+    referenced,
+    require_whole_distribution,
+    token_limit,
+)
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.policy import Completion, ReferencedPolicy, Team
 
@@ -40,7 +45,8 @@ class Learner(BaseLearner):
         TypeError: If `kl_coefficient` is set and a policy keeps no reference, `overlong_tokens` and one does not
             tell its token limit, or a critic and no policy gives features.
         ValueError: If a single-agent algorithm gets a team, no policy can be trained, advantages would be
-            without bounds, or the options name another critic than the algorithm's own.
+            without bounds, the options name another critic than the algorithm's own, or a `correction` and a
+            policy samples from a part of its distribution.
     """
 
     def __init__(
@@ -57,6 +63,8 @@ class Learner(BaseLearner):
         if options.kl_coefficient:
             for name, policy in self.policies.items():
                 referenced(name, policy).keep_reference()
+        if options.correction != "none":
+            require_whole_distribution(self._agents)
         self.critic = build_critic(
             options,
             self._agents,
@@ -79,6 +87,7 @@ class Learner(BaseLearner):
         Raises:
             FloatingPointError: If a return, loss or gradient isn't finite; names the update and the
                 starts.
+            ValueError: If there is a `correction`, and a sampler told no log-probabilities.
         """
         self._clear()
         outlooks, critic_metrics = self.critic.assess(rollouts) if self.critic else (None, {})
@@ -91,10 +100,11 @@ class Learner(BaseLearner):
         active = [c for c in credits if c.weight and (self._uses_kl or c.has_signal)]
         old: dict[tuple[int, str], Tensor] = {}
         several = self.options.updates_per_batch > 1
+        corrects = self.options.correction != "none"
         for epoch in range(self.options.updates_per_batch):
             if epoch:
                 self._step()
-            token_metrics = TokenMetrics(self._agents, several)
+            token_metrics = TokenMetrics(self._agents, several, corrects)
             for index, credit in enumerate(active):
                 log_ratios = {
                     agent: self._backward(index, credit, agent, starts, old, token_metrics)
@@ -154,6 +164,13 @@ class Learner(BaseLearner):
         log_probs, mask = policy.log_probs(prompt, completions)  # (G, T)
         before = old.setdefault((index, agent), log_probs.detach())
         log_ratio = masked(log_probs.detach() - before, mask).sum(-1)
+        sampled = _sampled(completions, log_probs)
+        weight: Tensor | None = None
+        correction: Mapping[str, Tensor] = {}
+        if (
+            options.correction != "none"
+        ):  # of the policy before the first step, whatever the objective does
+            weight, correction = corrected(options, completions, before, sampled, mask)
         if options.truncated == "mask":
             whole = [float(not completion.truncated) for completion in completions]
             mask = mask * torch.tensor(whole, dtype=mask.dtype, device=mask.device).unsqueeze(1)
@@ -161,7 +178,8 @@ class Learner(BaseLearner):
         metrics = {
             "entropy": -log_probs.detach(),
             "clip_fraction": left_range(options, log_probs, before, mask),
-            "mismatch": (log_probs.detach() - _sampled(completions, log_probs)).abs(),
+            "mismatch": (log_probs.detach() - sampled).abs(),
+            **correction,
         }
         reference = None
         if options.kl_coefficient:
@@ -169,6 +187,8 @@ class Learner(BaseLearner):
             reference, _ = policy.reference_log_probs(prompt, completions)
             metrics["kl"] = kl_estimate(log_probs, reference)
         terms = loss_terms(options, log_probs, before, advantages, mask, reference)
+        if weight is not None:
+            terms = weight * terms
         reduce = REDUCTIONS[options.loss]
         loss = credit.weight / starts * reduce(terms, mask, options.fixed_length or 1)
         self._require_finite(float(loss.detach()), f"loss of {agent!r}", str(credit.start))

@@ -12,6 +12,7 @@ from llm_decpomdp.options import Options, option
 LOSSES = ("sequence_sum", "token_mean", "fixed_length")
 SCHEDULES = ("constant", "linear", "cosine")
 TRUNCATED = ("train", "mask", "penalise")
+CORRECTIONS = ("none", "truncate", "mask")
 CLIP_RANGES = {"ppo": (0.2, 0.2), "dapo": (0.2, 0.28), "gspo": (3e-4, 4e-4), "cispo": (1.0, 4.0)}
 """Objectives, and the distances below and above 1 at which each clips ratios unless it is told: those of their
 papers, and 5 = 1 + 4 for `cispo`, whose paper tells none (ScaleRL, arXiv 2510.13786). A ratio never falls by 1."""
@@ -59,6 +60,15 @@ class StepOptions(Options):
     clip_range_high: float | None = option(None, gt=0)
     """Distance above 1 at which ratios are clipped; null for the objective's own: `ppo` that below 1, `dapo` 0.28,
     `gspo` 0.0004, `cispo` 4."""
+    correction: str = option("none", choices=CORRECTIONS)
+    """Weight of a token that other weights, or other numbers, have sampled: the ratio of its probability now to
+    that of its sampler, at most `correction_cap` (`truncate`), or 0 outside of 1/cap and cap (`mask`). For `lag`
+    and for servers that sample. `none` takes all samples for the policy's own."""
+    correction_cap: float = option(2.0, gt=1)
+    """Bound of `correction`."""
+    correction_level: str = option("token", choices=("token", "sequence"))
+    """Ratio of `correction`: that of each token by itself, or the product over its completion, which is exact and
+    varies much more."""
     kl_coefficient: float = option(0.0, ge=0)
     """Weight of the divergence from the reference: the weights before training, or the model without its adapter,
     also where that was trained before; 0 keeps none."""
@@ -111,6 +121,7 @@ class StepOptions(Options):
                 "truncated=penalise, or drop it"
             )
         self._check_ratios()
+        self._check_correction()
 
     def _check_ratios(self) -> None:
         """Raise a `ValueError` if an option of several steps means nothing."""
@@ -128,6 +139,15 @@ class StepOptions(Options):
             )
         if self.kl == "reward" and not self.kl_coefficient:
             raise ValueError("kl=reward means nothing with kl_coefficient=0: set it, or drop kl")
+
+    def _check_correction(self) -> None:
+        """Raise a `ValueError` if an option of a correction has none."""
+        for name, default in {"correction_cap": 2.0, "correction_level": "token"}.items():
+            if self.correction == "none" and (value := getattr(self, name)) != default:
+                raise ValueError(
+                    f"{name}={value} means nothing with correction=none: set correction to truncate or mask, or "
+                    "drop it"
+                )
 
     @property
     def clip_bounds(self) -> tuple[float, float]:

@@ -11,6 +11,8 @@ from torch import Tensor
 from llm_decpomdp.algorithms.learning import distributed as processes
 
 NAMES = ("entropy", "kl", "clip_fraction", "mismatch")
+CORRECTION = ("ratio", "masked", "weight", "square")
+"""Terms of a correction."""
 
 
 class TokenMetrics:
@@ -19,18 +21,21 @@ class TokenMetrics:
     Args:
         agents: The agents that learn.
         several: True if the pass is one of several with the same batch.
+        corrects: True if groups come with the terms of a correction.
     """
 
-    def __init__(self, agents: Collection[str], several: bool = False) -> None:
+    def __init__(
+        self, agents: Collection[str], several: bool = False, corrects: bool = False
+    ) -> None:
         self.agents = list(agents)
         self._sums: dict[str, dict[str, float]] = {agent: defaultdict(float) for agent in agents}
-        self._several = several
+        self._several, self._corrects = several, corrects
         self._shares: list[float] = []
 
     def add(self, agent: str, loss: Tensor, mask: Tensor, terms: Mapping[str, Tensor]) -> None:
-        """Add a group: the weighted loss, the mask of its tokens, and their terms by `NAMES`, all (G, T).
+        """Add a group: the weighted loss, the mask of its tokens, and their terms by `NAMES` or `CORRECTION`.
 
-        A term is not a number where a token has none.
+        Mask and terms are (G, T). A term is not a number where a token has none.
         """
         sums, counts = self._sums[agent], mask > 0
         sums["loss"] += float(loss)
@@ -55,6 +60,10 @@ class TokenMetrics:
         - `clip_fraction/<agent>`: share of the tokens whose ratio left the clip range.
         - `mismatch/<agent>`: mean of |log pi - log pi of the sampler|, in nats a token: the two compute the
           same in other ways, and more coarsely in bfloat16. 0 where the sampler reports none.
+        - `ratio/<agent>`: with a correction, mean of `correction.importance_ratio`.
+        - `masked/<agent>`: with a correction, share of the tokens at which a bound of it binds.
+        - `ess/<agent>`: with a correction, (sum w)^2 / (n sum w^2) of the weights of n tokens: their effective
+          sample size as a share; 0 where all weights are.
         - `completion_tokens`: tokens in the loss, of all agents.
         - `effective_sample_size`: mean of `objectives.effective_share` over the groups of which it is known; not
           there if there is none, and in a pass that is the only one with its batch.
@@ -64,10 +73,19 @@ class TokenMetrics:
             sums = self._sums[agent]
             tokens += processes.total(sums["tokens"])
             metrics[f"loss/{agent}"] = processes.total(sums["loss"])
-            for name in NAMES:
-                count = max(processes.total(sums[f"tokens/{name}"]), 1.0)
-                metrics[f"{name}/{agent}"] = processes.total(sums[name]) / count
+            means = {name: _mean(sums, name) for name in NAMES}
+            if self._corrects:
+                of = {name: _mean(sums, name) for name in CORRECTION}
+                means |= {name: of[name] for name in ("ratio", "masked")}
+                means["ess"] = of["weight"] ** 2 / of["square"] if of["square"] else 0.0
+            metrics |= {f"{name}/{agent}": mean for name, mean in means.items()}
         metrics["completion_tokens"] = tokens
         if self._several and (groups := processes.total(len(self._shares))):
             metrics["effective_sample_size"] = processes.total(sum(self._shares)) / groups
         return metrics
+
+
+def _mean(sums: Mapping[str, float], name: str) -> float:
+    """Return the mean of a term over the tokens of all processes that have it; 0 where none has."""
+    count = max(processes.total(sums[f"tokens/{name}"]), 1.0)
+    return processes.total(sums[name]) / count

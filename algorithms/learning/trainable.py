@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from typing_extensions import get_protocol_members
 
 from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
-from llm_decpomdp.policy import LimitedPolicy, Policy, ReferencedPolicy, Team, TrainablePolicy
+from llm_decpomdp.policy import (
+    CuttingPolicy,
+    LimitedPolicy,
+    Policy,
+    ReferencedPolicy,
+    Team,
+    TrainablePolicy,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -69,3 +77,19 @@ def token_limit(agent: str, policy: Policy, overlong: int) -> int:
             "completion would be penalised; lower it"
         )
     return policy.max_new_tokens
+
+
+def require_whole_distribution(agents: Mapping[str, Policy]) -> None:
+    """Check that policies sample from all of the distribution whose log-probabilities they record.
+
+    Raises:
+        ValueError: If `top_p` or `top_k` cut: what was kept has more probability than is recorded, by a factor
+            that nobody has noted and that changes with the weights, so that no ratio is that of the samples.
+    """
+    for agent, policy in agents.items():
+        if isinstance(policy, CuttingPolicy) and policy.cuts:
+            raise ValueError(
+                f"a correction compares log-probabilities of the whole distribution, and the policy of {agent!r} "
+                "samples from a part of it: set model.top_p=1 and model.top_k=null (of policies, their own), and "
+                "a temperature above 0; or set correction=none"
+            )

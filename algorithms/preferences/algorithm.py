@@ -23,6 +23,7 @@ MEANINGLESS = {
     "objective": RATIOS,
     "clip_range": RATIOS,
     "clip_range_high": RATIOS,
+    "correction": RATIOS,
     "kl_coefficient": "dpo_beta keeps the team close to the reference",
     "truncated": "a pair compares completions as they were sampled, by the reward alone",
     "joint_aggregation": "pairs compare joint samples, each with its own return",

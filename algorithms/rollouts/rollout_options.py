@@ -35,6 +35,10 @@ class RolloutOptions(Options):
     refill: int = option(0, ge=0)
     """Most rounds in which starts of an update whose rollouts teach nothing are replaced by others of the run's
     problems, at up to 1 + `refill` times the cost (DAPO, arXiv 2503.14476)."""
+    lag: int = option(0, ge=0)
+    """Updates that rollouts wait: update u learns from what the weights after update u - 1 - `lag` have sampled
+    for it, the first `lag` + 1 from the first weights. With `cluster.rollout_workers` workers then sample while
+    the learner learns. See `correction`."""
     starts_per_bundle: int | None = option(None, ge=1)
     """Starts that are played together, as one batch with random streams of their own: an update's starts are cut
     into bundles of so many. Equal runs then sample the same, however many processes and workers share the bundles;

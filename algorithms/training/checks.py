@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from itertools import chain
 
@@ -9,6 +10,7 @@ from llm_decpomdp.algorithms.crews.crew import Crew, check_crew
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.preferences.algorithm import PreferenceAlgorithm
 from llm_decpomdp.algorithms.rollouts.cost import Bounded
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
@@ -17,6 +19,8 @@ from llm_decpomdp.algorithms.training.comparator import check_comparator
 from llm_decpomdp.algorithms.training.refill import check_refill
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions, check_run
 from llm_decpomdp.policy import Team
+
+logger = logging.getLogger(__name__)
 
 
 def check_training(
@@ -58,6 +62,7 @@ def check_training(
     check_comparator(learner_options, comparator, batches, stored, refitted)
     if isinstance(env, Bounded):
         learner_options.check_horizon(env.num_turns)
+    check_lag(options, algorithm, learner_options, stored)
     check_refill(options.refill, problems, batches)
     require_short(eval_env, team, eval_starts)
     if not stored:
@@ -70,3 +75,21 @@ def check_training(
     check_crew(crew, size, team, chain(problems, *batches, eval_starts))
     parts = -(-max(map(len, batches)) // (size or 1))
     processes.warn_of_idle(parts, "bundles" if size else "starts")
+
+
+def check_lag(
+    options: TrainerOptions, algorithm: Algorithm, learner_options: LearnerOptions, stored: bool
+) -> None:
+    """Warn of a lag that nothing corrects; raise a `ValueError` of one where nothing is sampled."""
+    if not options.lag:
+        return
+    if stored:
+        raise ValueError(
+            f"lag={options.lag} means nothing with stored rollouts, as nothing is sampled: set lag=0"
+        )
+    if learner_options.correction == "none" and not isinstance(algorithm, PreferenceAlgorithm):
+        logger.warning(
+            "with lag=%d updates learn from what earlier weights have sampled, as if the present ones had: set "
+            "correction=truncate",
+            options.lag,
+        )

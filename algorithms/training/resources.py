@@ -74,9 +74,11 @@ def checkpoint_bytes(parameters: Iterable[torch.nn.Parameter]) -> int:
 
 
 def state_bytes(state: Any) -> int:
-    """Add up the bytes of the tensors within a container of containers."""
+    """Add up the bytes of the tensors and texts within a container of containers."""
     if isinstance(state, torch.Tensor):
         return state.nbytes
+    if isinstance(state, str):
+        return len(state)
     if isinstance(state, Mapping):
         return sum(map(state_bytes, state.values()))
     return sum(map(state_bytes, state)) if isinstance(state, (list, tuple)) else 0

@@ -15,6 +15,7 @@ from llm_decpomdp.algorithms.rewards.refitting import Refitting
 from llm_decpomdp.algorithms.rewards.reward_model import RewardModel
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
+from llm_decpomdp.algorithms.training.lag import Lagged
 from llm_decpomdp.algorithms.training.resources import checkpoint_bytes, require_room, state_bytes
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.algorithms.training.warm_start import WarmStart
@@ -44,6 +45,7 @@ class Saver:
         warm_start: What comes before the first update, if anything does.
         reward_model: What the learner is given scores of, if that is not the task's reward.
         refitting: What fits it anew, if it changes.
+        lagged: What holds the batches of later updates, if any wait.
     """
 
     def __init__(
@@ -55,10 +57,12 @@ class Saver:
         warm_start: WarmStart | ExpertIteration | None = None,
         reward_model: RewardModel | None = None,
         refitting: Refitting | None = None,
+        lagged: Lagged | None = None,
     ) -> None:
         self.folder = folder
         self.warm_start = warm_start
         self.refitting = refitting
+        self.lagged = lagged
         self.learner = learner
         self.options = options
         self.newest: int | None = None
@@ -115,6 +119,8 @@ class Saver:
                 state["warm_start"] = self.warm_start.state_dict()
             if self.refitting is not None:
                 state["reward_model"] = self.refitting.state_dict()
+            if self.lagged is not None:
+                state["waiting"] = self.lagged.state_dict(self.learner.updates)
             require_room(self.folder.parent, state_bytes(state), "a checkpoint")
             keep = self.options.keep_checkpoints
             logger.info("saved %s", checkpoint.save(self.folder, self._counters(), state, keep))
@@ -159,6 +165,8 @@ class Saver:
             self.warm_start.load_state_dict(state["warm_start"])
         if self.refitting is not None:
             self.refitting.load_state_dict(state["reward_model"])
+        if self.lagged is not None:
+            self.lagged.load_state_dict(state["waiting"])
         self._note_saved()
         return self.learner.updates
 

@@ -40,6 +40,10 @@ class Source(Protocol):
         """Return the rollouts of an update, counted from 1; the clock is given the seconds of each activity."""
         ...
 
+    def complete(self) -> None:
+        """Play to the end what was begun for later updates: the weights are about to change."""
+        ...
+
 
 class Stored:
     """Rollouts that were stored.
@@ -55,6 +59,9 @@ class Stored:
         """Return the rollouts of an update, counted from 1."""
         rollouts = list(self.updates[update - 1])
         return Batch(processes.shard(rollouts), rollouts, {})
+
+    def complete(self) -> None:
+        """Do nothing: there is nothing to play."""
 
 
 class Played:
@@ -117,12 +124,22 @@ class Played:
         lessons = [rollout for of_bundle in rolled for rollout in of_bundle]
         return Batch(self._rewarded(lessons), rollouts, row)
 
-    def _play(
-        self, update: int, number: int, parts: Sequence[Sequence[Start]], clock: Stopwatch
-    ) -> list[list[Rollout]]:
-        """Play a round of the bundles of this process, of which some may be empty."""
+    def begin(self, update: int) -> None:
+        """Let the crew begin with an update, counted from 1, whose `batch` is asked for next."""
+        starts = self.batches[update - 1]
+        parts = processes.shard(cut(starts, self.options.starts_per_bundle))
+        bundles = self._bundles(update, 0, parts)
+        self.crew.begin([bundle for bundle in bundles if bundle.starts])
+
+    def complete(self) -> None:
+        """Do nothing: whatever is played is asked for."""
+
+    def _bundles(
+        self, update: int, number: int, parts: Sequence[Sequence[Start]]
+    ) -> list[UpdateBundle]:
+        """Return a round of the bundles of this process, of which some may be empty."""
         options = self.options
-        bundles = [
+        return [
             UpdateBundle(
                 seed=options.seed,
                 index=processes.rank() + place * processes.world_size(),
@@ -135,6 +152,12 @@ class Played:
             )
             for place, starts in enumerate(parts)
         ]
+
+    def _play(
+        self, update: int, number: int, parts: Sequence[Sequence[Start]], clock: Stopwatch
+    ) -> list[list[Rollout]]:
+        """Play a round of the bundles of this process."""
+        bundles = self._bundles(update, number, parts)
         rolled = self.crew.roll([bundle for bundle in bundles if bundle.starts], clock)
         if self.comparator:
             going = (bundle for bundle in bundles if bundle.starts)

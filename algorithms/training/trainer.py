@@ -29,6 +29,7 @@ from llm_decpomdp.algorithms.training.comparator import Comparator
 from llm_decpomdp.algorithms.training.evaluation import Evaluation
 from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
 from llm_decpomdp.algorithms.training.interruption import Interrupted, terminable, uninterrupted
+from llm_decpomdp.algorithms.training.lag import Lagged
 from llm_decpomdp.algorithms.training.resources import memory_ran_out, out_of_memory
 from llm_decpomdp.algorithms.training.run_log import UNTRAINED, Listener, RunLog
 from llm_decpomdp.algorithms.training.saver import Saver
@@ -126,11 +127,11 @@ class Trainer:
         rival = Comparator(env, comparator, team, trainer_options) if comparator else None
         site = Site(env, self.eval_env, team)
         self._crew = Supplied(crew or LocalCrew(site), self.learner.policies, self._version)
-        self._source: Source = (
-            Stored(stored)
-            if stored
-            else Played(self._crew, trainer_options, batches, problems, self.learner, judge, rival)
-        )
+        played = Played(self._crew, trainer_options, batches, problems, self.learner, judge, rival)
+        ahead = crew is not None and learner_options.updates_per_batch == 1
+        lag = trainer_options.lag
+        lagged = Lagged(played, lag, len(batches), ahead) if lag else None
+        self._source: Source = Stored(stored) if stored else lagged or played
         self._evaluation = Evaluation(self._crew, trainer_options, batches, eval_starts)
         self._policies = distinct_policies(team)
         self._log = RunLog(folder, len(batches), progress, trainer_options.record_tokens)
@@ -143,6 +144,7 @@ class Trainer:
             warm_start,
             judge.model if judge else None,
             self._refitting,
+            lagged,
         )
         self._torn = False  # True while weights or rows are those of no complete update
 
@@ -193,7 +195,7 @@ class Trainer:
                 )
             self._saver.require_room()
         self._log.listeners = listeners
-        if processes.rank() == 0 and isinstance(self._source, Played):
+        if processes.rank() == 0 and not isinstance(self._source, Stored):
             announce(self.cost, self.options, self.options.group_size, len(self.batches))
             if isinstance(self.warm_start, ExpertIteration) and not self.warm_start.steps:
                 self.warm_start.announce()
@@ -287,6 +289,7 @@ class Trainer:
                 self._torn = True
             with clock("learning"):
                 learned = self.learner.accumulate(batch.lessons)
+            self._source.complete()
             stack.enter_context(uninterrupted())
             self._torn = True
             with clock("learning"):

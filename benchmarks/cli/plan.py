@@ -33,8 +33,9 @@ def plan(
         typer.Option(min=1, help="Weights of a model whose size nothing tells, such as 7.6e9."),
     ] = None,
     lag: Annotated[
-        int, typer.Option(min=0, help="Updates by which sampling may be ahead of learning.")
-    ] = 0,
+        int | None,
+        typer.Option(min=0, help="Updates by which sampling is ahead, in place of algorithm.lag."),
+    ] = None,
 ) -> None:
     """Say what a run needs on given devices, and where its time goes; refuse what cannot fit."""
     from llm_decpomdp.benchmarks.config.catalogue import find_config

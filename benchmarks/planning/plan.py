@@ -52,7 +52,7 @@ def plan(
     *,
     assume: Sequence[str] = (),
     parameters: float | None = None,
-    lag: int = 0,
+    lag: int | None = None,
 ) -> Plan:
     """Plan a run; its data is read for that, and no model is loaded.
 
@@ -62,7 +62,7 @@ def plan(
         assume: Numbers to replace, as `name=value`: those of `Assumptions` and `Device`, and `prompt`, the tokens
             of a first prompt.
         parameters: Weights of a model whose size nothing tells.
-        lag: Updates by which sampling may be ahead of learning.
+        lag: Updates by which sampling is ahead of learning; `None` for those of the configuration.
 
     Raises:
         ConfigError: If no layout fits, a number or kind is unknown, or the configuration is wrong.
@@ -77,6 +77,7 @@ def plan(
     work = work_of(
         run, assumed, dtype=fleet.device.dtype, prompt=values.get(PROMPT), parameters=parameters
     )
+    lag = run.config.algorithm.lag if lag is None else lag
     ways = layouts(work, fleet, assumed, lag)
     if not ways[0].fits:
         raise ConfigError(refusal(work, fleet, assumed, ways[0]))

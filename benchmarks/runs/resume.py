@@ -118,6 +118,13 @@ def _check_budget(before: Config, run: ResolvedRun, left_out: Sequence[str], upd
         "lr_schedule": algorithm.lr_schedule != "constant",
         "joint_aggregation": algorithm.joint_aggregation == "annealed",
     }
+    lag = algorithm.lag
+    if lag and len(old) < min(len(new), updates + 1 + lag):
+        logger.warning(
+            "with algorithm.lag=%d a run samples ahead, and this one was to end after update %d: the next ones "
+            "learn from present weights, and the run will not equal one that was this long from the start",
+            *(lag, len(old)),
+        )
     for key in (key for key, falls in falling.items() if falls and len(new) != len(old)):
         logger.warning(
             "algorithm.%s=%s now falls to the end of %d updates and fell to that of %d before: the run "

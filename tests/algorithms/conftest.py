@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,20 @@ class TinyPolicy:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.model.load_state_dict(state["weights"])
         self.generator.set_state(state["generator"])
+
+
+class Recording(TinyPolicy):
+    """Records the log-probabilities of what it samples."""
+
+    def _sample(self, prompt: torch.Tensor, number: int) -> list[Completion]:
+        sampled = super()._sample(prompt, number)
+        text = "".join(self.alphabet[int(token) - 1] for token in prompt)
+        with torch.no_grad():
+            found, _ = self.log_probs(text, sampled)
+        return [
+            replace(one, log_probs=tuple(row[: len(one.tokens)].tolist()))
+            for one, row in zip(sampled, found, strict=True)
+        ]
 
 
 class Unigram(torch.nn.Module):

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from llm_decpomdp.algorithms.training import checkpoint, run_log
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines
-from tests.algorithms.conftest import EchoEnv, Recurrent, TinyPolicy
+from tests.algorithms.conftest import EchoEnv, Recording, Recurrent, TinyPolicy
 from tests.algorithms.preferences.teams import recurrent
 from tests.support.processes import ROOT
 
@@ -46,11 +47,19 @@ def make_team() -> dict[str, TinyPolicy]:
     return {agent: TinyPolicy(model, "ab", 3) for agent, model in models.items()}
 
 
+def recording_team() -> dict[str, Recording]:
+    """The same team, which records log-probabilities."""
+    return {
+        agent: Recording(policy.model, policy.alphabet, policy.max_tokens)
+        for agent, policy in make_team().items()
+    }
+
+
 def build(folder: Path, batches: Sequence[Sequence[Start]] = BATCHES, **options: Any) -> Trainer:
     """Build a trainer; `options` are those of the trainer, and any of the other arguments."""
     eval_env, warm_start = options.pop("eval_env", None), options.pop("warm_start", None)
     problems, comparator = options.pop("problems", ()), options.pop("comparator", None)
-    crew = options.pop("crew", None)
+    crew, stored = options.pop("crew", None), options.pop("stored", ())
     return Trainer(
         options.pop("env", None) or EchoEnv(2),
         options.pop("team", None) or make_team(),
@@ -65,6 +74,7 @@ def build(folder: Path, batches: Sequence[Sequence[Start]] = BATCHES, **options:
         problems=problems,
         comparator=comparator,
         crew=crew,
+        stored=stored,
     )
 
 
@@ -247,6 +257,15 @@ def work_together(folder: Path) -> None:
     refilled = build(folder / "refilled", UNEVEN, refill=3, problems=ALIKE_STARTS, group_size=2)
     refilled.run_updates()
     torch.save(weights(refilled), here / "refilled.pt")
+    lagged = {"lag": 1, "refill": 1, "problems": ALIKE_STARTS, "group_size": 2}
+    build(folder / "lagged", UNEVEN, **lagged).run_updates()
+    stopped = build(folder / "stopped", UNEVEN, **lagged)
+    stopped.learner.accumulate = on_call(2, stopped.learner.accumulate, fail)  # type: ignore[method-assign]
+    with suppress(RuntimeError):
+        stopped.run_updates()
+    again = build(folder / "stopped", UNEVEN, **lagged)
+    assert again.resume() == 2
+    again.run_updates()
     build(folder / "bundled", UNEVEN, **BUNDLED).run_updates()
     collected = processes.gather_in_first([processes.rank()] * 2)
     torch.save((collected, processes.of_first(lambda: processes.rank())), here / "collected.pt")
@@ -257,6 +276,10 @@ def work_together(folder: Path) -> None:
         broken.run_updates()
     except Exception as error:
         (here / "broken.txt").write_text(type(error).__name__)
+
+
+def fail(*_: Any) -> None:
+    raise RuntimeError("a failure that all processes have")
 
 
 def interrupt() -> None:

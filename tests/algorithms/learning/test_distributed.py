@@ -105,6 +105,12 @@ def test_each_process_refills_its_own_share_and_both_step_alike(pair: Path) -> N
         assert len(played) == len(set(played)) == len(batch) + row["refilled_starts"]
 
 
+def test_two_processes_go_on_with_what_waits_for_each(pair: Path) -> None:
+    for name in ("metrics.jsonl", "episodes.jsonl"):
+        straight, stopped = (rows(pair / folder / name) for folder in ("lagged", "stopped"))
+        assert straight == stopped and straight
+
+
 def test_two_processes_sample_the_bundles_that_one_does(pair: Path, tmp_path: Path) -> None:
     alone = build(tmp_path, UNEVEN, **BUNDLED)
     alone.run_updates()

@@ -13,7 +13,7 @@ from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.critics.readers import reading_team
 from tests.algorithms.preferences.teams import lexical, recurrent
 from tests.algorithms.rewards.judges import write_judge
-from tests.algorithms.runs import ROOT, build, make_team
+from tests.algorithms.runs import ROOT, build, make_team, recording_team
 
 PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 PLACEHOLDERS = {
@@ -65,6 +65,7 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
             "team": {"x": shared, "y": shared},
         },
         {"learner": {"critic": "own"}, "team": reading_team()},
+        {"lag": 1, "learner": {"correction": "truncate"}, "team": recording_team()},
         {"algorithm": "coma", "team": reading_team()},
         {"algorithm": "madpo", "team": {"x": recurrent(1), "y": recurrent(2)}},
         {

@@ -247,6 +247,9 @@ def test_a_lag_hides_the_shorter_of_sampling_and_learning() -> None:
     seconds = layout.seconds
     longer = max(seconds["sampling"] + seconds["programs"], seconds["learning"])
     assert replace(layout, lag=1).update == pytest.approx(longer + seconds["publishing"])
+    declared = planned("8xh100", "algorithm.prompts_per_update=8", "algorithm.lag=2")
+    assert all(one.lag == 2 for one in declared.layouts if one.sampling)
+    assert declared.best.update <= replace(layout, lag=1).update
 
 
 @pytest.mark.parametrize(

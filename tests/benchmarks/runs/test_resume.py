@@ -56,6 +56,19 @@ def test_a_finished_run_goes_on_for_longer_as_if_it_had_been_meant_to(
     assert manifest["resumed"] == [{"after": 2, "overrides": longer[1:]}]
 
 
+def test_a_run_with_a_lag_warns_where_it_is_to_last_longer_than_it_sampled_for(
+    quick: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    begin(quick, "algorithm.lag=1", "algorithm.correction=mask", "algorithm.max_updates=2")
+    with caplog.at_level(logging.WARNING):
+        resume(tmp_path / "run", ["algorithm.max_updates=4"])
+    (message,) = [record.message for record in caplog.records if "algorithm.lag" in record.message]
+    assert "was to end after update 2: the next ones learn from present weights" in message
+    trained = [row for row in rows(tmp_path / "run" / "metrics.jsonl") if row["kind"] == "train"]
+    assert [row["lag"] for row in trained] == [0, 1, 0, 1]
+    assert all(row["ratio/aux_0"] > 0 for row in trained)
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [

@@ -1,0 +1,134 @@
+"""A fixed lag: updates learn from what the weights of some updates before have sampled.
+
+With a lag k update u learns from rollouts of its own starts, which the weights after update max(0, u - 1 - k)
+have sampled: always, and not "whatever has arrived". Sampling and learning may then go on at the same time, and a
+run still is a function of its options and its seed. What it learns from is no longer the present policy's own,
+which `correction.py` is for.
+
+Before update u learns, the weights that it changes sample for update u + k, so that k batches wait between two
+updates. They are part of a checkpoint.
+
+Degenerate cases: the first k + 1 updates all learn from what the first weights have sampled. The last k updates
+sample nothing. If a finished run is to go on for longer, the first updates after the old end have no batch
+waiting, and learn from what the present weights sample; `lag` in their rows says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from llm_decpomdp.algorithms.learning import distributed as processes
+from llm_decpomdp.algorithms.rollouts.as_text import from_text, to_text
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout
+from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
+from llm_decpomdp.algorithms.training.sources import Batch, Played
+
+
+class Waiting(NamedTuple):
+    """A batch that waits for its update."""
+
+    batch: Batch
+    version: int
+    """Number of complete updates of the weights that sampled it."""
+    seconds: dict[str, float]
+    """Spent on it, by activity."""
+    shares: list[list[Rollout]]
+    """The lessons of each process, in the first one."""
+
+
+class Lagged:
+    """Rollouts of earlier weights.
+
+    Args:
+        source: Plays them.
+        lag: k, at least 1.
+        updates: Number of all updates of the run.
+        ahead: Whether the source may begin with a batch while the update before learns. Then no weight may change
+            before `complete`.
+    """
+
+    def __init__(self, source: Played, lag: int, updates: int, ahead: bool = False) -> None:
+        self.source, self.lag, self.updates, self.ahead = source, lag, updates, ahead
+        self._waiting: dict[int, Waiting] = {}
+        self._begun: tuple[int, int] | None = None  # an update, and the version that samples for it
+
+    def batch(self, update: int, clock: Stopwatch) -> Batch:
+        """Return the rollouts of an update, counted from 1, and let the present weights sample for a later one.
+
+        The clock is given the seconds that were spent on what is returned.
+        """
+        version, newest = update - 1, min(update + self.lag, self.updates)
+        self._waiting = {of: one for of, one in self._waiting.items() if of >= update}
+        for earlier in range(update, newest):  # none but in the first update and after an old end
+            self._play(earlier, version)
+        self._begun = (newest, version)
+        if self.ahead and newest > update:
+            self.source.begin(newest)
+        else:
+            self.complete()
+        batch, version, seconds, _ = self._waiting[update]
+        for activity, spent in seconds.items():
+            clock.seconds[activity] = clock.seconds.get(activity, 0.0) + spent
+        return batch._replace(metrics={**batch.metrics, "lag": update - 1 - version})
+
+    def complete(self) -> None:
+        """Play what was begun to its end, with the weights that have begun it."""
+        if self._begun is not None:
+            self._play(*self._begun)
+            self._begun = None
+
+    def _play(self, update: int, version: int) -> None:
+        """Play the batch of an update, unless it waits already."""
+        if update not in self._waiting:
+            clock = Stopwatch()
+            batch = self.source.batch(update, clock)
+            shares = processes.gather_in_first([batch.lessons])
+            self._waiting[update] = Waiting(batch, version, clock.seconds, shares)
+
+    def state_dict(self, update: int) -> dict[str, Any]:
+        """Return what waits after a complete update, in the first process: text, numbers and containers.
+
+        Before the first update nothing waits: a run that goes on from there plays it again.
+        """
+        last = min(update + self.lag, self.updates) if update else 0
+        texts: dict[
+            str, int
+        ] = {}  # a text and its place; lessons are rollouts too, most of them the same
+
+        def places(rollouts: list[Rollout]) -> list[int]:
+            return [texts.setdefault(to_text(rollout), len(texts)) for rollout in rollouts]
+
+        rows = [
+            {
+                "update": of,
+                "version": self._waiting[of].version,
+                "seconds": self._waiting[of].seconds,
+                "metrics": self._waiting[of].batch.metrics,
+                "rollouts": places(self._waiting[of].batch.rollouts),
+                "shares": [places(share) for share in self._waiting[of].shares],
+            }
+            for of in range(update + 1, last + 1)
+        ]
+        return {"batches": rows, "texts": list(texts)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state_dict`'s value.
+
+        Raises:
+            ValueError: If it is of another number of processes.
+        """
+        rank, size = processes.rank(), processes.world_size()
+        rollouts = [from_text(text) for text in state["texts"]]
+        self._begun, self._waiting = None, {}
+        for row in state["batches"]:
+            shares = [[rollouts[place] for place in share] for share in row["shares"]]
+            if len(shares) != size:
+                raise ValueError(
+                    f"the batches that wait (lag={self.lag}) are those of {len(shares)} processes, and there are "
+                    f"{size}: go on in as many"
+                )
+            played = [rollouts[place] for place in row["rollouts"]]
+            batch = Batch(shares[rank], [] if rank else played, row["metrics"])
+            first = shares if rank == 0 else []
+            self._waiting[row["update"]] = Waiting(batch, row["version"], row["seconds"], first)

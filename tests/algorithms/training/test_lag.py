@@ -1,0 +1,380 @@
+"""A fixed lag: whose rollouts an update learns from, that it resumes exactly, and that it learns."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from llm_decpomdp.agents.scripted import Replay
+from llm_decpomdp.algorithms.crews.bundles import Bundle, Site
+from llm_decpomdp.algorithms.crews.crew import LocalCrew
+from llm_decpomdp.algorithms.crews.worker_crew import Worker, WorkerCrew
+from llm_decpomdp.algorithms.learning import distributed as processes
+from llm_decpomdp.algorithms.rollouts.as_text import from_text, to_text
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, View
+from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
+from llm_decpomdp.algorithms.training import checkpoint
+from llm_decpomdp.algorithms.training.interruption import Interrupted
+from llm_decpomdp.algorithms.training.trainer import Trainer
+from llm_decpomdp.policy import Usage
+from llm_decpomdp.utils.storage import read_json_lines
+from tests.algorithms.conftest import EchoEnv
+from tests.algorithms.crews import sites
+from tests.algorithms.critics.readers import reading_team
+from tests.algorithms.preferences.teams import lexical
+from tests.algorithms.rewards.judges import write_judge
+from tests.algorithms.runs import build, on_call, recording_team, require_equal, sampled
+from tests.algorithms.training.test_refill import PROBLEMS, SilentEnv
+
+BATCHES = [[Start(seed=n), Start(seed=n + 1)] for n in range(6)]
+CORRECTED = {"correction": "truncate"}
+
+
+def lagged(folder: Path, lag: int = 2, batches: Any = BATCHES, **options: Any) -> Trainer:
+    given = {"record_tokens": True, "learner": CORRECTED, "eval_every": 2, "team": recording_team()}
+    return build(folder, batches, lag=lag, **{**given, **options})
+
+
+def learned_from(trainer: Trainer) -> list[list[Rollout]]:
+    """Let a trainer note what each update learns from."""
+    found: list[list[Rollout]] = []
+    learn = trainer.learner.accumulate
+
+    def accumulate(rollouts: Sequence[Rollout]) -> dict[str, float]:
+        found.append(list(rollouts))
+        return learn(rollouts)
+
+    trainer.learner.accumulate = accumulate  # type: ignore[method-assign]
+    return found
+
+
+def train_rows(trainer: Trainer) -> list[dict[str, Any]]:
+    return [row for row in read_json_lines(trainer.folder.metrics) if row["kind"] == "train"]
+
+
+@pytest.mark.parametrize("lag", [1, 2, 9])
+def test_an_update_learns_from_what_the_weights_of_lag_updates_before_have_sampled(
+    tmp_path: Path, lag: int
+) -> None:
+    trainer = lagged(tmp_path, lag)
+    found = learned_from(trainer)
+    policy: Any = trainer.team["x"]
+    versions: list[list[torch.Tensor]] = []
+    step = trainer.learner.step
+
+    def note() -> None:
+        versions.append([weight.clone() for weight in policy.parameters()])
+        step()
+
+    trainer.learner.step = note  # type: ignore[method-assign]
+    trainer.run_updates()
+    assert len(found) == len(versions) == 6
+    for update, rollouts in enumerate(found, 1):
+        assert [rollout.start for rollout in rollouts] == BATCHES[update - 1]
+        version = max(0, update - 1 - lag)
+        with torch.no_grad():
+            for weight, value in zip(policy.parameters(), versions[version], strict=True):
+                weight.copy_(value)
+            for group in (group for rollout in rollouts for group in rollout.groups):
+                said = group.completions["x"]
+                again, _ = policy.log_probs(group.prompts["x"], said)
+                for row, one in zip(again, said, strict=True):
+                    assert row[: len(one.tokens)].tolist() == list(one.log_probs)
+    rows = train_rows(trainer)
+    assert [row["lag"] for row in rows] == [min(lag, n) for n in range(6)]
+    assert rows[0]["mismatch/x"] == 0 < rows[1]["mismatch/x"]
+    assert all("sampling_seconds" in row for row in rows)
+
+
+def test_without_a_lag_nothing_is_new(tmp_path: Path) -> None:
+    plain, lagging = lagged(tmp_path / "0", 0), lagged(tmp_path / "1", 1)
+    plain.run_updates()
+    lagging.run_updates()
+    assert not any("lag" in row for row in train_rows(plain))
+    episodes = [list(read_json_lines(run.folder.episodes)) for run in (plain, lagging)]
+    first = [[row for row in of_one if row["update"] < 2] for of_one in episodes]
+    assert first[0] == first[1] and episodes[0] != episodes[1]
+    newest = lagged(tmp_path / "2", 0, checkpoint_every=6)
+    newest.run_updates()
+    (saved,) = newest.folder.checkpoints.iterdir()
+    assert "waiting" not in checkpoint.load(saved)[1]
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
+    run = lagged(tmp_path_factory.mktemp("straight"))
+    run.run_updates()
+    assert all(row["groups_without_signal"] < row["groups"] for row in train_rows(run))
+    return run
+
+
+def interrupt(*_: Any) -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("call", [4, 12, 15, 18, 22])
+def test_a_run_that_was_stopped_equals_one_that_was_not(
+    straight: Trainer, tmp_path: Path, call: int
+) -> None:
+    stopped = lagged(tmp_path)
+    policy: Any = stopped.team["y"]
+    policy.generate = on_call(call, policy.generate, interrupt)
+    with pytest.raises(Interrupted):
+        stopped.run_updates()
+    again = lagged(tmp_path)
+    assert again.resume() == stopped.saved
+    again.run_updates()
+    require_equal(straight, again)
+    assert straight.folder.episodes.read_bytes() == again.folder.episodes.read_bytes()
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "refilled": {"env": SilentEnv(2), "refill": 2, "problems": PROBLEMS, "group_size": 4},
+    "several steps": {"learner": {**CORRECTED, "updates_per_batch": 2}},
+    "tree": {"plan": "tree", "joint_mode": "cross", "group_size": 2},
+    "bundles": {"starts_per_bundle": 1, "refill": 1, "problems": PROBLEMS},
+    "critic": {"learner": {"critic": "own"}},
+    "running baseline": {"algorithm": "rae"},
+    "pairs": {"algorithm": "madpo", "learner": {"comparator": "history"}},
+    "rival": {"algorithm": "madpo", "learner": {"comparator": "there"}},
+    "judged": {"reward_model_every": 2, "group_size": 8, "learner": {}},
+}
+"""Options of runs whose batches hold one more thing each."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whatever_a_run_plays_it_resumes_with_what_waits(tmp_path: Path, kind: str) -> None:
+    judge = str(write_judge(tmp_path)) if kind == "judged" else None
+
+    def trainer(folder: str) -> Trainer:
+        options: dict[str, Any] = {"reward_model": judge, "team": recording_team(), **KINDS[kind]}
+        if kind in ("critic", "judged"):
+            options["team"] = reading_team()
+        if options.get("algorithm") == "madpo":
+            options["team"] = {"x": lexical(1), "y": lexical(2)}
+        if kind == "rival":
+            options["comparator"] = {"x": lexical(3), "y": lexical(4)}
+        return lagged(tmp_path / folder, **{"eval_starts": BATCHES[0], "eval_every": 0, **options})
+
+    straight = trainer("straight")
+    straight.run_updates()
+    stopped = trainer("stopped")
+    learner, source = stopped.learner, stopped._source
+    if kind == "several steps":  # nothing is saved of an update that has begun to learn
+        source.source.batch = on_call(5, source.source.batch, fail)  # type: ignore
+    else:
+        learner.accumulate = on_call(3, learner.accumulate, fail)  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError, match="in update 4"):
+        stopped.run_updates()
+    again = trainer("stopped")
+    assert again.resume() == stopped.saved == 3
+    again.run_updates()
+    require_equal(straight, again)
+
+
+def fail(*_: Any) -> None:
+    raise RuntimeError("a failure in update 4")
+
+
+def test_a_partner_that_goes_on_from_what_it_said_resumes_with_what_waits(tmp_path: Path) -> None:
+    def trainer(folder: str) -> Trainer:
+        texts = [f"{number:b}".replace("0", "a").replace("1", "b") for number in range(1000)]
+        return lagged(tmp_path / folder, team={**recording_team(), "y": Replay(texts)})
+
+    straight = trainer("straight")
+    straight.run_updates()
+    stopped = trainer("stopped")
+    policy: Any = stopped.team["x"]
+    policy.generate = on_call(15, policy.generate, interrupt)
+    with pytest.raises(Interrupted):
+        stopped.run_updates()
+    assert 0 < (stopped.saved or 0) < 6
+    again = trainer("stopped")
+    again.resume()
+    again.run_updates()
+    require_equal(straight, again)
+
+
+# ------------------------------------------------------------------------- workers that sample ahead
+
+CREWED: dict[str, Any] = {"starts_per_bundle": 2, "eval_starts": sites.EVAL_STARTS, "group_size": 4}
+
+
+class Eager(LocalCrew):
+    """Notes when it is told to begin, and to play."""
+
+    def __init__(self, site: Site, calls: list[str]) -> None:
+        super().__init__(site)
+        self.calls = calls
+
+    def begin(self, bundles: Sequence[Bundle]) -> None:
+        self.calls.append(f"begin {bundles[0].purpose}")
+
+    def roll(self, bundles: Sequence[Bundle], clock: Stopwatch) -> list[list[Rollout]]:
+        self.calls.append(bundles[0].purpose)
+        return super().roll(bundles, clock)
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_crew_begins_with_a_later_update_before_the_learner_learns(
+    tmp_path: Path, steps: int
+) -> None:
+    calls: list[str] = []
+    crew = Eager(Site(EchoEnv(2), EchoEnv(2), players := recording_team()), calls)
+    learner = {**CORRECTED, "updates_per_batch": steps}
+    run = lagged(
+        tmp_path, 1, sites.BATCHES[:3], team=players, crew=crew, **{**CREWED, "learner": learner}
+    )
+    learn: Any = run.learner.accumulate
+    run.learner.accumulate = lambda rollouts: (calls.append("learn"), learn(rollouts))[1]  # type: ignore[method-assign]
+    step = run.learner.step
+    run.learner.step = lambda: (calls.append("step"), step())[1]  # type: ignore[method-assign]
+    run.run_updates()
+    during = [call for call in calls if call != "an evaluation"]
+    if steps == 1:
+        assert during == [
+            *("update 1", "begin update 2", "learn", "update 2", "step"),
+            *("begin update 3", "learn", "update 3", "step", "learn", "step"),
+        ]
+    else:  # weights change while it learns, and who waits for rollouts cannot be interrupted then
+        played = ("update 1", "update 2", "learn", "step"), ("update 3", "learn", "step")
+        assert during == [*played[0], *played[1], "learn", "step"]
+
+
+def test_workers_that_sample_ahead_and_die_play_what_one_process_plays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders: list[Any] = []
+    give = Worker.give
+    monkeypatch.setattr(Worker, "give", lambda *a: (orders.append(a[-1].bundle), give(*a))[1])
+    deaths = tmp_path / "deaths"
+    deaths.mkdir()
+    options = {**CREWED, "team": None, "learner": {}}
+    local = lagged(tmp_path / "local", 1, sites.BATCHES, **options)
+    local.run_updates()
+    crew: Any = WorkerCrew(partial(sites.fatal, deaths, 1), 2)
+    run = lagged(tmp_path / "crew", 1, sites.BATCHES, crew=crew, **options)
+    run.run_updates()
+    assert len(list(deaths.iterdir())) == 1
+    assert len(orders) == 4 * 4 + 3 + 1  # of updates and evaluations, and the one that was redone
+    require_equal(local, run)
+    assert local.folder.episodes.read_bytes() == run.folder.episodes.read_bytes()
+
+
+def test_a_run_that_is_stopped_while_workers_sample_ahead_goes_on_exactly(tmp_path: Path) -> None:
+    options = {**CREWED, "team": None, "learner": {}}
+    local = lagged(tmp_path / "local", 1, sites.BATCHES, **options)
+    local.run_updates()
+    crew: Any = WorkerCrew(sites.echo, 2)
+    stopped = lagged(tmp_path / "crew", 1, sites.BATCHES, crew=crew, **options)
+    learner: Any = stopped.learner
+    learner.accumulate = on_call(2, learner.accumulate, interrupt)
+    begin, begun = crew.begin, []
+    crew.begin = lambda bundles: (begun.append(len(bundles)), begin(bundles))
+    with pytest.raises(Interrupted, match="after update 2 of 4"):
+        stopped.run_updates()
+    assert begun == [4, 4, 4] and not crew.workers  # of updates 2, 3 and 4
+    again = lagged(tmp_path / "crew", 1, sites.BATCHES, crew=WorkerCrew(sites.echo, 1), **options)
+    assert again.resume() == 2
+    again.run_updates()
+    require_equal(local, again)
+
+
+# --------------------------------------------------------------------------- what waits, as it is saved
+
+
+def test_a_rollout_is_read_as_it_was_written() -> None:
+    rollout = sampled()[0]
+    first = rollout.groups[0]
+    said = {
+        agent: (
+            replace(group[0], log_probs=(-1 / 3, -1e-300, float("-inf")), usage=Usage(1, 2)),
+            *group[1:],
+        )
+        for agent, group in first.completions.items()
+    }
+    view = View("state", {"x": "a", "y": "\u00e9\ud800"})
+    full = replace(
+        first,
+        completions=said,
+        drafts=(said,),
+        anchors=((0, 1),),
+        view=view,
+        views=(view, None),
+        scores=(0.1, 1.0),
+        stopped_early=True,
+    )
+    whole = replace(rollout, groups=(full, *rollout.groups[1:]), pooled=True, final={"a": [1]})
+    for one in (rollout, whole, replace(whole, comparator=rollout)):
+        assert from_text(to_text(one)) == one
+    assert len(rollout.groups) == 2 and rollout.groups[1].parent is not None
+
+
+def test_what_waits_is_saved_once_and_as_text(straight: Trainer, tmp_path: Path) -> None:
+    run = lagged(tmp_path, checkpoint_every=1, keep_checkpoints=6)
+    run.run_updates()
+    require_equal(straight, run)
+    updates = {}
+    for saved in sorted(run.folder.checkpoints.iterdir()):
+        counters, state = checkpoint.load(saved)  # of torch.load, with weights_only
+        assert counters["lag"] == 2
+        batches = state["waiting"]["batches"]
+        updates[counters["update"]] = [(row["update"], row["version"]) for row in batches]
+        assert len(state["waiting"]["texts"]) == 2 * len(batches)
+    assert updates == {
+        **{1: [(2, 0), (3, 0)], 2: [(3, 0), (4, 1)], 3: [(4, 1), (5, 2)]},
+        **{4: [(5, 2), (6, 3)], 5: [(6, 3)], 6: []},
+    }
+
+
+def test_what_waits_is_of_so_many_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lagged(tmp_path, checkpoint_every=4, batches=BATCHES).run_updates()
+    newest = checkpoint.latest(tmp_path / "checkpoints")
+    assert newest is not None and newest.name == "update-000006"
+    newest.rename(tmp_path / "lost")
+    again = lagged(tmp_path)
+    monkeypatch.setattr(processes, "world_size", lambda: 2)
+    with pytest.raises(ValueError, match=r"\(lag=2\) are those of 1 processes, and there are 2"):
+        again.resume()
+    with pytest.raises(ValueError, match="lag was 2, not 1"):
+        lagged(tmp_path, 1).resume()
+
+
+def test_a_run_that_goes_on_for_longer_learns_from_present_weights_where_none_waited(
+    tmp_path: Path,
+) -> None:
+    lagged(tmp_path, batches=BATCHES[:3], checkpoint_every=3).run_updates()
+    longer = lagged(tmp_path)
+    longer.resume()
+    longer.run_updates()
+    assert [row["lag"] for row in train_rows(longer)] == [0, 1, 2, 0, 1, 2]
+
+
+# --------------------------------------------------------------------------------- what is refused
+
+
+def test_a_lag_without_a_correction_brings_one_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused: list[dict[str, Any]] = [{"learner": {}}, {}, {"lag": 0, "learner": {}}]
+    for options in refused:
+        lagged(tmp_path, **options)
+    lagged(tmp_path, team={"x": lexical(1), "y": lexical(2)}, algorithm="madpo", learner={})
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert "with lag=2 updates learn from what earlier weights" in record.message
+
+
+def test_stored_rollouts_do_not_lag(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="lag=1 means nothing with stored rollouts"):
+        build(tmp_path, [[rollout.start] for rollout in sampled()], lag=1, stored=[sampled()])
