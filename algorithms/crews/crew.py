@@ -9,7 +9,7 @@ from typing_extensions import Protocol
 from llm_decpomdp.algorithms.crews.bundles import Bundle, Site
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, distinct_policies
-from llm_decpomdp.policy import Seedable, Stateful, Team, TrainablePolicy
+from llm_decpomdp.policy import GatheredPolicy, Seedable, Stateful, Team, TrainablePolicy
 
 
 class Crew(Protocol):
@@ -52,7 +52,10 @@ class LocalCrew:
         self.site = site
 
     def publish(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
-        """Do nothing: the weights are here."""
+        """Gather weights that lie in shards; others are here."""
+        for policy in policies.values():
+            if isinstance(policy, GatheredPolicy):
+                policy.gather()
 
     def roll(self, bundles: Sequence[Bundle], clock: Stopwatch) -> list[list[Rollout]]:
         """Play bundles, and return the rollouts of each, in the order of the bundles."""
