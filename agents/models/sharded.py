@@ -1,20 +1,20 @@
 """Models whose weights lie in shards: every process holds a part of each weight, of its gradient and moments.
 
-torch's FSDP2 (`torch.distributed.fsdp.fully_shard`) gathers the weights of a layer before its pass, and frees them
-after it; gradients are summed over the processes and cut. So every pass is a pass of all processes, with prompts of
-their own: as many in each, of the same model, in the same order. Sampling needs none of that: each process samples
-with a copy of all weights.
+torch's FSDP2 (`torch.distributed.fsdp.fully_shard`) gathers the weights of a layer before its pass and frees them
+after it; gradients are summed over the processes and cut. So every pass is one of all processes, each with prompts
+of its own: as many in each, of the same model, in the same order. Sampling is not: each process samples with a
+copy of all weights.
 
 Memory of each of n processes, in bytes for a weight, without activations:
 
-| weight  | learning                          | sampling                                                      |
-|---------|-----------------------------------|---------------------------------------------------------------|
-| trained | 16 / n (float32, gradient, moments) | 12 / n, and the copy: 2 in bfloat16, 4 in float32           |
-| frozen  | 2 / n in bfloat16, 4 / n in float32 | the same, and the copy                                      |
+| weight  | learning                                  | sampling                                        |
+|---------|-------------------------------------------|-------------------------------------------------|
+| trained | 16 / n: float32, its gradient, two moments | 12 / n, and the copy: 2 in bfloat16, else 4    |
+| frozen  | 2 / n in bfloat16, else 4 / n             | as much, and the copy                           |
 
-While it learns, a process holds the gathered weights of one or two layers besides. Under autocast (full weights with
-`bfloat16`) a forward pass leaves the rounded weights of all layers, 2 bytes each, unless activations are computed
-twice (`gradient_checkpointing`). Before it is cut, every process holds the whole model.
+While it learns, a process holds the gathered weights of one or two layers besides. Under autocast (full weights
+with `bfloat16`) a forward pass leaves the rounded weights of all layers, 2 bytes each, unless activations are
+computed twice (`gradient_checkpointing`). Before it is cut, every process holds the whole model.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ def shard_team(team: Team, shards: int) -> None:
 
 
 def unshard_team(team: Team) -> None:
-    """Give the policies of `shard_team` whole weights again, on the CPU, such as to save them; all processes call it."""
+    """Give the policies of `shard_team` whole weights again, on the CPU, to save them; all processes call it."""
     engines: dict[int, ModelEngine] = {}
     for policy in _models(team):
         if isinstance(policy.engine, ShardedEngine):

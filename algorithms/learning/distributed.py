@@ -137,7 +137,7 @@ def sum_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
 
 @torch.no_grad()
 def broadcast_parameters(parameters: Iterable[torch.nn.Parameter]) -> None:
-    """Copy the weights of process 0 to all processes, so that they begin alike; shards were cut from alike ones."""
+    """Copy the weights of process 0 to all processes, so that they begin alike; shards do already."""
     if _is_initialized():
         for parameter in parameters:
             if not is_shard(parameter):

@@ -31,7 +31,7 @@ CHANGEABLE = (
     "model.max_prompt_tokens",
     "model.on_long_prompt",
 )
-"""Keys that a run may change when it goes on: its length, its shards and workers, what it saves, and long prompts."""
+"""Keys that a run may change when it goes on: its length, shards and workers, what it saves, and long prompts."""
 
 OF_POLICIES = ("max_prompt_tokens", "on_long_prompt")
 """Keys of single policies that it may change: `policies.<name>.on_long_prompt`."""
