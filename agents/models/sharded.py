@@ -68,6 +68,8 @@ class ShardedEngine(ModelEngine):
         self._sampler = ModelEngine(_skeleton(engine), engine.tokenizer, compute_dtype=dtype)
         self._gathered = False
         self._mesh = mesh
+        self.mates = [self]
+        """The engines that learn by turns with this one, itself among them."""
         super().__init__(
             engine.model, engine.tokenizer, compute_dtype=dtype, gradient_checkpointing=twice
         )
@@ -130,7 +132,8 @@ class ShardedEngine(ModelEngine):
 
         Rows that are too many for a pass take several; all processes take as many as that with the most.
         """
-        self.free()
+        for engine in self.mates:
+            engine.free()
         packs = self._packs and self._fits(prompt, rows)
         parts = list(split_rows(rows, ROW_TOKENS - len(prompt))) if packs else [rows]
         passes = self._most(len(parts))
@@ -152,7 +155,10 @@ class ShardedEngine(ModelEngine):
                 )
                 for _ in range(passes - len(parts))
             ]
-        return torch.cat(values) + sum(0.0 * one.sum() for one in idle)
+        result: Tensor = torch.cat(values)
+        for one in idle:
+            result = result + 0.0 * one.sum()
+        return result
 
     def _most(self, number: int) -> int:
         """Return the largest of the numbers of all processes."""
@@ -208,11 +214,18 @@ def shard_team(team: Team, shards: int) -> None:
     learning = [policy for policy in _models(team) if _learns(policy)]
     for policy in learning:
         require_shardable(policy.model)
+        device = policy.model.device
+        if device.type == "cuda" and device.index != torch.cuda.current_device():
+            raise ValueError(
+                f"a model on {device} cannot be cut into shards: each process has a GPU of its own, drop device"
+            )
     for policy in learning:
         engine, place = policy.engine, policy.model.device.type
         if id(engine) not in engines:
             mesh = init_device_mesh(place, (shards,))
             engines[id(engine)] = ShardedEngine(engine, mesh)
+    for engine in engines.values():
+        engine.mates = list(engines.values())
     for policy in _models(team):
         policy.engine = engines.get(id(policy.engine), policy.engine)
 

@@ -19,7 +19,7 @@ from llm_decpomdp.policy import TrainablePolicy
 class Turn(NamedTuple):
     """A pass of one agent's policy."""
 
-    index: int
+    place: int
     """Position of the group among those that this process learns from."""
     agent: str
     credit: GroupAdvantages
@@ -40,8 +40,8 @@ def turns(
         every: Whether agents learn also where their advantages are 0.
     """
     own = [
-        Turn(index, agent, credit)
-        for index, credit in enumerate(credits)
+        Turn(place, agent, credit)
+        for place, credit in enumerate(credits)
         for agent, advantages in credit.advantages.items()
         if every or advantages.any()
     ]
@@ -51,15 +51,13 @@ def turns(
 
 def _beside_others(own: Sequence[Turn], agents: Sequence[str], cut: set[str]) -> list[Turn]:
     """Add what the others learn by a policy in shards and this process does not, with weight 0."""
-    mine = {(turn.index, turn.agent): turn for turn in own}
+    mine = {(turn.place, turn.agent): turn for turn in own}
     examples = {turn.agent: _without_weight(turn) for turn in reversed(own) if turn.agent in cut}
     shared = processes.gather([(list(mine), examples)])
-    anywhere = {place for places, _ in shared for place in places if place[1] in cut}
-    found = {agent: turn for _, of_one in reversed(shared) for agent, turn in of_one.items()}
-    order = sorted(anywhere | mine.keys(), key=lambda place: (place[0], agents.index(place[1])))
-    return [
-        mine.get(place, found[place[1]]) if place in anywhere else mine[place] for place in order
-    ]
+    anywhere = {key for keys, _ in shared for key in keys if key[1] in cut} | mine.keys()
+    found = {agent: turn for _, of_one in shared for agent, turn in of_one.items()}
+    order = sorted(anywhere, key=lambda key: (key[0], agents.index(key[1])))
+    return [mine[key] if key in mine else found[key[1]] for key in order]
 
 
 def _without_weight(turn: Turn) -> Turn:
@@ -74,4 +72,4 @@ def _without_weight(turn: Turn) -> Turn:
     )
     advantages = {agent: credit.advantages[agent][:1]}
     credit = replace(credit, group=group, weight=0.0, advantages=advantages, values={})
-    return Turn(turn.index, agent, credit, counts=False)
+    return Turn(turn.place, agent, credit, counts=False)
