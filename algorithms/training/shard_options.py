@@ -43,6 +43,6 @@ def check_sharded(
     for what, is_set in wrong.items():
         if is_set:
             raise ValueError(
-                f"{what} does not work with learner.shards: a pass of a model in shards is one of all processes, "
-                "and it would make as many in each as that has texts. Drop it, or set learner.shards=1"
+                f"{what} does not work with learner.shards: all processes make the passes of a model in shards "
+                "together, and there each makes as many as it has texts. Drop it, or set learner.shards=1"
             )

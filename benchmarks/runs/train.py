@@ -80,9 +80,9 @@ def start(run: ResolvedRun, name: str, origin: Mapping[str, str] | None = None) 
     team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
     prompts.describe(team)
     run = prompts.without_long_prompts(run, team)
+    shard(run.config, team)
     with writing(path):
         folder = RunFolder(path)
-    shard(run.config, team)
     trainer = make_trainer(run, team, folder, lessons)
     if first:
         write_atomically(folder.config, run.config.to_yaml())

@@ -93,8 +93,12 @@ def share(rows: Sequence[Completion], rank: int) -> list[Completion]:
 
 LEARNERS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "several": {"updates_per_batch": 2, "clip_range": 0.2, "max_grad_norm": 0.1},
-    "reference": {"kl_coefficient": 0.1, "weight_decay": 0.01},
+    "reference": {
+        "kl_coefficient": 0.1,
+        "updates_per_batch": 2,
+        "max_grad_norm": 0.1,
+        "weight_decay": 0.01,
+    },
 }
 
 
