@@ -159,6 +159,15 @@ class TrainablePolicy(Policy, Seedable, Stateful, Protocol):
 
 
 @runtime_checkable
+class GatheredPolicy(Policy, Protocol):
+    """A policy whose weights may lie in shards, one in each process: it samples with a copy of all of them."""
+
+    def gather(self) -> None:
+        """Bring that copy up to date; all processes call this at the same time, before they sample."""
+        ...
+
+
+@runtime_checkable
 class ReferencedPolicy(TrainablePolicy, Protocol):
     """A trainable policy that keeps its weights from before training as a reference."""
 

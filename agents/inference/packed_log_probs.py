@@ -56,7 +56,7 @@ def packed_log_probs(
     base = without_peft(model)
     decoder, head = base.get_decoder(), base.get_output_embeddings()
     parts: list[Tensor] = []
-    for part in _split_rows(rows, ROW_TOKENS - len(prompt)):
+    for part in split_rows(rows, ROW_TOKENS - len(prompt)):
         ids, positions, mask = _pack(prompt, part, model.device, _attention_dtype(model))
         states = decoder(
             input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False
@@ -91,7 +91,7 @@ def without_peft(model: Any) -> Any:
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
-def _split_rows(rows: Rows, room: int) -> Iterator[Rows]:
+def split_rows(rows: Rows, room: int) -> Iterator[Rows]:
     """Split the rows, in order, into parts of at most `room` tokens or of one row."""
     part: list[Sequence[int]] = []
     size = 0

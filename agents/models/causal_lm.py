@@ -16,8 +16,8 @@ from torch import Tensor
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.sampler import Prompt
 from llm_decpomdp.agents.models.engine import ModelEngine
-from llm_decpomdp.agents.models.precision import weights_as
 from llm_decpomdp.agents.models.prompting import PromptEncoder, Prompting
+from llm_decpomdp.agents.models.shards import cut_as, whole
 from llm_decpomdp.agents.models.trunk import LoraTrunk
 from llm_decpomdp.policy import Completion
 
@@ -78,6 +78,10 @@ class CausalLM:
     def act(self, prompt: str) -> str:
         """Return the text of one completion of `prompt`."""
         return self.generate([prompt])[0][0].text
+
+    def gather(self) -> None:
+        """Bring the weights to sample with up to date, in all processes; they are, unless they lie in shards."""
+        self.engine.gather()
 
     def generate(self, prompts: Sequence[str], num_samples: int = 1) -> list[list[Completion]]:
         """Sample `num_samples` completions for each prompt, in one batch.
@@ -188,8 +192,7 @@ class CausalLM:
                 return self.log_probs(prompt, completions)
         if self._reference is None:
             raise RuntimeError("there is no reference; call keep_reference() before training")
-        reference = self._reference
-        with weights_as(self.model, lambda name, weight: reference.get(name, weight)):
+        with self.engine.with_weights(self._reference):
             return self.log_probs(prompt, completions)
 
     @torch.no_grad()
@@ -208,8 +211,7 @@ class CausalLM:
                 return self.engine.features(rows)
         if self._reference is None:
             raise RuntimeError("there is no reference; call keep_reference() before training")
-        reference = self._reference
-        with weights_as(self.model, lambda name, weight: reference.get(name, weight)):
+        with self.engine.with_weights(self._reference):
             return self.engine.features(rows)
 
     def new_trunk(self, seed: int) -> LoraTrunk | None:
@@ -249,8 +251,11 @@ class CausalLM:
                 path.replace(folder / path.name)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the trainable weights, on the CPU, and the sampler's random state."""
-        weights = {name: p.detach().to("cpu", copy=True) for name, p in self._trainable()}
+        """Return a copy of the trainable weights, on the CPU, and the sampler's random state.
+
+        Weights in shards are gathered: then all processes call this, and each gets whole ones.
+        """
+        weights = {name: whole(p.detach()).to("cpu", copy=True) for name, p in self._trainable()}
         return {"weights": weights, "generator": self._generator.get_state()}
 
     @torch.no_grad()
@@ -270,5 +275,6 @@ class CausalLM:
                 f"{len(set(differing))} weights in all"
             )
         for name, weight in trainable.items():
-            weight.copy_(state["weights"][name])
+            weight.copy_(cut_as(state["weights"][name], weight))
+        self.engine.free()
         self._generator.set_state(state["generator"])

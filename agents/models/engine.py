@@ -6,7 +6,7 @@ Policies with an adapter each share the model below, and are sampled in one batc
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -23,7 +23,7 @@ from llm_decpomdp.agents.inference.packed_log_probs import (
 )
 from llm_decpomdp.agents.inference.sampler import SampledRow, sample
 from llm_decpomdp.agents.models.features import hidden_means
-from llm_decpomdp.agents.models.precision import resolve_compute_dtype, weights_in
+from llm_decpomdp.agents.models.precision import resolve_compute_dtype, weights_as, weights_in
 from llm_decpomdp.policy import SKIPPED, Completion
 
 logger = logging.getLogger(__name__)
@@ -159,16 +159,31 @@ class ModelEngine:
         """
         if self._packs is None:
             self._packs = self._can_pack((*prompt, *rows[0]))
+        fits = self._fits(prompt, rows)
+        with self._computing(), self._checkpointing():
+            if self._packs and fits:
+                return packed_log_probs(self.model, prompt, rows, divisor, self._recomputing)
+            return padded_log_probs(self.model, prompt, rows, divisor)
+
+    def _fits(self, prompt: Sequence[int], rows: Sequence[Sequence[int]]) -> bool:
+        """Check whether every layer sees whole rows; packed ones have no windows."""
         fits = len(prompt) + max(map(len, rows)) <= self._span
         if self._packs and not fits and not self._warned_of_span:
             self._warned_of_span = True
             _warn_of_padding(
                 f"some are longer than what its attention sees, {self._span:.0f} tokens; these alone"
             )
-        with self._computing(), self._checkpointing():
-            if self._packs and fits:
-                return packed_log_probs(self.model, prompt, rows, divisor, self._recomputing)
-            return padded_log_probs(self.model, prompt, rows, divisor)
+        return fits
+
+    def gather(self) -> None:
+        """Bring the weights for `generate` up to date: they are, unless they lie in shards (`sharded.py`)."""
+
+    def free(self) -> None:
+        """Free what `gather` has made: nothing, unless weights lie in shards."""
+
+    def with_weights(self, others: Mapping[str, Tensor]) -> AbstractContextManager[None]:
+        """Compute with other weights, by name, in place of the model's own."""
+        return weights_as(self.model, lambda name, weight: others.get(name, weight))
 
     def features(self, rows: Sequence[Sequence[int]]) -> Tensor:
         """Return the mean of the last hidden states over the tokens of each row, (B, d), float32."""

@@ -9,7 +9,7 @@ from typing_extensions import Protocol
 from llm_decpomdp.algorithms.crews.bundles import Bundle, Site
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, distinct_policies
-from llm_decpomdp.policy import Seedable, Stateful, Team, TrainablePolicy
+from llm_decpomdp.policy import GatheredPolicy, Seedable, Stateful, Team, TrainablePolicy
 
 
 class Crew(Protocol):
@@ -56,7 +56,10 @@ class LocalCrew:
         self.site = site
 
     def publish(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
-        """Do nothing: the weights are here."""
+        """Gather weights that lie in shards; others are here."""
+        for policy in policies.values():
+            if isinstance(policy, GatheredPolicy):
+                policy.gather()
 
     def begin(self, bundles: Sequence[Bundle]) -> None:
         """Do nothing: this process has other work."""

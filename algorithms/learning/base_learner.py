@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from llm_decpomdp.agents.models.shards import in_shards
 from llm_decpomdp.algorithms.critics.critic import Critic
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
@@ -64,6 +65,11 @@ class BaseLearner(ABC):
         self.step()
         return metrics
 
+    @property
+    def sharded(self) -> bool:
+        """True if weights lie in shards: what gathers them is done by all processes at the same time."""
+        return any(in_shards(policy.parameters()) for policy in self.policies.values())
+
     @abstractmethod
     def accumulate(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
         """Compute the gradient, and all steps but the last with this batch; return metrics."""
@@ -116,8 +122,12 @@ class BaseLearner(ABC):
             optimizer.reread()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the optimizers' state and the number of updates; the policies keep their own."""
-        optimizers = {name: opt.state_dict() for name, opt in self._optimizers.items()}
+        """Return the optimizers' state and the number of updates; the policies keep their own.
+
+        With weights in shards all processes call this, and the first alone gets the optimizers' tensors.
+        """
+        first = processes.rank() == 0
+        optimizers = {name: opt.state_dict(keep=first) for name, opt in self._optimizers.items()}
         return {"updates": self.updates, "optimizers": optimizers}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -15,6 +15,8 @@ from typing import TypeVar
 import torch
 from torch import distributed
 
+from llm_decpomdp.agents.models.shards import is_shard
+
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
@@ -118,10 +120,13 @@ def broadcast(value: T) -> T:
 
 
 def sum_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
-    """Sum the gradients over all processes; a missing one counts as 0, and stays missing if all lack it."""
+    """Sum the gradients over all processes; a missing one counts as 0, and stays missing if all lack it.
+
+    Those of weights in shards are sums already, each backward pass has added them up.
+    """
     if not _is_initialized():
         return
-    weights = list(parameters)
+    weights = [weight for weight in parameters if not is_shard(weight)]
     present = gather([[weight.grad is not None for weight in weights]])
     for weight, anywhere in zip(weights, map(any, zip(*present, strict=True)), strict=True):
         if anywhere:
@@ -132,10 +137,11 @@ def sum_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
 
 @torch.no_grad()
 def broadcast_parameters(parameters: Iterable[torch.nn.Parameter]) -> None:
-    """Copy the weights of process 0 to all processes, so that they begin alike."""
+    """Copy the weights of process 0 to all processes, so that they begin alike; shards do already."""
     if _is_initialized():
         for parameter in parameters:
-            distributed.broadcast(parameter.data, src=0)
+            if not is_shard(parameter):
+                distributed.broadcast(parameter.data, src=0)
 
 
 def _is_initialized() -> bool:

@@ -17,6 +17,7 @@ from llm_decpomdp.algorithms.learning.aggregation import progress
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.learning.correction import corrected
+from llm_decpomdp.algorithms.learning.equal_passes import turns
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.losses import REDUCTIONS, kl_estimate, masked
 from llm_decpomdp.algorithms.learning.objectives import left_range, loss_terms, team_share
@@ -79,7 +80,8 @@ class Learner(BaseLearner):
         """Compute the gradient: the mean over starts of their groups' losses, added up with their weights.
 
         With n `updates_per_batch` the first n - 1 steps are taken here, and the gradient is that of the
-        last. No weight changes otherwise. Groups without signal are counted and skipped.
+        last. No weight changes otherwise. Groups without signal are counted and skipped; what others learn by
+        weights in shards costs a pass (`turns`).
 
         Returns:
             See `TokenMetrics`, with `learning_rate` and `grad_norm/<policy>` (before any shortening).
@@ -98,6 +100,7 @@ class Learner(BaseLearner):
         # divisor that depended on the samples would bias the gradient.
         starts = processes.total(len(rollouts))
         active = [c for c in credits if c.weight and (self._uses_kl or c.has_signal)]
+        lessons = turns(active, self._agents, self._uses_kl)
         old: dict[tuple[int, str], Tensor] = {}
         several = self.options.updates_per_batch > 1
         corrects = self.options.correction != "none"
@@ -105,14 +108,18 @@ class Learner(BaseLearner):
             if epoch:
                 self._step()
             token_metrics = TokenMetrics(self._agents, several, corrects)
-            for index, credit in enumerate(active):
-                log_ratios = {
-                    agent: self._backward(index, credit, agent, starts, old, token_metrics)
-                    for agent, advantages in credit.advantages.items()
-                    if self._uses_kl or advantages.any()
-                }
-                if several:
-                    token_metrics.add_team(team_share(credit.group, credit.advantages, log_ratios))
+            log_ratios: list[dict[str, Tensor]] = [{} for _ in active]
+            for index, agent, credit, counts in lessons:
+                if counts:
+                    log_ratios[index][agent] = self._backward(
+                        index, credit, agent, starts, old, token_metrics
+                    )
+                else:
+                    uncounted = TokenMetrics(self._agents, several, corrects)
+                    self._backward(index, credit, agent, starts, {}, uncounted)
+            if several:
+                for credit, of_group in zip(active, log_ratios, strict=True):
+                    token_metrics.add_team(team_share(credit.group, credit.advantages, of_group))
             norms = dict(self._grad_norms(rollouts))
         return {
             **token_metrics.metrics(),

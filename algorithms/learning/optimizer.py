@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from llm_decpomdp.agents.models.shards import cut_as, in_shards, is_shard, whole
+
 
 def learning_rate_factor(update: int, schedule: str, warmup: int, total: int | None) -> float:
     """Factor of the learning rate at an update.
@@ -59,7 +61,7 @@ class PolicyOptimizer:
     def clip(self, limit: float | None) -> float:
         """Shorten the gradient to the norm `limit`; the norm before, in the units of the loss."""
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, limit or math.inf)
-        return float(norm)
+        return float(whole(norm))
 
     def step(self, factor: float = 1.0) -> None:
         """Step with `factor` times the learning rate; nothing moves where there is no gradient."""
@@ -88,17 +90,48 @@ class PolicyOptimizer:
         pairs = zip(self.parameters, self.masters, strict=True)
         return ((parameter, master) for parameter, master in pairs if parameter is not master)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Moments, and the float32 copies."""
+    def state_dict(self, keep: bool = True) -> dict[str, Any]:
+        """Moments, and the float32 copies.
+
+        Those in shards are gathered, on the CPU: then all processes call this, and those that do not write a
+        checkpoint need not `keep` what it holds.
+        """
         masters = [master.detach() for _, master in self._copied()]
-        return {"adamw": self._adamw.state_dict(), "masters": masters}
+        state = {"adamw": self._adamw.state_dict(), "masters": masters}
+        return _gathered(state, keep) if in_shards(self.parameters) else state
 
     @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from `state_dict`'s value."""
-        self._adamw.load_state_dict(state["adamw"])
+        adamw = state["adamw"]
+        if in_shards(self.parameters):
+            adamw = {**adamw, "state": self._cut(adamw["state"])}
+        self._adamw.load_state_dict(adamw)
         for (_, master), weights in zip(self._copied(), state["masters"], strict=True):
-            master.copy_(weights)
+            master.copy_(cut_as(weights, master))
+
+    def _cut(self, moments: Mapping[int, Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
+        """Return the part of whole moments that belongs here; AdamW numbers weights in the order of its groups."""
+        order = [weight for group in self._adamw.param_groups for weight in group["params"]]
+        return {
+            index: {
+                name: cut_as(value, order[index]) if value.shape == order[index].shape else value
+                for name, value in of_weight.items()
+            }
+            for index, of_weight in moments.items()
+        }
+
+
+def _gathered(state: Any, keep: bool) -> Any:
+    """Return a container of containers with whole tensors in the place of shards, or with empty ones."""
+    if isinstance(state, torch.Tensor):
+        if not is_shard(state):
+            return state
+        full = whole(state)
+        return full.cpu() if keep else full.new_empty(0)
+    if isinstance(state, Mapping):
+        return {key: _gathered(value, keep) for key, value in state.items()}
+    return [_gathered(value, keep) for value in state] if isinstance(state, list) else state
 
 
 def _master(parameter: torch.nn.Parameter) -> torch.nn.Parameter:

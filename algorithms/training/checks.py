@@ -6,10 +6,12 @@ import logging
 from collections.abc import Sequence
 from itertools import chain
 
+from llm_decpomdp.agents.models.shards import in_shards
 from llm_decpomdp.algorithms.crews.crew import Crew, check_crew
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.learning.trainable import trainable_policies
 from llm_decpomdp.algorithms.preferences.algorithm import PreferenceAlgorithm
 from llm_decpomdp.algorithms.rollouts.cost import Bounded
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
@@ -17,6 +19,7 @@ from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.training.comparator import check_comparator
 from llm_decpomdp.algorithms.training.refill import check_refill
+from llm_decpomdp.algorithms.training.shard_options import check_sharded
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions, check_run
 from llm_decpomdp.policy import Team
 
@@ -37,6 +40,7 @@ def check_training(
     stored: bool,
     comparator: Team | None,
     crew: Crew | None,
+    warm: bool,
 ) -> None:
     """Check a run before anything is sampled, and warn of processes that would wait.
 
@@ -53,11 +57,14 @@ def check_training(
         stored: Whether rollouts are stored, and none played.
         comparator: The team that the learner's options name, if it is one of its own.
         crew: Plays the bundles, if it was given.
+        warm: Whether supervised learning comes first.
 
     Raises:
         ValueError: If something does not fit, or a first prompt is too long for its policy.
     """
     check_run(options, learner_options, batches, eval_starts)
+    if in_shards(w for policy in trainable_policies(team).values() for w in policy.parameters()):
+        check_sharded(algorithm, learner_options, options.reward_model, warm)
     refitted = bool(options.reward_model_every)
     check_comparator(learner_options, comparator, batches, stored, refitted)
     if isinstance(env, Bounded):

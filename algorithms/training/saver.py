@@ -106,10 +106,13 @@ class Saver:
     def save(self) -> None:
         """Write a checkpoint of the last complete update, unless there is one.
 
+        With weights in shards all processes call this at the same time.
+
         Raises:
             OSError: If the disk has no room for it.
         """
-        if processes.rank() == 0 and self._saved != self._progress:
+        first = processes.rank() == 0
+        if (first or self.learner.sharded) and self._saved != self._progress:
             state = {
                 "policies": self._states(),
                 "partners": self._partner_states,
@@ -121,9 +124,10 @@ class Saver:
                 state["reward_model"] = self.refitting.state_dict()
             if self.lagged is not None:
                 state["waiting"] = self.lagged.state_dict(self.learner.updates)
-            require_room(self.folder.parent, state_bytes(state), "a checkpoint")
-            keep = self.options.keep_checkpoints
-            logger.info("saved %s", checkpoint.save(self.folder, self._counters(), state, keep))
+            if first:
+                require_room(self.folder.parent, state_bytes(state), "a checkpoint")
+                keep = self.options.keep_checkpoints
+                logger.info("saved %s", checkpoint.save(self.folder, self._counters(), state, keep))
         self._note_saved()
 
     def resume(self) -> int:
@@ -185,13 +189,19 @@ class Saver:
         Raises:
             OSError: If the disk has no room for them.
         """
-        if processes.rank() > 0:
-            return
-        before = checkpoint.best(self.folder)
-        if before is None or reward > checkpoint.read_counters(before)["reward_mean"]:
+        if self.learner.sharded:
+            best = processes.of_first(lambda: self._is_best(reward))
+        else:
+            best = processes.rank() == 0 and self._is_best(reward)
+        if best:
             state = {"policies": self._states()}
-            require_room(self.folder.parent, state_bytes(state), "keeping the best policies")
-            checkpoint.save_best(self.folder, self._counters() | {"reward_mean": reward}, state)
+            if processes.rank() == 0:
+                require_room(self.folder.parent, state_bytes(state), "keeping the best policies")
+                checkpoint.save_best(self.folder, self._counters() | {"reward_mean": reward}, state)
+
+    def _is_best(self, reward: float) -> bool:
+        before = checkpoint.best(self.folder)
+        return before is None or reward > checkpoint.read_counters(before)["reward_mean"]
 
     def load_best(self) -> dict[str, Any]:
         """Load the policies of `keep_if_best`, and return the `update` and `reward_mean` of their evaluation.

@@ -50,6 +50,7 @@ class Trainer:
     policy that samples has `seed`; remote models answer as they like.
 
     Several processes (`processes`) each work on a share of every update's starts and step alike; the first writes.
+    Policies whose weights lie in shards (`agents.models.sharded`) are those of all processes together.
 
     Args:
         env: Any text environment with one team reward, to train in.
@@ -104,6 +105,7 @@ class Trainer:
             stored=bool(stored),
             comparator=comparator,
             crew=crew,
+            warm=warm_start is not None,
         )
         evaluations = trainer_options.evaluations(len(batches)) + (warm_start is not None)
         episodes = evaluations * len(eval_starts)
@@ -218,16 +220,21 @@ class Trainer:
         interrupted = isinstance(failure, KeyboardInterrupt)
         try:
             with suppress(KeyboardInterrupt), uninterrupted():  # once is enough
-                if interrupted or self.learner.updates:
+                if self.learner.sharded:
+                    logger.error(
+                        "weights in shards are not saved on the way out, as that takes all processes at the same "
+                        "time: the newest checkpoint is that of update %s",
+                        self.saved,
+                    )
+                elif interrupted or self.learner.updates:
                     self.save()
         except Exception as error:  # the first failure is the one to tell
             if interrupted:
                 raise
             logger.error("nothing more is saved: %s", error)
         if interrupted:
-            raise Interrupted(
-                self.folder.path, self.learner.updates, len(self.batches)
-            ) from failure
+            saved = (self.saved or 0) if self.learner.sharded else self.learner.updates
+            raise Interrupted(self.folder.path, saved, len(self.batches)) from failure
         if memory_ran_out(failure):
             prompts = max(map(len, self.batches))
             warming = self.warm_start is not None and not self.warm_start.done

@@ -20,6 +20,7 @@ from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.preferences.algorithm import PreferenceAlgorithm
 from llm_decpomdp.algorithms.rollouts.cost import Cost, cost
+from llm_decpomdp.algorithms.training.shard_options import check_sharded
 from llm_decpomdp.benchmarks.config.defaults import above_defaults
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.legacy import canonical, older_defaults, renamed
@@ -236,6 +237,10 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
         start_cost(config)
         learner = learner_options(config, 1, team.policies.values())
         learner.check_horizon(config.env.num_turns)
+        if config.learner.shards > 1:
+            warm = config.warm_start.source is not None
+            completed = algorithm.completed(learner)
+            check_sharded(algorithm, completed, config.algorithm.reward_model, warm)
     except ValueError as error:
         raise ConfigError(f"section algorithm: {error}") from None
     return Fitted(config, team, learner)

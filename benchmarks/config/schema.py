@@ -18,6 +18,7 @@ from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, Upd
 from llm_decpomdp.algorithms.learning.preference_options import PreferenceOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.lessons import WarmStartOptions
+from llm_decpomdp.algorithms.training.shard_options import ShardOptions
 from llm_decpomdp.algorithms.training.trainer_options import (
     StorageOptions,
     TrainerOptions,
@@ -199,6 +200,7 @@ class Config:
     """Declarations of the team's policies, by name; see `llm_decpomdp.benchmarks.config.teams`."""
     warm_start: WarmStartOptions = field(default_factory=WarmStartOptions)
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
+    learner: ShardOptions = field(default_factory=ShardOptions)
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     output: OutputConfig = field(default_factory=OutputConfig)

@@ -1,7 +1,7 @@
 """Ways to use devices: which fit, and how long an update takes in each.
 
 - *together*: every device holds the whole team, samples by transformers and learns, on its share of the starts
-  (`accelerate launch`, or a single process).
+  (`accelerate launch`, or a single process); or a part of each weight, as `learner.shards` says, and no other way.
 - *apart*: some devices are servers (vLLM), the others learn, in shards where a model is too large for one.
 """
 
@@ -50,7 +50,8 @@ class Layout:
     def name(self) -> str:
         """The layout in words."""
         if not self.sampling:
-            return f"together on {self.learning}" if self.learning > 1 else "together"
+            together = f"together on {self.learning}" if self.learning > 1 else "together"
+            return f"{together} in {self.shards} shards" if self.shards > 1 else together
         shards = f" in {self.shards} shards" if self.shards > 1 else ""
         return f"{self.sampling} sample, {self.learning} learn{shards}"
 
@@ -83,7 +84,7 @@ class Layout:
 def layouts(work: Work, fleet: Fleet, assumed: Assumptions, lag: int = 0) -> list[Layout]:
     """List all layouts, those that fit first, and of them the fastest first; else the nearest to fitting."""
     ways = [together(work, fleet, assumed)]
-    if not fleet.on_cpu:
+    if not fleet.on_cpu and work.shards == 1:
         ways += _apart(work, fleet, assumed, lag)
     return sorted(ways, key=lambda one: (not one.fits, one.update if one.fits else one.missing))
 
@@ -95,15 +96,25 @@ def together(work: Work, fleet: Fleet, assumed: Assumptions) -> Layout:
     seconds = {
         "sampling": sum(loop_seconds(model, work, starts, rates) for model in work.models),
         "programs": program_seconds(work, fleet.cores, assumed),
-        "learning": sum(learn_seconds(m, work, fleet.count, 1, rates).seconds for m in trained),
+        "learning": sum(
+            learn_seconds(m, work, fleet.count, work.shards, rates).seconds for m in trained
+        ),
     }
+    if work.shards > 1:
+        memory = bytes_of.cut_memory(work, starts, work.shards)
+        # As many bytes as a pass of all weights gathers, sent once an update.
+        seconds["publishing"] = sum(
+            4 * model.shape.parameters / rates.between(work.shards) for model in trained
+        )
+    else:
+        memory = bytes_of.together_memory(work, starts)
     notes = _idle(work, fleet.count)
     return Layout(
         sampling=0,
         learning=fleet.count,
-        shards=1,
+        shards=work.shards,
         usable=_usable(fleet, assumed),
-        memory={"every device": bytes_of.together_memory(work, starts)},
+        memory={"every device": memory},
         seconds=seconds,
         notes=notes,
     )

@@ -10,6 +10,7 @@ P weights of a model, A of its adapters, e bytes of a number in the format of co
 | reference      | 4 P / s where a divergence, a critic or pairs compare with the weights before         |
 | rounded copy   | e P of the model at work, in sampling and in learning, where e < 4 and all is trained  |
 | gathered       | instead, where s > 1: two layers, embeddings and head, 4 + e bytes of each weight     |
+| copies         | with `learner.shards`, e P of all models that learn while they sample; frozen e P / s too |
 | activations    | of one packed row, `Shape.activation_bytes` times its tokens, and the logits of a chunk |
 | keys, values   | `Shape.kv_bytes` times the tokens of all rows that are sampled together               |
 
@@ -114,6 +115,41 @@ def together_memory(work: Work, starts: int) -> Memory:
     sampling = {**learning, "gradients": 0.0, **samples}
     options = Memory({**learning, **learns}), Memory(sampling)
     return max(options, key=lambda memory: memory.gigabytes)
+
+
+def cut_memory(work: Work, starts: int, shards: int) -> Memory:
+    """Return the memory of a device that does everything, with a part of all that learns (`learner.shards`).
+
+    It samples with a rounded copy of all weights of these models. Between the passes of a row the rounded weights
+    of all layers stay as autocast has made them, unless activations are computed twice.
+    """
+    trained = [model for model in work.models if model.trained]
+    states_of = [
+        cut_states(model, shards) if model.trained else states(model) for model in work.models
+    ]
+    learning = _summed(states_of)
+
+    def to_learn(model: Model) -> dict[str, float]:
+        stays = model.full and model.element < 4 and not model.checkpointing
+        cast = model.element * model.shape.parameters if stays else 0.0
+        gathered = (4 if model.full else model.element) * (
+            2 * model.shape.layer + model.shape.embeddings
+        )
+        parts = {"gathered": float(gathered), "rounded copy": float(cast)}
+        return {**parts, "activations": activations(model, work)}
+
+    learns = max(map(to_learn, trained), key=lambda parts: sum(parts.values()))
+    keys = max(keys_and_values(model, work, starts) for model in work.models)
+    copies = float(sum(model.element * model.shape.parameters for model in trained))
+    samples = {"gradients": 0.0, "rounded copy": copies, "keys, values": keys}
+    options = Memory({**learning, **learns}), Memory({**learning, **samples})
+    return max(options, key=lambda memory: memory.gigabytes)
+
+
+def cut_states(model: Model, shards: int) -> dict[str, float]:
+    """Return `states` of a model in shards: frozen weights below adapters are cut too."""
+    whole = states(model, 1)
+    return {part: size / shards for part, size in whole.items()}
 
 
 def _summed(tables: Iterable[Mapping[str, float]]) -> dict[str, float]:

@@ -78,6 +78,11 @@ def plan(
         run, assumed, dtype=fleet.device.dtype, prompt=values.get(PROMPT), parameters=parameters
     )
     lag = run.config.algorithm.lag if lag is None else lag
+    if work.shards not in (1, fleet.count):
+        raise ConfigError(
+            f"learner.shards={work.shards} needs as many devices, one for each process, and --gpus says {fleet}: "
+            "make both equal, or drop learner.shards"
+        )
     ways = layouts(work, fleet, assumed, lag)
     if not ways[0].fits:
         raise ConfigError(refusal(work, fleet, assumed, ways[0]))
@@ -109,6 +114,9 @@ def remedies(work: Work, fleet: Fleet, assumed: Assumptions) -> Iterator[str]:
             work, models=tuple(replace(model, checkpointing=True) for model in work.models)
         ),
     }
+    if fleet.count > 1 and not fleet.on_cpu and work.shards == 1:
+        text = f"cut the weights: --override learner.shards={fleet.count}"
+        changes[text] = replace(work, shards=fleet.count)
     for text, other in changes.items():
         best = layouts(other, fleet, assumed)[0]
         if best.fits:
@@ -116,7 +124,8 @@ def remedies(work: Work, fleet: Fleet, assumed: Assumptions) -> Iterator[str]:
             yield f"{text} needs {most:.1f} GB of a device ({best.name})"
     count = fleet.count
     while not fleet.on_cpu and (count := 2 * count) <= MOST_DEVICES:
-        best = layouts(work, fleet.of(count), assumed)[0]
+        shards = count if work.shards > 1 else 1
+        best = layouts(replace(work, shards=shards), fleet.of(count), assumed)[0]
         if best.fits:
             yield f"take more devices: it fits on {fleet.of(count)} ({best.name})"
             return

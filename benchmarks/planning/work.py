@@ -111,6 +111,8 @@ class Work:
     steps: int = 1
     """Gradient steps with one batch of rollouts."""
     runs_programs: bool = True
+    shards: int = 1
+    """Devices that hold a part of each model that learns (`learner.shards`)."""
 
     @property
     def programs(self) -> int:
@@ -199,6 +201,7 @@ def work_of(
             _models(run, _prompts(run, assumptions, prompt), assumptions.length, dtype, parameters)
         ),
         steps=algorithm.updates_per_batch,
+        shards=run.config.learner.shards,
         runs_programs=takes(run.config.env.id, "isolation"),
     )
 

@@ -18,20 +18,21 @@ from llm_decpomdp.benchmarks.runs.data import Manifest, change_of_data
 from llm_decpomdp.benchmarks.runs.long_prompts import without_long_prompts
 from llm_decpomdp.benchmarks.runs.manifest import pairs_in
 from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun, resolve, schedule
-from llm_decpomdp.benchmarks.runs.train import Result, finish, make_trainer
+from llm_decpomdp.benchmarks.runs.train import Result, finish, make_trainer, shard
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines, write_atomically
 
 CHANGEABLE = (
     "algorithm.num_train_epochs",
     "algorithm.max_updates",
     *(f"cluster.{declared.name}" for declared in fields(ClusterOptions)),
+    "learner.shards",
     "output.checkpoint_every",
     "output.keep_checkpoints",
     "output.save_final_model",
     "model.max_prompt_tokens",
     "model.on_long_prompt",
 )
-"""Keys that a run may change when it goes on: its length, its workers, what it saves, and long prompts."""
+"""Keys that a run may change when it goes on: its length, shards and workers, what it saves, and long prompts."""
 
 OF_POLICIES = ("max_prompt_tokens", "on_long_prompt")
 """Keys of single policies that it may change: `policies.<name>.on_long_prompt`."""
@@ -75,6 +76,7 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
     _check_budget(before, run, manifest.get("left_out", ()), updates)
     warm = run.config.warm_start.source is not None
     lessons = [] if warm and updates else run.lessons()  # after an update none are left to learn
+    shard(run.config, team)
     trainer = make_trainer(run, team, folder, lessons)
     logger.info("continuing after update %d of %d", trainer.resume(), len(run.batches))
     if overrides and processes.rank() == 0:

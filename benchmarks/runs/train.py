@@ -80,6 +80,7 @@ def start(run: ResolvedRun, name: str, origin: Mapping[str, str] | None = None) 
     team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
     prompts.describe(team)
     run = prompts.without_long_prompts(run, team)
+    shard(run.config, team)
     with writing(path):
         folder = RunFolder(path)
     trainer = make_trainer(run, team, folder, lessons)
@@ -113,10 +114,29 @@ def finish(run: ResolvedRun, trainer: Trainer, folder: RunFolder) -> Result:
             summary = trainer.run_updates(listeners)
     except FAILURES as error:
         raise RunError(_with_remedy(error, trainer.saved, folder.path)) from error
+    if config.output.save_final_model and config.learner.shards > 1:
+        from llm_decpomdp.agents.models.sharded import unshard_team
+
+        unshard_team(trainer.team)
     if processes.rank() == 0 and config.output.save_final_model:
         _save_team(run, trainer, folder)
     processes.shutdown()
     return Result(config, folder, summary, final_folder(config, folder.path))
+
+
+def shard(config: Config, team: Team) -> None:
+    """Cut the weights of a team that is to learn as the configuration says.
+
+    Raises:
+        RunError: If the run has more or fewer processes, or a model cannot be cut.
+    """
+    if config.learner.shards > 1:
+        from llm_decpomdp.agents.models.sharded import shard_team
+
+        try:
+            shard_team(team, config.learner.shards)
+        except ValueError as error:
+            raise RunError(str(error)) from error
 
 
 def _with_remedy(error: Exception, saved: int | None, path: Path) -> str:

@@ -286,7 +286,7 @@ def interrupt() -> None:
     signal.raise_signal(signal.SIGTERM)
 
 
-def together(folder: Path) -> None:
+def together(work: Callable[[], None]) -> None:
     """Start both processes, as a launcher does."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -295,13 +295,13 @@ def together(folder: Path) -> None:
     children = []
     for rank in range(2):
         os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-        children.append(fork(lambda: work_together(folder)))
+        children.append(fork(work))
     assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
 
 
-def start(*arguments: str | Path) -> None:
-    """Run this file in a process of its own, which fails if it is not done within two minutes."""
-    command = [sys.executable, "-m", "tests.algorithms.runs", *map(str, arguments)]
+def start(*arguments: str | Path, module: str = "tests.algorithms.runs") -> None:
+    """Run a file in a process of its own, which fails if it is not done within two minutes."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=120)
 
@@ -317,6 +317,6 @@ if __name__ == "__main__":
             _, status = os.waitpid(fork(lambda when=when: run_and_die(target / when, when)), 0)
             assert os.WTERMSIG(status) == signal.SIGKILL, f"{when}: {status}"
     elif task == "pair":
-        together(target)
+        together(lambda: work_together(target))
     elif task == "work":
         work_together(target)

@@ -19,7 +19,7 @@ from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.planning.assumptions import Assumptions
 from llm_decpomdp.benchmarks.planning.devices import KINDS, Fleet
 from llm_decpomdp.benchmarks.planning.layouts import apart
-from llm_decpomdp.benchmarks.planning.memory import learner_memory, together_memory
+from llm_decpomdp.benchmarks.planning.memory import cut_memory, learner_memory, together_memory
 from llm_decpomdp.benchmarks.planning.plan import Plan, plan
 from llm_decpomdp.benchmarks.planning.shape_table import TABLE
 from llm_decpomdp.benchmarks.planning.shapes import Shape
@@ -275,3 +275,23 @@ def test_the_size_of_an_unheard_model_is_asked_for() -> None:
     model = planned("8xh100", unheard, parameters=3.2e9).work.models[0]
     assert model.shape.parameters == 3_200_000_000
     assert model.shape.layers == TABLE["llama-3.2-3b"].layers
+
+
+def test_shards_cut_what_learns_and_leave_a_copy_to_sample_with() -> None:
+    override = "algorithm.prompts_per_update=8"
+    whole, cut = (
+        planned("8xh100", override, f"learner.shards={n}", parameters=3e9) for n in (1, 8)
+    )
+    (layout,) = cut.layouts
+    together = next(one for one in whole.layouts if not one.sampling)
+    assert layout.fits and layout.name == "together on 8 in 8 shards" and not together.fits
+    mine, theirs = (one.memory["every device"].parts for one in (layout, together))
+    for part in ("weights", "moments"):
+        assert mine[part] == pytest.approx(theirs[part] / 8)
+    one, other = (2.0 * model.shape.parameters for model in cut.work.models)
+    assert mine["rounded copy"] == one  # of the one that learns, by autocast
+    models = tuple(replace(model, checkpointing=True) for model in cut.work.models)
+    sampling = cut_memory(replace(cut.work, models=models), 1, 8).parts
+    assert sampling["rounded copy"] == one + other
+    with pytest.raises(ConfigError, match=r"learner.shards=4 needs as many devices.* 8xh100"):
+        planned("8xh100", override, "learner.shards=4")

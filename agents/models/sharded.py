@@ -1,0 +1,298 @@
+"""Models whose weights lie in shards: every process holds a part of each weight, of its gradient and moments.
+
+torch's FSDP2 (`torch.distributed.fsdp.fully_shard`) gathers the weights of a layer before its pass and frees them
+after it; gradients are summed over the processes and cut. So every pass is one of all processes, each with prompts
+of its own: as many in each, of the same model, in the same order. Sampling is not: each process samples with a
+copy of all weights.
+
+Memory of each of n processes, in bytes for a weight, without activations:
+
+| weight  | learning                                  | sampling                                        |
+|---------|-------------------------------------------|-------------------------------------------------|
+| trained | 16 / n: float32, its gradient, two moments | 12 / n, and the copy: 2 in bfloat16, else 4    |
+| frozen  | 2 / n in bfloat16, else 4 / n             | as much, and the copy                           |
+
+While it learns, a process holds the gathered weights of one or two layers besides. Under autocast (full weights
+with `bfloat16`) a forward pass leaves the rounded weights of all layers, 2 bytes each, unless activations are
+computed twice (`gradient_checkpointing`). Before it is cut, every process holds the whole model.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import Tensor, distributed
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+from torch.nn import Parameter
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from llm_decpomdp.agents.inference.packed_log_probs import (
+    ROW_TOKENS,
+    packed_log_probs,
+    padded_log_probs,
+    split_rows,
+)
+from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents.models.engine import ModelEngine
+from llm_decpomdp.agents.models.shards import in_shards, whole
+from llm_decpomdp.policy import Completion, Policy, Team
+
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
+"""Settings of models of which a pass uses a part: the processes would sum gradients that others lack."""
+
+logger = logging.getLogger(__name__)
+
+
+class ShardedEngine(ModelEngine):
+    """A model in shards, one in each process of `mesh`; made from an engine, whose model it cuts.
+
+    Args:
+        engine: The engine; it is not used any more.
+        mesh: The processes, all of the run.
+
+    Raises:
+        ValueError: If the model is of a kind that cannot be cut.
+    """
+
+    def __init__(self, engine: ModelEngine, mesh: DeviceMesh) -> None:
+        layers = require_shardable(engine.model)
+        twice = any(layer.gradient_checkpointing for layer in layers)
+        dtype = str(engine.compute_dtype).removeprefix("torch.")
+        self._sampler = ModelEngine(_skeleton(engine), engine.tokenizer, compute_dtype=dtype)
+        self._gathered = False
+        self._mesh = mesh
+        self.mates = [self]
+        """The engines that learn by turns with this one, itself among them."""
+        super().__init__(
+            engine.model, engine.tokenizer, compute_dtype=dtype, gradient_checkpointing=twice
+        )
+        end = self.end_id
+        self._packs = self._can_pack([end] * 2)  # alike in all processes
+        for weight in self.model.parameters():
+            distributed.broadcast(weight.data, src=0)
+        for part in (*layers, self.model):
+            sharded = fully_shard(part, mesh=mesh, reshard_after_forward=True)
+            _sum_gradients(sharded)
+        self.model.within_forward = MethodType(_call, self.model)
+        register_fsdp_forward_method(self.model, "within_forward")
+
+    def generate(
+        self, requests: Sequence[tuple[Any, str]], num_samples: int = 1
+    ) -> list[list[Completion]]:
+        """Sample as `ModelEngine` does, with the weights of the newest `gather`.
+
+        Raises:
+            RuntimeError: If they were freed since, for a pass of the learner.
+        """
+        if not self._gathered:
+            raise RuntimeError(
+                "a policy in shards samples with gathered weights, and there are none: call its gather() in all "
+                "processes first"
+            )
+        return self._sampler.generate(requests, num_samples)
+
+    @torch.no_grad()
+    def gather(self) -> None:
+        """Copy the weights of all processes for `generate`; the next pass of the learner frees them."""
+        if not self._gathered:
+            self._fill(lambda weight: weight.to(self.compute_dtype))
+            self._gathered = True
+
+    def free(self) -> None:
+        """Free what was gathered, before a pass of the learner or as other weights were loaded."""
+        if self._gathered:
+            for weight in self._sampler.model.parameters():
+                weight.data = weight.data.new_empty(0)
+            self._gathered = False
+
+    def restored(self) -> ModelEngine:
+        """Return an engine with all weights as they are, on the CPU, in each process."""
+        self.free()
+        self._fill(lambda weight: weight.cpu())
+        self._sampler.model.to("cpu")
+        return self._sampler
+
+    def _fill(self, change: Callable[[Tensor], Tensor]) -> None:
+        """Gather the weights into the copy, one after the other."""
+        targets = dict(self._sampler.model.named_parameters())
+        for name, weight in self.model.named_parameters():
+            targets[name].data = change(whole(weight.detach()))
+
+    def log_probs(
+        self, prompt: Sequence[int], rows: Sequence[Sequence[int]], divisor: float
+    ) -> Tensor:
+        """Compute what `ModelEngine.log_probs` does, while the other processes do so with rows of their own.
+
+        Rows that are too many for a pass take several; all processes take as many as that with the most.
+        """
+        for engine in self.mates:
+            engine.free()
+        packs = self._packs and self._fits(prompt, rows)
+        parts = list(split_rows(rows, ROW_TOKENS - len(prompt))) if packs else [rows]
+        passes = self._most(len(parts))
+        with self._computing(), self._checkpointing():
+            values = [
+                self.model.within_forward(
+                    lambda part=part: packed_log_probs(
+                        self.model, prompt, part, divisor, self._recomputing
+                    )
+                )
+                if packs
+                else padded_log_probs(self.model, prompt, part, divisor)
+                for part in parts
+            ]
+            end = [self.end_id]
+            idle = [
+                self.model.within_forward(
+                    lambda: packed_log_probs(self.model, end, [end], 1.0, self._recomputing)
+                )
+                for _ in range(passes - len(parts))
+            ]
+        result: Tensor = torch.cat(values)
+        for one in idle:
+            result = result + 0.0 * one.sum()
+        return result
+
+    def _most(self, number: int) -> int:
+        """Return the largest of the numbers of all processes."""
+        largest = torch.tensor(number, device=self._mesh.device_type)
+        distributed.all_reduce(largest, distributed.ReduceOp.MAX)
+        return int(largest)
+
+    def features(self, rows: Sequence[Sequence[int]]) -> Tensor:
+        """Refuse: each process reads as many texts as it has, and not as many as the others."""
+        raise RuntimeError("a model in shards gives no features: set critic=none, or shards=1")
+
+    @contextmanager
+    def with_weights(self, others: Mapping[str, Tensor]) -> Iterator[None]:
+        """Compute with other weights, given in shards too; they are copied, since FSDP keeps the place."""
+        own = {name: weight for name, weight in self.model.named_parameters() if name in others}
+        before = {name: weight.detach().clone() for name, weight in own.items()}
+        try:
+            self._copy(others, own)
+            yield
+        finally:
+            self._copy(before, own)
+
+    @torch.no_grad()
+    def _copy(self, values: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
+        for name, weight in weights.items():
+            weight.copy_(values[name])
+        if self._mesh.device_type == "cuda":  # FSDP gathers in streams of its own
+            torch.cuda.synchronize()
+
+
+def shard_team(team: Team, shards: int) -> None:
+    """Cut the weights of a team's models that learn into shards, one for each process of the run.
+
+    Every process calls it with the same team, after `torch.distributed` is initialised and before optimizers are
+    made. Frozen models, and policies of other kinds, stay as they are.
+
+    Args:
+        team: A policy for each agent; the weights are those of the first process.
+        shards: Number of processes; 1 leaves everything as it is.
+
+    Raises:
+        ValueError: If there are more or fewer processes, or a model cannot be cut.
+    """
+    processes = distributed.get_world_size() if distributed.is_initialized() else 1
+    if shards == 1:
+        return
+    if shards != processes:
+        raise ValueError(
+            f"learner.shards={shards} needs {shards} processes, and the run has {processes}: start it by "
+            f"torchrun --nproc-per-node {shards}, or set learner.shards to 1 or to the number of processes"
+        )
+    engines: dict[int, ShardedEngine] = {}
+    learning = [policy for policy in _models(team) if _learns(policy)]
+    for policy in learning:
+        require_shardable(policy.model)
+        device = policy.model.device
+        if device.type == "cuda" and device.index != torch.cuda.current_device():
+            raise ValueError(
+                f"a model on {device} cannot be cut into shards: each process has a GPU of its own, drop device"
+            )
+    for policy in learning:
+        engine, place = policy.engine, policy.model.device.type
+        if id(engine) not in engines:
+            mesh = init_device_mesh(place, (shards,))
+            engines[id(engine)] = ShardedEngine(engine, mesh)
+    for engine in engines.values():
+        engine.mates = list(engines.values())
+    for policy in _models(team):
+        policy.engine = engines.get(id(policy.engine), policy.engine)
+
+
+def unshard_team(team: Team) -> None:
+    """Give the policies of `shard_team` whole weights again, on the CPU, to save them; all processes call it."""
+    engines: dict[int, ModelEngine] = {}
+    for policy in _models(team):
+        if isinstance(policy.engine, ShardedEngine):
+            if id(policy.engine) not in engines:
+                engines[id(policy.engine)] = policy.engine.restored()
+            policy.engine = engines[id(policy.engine)]
+            policy.model = policy.engine.model
+
+
+def _models(team: Team) -> list[CausalLM]:
+    """Return the distinct policies of a team with a model, in the order of the agents."""
+    distinct: dict[int, Policy] = {id(policy): policy for policy in team.values()}
+    return [policy for policy in distinct.values() if isinstance(policy, CausalLM)]
+
+
+def _learns(policy: CausalLM) -> bool:
+    return any(weight.requires_grad for weight in policy.parameters())
+
+
+def require_shardable(model: Any) -> list[GradientCheckpointingLayer]:
+    """Return the layers of a model, each of which is gathered by itself.
+
+    Raises:
+        ValueError: If it is quantised, has experts or is spread over devices, or its layers are not found.
+    """
+    config, remedy = model.config.get_text_config(), "set learner.shards=1"
+    if getattr(model, "is_quantized", False) or hasattr(config, "quantization_config"):
+        raise ValueError(f"a quantised model cannot be cut into shards: {remedy}")
+    for name in EXPERTS:
+        if getattr(config, name, None):
+            raise ValueError(
+                f"a model with experts cannot be cut into shards ({name}={getattr(config, name)}): each pass "
+                f"trains some of them, and not the same ones in each process; {remedy}"
+            )
+    if getattr(model, "hf_device_map", None):
+        raise ValueError(f"a model that is spread over devices cannot be cut into shards: {remedy}")
+    if in_shards(model.parameters()):
+        raise ValueError("the model lies in shards already")
+    layers = [part for part in model.modules() if isinstance(part, GradientCheckpointingLayer)]
+    if not layers:
+        raise ValueError(
+            f"a {type(model).__name__} has no layers that transformers marks as such, to be gathered one by "
+            f"one: {remedy}"
+        )
+    return layers
+
+
+def _skeleton(engine: ModelEngine) -> Any:
+    """Copy a model without its weights."""
+    memo: dict[int, Any] = {id(engine): engine}
+    for weight in engine.model.parameters():
+        memo[id(weight)] = Parameter(weight.data.new_empty(0), requires_grad=weight.requires_grad)
+    return copy.deepcopy(engine.model, memo)
+
+
+def _sum_gradients(module: FSDPModule) -> None:
+    """Let FSDP sum gradients over the processes, where it would take their mean."""
+    module.set_gradient_divide_factor(1.0)
+    module.set_force_sum_reduction_for_comms(True)
+
+
+def _call(model: Any, function: Callable[[], Tensor]) -> Tensor:
+    """Call a function as a forward pass of a model."""
+    return function()

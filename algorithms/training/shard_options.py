@@ -1,0 +1,48 @@
+"""Options of learners in several processes, and what does not work with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llm_decpomdp.algorithms.critics.options import CriticOptions
+from llm_decpomdp.algorithms.learning.algorithm import Algorithm
+from llm_decpomdp.algorithms.preferences.algorithm import PreferenceAlgorithm
+from llm_decpomdp.options import Options, option
+
+
+@dataclass(frozen=True)
+class ShardOptions(Options):
+    """How the processes of a run, which a launcher such as torchrun starts, hold what learns."""
+
+    shards: int = option(1, ge=1)
+    """Processes that hold a part of each weight that learns, of its gradient and of its optimizer's state, by
+    torch's FSDP2: as many as the run has; 1 keeps all of it in every process. Nothing but the last digits of
+    weights depends on it. Not with madpo, critics, reward models or a warm start."""
+
+
+def check_sharded(
+    algorithm: Algorithm, options: CriticOptions, reward_model: str | None, warm: bool
+) -> None:
+    """Check that processes make equally many passes of models in shards: only a `Learner`'s own lessons do.
+
+    Args:
+        algorithm: Which algorithm learns.
+        options: Say whether there is a critic, completed by the algorithm.
+        reward_model: The option.
+        warm: Whether supervised learning comes first.
+
+    Raises:
+        ValueError: If something else makes as many passes in each process as it has texts.
+    """
+    wrong = {
+        f"algorithm {algorithm.name}": isinstance(algorithm, PreferenceAlgorithm),
+        f"critic={options.critic}": options.critic != "none",
+        f"reward_model={reward_model}": reward_model is not None,
+        "a warm start": warm,
+    }
+    for what, is_set in wrong.items():
+        if is_set:
+            raise ValueError(
+                f"{what} does not work with learner.shards: all processes make the passes of a model in shards "
+                "together, and there each makes as many as it has texts. Drop it, or set learner.shards=1"
+            )

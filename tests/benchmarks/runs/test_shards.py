@@ -1,0 +1,31 @@
+"""Configurations with shards: what is refused, before anything is spent."""
+
+from __future__ import annotations
+
+import pytest
+
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.runs.train import train
+
+
+@pytest.mark.parametrize(
+    ("override", "what"),
+    [
+        ("algorithm.name=madpo", "algorithm madpo"),
+        ("algorithm.name=maac", "critic=joint"),
+        ("algorithm.critic=own", "critic=own"),
+        ("warm_start.source=gold", "a warm start"),
+        ("algorithm.reward_model=model.json", "reward_model=.*model.json"),
+    ],
+)
+def test_what_makes_other_passes_is_refused(quick: list[str], override: str, what: str) -> None:
+    load_config(None, [*quick, override])
+    with pytest.raises(ConfigError, match=f"{what} does not work with learner.shards"):
+        load_config(None, [*quick, override, "learner.shards=2"])
+
+
+def test_a_run_has_as_many_processes_as_shards(quick: list[str]) -> None:
+    config = load_config(None, [*quick, "learner.shards=2"])
+    with pytest.raises(RunError, match=r"needs 2 processes, and the run has 1: .*torchrun"):
+        train(config, "quick")
