@@ -24,13 +24,20 @@ CHANGEABLE = (
     "algorithm.max_updates",
     "cluster.rollout_workers",
     "cluster.max_redo",
+    "sampler.urls",
+    "sampler.python",
+    "sampler.flags",
+    "sampler.timeout",
+    "sampler.start_timeout",
+    "sampler.max_restarts",
+    "sampler.max_mismatch",
     "output.checkpoint_every",
     "output.keep_checkpoints",
     "output.save_final_model",
     "model.max_prompt_tokens",
     "model.on_long_prompt",
 )
-"""Keys that a run may change when it goes on: its length, its workers, what it saves, and long prompts."""
+"""Keys that a run may change when it goes on: its length, workers and servers, what it saves, and long prompts."""
 
 OF_POLICIES = ("max_prompt_tokens", "on_long_prompt")
 """Keys of single policies that it may change: `policies.<name>.on_long_prompt`."""
