@@ -19,9 +19,6 @@ from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.sampler import SampledRow
 from llm_decpomdp.agents.remote.options import SamplerError, ServerLost
 
-BASE = "base"
-"""Name of the model itself on a server, without any adapter."""
-
 QUOTED = 500
 """Characters of a server's answer that an error shows."""
 
@@ -68,8 +65,8 @@ class Client:
             in_order: Whether requests that wait are begun in the order of their places.
 
         Raises:
-            SamplerError: If the server has no weights of that name, or answers something else.
-            ServerLost: If it does not answer.
+            SamplerError: If the server answers by other weights, or something else.
+            ServerLost: If it does not answer, or has no weights of that name.
         """
         greedy = request.sampling.temperature == 0  # of which a server gives one alone
         body = {
@@ -194,7 +191,9 @@ class Client:
             told = f"{self.url}{path} answers {status}: {' '.join(text.split())[:QUOTED]}"
             if status >= 500:
                 raise ServerLost(told)
-            if status == 404 and path != "/v1/completions":
+            if status == 404 and path == "/v1/completions":  # it has forgotten what it was given
+                raise ServerLost(told)
+            if status == 404:
                 raise NoRoute(f"{told}; {HOW_TO_SERVE}")
             raise SamplerError(told)
         try:

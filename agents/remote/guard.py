@@ -25,17 +25,20 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the business of who started this
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
 
-    def watch() -> None:
-        asked = os.read(0, 1)
-        end(process)
-        if not asked:
-            shutil.rmtree(folder, ignore_errors=True)
-        os._exit(1)
+    ending = threading.Event()
 
-    threading.Thread(target=watch, daemon=True).start()
-    code = process.wait()
-    signal_group(process.pid, signal.SIGKILL)  # what is left of it
-    os._exit(code if code >= 0 else 128 - code)
+    def leave() -> None:
+        code = process.wait()
+        signal_group(process.pid, signal.SIGKILL)  # what is left of it
+        if not ending.is_set():
+            os._exit(code if code >= 0 else 128 - code)
+
+    threading.Thread(target=leave, daemon=True).start()
+    asked = os.read(0, 1)
+    ending.set()
+    end(process)
+    if not asked:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

@@ -12,6 +12,9 @@ from llm_decpomdp.options import Options, option
 PYTHON_VARIABLE = "LLM_DECPOMDP_VLLM_PYTHON"
 """Environment variable with the path of vLLM's own Python, where no option says it."""
 
+BASE = "base"
+"""Name of the model itself on a server, without any adapter."""
+
 
 class SamplerError(RuntimeError):
     """A server that samples cannot be used; the text says why."""

@@ -11,6 +11,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
@@ -21,8 +22,9 @@ import torch
 from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine, end_ids
-from llm_decpomdp.agents.remote.client import BASE, Client, Request
+from llm_decpomdp.agents.remote.client import Client, NoRoute, Request
 from llm_decpomdp.agents.remote.options import (
+    BASE,
     SamplerError,
     SamplerOptions,
     ServerLost,
@@ -95,6 +97,7 @@ class RemoteSampler:
             set()
         )  # adapters with weights of which no answer was compared
         self._client: Client | None = None
+        self._lost = False
         self._process = secrets.token_hex(3)  # names of another process are others
 
     def launch(self) -> None:
@@ -184,6 +187,7 @@ class RemoteSampler:
             except ServerLost as error:
                 words = self.server.last_words()
                 self._leave()
+                self._lost = True
                 if failures == self.options.max_restarts:
                     raise SamplerError(
                         f"a server that samples was lost {failures + 1} times in a row, the last time as {error}. "
@@ -214,13 +218,19 @@ class RemoteSampler:
                 del self._there[adapter]
         for adapter, new in self._wanted.items():
             if adapter not in self._there:
-                if adapter is None:
-                    client.reload_weights(new.name, new.folder)
-                else:
-                    client.load_adapter(new.name, new.folder)
-                self._there[adapter] = new
-                self._unproven.add(adapter)
+                self._load(client, adapter, new)
         return client
+
+    def _load(self, client: Client, adapter: str | None, new: Publication) -> None:
+        if adapter is None:
+            client.reload_weights(new.name, new.folder)
+        else:
+            if self._lost:  # a server that hung for a while may have it still
+                with suppress(NoRoute):
+                    client.unload_adapter(new.name)
+            client.load_adapter(new.name, new.folder)
+        self._there[adapter] = new
+        self._unproven.add(adapter)
 
     def _ask(self, client: Client, requests: Sequence[Request]) -> list[list[SampledRow]]:
         """Ask for all completions of a batch."""

@@ -16,8 +16,7 @@ from typing import Any
 
 from typing_extensions import Protocol
 
-from llm_decpomdp.agents.remote.client import BASE
-from llm_decpomdp.agents.remote.options import SamplerError, ServerLost
+from llm_decpomdp.agents.remote.options import BASE, SamplerError, ServerLost
 
 logger = logging.getLogger(__name__)
 
