@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 import threading
 from pathlib import Path
@@ -22,9 +20,6 @@ from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.pretrained import load_base
 from llm_decpomdp.agents.remote.options import BASE
 from tests.support import servers
-
-FATAL = "FAKE_VLLM_FATAL"
-"""Environment variable with a file: if it is there, the server removes it and kills itself at the next prompt."""
 
 
 class FakeVllm(servers.Server):
@@ -147,7 +142,6 @@ class Handler(servers.Handler):
             server.open.append(place)
             server.changed.notify_all()
             server.changed.wait_for(lambda: not server.paused and place == min(server.open), 30)
-            _die_if_asked()
             gone = body["model"] not in (BASE, *server.adapters)  # with a server that has died
             fault, server.fault_in = server.fault_in == 0, server.fault_in - 1
             if fault and server.fault == "dies":
@@ -162,14 +156,6 @@ class Handler(servers.Handler):
 
     def answer(self, status: int, body: dict[str, Any]) -> None:
         self.send(status, json.dumps(body), {"Content-Type": "application/json"})
-
-
-def _die_if_asked() -> None:
-    note = os.environ.get(FATAL)
-    if note is not None and Path(note).exists():
-        Path(note).unlink()
-        print("the last words of a server", file=sys.stderr, flush=True)
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main() -> None:
