@@ -188,14 +188,14 @@ class Client:
             connection.close()
         text = content.decode("utf-8", "replace")
         if status != 200:
-            told = f"{self.url}{path} answers {status}: {' '.join(text.split())[:QUOTED]}"
+            reply = f"{self.url}{path} answers {status}: {' '.join(text.split())[:QUOTED]}"
             if status >= 500:
-                raise ServerLost(told)
+                raise ServerLost(reply)
             if status == 404 and path == "/v1/completions":  # it has forgotten what it was given
-                raise ServerLost(told)
+                raise ServerLost(reply)
             if status == 404:
-                raise NoRoute(f"{told}; {HOW_TO_SERVE}")
-            raise SamplerError(told)
+                raise NoRoute(f"{reply}; {HOW_TO_SERVE}")
+            raise SamplerError(reply)
         try:
             answer = json.loads(text)
         except ValueError:

@@ -34,10 +34,10 @@ def main() -> None:
             os._exit(code if code >= 0 else 128 - code)
 
     threading.Thread(target=leave, daemon=True).start()
-    asked = os.read(0, 1)
+    byte = os.read(0, 1)
     ending.set()
     end(process)
-    if not asked:
+    if not byte:
         shutil.rmtree(folder, ignore_errors=True)
 
 

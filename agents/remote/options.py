@@ -26,7 +26,7 @@ class ServerLost(SamplerError):
 
 @dataclass(frozen=True)
 class SamplerOptions(Options):
-    """What samples for the policies that learn: the process that learns itself, or servers of vLLM."""
+    """Sampler of the policies that learn: the process that learns itself, or servers of vLLM."""
 
     engine: str = option("transformers", choices=("transformers", "vllm"))
     """`transformers` samples in the process that learns, `vllm` at servers of vLLM, one for each base of policies,

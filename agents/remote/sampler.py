@@ -56,7 +56,7 @@ class Publication:
     name: str
     """Their name at the server, and nowhere else."""
     folder: Path
-    """What the server loads."""
+    """Files for the server to load."""
     writes: int
     """See `_writes`."""
 
@@ -242,7 +242,9 @@ class RemoteSampler:
                 return list(pool.imap(lambda request: client.complete(request, False), requests))
             with client.paused():
                 client.forget_prompts()
-                answers = [pool.apply_async(client.complete, (one, True)) for one in requests]
+                answers = [
+                    pool.apply_async(client.complete, (request, True)) for request in requests
+                ]
                 deadline = time.monotonic() + self.options.timeout
                 while not any(answer.ready() for answer in answers):
                     if client.open_requests() >= len(requests):
@@ -271,9 +273,9 @@ class RemoteSampler:
         """
         self.engine.activate(prompt.adapter)
         tokens = [row.tokens for row in rows]
-        own = self.engine.log_probs(prompt.ids, tokens, prompt.sampling.divisor)
-        theirs = torch.tensor([value for row in rows for value in row.log_probs]).to(own)
-        mismatch = float((own - theirs).abs().mean())
+        log_probs = self.engine.log_probs(prompt.ids, tokens, prompt.sampling.divisor)
+        sampled = torch.tensor([value for row in rows for value in row.log_probs]).to(log_probs)
+        mismatch = float((log_probs - sampled).abs().mean())
         if not mismatch <= self.options.max_mismatch:
             raise SamplerError(
                 f"the server's log-probabilities differ from the learner's by {mismatch:.3g} nats a token, more "
@@ -286,10 +288,10 @@ class RemoteSampler:
 
 def _require_seen(client: Client, deadline: float, timeout: float) -> None:
     """Wait a moment for a batch to arrive; raise a `ServerLost` if it takes too long."""
-    left = deadline - time.monotonic()
-    if left < 0:
+    rest = deadline - time.monotonic()
+    if rest < 0:
         raise ServerLost(f"{client.url} has not taken in a batch for {timeout:g} s")
-    if timeout - left > UNSEEN and not client.open_requests():
+    if timeout - rest > UNSEEN and not client.open_requests():
         raise SamplerError(
             f"{client.url} does not count its requests: start it with --enable-server-load-tracking, or set "
             "exact=false"

@@ -43,7 +43,7 @@ NOT_INHERITED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 """Variables of this Python, which are none of another's business."""
 
 IsWell = Callable[[str], bool]
-"""Whether the server at an address answers, and is ready."""
+"""Tells of the server at an address if it answers, and is ready."""
 
 
 class Server(Protocol):

@@ -1,4 +1,4 @@
-"""What goes with sampling at servers, and what does not."""
+"""Checks of the section about servers that sample."""
 
 from __future__ import annotations
 

@@ -164,10 +164,10 @@ def vllm() -> Iterator[Finding]:
         "from importlib.metadata import version as v; print('vllm', v('vllm'), 'torch', v('torch'))"
     )
     try:
-        done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60)
-        lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
-        ok, told = done.returncode == 0, lines[-1] if lines else "it says nothing"
+        process = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60)
+        lines = (process.stdout if process.returncode == 0 else process.stderr).strip().splitlines()
+        ok, text = process.returncode == 0, lines[-1] if lines else "it says nothing"
     except (OSError, subprocess.TimeoutExpired) as error:
-        ok, told = False, str(error)
+        ok, text = False, str(error)
     remedy = f"docs/cluster.md says how to make its environment; or unset {PYTHON_VARIABLE}"
-    yield Finding(ok, f"sampling by vLLM: {python} ({told})", remedy, optional=True)
+    yield Finding(ok, f"sampling by vLLM: {python} ({text})", remedy, optional=True)

@@ -81,7 +81,7 @@ def _server(run: ResolvedRun, place: int, group: Mapping[str, CausalLM], folder:
     peft: dict[str, Any] = getattr(policy.model, "peft_config", {})
     flags = vllm_flags(
         str(policy.compute_dtype).removeprefix("torch."),
-        [peft[one.adapter].r for one in group.values() if one.adapter is not None],
+        [peft[member.adapter].r for member in group.values() if member.adapter is not None],
         policy.model.device.type == "cpu",
         policy.encoder.context,
     )
