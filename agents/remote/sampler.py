@@ -158,9 +158,10 @@ class RemoteSampler:
     def close(self) -> None:
         """Let the server forget what it was given, or end it if it was started for this."""
         if self._client is not None:
-            for adapter, publication in self._there.items():
-                if adapter is not None and self._client.is_well():
-                    self._client.unload_adapter(publication.name)
+            with suppress(SamplerError):  # it has gone already
+                for adapter, publication in self._there.items():
+                    if adapter is not None:
+                        self._client.unload_adapter(publication.name)
         self._leave()
         self._wanted = {}
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -237,7 +238,7 @@ class RemoteSampler:
         self._require_version(client)
         exact = self.options.exact
         # Its threads are daemons, so that Ctrl-C waits for no server.
-        with ThreadPool(min(len(requests), len(requests) if exact else AT_ONCE)) as pool:
+        with ThreadPool(len(requests) if exact else min(len(requests), AT_ONCE)) as pool:
             if not exact:
                 return list(pool.imap(lambda request: client.complete(request, False), requests))
             with client.paused():

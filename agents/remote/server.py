@@ -16,13 +16,13 @@ from typing import Any
 
 from typing_extensions import Protocol
 
-from llm_decpomdp.agents.remote.options import BASE, SamplerError, ServerLost
+from llm_decpomdp.agents.remote.options import BASE, SamplerError
 
 logger = logging.getLogger(__name__)
 
 GUARD = Path(__file__).with_name("guard.py")
 
-LAST_LINES = 12
+LAST_LINES = 25
 """Lines of a server's log that an error shows."""
 
 PAUSE = 0.1
@@ -156,7 +156,7 @@ class StartedServer:
             if self._process.poll() is not None:
                 words = self.last_words()
                 self.stop()
-                raise ServerLost(
+                raise SamplerError(
                     f"a server that samples did not start; the end of its log:\n{words}"
                 )
             if time.monotonic() - begin > self.timeout:

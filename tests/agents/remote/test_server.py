@@ -14,7 +14,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from llm_decpomdp.agents.remote.options import SamplerError, SamplerOptions, ServerLost
+from llm_decpomdp.agents.remote.options import SamplerError, SamplerOptions
 from llm_decpomdp.agents.remote.server import (
     RunningServer,
     StartedServer,
@@ -76,7 +76,7 @@ def test_a_server_that_does_not_start_leaves_its_last_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = started(tmp_path, FAIL, monkeypatch)
-    with pytest.raises(ServerLost, match="did not start; the end of its log:\nno such model"):
+    with pytest.raises(SamplerError, match="did not start; the end of its log:\nno such model"):
         server.ready(is_well)
     server = started(tmp_path, "import time; time.sleep(100)", monkeypatch, timeout=0.3)
     with pytest.raises(SamplerError, match=r"not ready after 0.3 s.*start_timeout"):
