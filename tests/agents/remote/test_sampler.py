@@ -167,14 +167,14 @@ def test_all_weights_of_a_model_are_reloaded_by_version(
 def test_a_batch_is_asked_again_when_the_server_is_lost_in_the_middle_of_it(
     *, model: Path, server: FakeVllm, tmp_path: Path, fault: str, exact: bool, caplog: Any
 ) -> None:
-    policies = two(model)
-    sampler = attach(server, policies, tmp_path, exact=exact, timeout=1.5)
+    policies, timeout = two(model), 4 if fault == "hangs" else 60
+    sampler = attach(server, policies, tmp_path, exact=exact, timeout=timeout)
     undisturbed = draw(policies)
     server.fault, server.fault_in = fault, 3
     assert draw(policies) == undisturbed
     assert "is lost" in caplog.text and "asked the same" in caplog.text
     sampler.options = replace(sampler.options, max_restarts=0)
-    server.fault_in = 3
+    server.fault, server.fault_in = "dies", 3
     with pytest.raises(SamplerError, match=r"(?s)lost 1 times in a row.*its log is where"):
         draw(policies)
 
