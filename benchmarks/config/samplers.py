@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 
 from llm_decpomdp.agents.remote.options import SamplerOptions, check_untruncated
 from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.algorithms.training.lessons import PASSES
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.options import names
 
 
 def check_sampler(config: Config, policies: Mapping[str, PolicySpec]) -> None:
@@ -20,12 +20,11 @@ def check_sampler(config: Config, policies: Mapping[str, PolicySpec]) -> None:
     """
     sampler = config.sampler
     if not sampler.served:
-        for key in fields(SamplerOptions):
-            if key.name != "engine" and getattr(sampler, key.name) != getattr(
-                SamplerOptions(), key.name
-            ):
+        defaults = SamplerOptions()
+        for name in names(SamplerOptions):
+            if name != "engine" and getattr(sampler, name) != getattr(defaults, name):
                 raise ConfigError(
-                    f"sampler.{key.name} means nothing without a server: set sampler.engine=vllm, or drop it"
+                    f"sampler.{name} means nothing without a server: set sampler.engine=vllm, or drop it"
                 )
         return
     for key in ("python", "flags") if sampler.urls else ():
