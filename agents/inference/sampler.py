@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
+from typing_extensions import Protocol
 
 from llm_decpomdp.agents.inference.decoding import growing_cache, product_size, threads_for
 from llm_decpomdp.agents.inference.lora_batch import SetAdapters, ignore_adapters
@@ -50,6 +51,14 @@ class SampledRow:
     """See `token_log_probs`."""
     stopped: bool
     """True if the last token ends the sequence."""
+
+
+class Remote(Protocol):
+    """A sampler elsewhere, which has been given the weights of an engine's policies."""
+
+    def sample(self, prompts: Sequence[Prompt], num_samples: int) -> list[SampledRow]:
+        """Draw completions of all prompts together, in the order of `sample`."""
+        ...
 
 
 @torch.no_grad()

@@ -21,7 +21,7 @@ from llm_decpomdp.agents.inference.packed_log_probs import (
     padded_log_probs,
     without_peft,
 )
-from llm_decpomdp.agents.inference.sampler import SampledRow, sample
+from llm_decpomdp.agents.inference.sampler import Remote, SampledRow, sample
 from llm_decpomdp.agents.models.features import hidden_means
 from llm_decpomdp.agents.models.precision import resolve_compute_dtype, weights_as, weights_in
 from llm_decpomdp.policy import SKIPPED, Completion
@@ -68,6 +68,8 @@ class ModelEngine:
         self._packs: bool | None = None  # unknown until the first use
         self._span = attention_span(model.config)
         self._warned_of_span = False
+        self.remote: Remote | None = None
+        """Samples in place of the model here, if set."""
         if gradient_checkpointing:
             self._enable_checkpointing()
 
@@ -106,12 +108,14 @@ class ModelEngine:
         prompts = [policy.request(text) for policy, text in requests]
         unskipped = [prompt for prompt in prompts if prompt is not None]
         rows: list[SampledRow] = []
-        with (
-            weights_in(self.model, self.compute_dtype),
-            decoding(self.model),
-            batched_adapters(self.model, adapters if batchable else ()) as set_adapters,
-        ):
-            if unskipped:
+        if self.remote is not None and unskipped:
+            rows = self.remote.sample(unskipped, num_samples)
+        elif unskipped:
+            with (
+                weights_in(self.model, self.compute_dtype),
+                decoding(self.model),
+                batched_adapters(self.model, adapters if batchable else ()) as set_adapters,
+            ):
                 rows = sample(self.model, unskipped, num_samples, self._end_ids, set_adapters)
         answers = iter(rows)
         return [

@@ -128,7 +128,7 @@ def check_crew(crew: Crew | None, size: int | None, team: Team, starts: Iterable
             leaves the choice to the environment's running generator.
     """
     if size is None:
-        if crew is not None:
+        if not isinstance(crew, LocalCrew | None):
             raise ValueError(
                 "a crew shares the bundles of an update, and without starts_per_bundle there is one: set it, such "
                 "as to a fraction of an update's starts"

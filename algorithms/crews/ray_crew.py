@@ -59,7 +59,7 @@ def connect(address: str | None = None, *, trusted_network: bool = False) -> Any
     variables = {
         name: value for name, value in os.environ.items() if name.startswith(SHARED_VARIABLES)
     }
-    settings = {} if address else {"include_dashboard": False}
+    settings: dict[str, Any] = {} if address else {"include_dashboard": False}
     try:
         ray.init(
             address=address,
@@ -83,7 +83,7 @@ class Actor:
 
     def __init__(self, build: bytes, threads: int) -> None:
         torch.set_num_threads(threads)
-        self._build, self._site, self._version = build, None, 0
+        self._build, self._version = build, 0
         self._site: Site | None = None
 
     def play(self, order: Order) -> Played | Failed:

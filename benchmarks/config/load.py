@@ -26,6 +26,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.legacy import canonical, older_defaults, renamed
 from llm_decpomdp.benchmarks.config.overrides import Whole, parse_overrides, parts, plain
 from llm_decpomdp.benchmarks.config.places import placed
+from llm_decpomdp.benchmarks.config.samplers import check_sampler
 from llm_decpomdp.benchmarks.config.schema import (
     FIELDS,
     KEYS,
@@ -220,6 +221,7 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
             "algorithm.starts_per_bundle there is one: set it, or drop cluster.rollout_workers"
         )
     team = team_spec(config, env.possible_agents)
+    check_sampler(config, team.policies)
     try:
         algorithm = ALGORITHMS[config.algorithm.name]
     except (KeyError, ImportError) as error:

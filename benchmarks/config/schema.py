@@ -13,6 +13,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from llm_decpomdp.agents.models.options import ModelOptions
+from llm_decpomdp.agents.remote.options import SamplerOptions
 from llm_decpomdp.algorithms.crews.options import ClusterOptions
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
 from llm_decpomdp.algorithms.learning.preference_options import PreferenceOptions
@@ -202,6 +203,7 @@ class Config:
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
     learner: ShardOptions = field(default_factory=ShardOptions)
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
+    sampler: SamplerOptions = field(default_factory=SamplerOptions)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     output: OutputConfig = field(default_factory=OutputConfig)
     seed: int = option_of(TrainerOptions, "seed")

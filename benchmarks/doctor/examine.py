@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL, cache_folder
+from llm_decpomdp.agents.remote.options import PYTHON_VARIABLE
 from llm_decpomdp.benchmarks.config.extras import EXTRAS, how_to_get, installed
 from llm_decpomdp.benchmarks.doctor import memory
 from llm_decpomdp.benchmarks.doctor.finding import Finding
@@ -156,3 +158,22 @@ def extras() -> Iterator[Finding]:
             message += f" (not installed: {', '.join(missing)})"
         train = extra == "train"
         yield Finding(not missing, message, how_to_get(extra), demo=train, optional=not train)
+    yield from vllm()
+
+
+def vllm() -> Iterator[Finding]:
+    """Check the Python of vLLM, where the environment names one; vLLM itself is not loaded."""
+    python = os.environ.get(PYTHON_VARIABLE)
+    if not python:
+        return
+    code = (
+        "from importlib.metadata import version as v; print('vllm', v('vllm'), 'torch', v('torch'))"
+    )
+    try:
+        process = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60)
+        lines = (process.stdout if process.returncode == 0 else process.stderr).strip().splitlines()
+        ok, text = process.returncode == 0, lines[-1] if lines else "it says nothing"
+    except (OSError, subprocess.TimeoutExpired) as error:
+        ok, text = False, str(error)
+    remedy = f"docs/cluster.md says how to make its environment; or unset {PYTHON_VARIABLE}"
+    yield Finding(ok, f"sampling by vLLM: {python} ({text})", remedy, optional=True)

@@ -10,7 +10,9 @@ from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs.failures import as_run_errors
 from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun
+from llm_decpomdp.benchmarks.runs.samplers import attach_samplers
 from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.policy import Team
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.crews.bundles import Site
@@ -19,9 +21,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def make_crew(run: ResolvedRun) -> Crew | None:
-    """Build the crew of a run; `None` where the process that learns plays everything itself."""
+def make_crew(run: ResolvedRun, team: Team) -> Crew | None:
+    """Build the crew of a run; `None` where the process that learns plays everything itself.
+
+    Args:
+        run: The run.
+        team: Its team, whose policies are let be sampled at servers where the run says so; errors as of
+            `attach_samplers`.
+    """
     cluster, algorithm = run.config.cluster, run.config.algorithm
+    if run.config.sampler.served:
+        from llm_decpomdp.algorithms.crews.bundles import Site
+        from llm_decpomdp.algorithms.crews.served_crew import ServedCrew
+
+        return ServedCrew(Site(run.train_env, run.eval_env, team), attach_samplers(run, team))
     if not cluster.rollout_workers:
         return None
     bundles = -(-algorithm.prompts_per_update // (algorithm.starts_per_bundle or 1))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from llm_decpomdp.agents.remote.endpoint import EndpointError
+from llm_decpomdp.agents.remote.options import SamplerError
 from llm_decpomdp.algorithms.crews.options import CrewError
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.envs.modes.experts import ExpertError
@@ -20,6 +21,7 @@ FAILURES = (
     ExpertError,
     SandboxError,
     CrewError,
+    SamplerError,
 )
 """Errors that may end a run which has begun."""
 

@@ -26,13 +26,20 @@ CHANGEABLE = (
     "algorithm.max_updates",
     *(f"cluster.{declared.name}" for declared in fields(ClusterOptions)),
     "learner.shards",
+    "sampler.urls",
+    "sampler.python",
+    "sampler.flags",
+    "sampler.timeout",
+    "sampler.start_timeout",
+    "sampler.max_restarts",
+    "sampler.max_mismatch",
     "output.checkpoint_every",
     "output.keep_checkpoints",
     "output.save_final_model",
     "model.max_prompt_tokens",
     "model.on_long_prompt",
 )
-"""Keys that a run may change when it goes on: its length, shards and workers, what it saves, and long prompts."""
+"""Keys that a run may change when it goes on: length, shards, workers, servers, what it saves, and long prompts."""
 
 OF_POLICIES = ("max_prompt_tokens", "on_long_prompt")
 """Keys of single policies that it may change: `policies.<name>.on_long_prompt`."""

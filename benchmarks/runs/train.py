@@ -223,7 +223,7 @@ def make_trainer(
             problems=run.problems,
             stored=arranged(run.config, with_tokens(run.pairs, team)),
             comparator=_comparator(run),
-            crew=make_crew(run),
+            crew=make_crew(run, team),
         )
     except (ValueError, TypeError) as error:
         raise RunError(str(error)) from error

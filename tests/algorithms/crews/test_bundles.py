@@ -11,11 +11,13 @@ import pytest
 from llm_decpomdp.agents.scripted import Replay
 from llm_decpomdp.algorithms.crews.bundles import Bundle, Site, UpdateBundle, cut
 from llm_decpomdp.algorithms.crews.crew import LocalCrew
+from llm_decpomdp.algorithms.crews.worker_crew import WorkerCrew
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
 from tests.algorithms.conftest import EchoEnv
+from tests.algorithms.crews import sites
 from tests.algorithms.runs import build, make_team, require_equal
 from tests.algorithms.training.test_refill import BATCHES as THREES
 from tests.algorithms.training.test_refill import PROBLEMS, SilentEnv
@@ -146,4 +148,4 @@ def test_what_would_depend_on_the_order_of_bundles_is_refused(tmp_path: Path) ->
     with pytest.raises(ValueError, match="a start with neither seed nor task_id"):
         build(tmp_path, [[Start()]], starts_per_bundle=1)
     with pytest.raises(ValueError, match="a crew shares the bundles of an update"):
-        build(tmp_path, crew=LocalCrew(Site(EchoEnv(2), EchoEnv(2), make_team())))
+        build(tmp_path, crew=WorkerCrew(sites.echo, 1))

@@ -65,10 +65,10 @@ def test_workers_that_have_nothing_to_do_are_told(
         None, [*quick, *BUNDLES, "cluster.rollout_workers=3", "cluster.max_redo=0"]
     )
     with caplog.at_level(logging.WARNING):
-        crew = make_crew(resolve(config))
+        crew = make_crew(resolve(config), {})
     assert "3 rollout workers share updates of 2 bundles" in caplog.text
     assert isinstance(crew, WorkerCrew) and (crew.number, crew.max_redo) == (3, 0)
-    assert make_crew(resolve(load_config(None, quick))) is None
+    assert make_crew(resolve(load_config(None, quick)), {}) is None
 
 
 def test_workers_without_bundles_are_refused(quick: list[str]) -> None:

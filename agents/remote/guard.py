@@ -1,0 +1,62 @@
+"""Runs a command that must not outlive the process that started it: `python guard.py FOLDER COMMAND...`.
+
+Standard input is a pipe. It ends with the process that holds its other end, however that one ends; then the
+command is ended with all that it has started, and FOLDER removed. A byte from the pipe ends the command alone.
+This file imports nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+PATIENCE = 5.0
+"""Seconds that the command has to end, once it was asked to."""
+
+
+def main() -> None:
+    """Run the command, and end as it does."""
+    folder, *command = sys.argv[1:]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the business of who started this
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+
+    ending = threading.Event()
+
+    def leave() -> None:
+        code = process.wait()
+        signal_group(process.pid, signal.SIGKILL)  # what is left of it
+        if not ending.is_set():
+            os._exit(code if code >= 0 else 128 - code)
+
+    threading.Thread(target=leave, daemon=True).start()
+    byte = os.read(0, 1)
+    ending.set()
+    end(process)
+    if not byte:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a process and its group: ask, wait, and kill."""
+    signal_group(process.pid, signal.SIGTERM)
+    deadline = time.monotonic() + PATIENCE
+    while process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    signal_group(process.pid, signal.SIGKILL)
+
+
+def signal_group(leader: int, number: signal.Signals) -> None:
+    """Send a signal to all processes of a group, if there are any."""
+    try:
+        os.killpg(leader, number)
+    except ProcessLookupError:
+        pass
+
+
+if __name__ == "__main__":
+    main()

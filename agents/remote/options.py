@@ -1,0 +1,90 @@
+"""Options of sampling by a server, and how it fails."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.options import Options, option
+
+PYTHON_VARIABLE = "LLM_DECPOMDP_VLLM_PYTHON"
+"""Environment variable with the path of vLLM's own Python, where no option says it."""
+
+BASE = "base"
+"""Name of the model itself on a server, without any adapter."""
+
+
+class SamplerError(RuntimeError):
+    """A server that samples cannot be used; the text says why."""
+
+
+class ServerLost(SamplerError):
+    """A server has died or hangs: what it was asked can be asked again."""
+
+
+@dataclass(frozen=True)
+class SamplerOptions(Options):
+    """Sampler of the policies that learn: the process that learns itself, or servers of vLLM."""
+
+    engine: str = option("transformers", choices=("transformers", "vllm"))
+    """`transformers` samples in the process that learns, `vllm` at servers of vLLM, one for each base of policies,
+    to which new weights are published before they sample."""
+    urls: list[str] = field(default_factory=list)
+    """Addresses of servers that run already, one for each base of policies in the order of the team, as in
+    `[http://127.0.0.1:8000]`. Empty: the run starts its own on this machine, and ends them."""
+    python: str | None = None
+    """Path of the Python that vLLM is installed for, in an environment of its own; null takes the environment
+    variable `LLM_DECPOMDP_VLLM_PYTHON`."""
+    flags: dict[str, Any] = field(default_factory=dict)
+    """Further flags of `vllm serve`, by their names there, as in `{gpu_memory_utilization: 0.8}`; true and false
+    turn a switch on and off."""
+    exact: bool = True
+    """Hold requests back until all of a batch are there, so that it is computed in one order: with float32 on a
+    CPU a run that is resumed equals one that never stopped. Otherwise each begins as it comes."""
+    timeout: float = option(600.0, gt=0)
+    """Seconds that a batch, or new weights, may take; then the server counts as dead."""
+    start_timeout: float = option(900.0, gt=0)
+    """Seconds that a server may take until it answers."""
+    max_restarts: int = option(3, ge=0)
+    """Most times in a row that a server which has died or hangs is started again, and asked the same; then the run
+    ends."""
+    max_mismatch: float = option(0.5, gt=0)
+    """Largest mean difference, in nats a token, between the log-probabilities of a server's first answer by new
+    weights and the learner's own; beyond it the run ends."""
+
+    @property
+    def served(self) -> bool:
+        """True if servers sample."""
+        return self.engine != "transformers"
+
+    def interpreter(self) -> str:
+        """Return the path of vLLM's Python.
+
+        Raises:
+            ValueError: If it is not known.
+        """
+        python = self.python or os.environ.get(PYTHON_VARIABLE)
+        if not python:
+            raise ValueError(
+                "vLLM needs an environment of its own (docs/cluster.md says how to make one): set sampler.python, "
+                f"or the environment variable {PYTHON_VARIABLE}, to the path of its Python, or sampler.urls to "
+                "servers that run"
+            )
+        return python
+
+
+def check_untruncated(name: str, sampling: Sampling) -> None:
+    """Refuse to learn from a distribution that a server cuts and scales up again, with log-probabilities to match.
+
+    Raises:
+        ValueError: If `top_p` is below 1, or there is a `top_k`.
+    """
+    for key, value, off in (("top_p", sampling.top_p, 1.0), ("top_k", sampling.top_k or 0, 0)):
+        if value != off:
+            raise ValueError(
+                f"{key}={value:g} of policy {name!r} does not go with sampling at a server: its log-probabilities "
+                "are of the distribution that is cut and scaled up again, the learner's of the whole one, and "
+                f"every ratio of the two would be too small; set {key}={off:g}"
+            )

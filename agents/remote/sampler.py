@@ -1,0 +1,305 @@
+"""Sampling at a server for policies that learn here.
+
+Requests name the version of the weights, and the server's first answer with new ones is compared with what the
+learner computes: it never samples by weights that are not those of the policy.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.pool import ThreadPool
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow
+from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents.models.engine import ModelEngine, end_ids
+from llm_decpomdp.agents.remote.client import Client, NoRoute, Request
+from llm_decpomdp.agents.remote.options import (
+    BASE,
+    SamplerError,
+    SamplerOptions,
+    ServerLost,
+    check_untruncated,
+)
+from llm_decpomdp.agents.remote.server import Server
+
+logger = logging.getLogger(__name__)
+
+AT_ONCE = 256
+"""Most requests that wait for answers at once."""
+
+POLL = 0.005
+"""Seconds between two looks at the number of requests that a server has."""
+
+SETTLING = 0.05
+"""Seconds from a server's having read the last request of a batch to its having queued it."""
+
+UNSEEN = 20.0
+"""Seconds after which a server that has still seen no request is one that does not count them."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Publication:
+    """The weights of a policy as they were published."""
+
+    name: str
+    """Their name at the server, and nowhere else."""
+    folder: Path
+    """Files for the server to load."""
+    writes: int
+    """See `_writes`."""
+
+
+class RemoteSampler:
+    """Samples at a server for the policies of one engine.
+
+    A server that dies or hangs is started again and given the same weights, and what it was asked is asked again
+    from the beginning, with the same seeds.
+
+    Args:
+        engine: The model that learns here.
+        policies: The policies of that engine, by name: one with weights of its own, or several with adapters.
+        server: The server, with the same model.
+        folder: Takes weights on their way to the server.
+        options: How to ask, and how patiently.
+
+    Raises:
+        ValueError: If a policy that learns cuts the distribution that it samples from.
+    """
+
+    def __init__(
+        self,
+        engine: ModelEngine,
+        policies: Mapping[str, CausalLM],
+        server: Server,
+        folder: Path,
+        options: SamplerOptions,
+    ) -> None:
+        for name, policy in policies.items():
+            if any(weight.requires_grad for weight in policy.parameters()):
+                check_untruncated(name, policy.sampling)
+        self.engine, self.policies, self.server = engine, policies, server
+        self.folder, self.options = folder, options
+        self._wanted: dict[str | None, Publication] = {}  # by adapter
+        self._there: dict[str | None, Publication] = {}
+        self._unproven: set[str | None] = (
+            set()
+        )  # adapters with weights of which no answer was compared
+        self._client: Client | None = None
+        self._lost = False
+        self._process = secrets.token_hex(3)  # names of another process are others
+
+    def launch(self) -> None:
+        """Begin to start the server, if it does not run; do not wait."""
+        self.server.launch()
+
+    def publish(self, version: int) -> None:
+        """Give the server the present weights of all policies.
+
+        Args:
+            version: Becomes part of their names, as in `main@17`.
+
+        Raises:
+            SamplerError: If the server does not take them, or cannot be kept alive.
+        """
+        before = self._wanted
+        for name, policy in self.policies.items():
+            writes, old = _writes(policy), before.get(policy.adapter)
+            if old is not None and old.writes == writes:
+                continue
+            unique = f"{name}@{version}-{self._process}{secrets.token_hex(2)}"
+            folder = self.folder / "weights" / unique
+            policy.save(folder)
+            self._wanted = {**self._wanted, policy.adapter: Publication(unique, folder, writes)}
+        self._insist(lambda client: None)
+        for adapter, publication in before.items():
+            if self._wanted[adapter] is not publication:
+                shutil.rmtree(publication.folder, ignore_errors=True)
+
+    def sample(self, prompts: Sequence[Prompt], num_samples: int) -> list[SampledRow]:
+        """Draw completions of all prompts: those of the first one, then those of the second, and so on.
+
+        The seed of each prompt comes from its generator. Log-probabilities are those of the distribution that
+        was sampled from, at its temperature.
+
+        Raises:
+            SamplerError: If weights are not those that were published, the server has others, its answers are not
+                the learner's, or it cannot be kept alive.
+        """
+        self._require_published({prompt.adapter for prompt in prompts})
+        requests = [
+            Request(
+                model=self._name(prompt.adapter),
+                prompt=prompt.ids,
+                samples=num_samples,
+                seed=int(torch.randint(2**31, (), generator=prompt.generator)),
+                sampling=prompt.sampling,
+                place=place,
+            )
+            for place, prompt in enumerate(prompts)
+        ]
+        groups = self._insist(lambda client: self._ask(client, requests))
+        for prompt, rows in zip(prompts, groups, strict=True):
+            if prompt.adapter in self._unproven:
+                self._prove(prompt, rows)
+        return [row for rows in groups for row in rows]
+
+    def close(self) -> None:
+        """Let the server forget what it was given, or end it if it was started for this."""
+        if self._client is not None:
+            with suppress(SamplerError):  # it has gone already
+                for adapter, publication in self._there.items():
+                    if adapter is not None:
+                        self._client.unload_adapter(publication.name)
+        self._leave()
+        self._wanted = {}
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _name(self, adapter: str | None) -> str:
+        """Return the name that requests give the weights of an adapter; all weights of a model have one name."""
+        return BASE if adapter is None else self._wanted[adapter].name
+
+    def _require_published(self, adapters: set[str | None]) -> None:
+        for name, policy in self.policies.items():
+            if policy.adapter in adapters:
+                publication = self._wanted.get(policy.adapter)
+                if publication is None or publication.writes != _writes(policy):
+                    raise SamplerError(
+                        f"the weights of {name!r} have changed and were not published: call publish() before they "
+                        "are sampled from"
+                    )
+
+    def _insist(self, work: Callable[[Client], Result]) -> Result:
+        """Do something with a server that has the wanted weights, again after each time that it is lost."""
+        for failures in range(self.options.max_restarts + 1):
+            try:
+                return work(self._ready())
+            except ServerLost as error:
+                words = self.server.last_words()
+                self._leave()
+                self._lost = True
+                if failures == self.options.max_restarts:
+                    raise SamplerError(
+                        f"a server that samples was lost {failures + 1} times in a row, the last time as {error}. "
+                        f"The end of its log:\n{words}"
+                    ) from error
+                logger.warning(
+                    "a server that samples is lost (%s): it is started again, and asked the same",
+                    error,
+                )
+        raise AssertionError("either returned or raised")
+
+    def _leave(self) -> None:
+        """End the server, or with one of somebody else's forget what it was given."""
+        self.server.stop()
+        self._client, self._there = None, {}
+
+    def _ready(self) -> Client:
+        """Return a client of a server that has the wanted weights, and no older ones of these policies."""
+        timeout, ends = self.options.timeout, end_ids(self.engine.model, self.engine.tokenizer)
+        if self._client is None:
+            url = self.server.ready(lambda url: Client(url, ends, timeout).is_well())
+            self._client = Client(url, ends, timeout)
+        client = self._client
+        for adapter, old in list(self._there.items()):
+            if old is not self._wanted.get(adapter):
+                if adapter is not None:
+                    client.unload_adapter(old.name)
+                del self._there[adapter]
+        for adapter, new in self._wanted.items():
+            if adapter not in self._there:
+                self._load(client, adapter, new)
+        return client
+
+    def _load(self, client: Client, adapter: str | None, new: Publication) -> None:
+        if adapter is None:
+            client.reload_weights(new.name, new.folder)
+        else:
+            if self._lost:  # a server that hung for a while may have it still
+                with suppress(NoRoute):
+                    client.unload_adapter(new.name)
+            client.load_adapter(new.name, new.folder)
+        self._there[adapter] = new
+        self._unproven.add(adapter)
+
+    def _ask(self, client: Client, requests: Sequence[Request]) -> list[list[SampledRow]]:
+        """Ask for all completions of a batch."""
+        self._require_version(client)
+        exact = self.options.exact
+        # Its threads are daemons, so that Ctrl-C waits for no server.
+        with ThreadPool(len(requests) if exact else min(len(requests), AT_ONCE)) as pool:
+            if not exact:
+                return list(pool.imap(lambda request: client.complete(request, False), requests))
+            with client.paused():
+                client.forget_prompts()
+                answers = [
+                    pool.apply_async(client.complete, (request, True)) for request in requests
+                ]
+                deadline = time.monotonic() + self.options.timeout
+                while not any(answer.ready() for answer in answers):
+                    if client.open_requests() >= len(requests):
+                        break
+                    _require_seen(client, deadline, self.options.timeout)
+                time.sleep(SETTLING)
+            return [answer.get() for answer in answers]
+
+    def _require_version(self, client: Client) -> None:
+        """Check that all weights of the model are those that were published, where the server tells."""
+        publication = self._wanted.get(None)
+        if publication is not None and (version := client.version()) is not None:
+            if version != publication.name:
+                self._there.clear()
+                raise ServerLost(
+                    f"{client.url} has weights of version {version!r}, not {publication.name!r}: somebody has "
+                    "started it anew, or given it others"
+                )
+
+    @torch.no_grad()
+    def _prove(self, prompt: Prompt, rows: Sequence[SampledRow]) -> None:
+        """Compare a server's first answer by new weights with what the learner computes.
+
+        Raises:
+            SamplerError: If they differ by more than the limit.
+        """
+        self.engine.activate(prompt.adapter)
+        tokens = [row.tokens for row in rows]
+        log_probs = self.engine.log_probs(prompt.ids, tokens, prompt.sampling.divisor)
+        sampled = torch.tensor([value for row in rows for value in row.log_probs]).to(log_probs)
+        mismatch = float((log_probs - sampled).abs().mean())
+        if not mismatch <= self.options.max_mismatch:
+            raise SamplerError(
+                f"the server's log-probabilities differ from the learner's by {mismatch:.3g} nats a token, more "
+                f"than max_mismatch={self.options.max_mismatch:g}, in its first answer by "
+                f"{self._name(prompt.adapter)}: it has other weights, another model, or another format of numbers "
+                "than compute_dtype"
+            )
+        self._unproven.discard(prompt.adapter)
+
+
+def _require_seen(client: Client, deadline: float, timeout: float) -> None:
+    """Wait a moment for a batch to arrive; raise a `ServerLost` if it takes too long."""
+    rest = deadline - time.monotonic()
+    if rest < 0:
+        raise ServerLost(f"{client.url} has not taken in a batch for {timeout:g} s")
+    if timeout - rest > UNSEEN and not client.open_requests():
+        raise SamplerError(
+            f"{client.url} does not count its requests: start it with --enable-server-load-tracking, or set "
+            "exact=false"
+        )
+    time.sleep(POLL)
+
+
+def _writes(policy: CausalLM) -> int:
+    """Count the writes to a policy's weights since they were made: with equal counts they are the same."""
+    return sum(weight._version for weight in policy.parameters())

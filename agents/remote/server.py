@@ -1,0 +1,246 @@
+"""Servers that sample: one that runs already, or a `vllm serve` of the run's own."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import Protocol
+
+from llm_decpomdp.agents.remote.options import BASE, SamplerError
+
+logger = logging.getLogger(__name__)
+
+GUARD = Path(__file__).with_name("guard.py")
+
+LAST_LINES = 25
+"""Lines of a server's log that an error shows."""
+
+PAUSE = 0.1
+"""Seconds between two questions whether a server is ready."""
+
+RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""Ranks that a server of vLLM can be told to expect of its adapters."""
+
+VARIABLES = {
+    "VLLM_SERVER_DEV_MODE": "1",  # routes that pause, and load weights
+    "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+}
+"""Environment variables of a server."""
+
+NOT_INHERITED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+"""Variables of this Python, which are none of another's business."""
+
+IsWell = Callable[[str], bool]
+"""Tells of the server at an address if it answers, and is ready."""
+
+
+class Server(Protocol):
+    """A server, which may end and begin again at another address."""
+
+    def launch(self) -> None:
+        """Begin to start it, unless it runs; do not wait."""
+        ...
+
+    def ready(self, is_well: IsWell) -> str:
+        """Wait until it is ready, and return its address.
+
+        Raises:
+            SamplerError: If it ends, or takes too long.
+        """
+        ...
+
+    def stop(self) -> None:
+        """End it, if it is one's own."""
+        ...
+
+    def last_words(self) -> str:
+        """Return the end of its log, or where that is to be found."""
+        ...
+
+
+class RunningServer:
+    """A server that somebody else has started, and starts again.
+
+    Args:
+        url: Its address.
+        timeout: Seconds that it may take until it answers.
+    """
+
+    def __init__(self, url: str, timeout: float) -> None:
+        self.url, self.timeout = url, timeout
+
+    def launch(self) -> None:
+        """Do nothing: it runs."""
+
+    def ready(self, is_well: IsWell) -> str:
+        """Wait until it is ready, and return its address; errors as of `Server`."""
+        deadline = time.monotonic() + self.timeout
+        while not is_well(self.url):
+            if time.monotonic() > deadline:
+                raise SamplerError(
+                    f"the server at {self.url} is not ready after {self.timeout:g} s"
+                )
+            time.sleep(PAUSE)
+        return self.url
+
+    def stop(self) -> None:
+        """Do nothing: it is somebody else's."""
+
+    def last_words(self) -> str:
+        """Say where to look."""
+        return f"its log is where it was started ({self.url})"
+
+
+class StartedServer:
+    """A server of one's own on this machine, at a free port of the loopback address.
+
+    It ends with this process, however that ends.
+
+    Args:
+        command: Goes from a port to the command that serves there.
+        folder: Takes its log; removed if this process is killed.
+        timeout: Seconds that it may take until it answers.
+    """
+
+    def __init__(
+        self, command: Callable[[int], Sequence[str]], folder: Path, timeout: float
+    ) -> None:
+        self.command, self.folder, self.timeout = command, folder, timeout
+        self.log = folder / "server.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port = 0
+
+    def launch(self) -> None:
+        """Begin to start it, unless it runs.
+
+        Raises:
+            SamplerError: If there is no such command.
+        """
+        if self._process is not None:
+            return
+        self._port = free_port()
+        command = list(self.command(self._port))
+        if shutil.which(command[0]) is None:
+            raise SamplerError(f"there is no program {command[0]} to start a server with")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        inherited = {k: v for k, v in os.environ.items() if k not in NOT_INHERITED}
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, str(GUARD), str(self.folder), *command],
+                stdin=subprocess.PIPE,  # ends with this process
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**inherited, **VARIABLES},
+                start_new_session=True,  # Ctrl-C comes from here alone
+            )
+        logger.info("starting a server that samples: %s", " ".join(command))
+
+    def ready(self, is_well: IsWell) -> str:
+        """Start it if need be, wait until it is ready, and return its address; errors as of `Server`."""
+        self.launch()
+        assert self._process is not None, "it was launched"
+        url, begin = f"http://127.0.0.1:{self._port}", time.monotonic()
+        while not is_well(url):
+            if self._process.poll() is not None:
+                words = self.last_words()
+                self.stop()
+                raise SamplerError(
+                    f"a server that samples did not start; the end of its log:\n{words}"
+                )
+            if time.monotonic() - begin > self.timeout:
+                words = self.last_words()
+                self.stop()
+                raise SamplerError(
+                    f"a server that samples is not ready after {self.timeout:g} s (raise sampler.start_timeout if "
+                    f"it loads a large model); the end of its log:\n{words}"
+                )
+            time.sleep(PAUSE)
+        return url
+
+    def stop(self) -> None:
+        """End it with all its processes, if it runs."""
+        if self._process is None:
+            return
+        process, self._process = self._process, None
+        with suppress(BrokenPipeError):  # it has ended by itself
+            process.communicate(b".")
+        process.wait()
+
+    def last_words(self) -> str:
+        """Return the end of its log."""
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return "\n".join(text.splitlines()[-LAST_LINES:]) or "(it is empty)"
+
+
+def vllm_command(
+    python: str, model: str, flags: Mapping[str, Any]
+) -> Callable[[int], Sequence[str]]:
+    """Return what goes from a port to the command of a server of vLLM.
+
+    Args:
+        python: Path of its Python.
+        model: Name or folder of the model.
+        flags: Flags of `vllm serve`; true and false turn a switch on and off.
+    """
+
+    def command(port: int) -> list[str]:
+        words = [python, "-m", "vllm.entrypoints.cli.main", "serve", model]
+        for name, value in {"host": "127.0.0.1", "port": port, **flags}.items():
+            flag = name.replace("_", "-")
+            if isinstance(value, bool):
+                words.append(f"--{flag}" if value else f"--no-{flag}")
+            else:
+                words += [f"--{flag}", str(value)]
+        return words
+
+    return command
+
+
+def vllm_flags(dtype: str, ranks: Sequence[int], cpu: bool, context: int | None) -> dict[str, Any]:
+    """Return the flags that sampling for a learner needs.
+
+    Args:
+        dtype: `float32` or `bfloat16`.
+        ranks: The rank of each adapter; empty where all weights are trained.
+        cpu: Whether the server computes on a CPU, where a seeded prompt must be computed in one piece.
+        context: Most tokens of a prompt with its completion, if known.
+
+    Raises:
+        ValueError: If vLLM takes no adapter of such a rank.
+    """
+    flags: dict[str, Any] = {
+        "served_model_name": BASE,
+        "dtype": dtype,
+        "logprobs_mode": "processed_logprobs",  # at the temperature, as the learner's
+        "generation_config": "vllm",  # no defaults of the model's own
+        "scheduling_policy": "priority",
+        "enable_server_load_tracking": True,
+    }
+    if ranks:
+        room = [rank for rank in RANKS if rank >= max(ranks)]
+        if not room:
+            raise ValueError(f"vLLM takes adapters of a rank up to {RANKS[-1]}, got {max(ranks)}")
+        flags |= {"enable_lora": True, "max_loras": len(ranks), "max_lora_rank": room[0]}
+    if cpu:
+        flags |= {"enforce_eager": True, "enable_chunked_prefill": False}
+        flags |= {"max_num_batched_tokens": max(8192, context or 0)}
+    return flags
+
+
+def free_port() -> int:
+    """Return a port of the loopback address that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,89 @@
+"""The servers that sample for a run, by its configuration."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun
+from llm_decpomdp.policy import Team
+
+if TYPE_CHECKING:
+    from llm_decpomdp.agents.models.causal_lm import CausalLM
+    from llm_decpomdp.agents.remote.sampler import RemoteSampler
+    from llm_decpomdp.agents.remote.server import Server
+
+
+def attach_samplers(run: ResolvedRun, team: Team) -> list[RemoteSampler]:
+    """Let the policies of a team be sampled at servers: one for each base with a policy that learns.
+
+    Raises:
+        ValueError: If there are several processes, the configuration names another number of servers, or a model
+            or adapter is none for a server.
+    """
+    from llm_decpomdp.agents.remote.sampler import RemoteSampler
+    from llm_decpomdp.algorithms.learning import distributed as processes
+
+    if processes.world_size() > 1:
+        raise ValueError(
+            f"sampler.engine=vllm works with one process that learns, and there are {processes.world_size()}: "
+            "start the run without a launcher"
+        )
+    options, groups = run.config.sampler, _on_one_base(run, team)
+    if options.urls and len(options.urls) != len(groups):
+        bases = "; ".join(", ".join(group) for group in groups)
+        raise ValueError(
+            f"sampler.urls names {len(options.urls)} servers, and the policies that learn have {len(groups)} "
+            f"bases ({bases}): name one for each, or give policies adapters on one base (model.lora)"
+        )
+    samplers = []
+    for place, group in enumerate(groups):
+        folder = Path(tempfile.gettempdir(), f"llm_decpomdp-sampler-{secrets.token_hex(8)}")
+        server = _server(run, place, group, folder)
+        engine = next(iter(group.values())).engine
+        sampler = RemoteSampler(engine, group, server, folder, options)
+        engine.remote = sampler
+        samplers.append(sampler)
+    return samplers
+
+
+def _on_one_base(run: ResolvedRun, team: Team) -> list[dict[str, CausalLM]]:
+    """Return the policies of each engine that one of them learns with, by name, in the order of the team."""
+    from llm_decpomdp.agents.models.causal_lm import CausalLM
+
+    groups: dict[int, dict[str, CausalLM]] = {}
+    for agent, name in run.team.agents.items():
+        if isinstance(policy := team[agent], CausalLM):
+            groups.setdefault(id(policy.engine), {})[name] = policy
+    specs = run.team.policies
+    return [group for group in groups.values() if any(specs[name].can_be_trained for name in group)]
+
+
+def _server(run: ResolvedRun, place: int, group: Mapping[str, CausalLM], folder: Path) -> Server:
+    from llm_decpomdp.agents.remote.server import (
+        RunningServer,
+        StartedServer,
+        vllm_command,
+        vllm_flags,
+    )
+
+    options = run.config.sampler
+    if options.urls:
+        return RunningServer(options.urls[place], options.start_timeout)
+    policy = next(iter(group.values()))
+    if not policy.name:
+        raise ValueError(
+            "a server loads its model from a folder or the hub, and this one was made in memory"
+        )
+    peft: dict[str, Any] = getattr(policy.model, "peft_config", {})
+    flags = vllm_flags(
+        str(policy.compute_dtype).removeprefix("torch."),
+        [peft[member.adapter].r for member in group.values() if member.adapter is not None],
+        policy.model.device.type == "cpu",
+        policy.encoder.context,
+    )
+    command = vllm_command(options.interpreter(), policy.name, {**flags, **options.flags})
+    return StartedServer(command, folder, options.start_timeout)

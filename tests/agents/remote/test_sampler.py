@@ -1,0 +1,234 @@
+"""Sampling at a server: what comes back, by which weights, and what happens when the server is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents.inference.sampler import Prompt, sample
+from llm_decpomdp.agents.loading import load_policy
+from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents.models.engine import end_ids
+from llm_decpomdp.agents.models.options import ModelOptions
+from llm_decpomdp.agents.models.pretrained import adapter_policies
+from llm_decpomdp.agents.models.prompting import Prompting
+from llm_decpomdp.agents.remote.options import SamplerError, SamplerOptions
+from llm_decpomdp.agents.remote.sampler import RemoteSampler
+from llm_decpomdp.agents.remote.server import RunningServer
+from llm_decpomdp.policy import SKIPPED, Completion
+from tests.agents.conftest import tiny_model, tiny_tokenizer
+from tests.support.fake_vllm import FakeVllm
+
+LORA = {"r": 2, "target_modules": ["q_proj", "v_proj"]}
+OPTIONS = SamplerOptions(engine="vllm", timeout=20, max_mismatch=1e-4)
+PROMPTS = ["one", "two and more", "three"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    tiny_model(0).save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def server(model: Path) -> Iterator[FakeVllm]:
+    with FakeVllm(model) as running:
+        yield running
+
+
+def two(model: Path, **options: Any) -> dict[str, CausalLM]:
+    """Policies with an adapter each, which differ."""
+    declared = ModelOptions(**{"max_new_tokens": 8, "compute_dtype": "float32", **options})
+    names = ("aux", "main")
+    policies = adapter_policies(
+        model, dict.fromkeys(names, LORA), dict.fromkeys(names, declared), {"aux": 1, "main": 2}
+    )
+    for seed, policy in enumerate(policies.values()):
+        change(policy, seed)
+    return policies
+
+
+def change(policy: CausalLM, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in policy.parameters():
+            weight.add_(0.3 * torch.randn(weight.shape, generator=generator))
+
+
+def attach(
+    server: FakeVllm, policies: dict[str, CausalLM], tmp_path: Path, **options: Any
+) -> RemoteSampler:
+    engine = next(iter(policies.values())).engine
+    sampler = RemoteSampler(
+        *(engine, policies, RunningServer(server.address, 5), tmp_path / "published"),
+        replace(OPTIONS, **options),
+    )
+    engine.remote = sampler
+    sampler.publish(17)
+    return sampler
+
+
+def draw(policies: dict[str, CausalLM], seed: int = 3) -> list[list[Completion]]:
+    for policy in policies.values():
+        policy.seed(seed)
+    engine = policies["main"].engine
+    return engine.generate([(policy, text) for text in PROMPTS for policy in policies.values()], 4)
+
+
+def test_a_server_draws_what_this_project_s_sampler_draws_by_the_same_seeds(
+    model: Path, server: FakeVllm, tmp_path: Path
+) -> None:
+    policies = two(model, temperature=1.4, max_new_tokens=16)
+    attach(server, policies, tmp_path)
+    answers = iter(draw(policies))
+    for policy in policies.values():
+        policy.seed(3)
+    ends = end_ids(policies["main"].model, policies["main"].tokenizer)
+    for text in PROMPTS:
+        for policy in policies.values():
+            prompt = policy.request(text)
+            assert prompt is not None
+            seed = int(torch.randint(2**31, (), generator=prompt.generator))
+            alone = Prompt(prompt.ids, prompt.sampling, torch.Generator().manual_seed(seed))
+            policy.engine.activate(policy.adapter)
+            rows = sample(policy.model, [alone], 4, ends)
+            group = next(answers)
+            assert [c.tokens for c in group] == [row.tokens for row in rows]
+            assert [c.finish_reason == "stop" for c in group] == [row.stopped for row in rows]
+            assert [c.log_probs for c in group] == [pytest.approx(r.log_probs) for r in rows]
+            log_probs, mask = policy.log_probs(text, group)
+            sampled = torch.tensor([p for c in group for p in c.log_probs])
+            assert torch.allclose(log_probs[mask > 0], sampled, atol=1e-5)
+    assert any(c.finish_reason == "stop" for group in draw(policies) for c in group)
+
+
+def test_requests_of_a_batch_are_queued_and_begin_in_order(
+    model: Path, server: FakeVllm, tmp_path: Path
+) -> None:
+    policies = two(model)
+    attach(server, policies, tmp_path)
+    server.calls.clear()
+    first = draw(policies)
+    kinds = [path.partition("?")[0] for path, _ in server.calls]
+    assert kinds[:2] == ["/pause", "/reset_prefix_cache"] and kinds[-1] == "/resume"
+    bodies = [body for path, body in server.calls if path == "/v1/completions"]
+    assert sorted(body["priority"] for body in bodies) == list(range(6))
+    assert len({body["seed"] for body in bodies}) == 3  # both policies were seeded alike
+    assert draw(policies) == first
+
+
+def test_each_version_has_a_name_and_the_old_one_goes(
+    model: Path, server: FakeVllm, tmp_path: Path
+) -> None:
+    policies = two(model)
+    sampler = attach(server, policies, tmp_path)
+    assert sorted(name.partition("-")[0] for name in server.adapters) == ["aux@17", "main@17"]
+    before, first = set(server.adapters), draw(policies)
+    change(policies["main"], 5)
+    with pytest.raises(SamplerError, match=r"weights of 'main' have changed and were not publish"):
+        draw(policies)
+    sampler.publish(18)
+    assert sorted(name.partition("-")[0] for name in server.adapters) == ["aux@17", "main@18"]
+    assert len(before & server.adapters) == 1
+    assert len(list((tmp_path / "published" / "weights").iterdir())) == 2
+    second = draw(policies)
+    assert second[0::2] == first[0::2] and second[1::2] != first[1::2]
+    sampler.close()
+    assert not server.adapters and not (tmp_path / "published").exists()
+
+
+def test_all_weights_of_a_model_are_reloaded_by_version(
+    model: Path, server: FakeVllm, tmp_path: Path
+) -> None:
+    policy = load_policy(model, Sampling(max_new_tokens=8), compute_dtype="float32")
+    change(policy, 1)
+    sampler = attach(server, {"main": policy}, tmp_path)
+    assert server.version.startswith("main@17-")
+    first = draw({"main": policy})
+    change(policy, 2)
+    sampler.publish(18)
+    assert server.version.startswith("main@18-") and draw({"main": policy}) != first
+    server.version = "default"  # somebody has started it anew
+    server.reload(str(model))
+    second = draw({"main": policy})
+    assert server.version.startswith("main@18-")
+    assert second == draw({"main": policy})
+
+
+@pytest.mark.parametrize(("fault", "exact"), [("dies", True), ("hangs", True), ("dies", False)])
+def test_a_batch_is_asked_again_when_the_server_is_lost_in_the_middle_of_it(
+    *, model: Path, server: FakeVllm, tmp_path: Path, fault: str, exact: bool, caplog: Any
+) -> None:
+    policies, timeout = two(model), 4 if fault == "hangs" else 60
+    sampler = attach(server, policies, tmp_path, exact=exact, timeout=timeout)
+    undisturbed = draw(policies)
+    server.fault, server.fault_in = fault, 3
+    assert draw(policies) == undisturbed
+    assert "is lost" in caplog.text and "asked the same" in caplog.text
+    sampler.options = replace(sampler.options, max_restarts=0)
+    server.fault, server.fault_in = "dies", 3
+    with pytest.raises(SamplerError, match=r"(?s)lost 1 times in a row.*its log is where"):
+        draw(policies)
+
+
+def test_answers_of_other_weights_are_refused(
+    model: Path, server: FakeVllm, tmp_path: Path
+) -> None:
+    policies = two(model)
+    sampler = attach(server, policies, tmp_path)
+    server.other_name = "main@16"
+    with pytest.raises(SamplerError, match=r"answers by 'main@16'"):
+        draw(policies)
+    server.other_name, server.noise = None, 0.6
+    sampler.options = replace(sampler.options, max_mismatch=0.5)
+    with pytest.raises(SamplerError, match=r"differ from the learner's by 0\.6 nats"):
+        draw(policies)
+    server.noise = 0.0
+    draw(policies)
+    server.noise = 0.6
+    draw(policies)  # the first answer was compared
+    server.noise = 0.0
+    server.forget()  # as if started anew
+    draw(policies)
+
+
+def test_a_server_without_the_routes_is_told(
+    model: Path, server: FakeVllm, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("llm_decpomdp.agents.remote.sampler.UNSEEN", 0.1)
+    policies = two(model)
+    attach(server, policies, tmp_path)
+    server.counts = False
+    with pytest.raises(SamplerError, match="--enable-server-load-tracking"):
+        draw(policies)
+
+
+def test_greedy_groups_and_skipped_prompts(model: Path, server: FakeVllm, tmp_path: Path) -> None:
+    policy = load_policy(
+        model,
+        Sampling(max_new_tokens=4, temperature=0.0),
+        compute_dtype="float32",
+        prompting=Prompting(max_prompt_tokens=4, on_long_prompt="skip"),
+    )
+    local = policy.generate(["ab"], 2)
+    attach(server, {"main": policy}, tmp_path)
+    short, long = policy.generate(["ab", "longer"], 2)
+    assert [c.tokens for c in short] == [c.tokens for c in local[0]]
+    assert short[0].log_probs == pytest.approx(local[0][0].log_probs, abs=1e-5)
+    assert long == [SKIPPED, SKIPPED]
+
+
+@pytest.mark.parametrize(("key", "value"), [("top_p", 0.9), ("top_k", 5)])
+def test_truncated_sampling_is_refused(
+    model: Path, server: FakeVllm, tmp_path: Path, key: str, value: float
+) -> None:
+    with pytest.raises(ValueError, match=f"{key}={value} of policy 'aux' does not go"):
+        attach(server, two(model, **{key: value}), tmp_path)

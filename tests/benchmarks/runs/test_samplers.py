@@ -1,0 +1,139 @@
+"""Configurations whose policies are sampled at servers: the same run through a death and again; refusals."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.benchmarks.config import teams
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.runs.resolved import resolve
+from llm_decpomdp.benchmarks.runs.resume import resume
+from llm_decpomdp.benchmarks.runs.samplers import attach_samplers
+from llm_decpomdp.benchmarks.runs.train import Result, train
+from llm_decpomdp.utils.storage import read_json_lines
+from tests.support.fake_vllm import FakeVllm
+from tests.support.processes import ROOT
+
+LOUD = [
+    "env.id=tldr-v1",
+    "dataset.train_split=test[2:]",
+    "dataset.eval_split=test[:2]",
+    "model.max_new_tokens=40",
+    "model.top_p=1.0",
+    "algorithm.num_generations=4",
+    "model.lora={r: 2}",
+    "algorithm.learning_rate=0.01",
+    "output.record_tokens=true",
+    "output.checkpoint_every=1",
+]
+SERVED = [*LOUD, "sampler.engine=vllm", "sampler.max_mismatch=0.0001"]
+
+
+def trained(result: Result) -> list[dict[str, object]]:
+    return [r for r in read_json_lines(result.folder.episodes) if r["phase"] == "train"]
+
+
+def weights(result: Result) -> list[bytes]:
+    return [path.read_bytes() for path in sorted(result.team.rglob("*.safetensors"))]
+
+
+def of_vllm(tmp_path: Path) -> str:
+    """A Python that starts the fake where vLLM is asked for."""
+    path = tmp_path / "python"
+    command = f"exec env PYTHONPATH={ROOT} {sys.executable} -m tests.support.fake_vllm"
+    path.write_text(f'#!/bin/sh\nshift 2\n{command} "$@"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_a_run_is_the_same_with_a_server_that_dies_and_when_it_is_resumed(
+    quick: list[str], tiny_model: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = [f"sampler.python={of_vllm(tmp_path)}", "algorithm.max_updates=1", "output.name=begun"]
+    train(load_config(None, [*quick, *SERVED, *own]), "begun")
+    with FakeVllm(folder(quick, tiny_model)) as server:
+        urls = [f"sampler.urls=[{server.address}]"]
+        ends = ["output.save_final_model=true"]
+        further = ["sampler.python=null", "algorithm.max_updates=2", *urls, *ends]
+        server.fault, server.fault_in = "dies", 1
+        again = resume(tmp_path / "begun", further)
+        assert "is lost" in caplog.text and not server.adapters
+        server.calls.clear()
+        alone = train(load_config(None, [*quick, *SERVED, *urls, *ends]), "alone")
+    loads = [body["lora_name"] for path, body in server.calls if path == "/v1/load_lora_adapter"]
+    assert {name.partition("-")[0].partition("@")[2] for name in loads} >= {"0", "1"}
+    assert trained(alone) == trained(again) and len(trained(alone)) == 2
+    assert weights(alone) == weights(again) and len(weights(alone)) == 2
+    rows = [row for row in read_json_lines(alone.folder.metrics) if row["kind"] == "train"]
+    assert any(row["groups_without_signal"] < row["groups"] for row in rows)
+    mismatches = [v for row in rows for key, v in row.items() if key.startswith("mismatch/")]
+    assert mismatches and max(mismatches) < 1e-4
+
+
+def folder(quick: Sequence[str], tiny_model: str) -> str:
+    """The folder of the tiny model."""
+    run = resolve(load_config(None, list(quick)))
+    policy = teams.load(run.config, (run.train_env, run.eval_env), run.team)["main_0"]
+    assert isinstance(policy, CausalLM)
+    return policy.name
+
+
+def test_policies_with_weights_of_their_own_have_a_server_each(quick: list[str]) -> None:
+    values = [*quick, "model.top_p=1", "sampler.engine=vllm"]
+    run = resolve(load_config(None, [*values, "sampler.urls=[http://127.0.0.1:9]"]))
+    team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
+    with pytest.raises(ValueError, match=r"names 1 servers.*have 2 bases \(aux_0; main_0\)"):
+        attach_samplers(run, team)
+    run = resolve(load_config(None, [*values, "sampler.python=/a/python"]))
+    samplers = attach_samplers(run, team)
+    assert [list(sampler.policies) for sampler in samplers] == [["aux_0"], ["main_0"]]
+    assert [policy.engine.remote for policy in team.values()] == samplers
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (["sampler.exact=false"], "sampler.exact means nothing without a server"),
+        (["sampler.engine=vllm"], "an environment of its own"),
+        (
+            ["sampler.engine=vllm", "sampler.python=/p", "sampler.urls=[http://x]"],
+            "sampler.python is for a server that the run starts",
+        ),
+        (["sampler.engine=vllm", "sampler.urls=[http://x]", "model.top_p=0.9"], "set top_p=1"),
+        (["sampler.engine=vllm", "sampler.urls=[http://x]", "model.top_k=4"], "set top_k=0"),
+        (
+            ["sampler.engine=vllm", "sampler.urls=[http://x]", "warm_start.source=passes"],
+            "warm_start.source=passes samples in the process that learns",
+        ),
+        (
+            [
+                *("sampler.engine=vllm", "sampler.urls=[http://x]"),
+                *("cluster.rollout_workers=1", "algorithm.starts_per_bundle=1"),
+            ],
+            "set cluster.rollout_workers=0",
+        ),
+    ],
+)
+def test_what_does_not_go_with_a_server_is_refused(
+    quick: list[str], values: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LLM_DECPOMDP_VLLM_PYTHON", raising=False)
+    with pytest.raises(ConfigError, match=message):
+        load_config(None, [*quick, "model.top_p=1", *values])
+
+
+def test_a_run_ends_with_the_last_words_of_a_server_that_does_not_start(
+    quick: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "python"
+    path.write_text("#!/bin/sh\necho no room on the device\nexit 1\n")
+    path.chmod(0o755)
+    own = [f"sampler.python={path}"]
+    with pytest.raises(RunError, match=r"(?s)did not start.*no room on the device"):
+        train(load_config(None, [*quick, *SERVED, *own]), "run")

@@ -1,0 +1,169 @@
+"""A server that speaks the routes of vLLM, with a tiny model and this project's own sampler.
+
+`python -m tests.support.fake_vllm serve MODEL --port PORT`; further flags of `vllm serve` change nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import torch
+
+from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents.inference.sampler import Prompt, sample
+from llm_decpomdp.agents.models.engine import ModelEngine
+from llm_decpomdp.agents.models.pretrained import load_base
+from llm_decpomdp.agents.remote.options import BASE
+from tests.support import servers
+
+
+class FakeVllm(servers.Server):
+    """Samples by a model, and keeps what it was asked."""
+
+    def __init__(self, model: str | Path, port: int = 0) -> None:
+        super().__init__(Handler, port)
+        base, tokenizer = load_base(model, "float32", "cpu", None)
+        self.engine = ModelEngine(base, tokenizer, compute_dtype="float32")
+        self.adapters: set[str] = set()
+        self.version = "default"
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.paused = False
+        self.open: list[int] = []  # the places of prompts that were not answered
+        self.fault = "none"  # or `dies`, which forgets all, or `hangs`
+        self.fault_in = -1  # after so many prompts
+        self.other_name: str | None = None  # of the weights that it says it has
+        self.noise = 0.0  # added to log-probabilities
+        self.counts = True  # open requests
+        self.changed = threading.Condition()
+
+    def load(self, name: str, folder: str) -> None:
+        from peft import PeftModel
+
+        model = self.engine.model
+        if not hasattr(model, "peft_config"):
+            model = PeftModel.from_pretrained(model, folder, adapter_name=name)
+            self.engine = ModelEngine(model, self.engine.tokenizer, compute_dtype="float32")
+        else:
+            if name in model.peft_config:
+                model.delete_adapter(name)
+            model.load_adapter(folder, name)
+            model.set_adapter(name)
+        self.adapters.add(name)
+
+    def unload(self, name: str) -> None:
+        self.adapters.remove(name)
+        if self.engine.adapter != name:  # peft warns of deleting the active one
+            self.engine.model.delete_adapter(name)
+
+    def reload(self, folder: str) -> None:
+        self.engine.model.load_state_dict(load_base(folder, "float32", "cpu", None)[0].state_dict())
+
+    def forget(self) -> None:
+        """Be as if started anew."""
+        for name in list(self.adapters):
+            self.unload(name)
+        self.paused, self.version = False, "default"
+
+    def rows(self, body: dict[str, Any]) -> list[dict[str, Any]]:
+        generator = torch.Generator().manual_seed(body["seed"])
+        sampling = Sampling(temperature=body["temperature"], max_new_tokens=body["max_tokens"])
+        prompt = Prompt(body["prompt"], sampling, generator)
+        if body["model"] != BASE:
+            self.engine.activate(body["model"])
+        found = sample(self.engine.model, [prompt], body["n"], body["stop_token_ids"])
+        return [
+            {
+                "index": index,
+                "token_ids": row.tokens,
+                "logprobs": {"token_logprobs": [p + self.noise for p in row.log_probs]},
+                "finish_reason": "stop" if row.stopped else "length",
+            }
+            for index, row in enumerate(found)
+        ][::-1]
+
+
+class Handler(servers.Handler):
+    server: FakeVllm
+
+    def do_GET(self) -> None:
+        server = self.server
+        answers: dict[str, Any] = {
+            "/health": {},
+            "/load": {"server_load": len(server.open) if server.counts else 0},
+            "/weight_info": {"weight_version": server.version},
+        }
+        self.answer(200 if self.path in answers else 404, answers.get(self.path, {}))
+
+    def do_POST(self) -> None:
+        server, place = self.server, urlsplit(self.path)
+        length = int(self.headers.get("Content-Length") or 0)
+        body = json.loads(self.rfile.read(length)) if length else {}
+        with server.changed:
+            server.calls.append((self.path, body))
+        if place.path == "/v1/completions":
+            return self.complete(body)
+        with server.changed:
+            status = self.change(place.path, body)
+            server.changed.notify_all()
+        self.answer(status, {"status": "done" if status == 200 else "not found"})
+
+    def change(self, path: str, body: dict[str, Any]) -> int:
+        """Do what a route is for, and return the status."""
+        server, name = self.server, body.get("lora_name", "")
+        match path:
+            case "/v1/load_lora_adapter" if name not in server.adapters:
+                server.load(name, body["lora_path"])
+            case "/v1/unload_lora_adapter" if name in server.adapters:
+                server.unload(name)
+            case "/collective_rpc":
+                assert body["method"] == "reload_weights" and server.paused, body
+                server.reload(body["kwargs"]["weights_path"])
+            case "/update_weight_version":
+                server.version = body["new_version"]
+            case "/pause" | "/resume":
+                server.paused = path == "/pause"
+            case "/reset_prefix_cache":
+                pass
+            case _:
+                return 404
+        return 200
+
+    def complete(self, body: dict[str, Any]) -> None:
+        server = self.server
+        if body["model"] not in (BASE, *server.adapters):
+            return self.answer(404, {"error": f"The model {body['model']} does not exist."})
+        place = body.get("priority", 0)
+        with server.changed:
+            server.open.append(place)
+            server.changed.notify_all()
+            server.changed.wait_for(lambda: not server.paused and place == min(server.open), 30)
+            gone = body["model"] not in (BASE, *server.adapters)  # with a server that has died
+            fault, server.fault_in = server.fault_in == 0, server.fault_in - 1
+            if fault and server.fault == "dies":
+                server.forget()
+            choices = None if fault or gone else server.rows(body)
+            server.open.remove(place)
+            server.changed.notify_all()
+        if fault and server.fault == "hangs":
+            server.closing.wait(60)
+        if choices is not None:
+            self.answer(200, {"model": server.other_name or body["model"], "choices": choices})
+
+    def answer(self, status: int, body: dict[str, Any]) -> None:
+        self.send(status, json.dumps(body), {"Content-Type": "application/json"})
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    print("loading", flush=True)
+    with FakeVllm(sys.argv[2], int(sys.argv[sys.argv.index("--port") + 1])) as server:
+        server.closing.wait()
+
+
+if __name__ == "__main__":
+    main()
