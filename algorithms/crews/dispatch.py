@@ -116,8 +116,8 @@ class DispatchingCrew(ABC):
     def _roll(self, bundles: Sequence[Bundle]) -> list[Played]:
         assert not self._begun or list(self._begun) == list(bundles), "others were begun"
         self._begun = ()
-        begun = {worker.place for worker in self.workers}
-        waiting = deque(place for place in range(len(bundles)) if place not in begun)
+        places = {worker.place for worker in self.workers}
+        waiting = deque(place for place in range(len(bundles)) if place not in places)
         results: dict[int, Played] = {}
         deaths: Counter[int] = Counter()
         while len(results) < len(bundles):

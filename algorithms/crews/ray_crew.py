@@ -153,10 +153,10 @@ class RayCrew(DispatchingCrew):
         room = [int(resources.get(name, 0) / need) for name, need in needs.items() if need]
         most = min([self.number, *room])
         if most < 1:
-            found = ", ".join(f"{resources.get(name, 0):g} {name}s" for name in needs)
+            supply = ", ".join(f"{resources.get(name, 0):g} {name}s" for name in needs)
             raise CrewError(
                 f"a rollout worker needs {needs['CPU']:g} CPUs and {needs['GPU']:g} GPUs of a node, and the "
-                f"cluster has {found}"
+                f"cluster has {supply}"
             )
         return most
 
@@ -167,8 +167,8 @@ class RayCrew(DispatchingCrew):
 
     def _speaking(self) -> list[Any]:
         calls = {worker.call: worker for worker in self.workers if worker.call is not None}
-        done, _ = self._ray.wait(list(calls), num_returns=1)
-        return [calls[call] for call in done]
+        ready, _ = self._ray.wait(list(calls), num_returns=1)
+        return [calls[call] for call in ready]
 
     def close(self) -> None:
         """End the actors, and the cluster if it was started here."""

@@ -93,7 +93,7 @@ def corrected(
     Raises:
         ValueError: If the sampler told no log-probabilities.
     """
-    if any(len(one.log_probs) != len(one.tokens) for one in completions):
+    if any(len(text.log_probs) != len(text.tokens) for text in completions):
         raise ValueError(
             f"correction={options.correction} compares with the log-probabilities of what sampled, and a "
             "completion has none: set correction=none, or let its policy record them (Completion.log_probs)"

@@ -55,9 +55,9 @@ def _beside_others(own: Sequence[Turn], agents: Sequence[str], cut: set[str]) ->
     examples = {turn.agent: _without_weight(turn) for turn in reversed(own) if turn.agent in cut}
     shared = processes.gather([(list(mine), examples)])
     anywhere = {key for keys, _ in shared for key in keys if key[1] in cut} | mine.keys()
-    found = {agent: turn for _, of_one in shared for agent, turn in of_one.items()}
+    standins = {agent: turn for _, of_one in shared for agent, turn in of_one.items()}
     order = sorted(anywhere, key=lambda key: (key[0], agents.index(key[1])))
-    return [mine[key] if key in mine else found[key[1]] for key in order]
+    return [mine[key] if key in mine else standins[key[1]] for key in order]
 
 
 def _without_weight(turn: Turn) -> Turn:

@@ -59,7 +59,7 @@ class Lagged:
         The clock is given the seconds that were spent on what is returned.
         """
         version, newest = update - 1, min(update + self.lag, self.updates)
-        self._waiting = {of: one for of, one in self._waiting.items() if of >= update}
+        self._waiting = {of: batch for of, batch in self._waiting.items() if of >= update}
         for earlier in range(update, newest):  # none but in the first update and after an old end
             self._play(earlier, version)
         self._begun = (newest, version)
@@ -68,8 +68,8 @@ class Lagged:
         else:
             self.complete()
         batch, version, seconds, _ = self._waiting[update]
-        for activity, spent in seconds.items():
-            clock.seconds[activity] = clock.seconds.get(activity, 0.0) + spent
+        for activity, number in seconds.items():
+            clock.seconds[activity] = clock.seconds.get(activity, 0.0) + number
         return batch._replace(metrics={**batch.metrics, "lag": update - 1 - version})
 
     def complete(self) -> None:

@@ -29,5 +29,5 @@ def doctor(
 
     with as_run_errors():
         findings = examine_cluster(cluster, trusted_network=trusted_network)
-        missing = [found for found in map(show, findings) if found.core and not found.ok]
+        missing = [finding for finding in map(show, findings) if finding.core and not finding.ok]
     raise SystemExit(1 if missing else 0)

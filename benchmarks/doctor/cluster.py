@@ -30,7 +30,7 @@ def examine_cluster(address: str | None, *, trusted_network: bool = False) -> It
     ray = connect(address, trusted_network=trusted_network)
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    here = versions_here()
+    local = versions_here()
     try:
         for node in ray.nodes():
             where = f"node {node['NodeManagerAddress']} ({node['NodeID'][:8]})"
@@ -40,14 +40,14 @@ def examine_cluster(address: str | None, *, trusted_network: bool = False) -> It
             place = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             call = ray.remote(examine_node).options(num_cpus=0, scheduling_strategy=place).remote()
             try:
-                found: dict[str, Any] = ray.get(call, timeout=PATIENCE)
+                answer: dict[str, Any] = ray.get(call, timeout=PATIENCE)
             except ray.exceptions.RayError as error:
                 yield Finding(False, f"{where}: {error}", "install the package there", core=True)
                 continue
             resources = node["Resources"]
             size = ", ".join(f"{resources.get(name, 0):g} {name}s" for name in ("CPU", "GPU"))
             yield Finding(True, f"{where}: {size}")
-            yield from _judged(where, found, here)
+            yield from _judged(where, answer, local)
     finally:
         ray.shutdown()
 
@@ -67,22 +67,22 @@ def versions_here() -> dict[str, str | None]:
     return {"Python": python_version(), **versions()}
 
 
-def _judged(where: str, found: dict[str, Any], here: dict[str, str | None]) -> Iterator[Finding]:
-    others = {
-        name: version for name, version in found["versions"].items() if version != here.get(name)
+def _judged(where: str, answer: dict[str, Any], local: dict[str, str | None]) -> Iterator[Finding]:
+    differences = {
+        name: version for name, version in answer["versions"].items() if version != local.get(name)
     }
-    if others:
+    if differences:
         listed = ", ".join(
-            f"{name} {version} (here {here.get(name)})" for name, version in others.items()
+            f"{name} {version} (here {local.get(name)})" for name, version in differences.items()
         )
         yield Finding(
             False, f"{where}: {listed}", "install the same versions on all nodes", core=True
         )
-    lost = {name: reason for name, reason in found["layers"].items() if reason}
-    if not lost:
+    gaps = {name: reason for name, reason in answer["layers"].items() if reason}
+    if not gaps:
         yield Finding(True, f"{where}: all layers of the sandbox are on")
         return
-    listed = "; ".join(f"{name}: {reason}" for name, reason in lost.items())
-    needed = any(name in REQUIRED or name == "sandbox" for name in lost)
+    listed = "; ".join(f"{name}: {reason}" for name, reason in gaps.items())
+    serious = any(name in REQUIRED or name == "sandbox" for name in gaps)
     remedy = "run `llm-decpomdp doctor` there; programs of models are less confined on this node"
-    yield Finding(False, f"{where}: sandbox without {listed}", remedy, core=needed)
+    yield Finding(False, f"{where}: sandbox without {listed}", remedy, core=serious)

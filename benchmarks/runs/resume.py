@@ -39,7 +39,7 @@ CHANGEABLE = (
     "model.max_prompt_tokens",
     "model.on_long_prompt",
 )
-"""Keys that a run may change when it goes on: length, shards, workers, servers, what it saves, and long prompts."""
+"""Keys that a run may change when it goes on: length, shards, workers, servers, what it saves, long prompts."""
 
 OF_POLICIES = ("max_prompt_tokens", "on_long_prompt")
 """Keys of single policies that it may change: `policies.<name>.on_long_prompt`."""

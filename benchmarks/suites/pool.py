@@ -118,8 +118,8 @@ class Pool:
             running.log.close()
             if not running.job.status():
                 running.job.end(FAILED, error=_crash_report(running))
-            self._changed([one.job for one in self._running], running.job)
-        self._changed([one.job for one in self._running], None)
+            self._changed([running.job for running in self._running], running.job)
+        self._changed([running.job for running in self._running], None)
 
     def _stop(self) -> None:
         """Ask all processes to save and end, and wait for them; a second Ctrl-C does not wait.

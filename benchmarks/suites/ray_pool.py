@@ -62,8 +62,8 @@ class RayPool:
 
     def _collect(self, calls: dict[Any, Job]) -> None:
         """Report jobs that have ended, and the progress of the others."""
-        done, _ = self._ray.wait(list(calls), timeout=POLL_SECONDS)
-        for call in done:
+        ready, _ = self._ray.wait(list(calls), timeout=POLL_SECONDS)
+        for call in ready:
             job = calls.pop(call)
             reason = ""
             try:

@@ -73,11 +73,11 @@ def main(
                 )
                 for name, (critic, joint, _) in WAYS.items()
             ]
-            plain, *others = compare(contenders, rounds, variables).values()
-            sections.append([plain, *others])
-            for (name, (_, _, most)), measured in zip(list(WAYS.items())[1:], others, strict=True):
+            plain, *rivals = compare(contenders, rounds, variables).values()
+            sections.append([plain, *rivals])
+            for (name, (_, _, most)), rival in zip(list(WAYS.items())[1:], rivals, strict=True):
                 goal = Goal(f"processor time: {name}, {tokens} tokens", at_most=most)
-                judgements.append(Judgement(goal, measured.times_cpu(plain)))
+                judgements.append(Judgement(goal, rival.times_cpu(plain)))
     settings = {"model": model, "G": group_size, "rounds": rounds, "device": device}
     title = "Credit beside a plain update"
     Report(title, settings, variables, sections, judgements).finish(json_file)

@@ -111,7 +111,7 @@ def markdown(curves: Sequence[Curve]) -> str:
 
 
 def _cell(curves: Sequence[Curve], way: str, probe: str) -> str:
-    seeds = [one for one in curves if (str(one.trial), one.trial.probe) == (way, probe)]
+    seeds = [curve for curve in curves if (str(curve.trial), curve.trial.probe) == (way, probe)]
     if not seeds:
         return ""
     line = summarise(seeds)
