@@ -14,7 +14,8 @@ Memory of each of n processes, in bytes for a weight, without activations:
 
 While it learns, a process holds the gathered weights of one or two layers besides. Under autocast (full weights
 with `bfloat16`) a forward pass leaves the rounded weights of all layers, 2 bytes each, unless activations are
-computed twice (`gradient_checkpointing`). Before it is cut, every process holds the whole model.
+computed twice (`gradient_checkpointing`). Full weights with `kl_coefficient` take 8 / n more: the reference, and
+the weights that wait while it computes. Before it is cut, every process holds the whole model.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.shards import in_shards, whole
 from llm_decpomdp.policy import Completion, Policy, Team
 
-EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 """Settings of models of which a pass uses a part: the processes would sum gradients that others lack."""
 
 logger = logging.getLogger(__name__)
@@ -73,10 +74,9 @@ class ShardedEngine(ModelEngine):
         super().__init__(
             engine.model, engine.tokenizer, compute_dtype=dtype, gradient_checkpointing=twice
         )
-        end = self.end_id
-        self._packs = self._can_pack([end] * 2)  # alike in all processes
         for weight in self.model.parameters():
             distributed.broadcast(weight.data, src=0)
+        self._packs = self._can_pack(range(len(engine.tokenizer))[:24])  # alike in all processes
         for part in (*layers, self.model):
             sharded = fully_shard(part, mesh=mesh, reshard_after_forward=True)
             _sum_gradients(sharded)
@@ -289,6 +289,10 @@ def _skeleton(engine: ModelEngine) -> Any:
 
 def _sum_gradients(module: FSDPModule) -> None:
     """Let FSDP sum gradients over the processes, where it would take their mean."""
+    if not hasattr(module, "set_force_sum_reduction_for_comms"):
+        raise ValueError(
+            f"weights in shards need a newer torch than {torch.__version__}, such as 2.13"
+        )
     module.set_gradient_divide_factor(1.0)
     module.set_force_sum_reduction_for_comms(True)
 

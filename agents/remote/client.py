@@ -117,8 +117,10 @@ class Client:
         self._call("POST", "/v1/load_lora_adapter", body)
 
     def unload_adapter(self, name: str) -> None:
-        """Let the server forget an adapter."""
-        self._call("POST", "/v1/unload_lora_adapter", {"lora_name": name})
+        """Let the server forget an adapter, if it still knows it."""
+        timeout = min(self.timeout, BRIEF)
+        with suppress(NoRoute):
+            self._call("POST", "/v1/unload_lora_adapter", {"lora_name": name}, timeout=timeout)
 
     def reload_weights(self, version: str, folder: Path) -> None:
         """Give the server all weights of its model anew, and note their version where it keeps one."""
@@ -142,8 +144,8 @@ class Client:
         self._call("POST", "/pause?" + urlencode({"mode": "keep"}))
         try:
             yield
-        finally:
-            self._call("POST", "/resume")
+        finally:  # perhaps after it has hung, or on Ctrl-C
+            self._call("POST", "/resume", timeout=min(self.timeout, BRIEF))
 
     def forget_prompts(self) -> None:
         """Let the server compute prompts anew that it has computed before."""

@@ -22,7 +22,7 @@ import torch
 from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine, end_ids
-from llm_decpomdp.agents.remote.client import Client, NoRoute, Request
+from llm_decpomdp.agents.remote.client import Client, Request
 from llm_decpomdp.agents.remote.options import (
     BASE,
     SamplerError,
@@ -151,7 +151,8 @@ class RemoteSampler:
         ]
         groups = self._insist(lambda client: self._ask(client, requests))
         for prompt, rows in zip(prompts, groups, strict=True):
-            if prompt.adapter in self._unproven:
+            # Of a partner that cuts its distribution the server tells other log-probabilities.
+            if prompt.adapter in self._unproven and not prompt.sampling.cuts:
                 self._prove(prompt, rows)
         return [row for rows in groups for row in rows]
 
@@ -227,8 +228,7 @@ class RemoteSampler:
             client.reload_weights(new.name, new.folder)
         else:
             if self._lost:  # a server that hung for a while may have it still
-                with suppress(NoRoute):
-                    client.unload_adapter(new.name)
+                client.unload_adapter(new.name)
             client.load_adapter(new.name, new.folder)
         self._there[adapter] = new
         self._unproven.add(adapter)

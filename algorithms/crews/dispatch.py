@@ -24,6 +24,8 @@ class Hand(ABC):
 
     place: int | None = None
     """Place of the bundle that it was given."""
+    placed = True
+    """Whether it is sure to play soon what it is given."""
 
     @abstractmethod
     def give(self, place: int, order: Order) -> None:
@@ -93,7 +95,8 @@ class DispatchingCrew(ABC):
     def begin(self, bundles: Sequence[Bundle]) -> None:
         """Let each worker play one of the bundles, before `roll` is asked for all of them."""
         self._hire(len(bundles))
-        for place, worker in enumerate(self.workers[: len(bundles)]):
+        placed = [worker for worker in self.workers if worker.placed]
+        for place, worker in enumerate(placed[: len(bundles)]):
             worker.give(place, Order(bundles[place], self._weights))
         self._begun = bundles
 
@@ -124,7 +127,7 @@ class DispatchingCrew(ABC):
             busy = sum(worker.place is not None for worker in self.workers)
             self._hire(busy + len(waiting))
             for worker in self.workers:
-                if worker.place is None and waiting:
+                if worker.place is None and worker.placed and waiting:
                     place = waiting.popleft()
                     worker.give(place, Order(bundles[place], self._weights))
             for worker in self._speaking():

@@ -10,6 +10,7 @@ import logging
 import os
 import pickle
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ import torch
 from llm_decpomdp.algorithms.crews.bundles import Site
 from llm_decpomdp.algorithms.crews.dispatch import DispatchingCrew, Hand
 from llm_decpomdp.algorithms.crews.options import CrewError
-from llm_decpomdp.algorithms.crews.worker import Build, Failed, Order, Played, load_states
+from llm_decpomdp.algorithms.crews.worker import Build, Failed, Order, Played, Ready, load_states
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
 from llm_decpomdp.policy import TrainablePolicy
 
@@ -26,8 +27,16 @@ MIN_VERSION = (2, 52)
 
 AUTH_MODE = "RAY_AUTH_MODE"
 
-SHARED_VARIABLES = ("LLM_DECPOMDP_", "HF_", "TOKENIZERS_", "OMP_NUM_THREADS")
-"""Beginnings of the names of variables that actors get from the process that learns."""
+SHARED_VARIABLES = (
+    *("LLM_DECPOMDP_DATA", "OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM"),
+    *("HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE"),
+)
+"""Variables that actors get from the process that learns; no keys."""
+
+PATIENCE = 60.0
+"""Seconds after which the cluster is asked again whether it has room."""
+
+logger = logging.getLogger(__name__)
 
 
 def connect(address: str | None = None, *, trusted_network: bool = False) -> Any:
@@ -56,13 +65,11 @@ def connect(address: str | None = None, *, trusted_network: bool = False) -> Any
             "(`ray get-auth-token --generate` makes one) and set that here too, or say that all who reach it may: "
             "cluster.trusted_network=true, or --trusted-network"
         )
-    variables = {
-        name: value for name, value in os.environ.items() if name.startswith(SHARED_VARIABLES)
-    }
+    variables = {name: os.environ[name] for name in SHARED_VARIABLES if name in os.environ}
     settings: dict[str, Any] = {} if address else {"include_dashboard": False}
     try:
         ray.init(
-            address=address,
+            address=address or "local",
             log_to_driver=False,
             logging_level=logging.WARNING,
             runtime_env={"env_vars": variables},
@@ -86,8 +93,12 @@ class Actor:
         self._build, self._version = build, 0
         self._site: Site | None = None
 
+    def ready(self) -> Ready:
+        """Say that Ray has placed this actor."""
+        return Ready()
+
     def play(self, order: Order) -> Played | Failed:
-        """Play a bundle; errors come back as values, so that those of Ray are deaths alone."""
+        """Play a bundle; errors come back as values, but those of Ray, after which another actor plays it."""
         import ray
 
         try:
@@ -100,6 +111,8 @@ class Actor:
                     self._version = version
             clock = Stopwatch()
             return Played(order.bundle.roll(self._site, clock), clock.seconds)
+        except ray.exceptions.RayError:  # such as weights that are lost with their node
+            raise
         except Exception as error:
             return Failed.of(error)
 
@@ -132,7 +145,8 @@ class RayCrew(DispatchingCrew):
         super().__init__(workers, max_redo)
         self._build = pickle.dumps(build)
         self._needs = {"num_cpus": cpus, "num_gpus": gpus}
-        self._ray = connect(address, trusted_network=trusted_network)
+        self._connect = partial(connect, address, trusted_network=trusted_network)
+        self._ray = self._connect()
         self._publications = 0
         try:
             self._room()  # says at once what is missing
@@ -142,23 +156,34 @@ class RayCrew(DispatchingCrew):
 
     def publish(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
         """Put new weights where every node finds them."""
+        if not self._ray.is_initialized():  # the crew was closed
+            self._connect()
         self._publications += 1
         states = {name: policy.state_dict() for name, policy in policies.items()}
         # In a list, so that Ray brings it to those that ask, not to each call.
         self._weights = self._publications, [self._ray.put(states)]
 
     def _room(self) -> int:
-        resources = self._ray.cluster_resources()
+        """Return how many actors the nodes can hold, at most as many as are wanted.
+
+        Raises:
+            CrewError: If no node can hold one.
+        """
         needs = {"CPU": self._needs["num_cpus"], "GPU": self._needs["num_gpus"]}
-        room = [int(resources.get(name, 0) / need) for name, need in needs.items() if need]
-        most = min([self.number, *room])
-        if most < 1:
-            supply = ", ".join(f"{resources.get(name, 0):g} {name}s" for name in needs)
-            raise CrewError(
-                f"a rollout worker needs {needs['CPU']:g} CPUs and {needs['GPU']:g} GPUs of a node, and the "
-                f"cluster has {supply}"
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        room = [
+            min([self.number, *(int(node.get(name, 0) // n) for name, n in needs.items() if n)])
+            for node in nodes
+        ]
+        if not sum(room):
+            supply = "; ".join(
+                ", ".join(f"{node.get(name, 0):g} {name}s" for name in needs) for node in nodes
             )
-        return most
+            raise CrewError(
+                f"a rollout worker needs {needs['CPU']:g} CPUs and {needs['GPU']:g} GPUs of one node, and the "
+                f"nodes have: {supply}"
+            )
+        return min(self.number, sum(room))
 
     def _start(self) -> RayHand:
         options = {**self._needs, "max_restarts": 0, "scheduling_strategy": "SPREAD"}
@@ -167,7 +192,10 @@ class RayCrew(DispatchingCrew):
 
     def _speaking(self) -> list[Any]:
         calls = {worker.call: worker for worker in self.workers if worker.call is not None}
-        ready, _ = self._ray.wait(list(calls), num_returns=1)
+        ready, _ = self._ray.wait(list(calls), num_returns=1, timeout=PATIENCE)
+        if not ready and not any(worker.placed for worker in self.workers):
+            self._room()
+            logger.warning("the nodes of the cluster are busy: no rollout worker was placed yet")
         return [calls[call] for call in ready]
 
     def close(self) -> None:
@@ -186,22 +214,24 @@ class RayHand(Hand):
 
     def __init__(self, ray: Any, actor: Any) -> None:
         self._ray, self._actor = ray, actor
-        self.call: Any = None
-        """The bundle that it plays."""
+        self.placed = False
+        self.call: Any = actor.ready.remote()
+        """What it is asked."""
         self._death = ""
 
     def give(self, place: int, order: Order) -> None:
-        """Let the actor play a bundle, once it is placed."""
+        """Let the actor play a bundle."""
         self.place, self.call = place, self._actor.play.remote(order)
 
-    def receive(self) -> Played | Failed | None:
+    def receive(self) -> Ready | Played | Failed | None:
         """Return what the actor says; `None` if it has died."""
         call, self.call = self.call, None
         try:
-            message: Played | Failed = self._ray.get(call)
+            message: Ready | Played | Failed = self._ray.get(call)
         except self._ray.exceptions.RayError as error:
             self._death = str(error)
             return None
+        self.placed = True
         return message
 
     def terminate(self) -> None:
@@ -209,7 +239,8 @@ class RayHand(Hand):
         self._ray.kill(self._actor)
 
     def end(self) -> str:
-        """Return how the actor ended, as far as it was told."""
+        """Make sure that the actor has ended, and return how, as far as it was told."""
+        self.terminate()
         return "the end of its actor"
 
     def last_lines(self) -> str:

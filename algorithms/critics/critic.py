@@ -154,9 +154,7 @@ class Critic:
             if kind == "state":
                 raise ValueError("critic_input=state, and the environment has none: set history")
             if not self._warned:
-                logger.warning(
-                    "the environment has no state(), so the critic reads histories alone"
-                )
+                logger.warning("the environment has no state(): the critic reads histories alone")
             self._warned = True
 
     def _read(self, name: str, rollouts: Sequence[Rollout]) -> Values:

@@ -63,7 +63,8 @@ def critic_text(
         view: The state.
         past: The turns before.
         agents: The agents whose prompts and answers stand in it.
-        limit: Largest number of characters of a part; of a longer one beginning and end are kept.
+        limit: Largest number of characters of a part; of a longer one beginning and end are kept. A state that is
+            read alone may have as many as all parts of `history+state`.
         answers: What each agent answers in the state, if that is read too.
     """
     parts = []
@@ -76,6 +77,8 @@ def critic_text(
     if kind != "state":
         parts += [(f"{agent} sees", view.prompts[agent]) for agent in agents]
     parts += [(f"{agent} answers", text) for agent, text in (answers or {}).items()]
+    if kind == "state":  # one part that holds all others
+        limit *= 1 + 2 * len(agents) * len(past) + len(agents)
     texts = (f"[{title}]\n{shortened(text, limit)}" for title, text in parts if text)
     return Text("\n\n".join(texts), sum(len(text) > limit for _, text in parts))
 

@@ -15,9 +15,10 @@ This is not the ratio of an objective of several steps with one batch (`objectiv
 policy as it moves away from pi, and which alone is clipped. The product of both is the decoupled objective of
 arXiv 2110.00641, with pi for its proximal policy.
 
-Ratios of whole completions without a bound give an unbiased gradient, with a variance that grows exponentially
-with T. Those of tokens leave out that mu has chosen what came before, too: a bias that is small while the two are
-close. Bounds add a bias where they bind.
+Ratios of whole completions without a bound give an unbiased gradient of a single agent with one turn, with a
+variance that grows exponentially with T; those of team-mates and of other turns are left out. Those of tokens
+leave out that mu has chosen what came before, too: a bias that is small while the two are close. Bounds add a bias
+where they bind.
 
 Degenerate cases: where pi = mu every weight is 1, and both modes have the plain gradient. A completion of one
 token has the same ratio on both levels.

@@ -67,8 +67,8 @@ class StepOptions(Options):
     correction_cap: float = option(2.0, gt=1)
     """Bound of `correction`."""
     correction_level: str = option("token", choices=("token", "sequence"))
-    """Ratio of `correction`: that of each token by itself, or the product over its completion, which is exact and
-    varies much more."""
+    """Ratio of `correction`: that of each token by itself, or the product over its completion, which also weighs
+    what came before a token, and varies much more."""
     kl_coefficient: float = option(0.0, ge=0)
     """Weight of the divergence from the reference: the weights before training, or the model without its adapter,
     also where that was trained before; 0 keeps none."""

@@ -130,7 +130,8 @@ class Trainer:
         site = Site(env, self.eval_env, team)
         self._crew = Supplied(crew or LocalCrew(site), self.learner.policies, self._version)
         played = Played(self._crew, trainer_options, batches, problems, self.learner, judge, rival)
-        ahead = crew is not None and learner_options.updates_per_batch == 1
+        elsewhere = not isinstance(crew, LocalCrew | None)
+        ahead = elsewhere and learner_options.updates_per_batch == 1
         lag = trainer_options.lag
         lagged = Lagged(played, lag, len(batches), ahead) if lag else None
         self._source: Source = Stored(stored) if stored else lagged or played
@@ -233,7 +234,9 @@ class Trainer:
                 raise
             logger.error("nothing more is saved: %s", error)
         if interrupted:
-            saved = (self.saved or 0) if self.learner.sharded else self.learner.updates
+            saved = self.saved if self.learner.sharded else self.learner.updates
+            if saved is None:
+                raise failure
             raise Interrupted(self.folder.path, saved, len(self.batches)) from failure
         if memory_ran_out(failure):
             prompts = max(map(len, self.batches))

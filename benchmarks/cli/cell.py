@@ -6,6 +6,7 @@ any more.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import sys
@@ -41,7 +42,9 @@ def main() -> None:
     end_with_parent()
     job, begin = read_job(Path(sys.argv[1])), time.perf_counter()
     try:
-        work(job)
+        with (job.folder / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # an earlier process may still save what it has
+            work(job)
     except (KeyboardInterrupt, Interrupted):
         raise SystemExit(INTERRUPTED) from None
     except Exception:

@@ -15,6 +15,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_stored_config, read_config
 from llm_decpomdp.benchmarks.config.schema import KEYS, Config
 from llm_decpomdp.benchmarks.runs.data import Manifest, change_of_data
+from llm_decpomdp.benchmarks.runs.failures import as_run_errors
 from llm_decpomdp.benchmarks.runs.long_prompts import without_long_prompts
 from llm_decpomdp.benchmarks.runs.manifest import pairs_in
 from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun, resolve, schedule
@@ -85,7 +86,9 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
     lessons = [] if warm and updates else run.lessons()  # after an update none are left to learn
     shard(run.config, team)
     trainer = make_trainer(run, team, folder, lessons)
-    logger.info("continuing after update %d of %d", trainer.resume(), len(run.batches))
+    with as_run_errors():
+        done_before = trainer.resume()
+    logger.info("continuing after update %d of %d", done_before, len(run.batches))
     if overrides and processes.rank() == 0:
         entry = {"after": updates, "overrides": list(overrides)}
         resumed = [*manifest.get("resumed", []), entry]

@@ -5,13 +5,21 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from llm_decpomdp.algorithms.crews.options import CrewError
 from llm_decpomdp.algorithms.crews.ray_crew import connect
 from llm_decpomdp.algorithms.training.interruption import terminable
 from llm_decpomdp.benchmarks.suites.job import FAILED, Job
-from llm_decpomdp.benchmarks.suites.pool import POLL_SECONDS, Changed, command, variables
+from llm_decpomdp.benchmarks.suites.pool import (
+    ASK_AGAIN_SECONDS,
+    POLL_SECONDS,
+    Changed,
+    command,
+    variables,
+)
 
 MAX_RETRIES = 2
 """Times that a job is begun again because its node or process has died; it goes on from what it has saved."""
@@ -42,21 +50,44 @@ class RayPool:
         calls: dict[Any, Job] = {}
         with terminable():
             try:
+                largest = self._largest(jobs)
                 for job in jobs:
-                    calls[self._call(job)] = job
+                    calls[self._call(job, largest)] = job
                 while calls:
                     self._collect(calls)
             except KeyboardInterrupt:
-                for call in calls:
-                    self._ray.cancel(call)
-                self._ray.wait(list(calls), num_returns=len(calls))
+                while calls:
+                    for call in calls:
+                        self._ray.cancel(call)
+                    ended, _ = self._ray.wait(
+                        list(calls), num_returns=len(calls), timeout=ASK_AGAIN_SECONDS
+                    )
+                    for call in ended:
+                        del calls[call]
                 raise
             finally:
                 self._ray.shutdown()
 
-    def _call(self, job: Job) -> Any:
+    def _largest(self, jobs: Sequence[Job]) -> int:
+        """Return the number of CPUs of the largest node.
+
+        Raises:
+            CrewError: If no node has room for a job.
+        """
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        largest = int(max(node.get("CPU", 0) for node in nodes))
+        for job in jobs:
+            cores, gpus = job.cell.cores or largest, job.cell.gpus
+            if not any(n.get("CPU", 0) >= cores and n.get("GPU", 0) >= gpus for n in nodes):
+                raise CrewError(
+                    f"cell {job.cell.name} needs {cores} cores and {gpus:g} GPUs, and no node of the cluster has "
+                    "both: set its cores and gpus"
+                )
+        return largest
+
+    def _call(self, job: Job, largest: int) -> Any:
         job.write()
-        cores = job.cell.cores or 1
+        cores = job.cell.cores or largest
         options = {"num_cpus": cores, "num_gpus": job.cell.gpus, "max_retries": MAX_RETRIES}
         return self._ray.remote(do).options(**options).remote(job.folder.absolute(), cores)
 
@@ -96,6 +127,8 @@ def do(folder: Path, cores: int) -> int:
             while process.poll() is None:
                 time.sleep(POLL_SECONDS)  # so that a cancelled task hears of it
         finally:
-            process.terminate()
-            process.wait()
+            while process.poll() is None:
+                process.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(ASK_AGAIN_SECONDS)
     return process.returncode

@@ -111,7 +111,9 @@ def test_what_fails_for_everyone_is_told_as_it_is(tmp_path: Path, cluster: Any) 
 @slow
 def test_a_cluster_without_room_is_told_at_once(cluster: Any) -> None:
     address = {"address": cluster.address, "trusted_network": True}
-    with pytest.raises(CrewError, match="needs 1 CPUs and 4 GPUs of a node, and the cluster has 2"):
+    with pytest.raises(CrewError, match="needs 2 CPUs and 0 GPUs of one node"):
+        RayCrew(sites.echo, 1, cpus=2, **address)  # two nodes have one each
+    with pytest.raises(CrewError, match="needs 1 CPUs and 4 GPUs of one node, and the nodes have"):
         RayCrew(sites.echo, 1, gpus=4, **address)
     crew(sites.echo, 1, cluster).close()
 
@@ -150,8 +152,6 @@ def test_options_of_ray_are_refused_where_they_mean_nothing() -> None:
         ClusterOptions(rollout_workers=1, worker_gpus=1)
 
 
-def test_actors_get_the_variables_that_decide_what_is_read() -> None:
-    assert "LLM_DECPOMDP_DATA".startswith(ray_crew.SHARED_VARIABLES)
-    assert not any(
-        name.startswith(ray_crew.SHARED_VARIABLES) for name in ("RAY_AUTH_TOKEN", "PATH")
-    )
+def test_actors_get_the_variables_that_decide_what_is_read_and_no_keys() -> None:
+    assert "LLM_DECPOMDP_DATA" in ray_crew.SHARED_VARIABLES
+    assert not {"RAY_AUTH_TOKEN", "HF_TOKEN", "HF_HUB_TOKEN"} & {*ray_crew.SHARED_VARIABLES}

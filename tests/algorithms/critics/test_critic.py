@@ -161,7 +161,10 @@ def test_each_part_of_a_text_is_cut_by_itself_and_counted() -> None:
     assert "a" * 10 + "\n...\n" + "a" * 10 + "\n\n[y sees]\n" + "b" * 10 in text
     only, _ = critic_text("prompts", view, past, ["x", "y"], 100)
     assert only == f"[x sees]\n{'a' * 50}\n\n[y sees]\n{'b' * 10}"
-    assert critic_text("state", view, past, ["x", "y"], 100).text == f"[state]\n{view.state}"
+    # The state alone holds all other parts, and may be as long as they together: 1 + 4 + 2.
+    long = view._replace(state="s" * 140)
+    assert critic_text("state", long, past, ["x", "y"], 20).text == f"[state]\n{long.state}"
+    assert critic_text("state", long, past, ["x", "y"], 18).cut_parts == 1
 
 
 def test_an_environment_without_a_state_is_told_and_one_without_texts_refused(

@@ -26,6 +26,9 @@ def test_what_makes_other_passes_is_refused(quick: list[str], override: str, wha
 
 
 def test_a_run_has_as_many_processes_as_shards(quick: list[str]) -> None:
-    config = load_config(None, [*quick, "learner.shards=2"])
+    config = load_config(None, [*quick, "learner.shards=2", "output.checkpoint_every=0"])
+    with pytest.raises(RunError, match=r"set output\.checkpoint_every"):
+        train(config, "quick")
+    config = load_config(None, [*quick, "learner.shards=2", "output.checkpoint_every=1"])
     with pytest.raises(RunError, match=r"needs 2 processes, and the run has 1: .*torchrun"):
         train(config, "quick")
