@@ -130,8 +130,8 @@ class Trainer:
         site = Site(env, self.eval_env, team)
         self._crew = Supplied(crew or LocalCrew(site), self.learner.policies, self._version)
         played = Played(self._crew, trainer_options, batches, problems, self.learner, judge, rival)
-        elsewhere = not isinstance(crew, LocalCrew | None)
-        ahead = elsewhere and learner_options.updates_per_batch == 1
+        one_step = learner_options.updates_per_batch == 1 and not self.learner.sharded
+        ahead = crew is not None and one_step
         lag = trainer_options.lag
         lagged = Lagged(played, lag, len(batches), ahead) if lag else None
         self._source: Source = Stored(stored) if stored else lagged or played

@@ -13,6 +13,7 @@ EXTRAS = {
         *("PyPDF2", "reportlab", "gensim", "netifaces"),
     ),
     "expert": ("openai", "anthropic"),
+    "cluster": ("ray",),
 }
 """Packages of each extra."""
 

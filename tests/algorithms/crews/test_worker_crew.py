@@ -54,7 +54,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
     return run
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_workers_play_what_one_process_plays(local: Trainer, tmp_path: Path, workers: int) -> None:
     run = trainer(tmp_path, crew=WorkerCrew(sites.echo, workers))
     run.run_updates()

@@ -242,7 +242,7 @@ def test_an_actor_critic_goes_on_exactly(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["maac", "coma"])
 def test_rollouts_without_states_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="sample them with views=True"):
+    with pytest.raises(ValueError, match="use views=True"):
         learner(name).update(chains(views=False))
 
 

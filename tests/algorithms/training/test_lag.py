@@ -120,7 +120,9 @@ def interrupt(*_: Any) -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-@pytest.mark.parametrize("call", [4, 12, 15, 18, 22])
+@pytest.mark.parametrize(
+    "call", [12, 18, *(pytest.param(call, marks=pytest.mark.slow) for call in (4, 15, 22))]
+)
 def test_a_run_that_was_stopped_equals_one_that_was_not(
     straight: Trainer, tmp_path: Path, call: int
 ) -> None:
@@ -269,6 +271,7 @@ def test_workers_that_sample_ahead_and_die_play_what_one_process_plays(
     assert local.folder.episodes.read_bytes() == run.folder.episodes.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_while_workers_sample_ahead_goes_on_exactly(tmp_path: Path) -> None:
     options = {**CREWED, "team": None, "learner": {}}
     local = lagged(tmp_path / "local", 1, sites.BATCHES, **options)

@@ -52,6 +52,7 @@ def of_vllm(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_a_run_is_the_same_with_a_server_that_dies_and_when_it_is_resumed(
     quick: list[str], tiny_model: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,0 +1,103 @@
+"""Whom a crew gives its bundles, with workers that are placed late, never, or die."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from llm_decpomdp.algorithms.crews.bundles import Bundle, EvaluationBundle
+from llm_decpomdp.algorithms.crews.dispatch import DispatchingCrew, Hand
+from llm_decpomdp.algorithms.crews.options import CrewError
+from llm_decpomdp.algorithms.crews.worker import Failed, Order, Played, Ready
+from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
+
+
+class Puppet(Hand):
+    """A worker that says what a list holds, and in place of `play` what it has played."""
+
+    def __init__(self, words: list[Any], placed: bool = True) -> None:
+        self.words, self.placed = words, placed
+        self.order: Order | None = None
+
+    def give(self, place: int, order: Order) -> None:
+        self.place, self.order = place, order
+
+    def receive(self) -> Ready | Played | Failed | None:
+        word = self.words.pop(0)
+        if word == "play":
+            assert self.order is not None
+            return Played([], {"sampling": float(self.order.bundle.index)})
+        self.placed = self.placed or isinstance(word, Ready)
+        return word  # type: ignore[no-any-return]
+
+    def terminate(self) -> None:
+        self.words = []
+
+    def end(self) -> str:
+        return "a word"
+
+    def last_lines(self) -> str:
+        return "nothing"
+
+
+class PuppetCrew(DispatchingCrew):
+    """Starts the puppets of a list, and hears all that have something to say."""
+
+    def __init__(self, puppets: list[Puppet], workers: int, max_redo: int = 3) -> None:
+        super().__init__(workers, max_redo)
+        self.puppets = puppets
+
+    def publish(self, policies: Mapping[str, Any], version: int) -> None:
+        pass
+
+    def _start(self) -> Hand:
+        return self.puppets.pop(0)
+
+    def _speaking(self) -> list[Any]:
+        able = [
+            w for w in self.workers if w.words and (w.place is not None or w.words[0] != "play")
+        ]
+        assert able, "nobody will ever speak again"
+        return able
+
+
+def bundles(number: int) -> list[Bundle]:
+    return [EvaluationBundle(0, index, (Start(seed=index),), 1) for index in range(number)]
+
+
+def test_who_is_never_placed_keeps_nobody_waiting() -> None:
+    able, unplaced = Puppet(["play"] * 4), Puppet([], placed=False)
+    clock = Stopwatch()
+    assert PuppetCrew([able, unplaced], 2).roll(bundles(4), clock) == [[]] * 4
+    assert unplaced.order is None and clock.seconds == {"sampling": 6.0}
+
+
+def test_who_is_placed_later_plays_what_is_left() -> None:
+    late = Puppet([Ready(), "play", "play"], placed=False)
+    assert PuppetCrew([late], 1).roll(bundles(2), Stopwatch()) == [[], []]
+
+
+def test_a_begun_bundle_is_played_once() -> None:
+    able = Puppet(["play", "play"])
+    crew = PuppetCrew([able], 1)
+    crew.begin(bundles(2))
+    assert able.place == 0
+    crew.roll(bundles(2), Stopwatch())
+    assert not able.words
+
+
+def test_a_death_without_a_bundle_is_none_of_a_bundle() -> None:
+    puppets = [Puppet([None], placed=False) for _ in range(5)]
+    crew = PuppetCrew([*puppets, Puppet(["play"])], 1, max_redo=0)
+    assert crew.roll(bundles(1), Stopwatch()) == [[]]
+
+
+def test_deaths_with_a_bundle_are_counted() -> None:
+    crew = PuppetCrew([Puppet([None]), Puppet([None]), Puppet(["play"])], 1, max_redo=1)
+    with pytest.raises(
+        CrewError, match=r"2 workers have died while they played bundle 0 of an eval"
+    ):
+        crew.roll(bundles(1), Stopwatch())
