@@ -13,6 +13,10 @@ from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, View
 OMISSION = "\n...\n"
 """Mark of the place where text was left out."""
 
+REPEATED = 80
+"""Fewest characters of a prompt or an answer that are not said again if they stand in the state, word for word:
+shorter ones may stand in it by chance."""
+
 
 class Exchange(NamedTuple):
     """A turn of the past."""
@@ -59,7 +63,8 @@ def critic_text(
     """Write the text of a state.
 
     Args:
-        kind: One of `INPUTS` (`options.py`).
+        kind: One of `INPUTS` (`options.py`). Long parts of the past that stand in a state too (see `REPEATED`) are
+            not said again: the state of a coding task has all of them.
         view: The state.
         past: The turns before.
         agents: The agents whose prompts and answers stand in it.
@@ -68,17 +73,19 @@ def critic_text(
         answers: What each agent answers in the state, if that is read too.
     """
     parts = []
-    if "state" in kind:
-        parts.append(("state", view.state))
     if "history" in kind:
         for turn, (prompts, given) in enumerate(past, 1):
             parts += [(f"{agent} saw in turn {turn}", prompts[agent]) for agent in agents]
             parts += [(f"{agent} answered in turn {turn}", given[agent]) for agent in agents]
-    if kind != "state":
-        parts += [(f"{agent} sees", view.prompts[agent]) for agent in agents]
-    parts += [(f"{agent} answers", text) for agent, text in (answers or {}).items()]
     if kind == "state":  # one part that holds all others
         limit *= 1 + 2 * len(agents) * len(past) + len(agents)
+    else:
+        parts += [(f"{agent} sees", view.prompts[agent]) for agent in agents]
+    if "state" in kind:
+        state = shortened(view.state, limit)
+        news = [part for part in parts if len(part[1]) < REPEATED or part[1] not in state]
+        parts = [("state", view.state), *news]
+    parts += [(f"{agent} answers", text) for agent, text in (answers or {}).items()]
     texts = (f"[{title}]\n{shortened(text, limit)}" for title, text in parts if text)
     return Text("\n\n".join(texts), sum(len(text) > limit for _, text in parts))
 

@@ -39,8 +39,8 @@ class CriticOptions(Options):
     critic_input: str | None = option(None, choices=INPUTS)
     """Text that a critic reads: all prompts and answers so far and the environment's `state()`, the same without
     that state, that state alone, or the present `prompts` alone; null for `history` with `iac`, else
-    `history+state`. Of prompts and answers an agent's own critic reads its own. The `state` of this library's
-    environments has everything in it, so that a critic that reads it alone knows as much and is faster."""
+    `history+state`. Of prompts and answers an agent's own critic reads its own, and long ones that the state has
+    word for word are not read twice."""
     critic_trunk: str = option("frozen", choices=TRUNKS)
     """What reads that text: a policy's model as it was before training, without its adapter (`frozen`), or the
     same with an adapter of the critic's own, which has the shape of the policy's and learns with the critic

@@ -15,12 +15,12 @@ import torch
 
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.critics.critic import Critic
-from llm_decpomdp.algorithms.critics.inputs import critic_text, history
+from llm_decpomdp.algorithms.critics.inputs import Exchange, critic_text, history
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.plans import roll_out, rollout_chains
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, View
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions, check_credit
 from llm_decpomdp.benchmarks.performance.models.probe_features import Noise
@@ -165,6 +165,19 @@ def test_each_part_of_a_text_is_cut_by_itself_and_counted() -> None:
     long = view._replace(state="s" * 140)
     assert critic_text("state", long, past, ["x", "y"], 20).text == f"[state]\n{long.state}"
     assert critic_text("state", long, past, ["x", "y"], 18).cut_parts == 1
+
+
+def test_what_a_state_has_word_for_word_is_not_read_twice_unless_it_may_be_chance() -> None:
+    seen, written = "x reads this. " * 10, "y writes that. " * 10
+    view = View(f"task 7\n{seen}\n{written}\nyes", {"x": seen, "y": "yes"})
+    past = [Exchange({"x": seen, "y": "unknown " * 20}, {"x": "yes", "y": written})]
+    text, _ = critic_text("history+state", view, past, ["x", "y"], 4000, {"x": written})
+    assert text.count(seen) == 1
+    for part in ("[y saw in turn 1]\nunknown", "[x answered in turn 1]\nyes", "[y sees]\nyes"):
+        assert part in text
+    assert text.count(written) == 2 and text.endswith(f"[x answers]\n{written}")
+    # What the state lacks, as it was cut, is read.
+    assert "[x sees]\nx reads" in critic_text("history+state", view, past, ["x", "y"], 145).text
 
 
 def test_an_environment_without_a_state_is_told_and_one_without_texts_refused(
