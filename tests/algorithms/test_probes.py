@@ -19,6 +19,11 @@ TEAMS = ("magrpo", "marloo", "maremax", "mareinforce")
 RENDEZVOUS, HALVES, TURNS, LAZY, DELAYED, *_ = PROBES
 
 
+def slow(*values: Any) -> Any:
+    """A parameter that takes some seconds, beside a like one that stays."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 def require_learned(trial: Trial, *, budget: int, share: float = 0.9, seed: int = 0) -> None:
     """Train with the completions of so many plain updates, and require a share of the optimum."""
     probe, curve = PROBES[trial.probe], train(trial, budget=budget, seed=seed, marks=3)
@@ -29,16 +34,19 @@ def require_learned(trial: Trial, *, budget: int, share: float = 0.9, seed: int 
     )
 
 
-@pytest.mark.parametrize("algorithm", TEAMS)
+@pytest.mark.parametrize(
+    "algorithm", ["magrpo", "maremax", *(slow(name) for name in ("marloo", "mareinforce"))]
+)
 def test_sign_and_credit_are_right_as_a_team_finds_a_common_letter(algorithm: str) -> None:
     require_learned(Trial(RENDEZVOUS, algorithm), budget=24, share=0.85)
 
 
-@pytest.mark.parametrize("algorithm", ["magrpo", "mareinforce", "grpo"])
+@pytest.mark.parametrize("algorithm", ["grpo", slow("magrpo"), slow("mareinforce")])
 def test_masks_and_rows_are_right_as_each_agent_spells_its_letter_and_stops(algorithm: str) -> None:
     require_learned(Trial(HALVES, algorithm), budget=24, share=0.8)
 
 
+@pytest.mark.slow
 def test_turns_are_right_as_agents_speak_in_turn() -> None:
     require_learned(Trial(TURNS, "magrpo"), budget=16, share=0.85)
 
@@ -49,7 +57,11 @@ def test_returns_are_right_as_an_agent_learns_over_trees_to_ask_first() -> None:
 
 @pytest.mark.parametrize(
     ("objective", "options"),
-    [("ppo", {}), ("cispo", {}), ("gspo", {"clip_range": 0.2, "clip_range_high": 0.3})],
+    [
+        slow("ppo", {}),
+        slow("cispo", {}),
+        ("gspo", {"clip_range": 0.2, "clip_range_high": 0.3}),
+    ],
 )
 def test_ratios_are_right_as_few_batches_are_enough_with_several_steps_each(
     monkeypatch: pytest.MonkeyPatch, objective: str, options: dict[str, Any]
@@ -85,5 +97,5 @@ def test_over_chains_no_algorithm_learns_to_ask_as_the_first_turn_earns_nothing(
 @pytest.mark.slow
 def test_an_offset_slows_the_learner_without_a_baseline_and_no_other() -> None:
     require_learned(Trial(HALVES, "magrpo", offset=2.0), budget=60)
-    slow = train(Trial(HALVES, "mareinforce", offset=2.0), budget=60, seed=0)
-    assert slow.values[-1] < 0.6 * PROBES[HALVES].optimum, slow.values
+    slowed = train(Trial(HALVES, "mareinforce", offset=2.0), budget=60, seed=0)
+    assert slowed.values[-1] < 0.6 * PROBES[HALVES].optimum, slowed.values

@@ -88,7 +88,9 @@ def test_nothing_is_fooled_harmed_hung_or_wrong(mode: str, category: str) -> Non
     assert not bad, lines(bad)
 
 
-@pytest.mark.parametrize("mode", WITHOUT_ALL)
+@pytest.mark.parametrize(
+    "mode", [*(pytest.param(mode, marks=pytest.mark.slow) for mode in WITHOUT_ALL[:-1]), "bare"]
+)
 def test_fewer_layers_leave_the_verdicts_honest(mode: str) -> None:
     results = [result for result in results_of(mode, GRADING) if not result.known]
     bad = [result for result in results if result.judgement in ("fooled", "hung")]

@@ -95,6 +95,7 @@ def test_a_secret_is_handed_on_over_two_turns_with_a_critic() -> None:
     assert relay_value(2, CHAIN, group_size=8, **TWO_TURNS, **CRITIC) >= 0.9
 
 
+@pytest.mark.slow
 def test_without_a_critic_nothing_is_handed_on_but_by_luck_of_the_partners() -> None:
     crossed = RolloutOptions(joint_mode="cross")
     assert relay_value(2, crossed, group_size=4, **TWO_TURNS) <= 0.4
