@@ -4,7 +4,7 @@
 
 Every agent is a language model of random weights that is trained through the same code as real ones. All lines of
 a probe have the same budget of completions, of at most `MAX_TOKENS` tokens each, however many updates that makes;
-the recipe is that of `probe_trials.py`. Critics read with features of the texts' parts (`probe_features.py`).
+the recipe is that of `probe_trials.py`. Critics read with features of the texts' parts (`science/features.py`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ from llm_decpomdp.algorithms.preferences.building import make_learner
 from llm_decpomdp.algorithms.rollouts.plans import play_episodes, roll_out, rollout_chains
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.training.metrics import count_tokens
-from llm_decpomdp.benchmarks.performance.models.probe_features import HashedParts, Noise
 from llm_decpomdp.benchmarks.performance.models.probe_report import (
     Curve,
     draw,
@@ -45,6 +44,7 @@ from llm_decpomdp.benchmarks.performance.models.probe_report import (
     write_points,
 )
 from llm_decpomdp.benchmarks.performance.models.probe_trials import Trial, every_start, trials
+from llm_decpomdp.benchmarks.science.features import HashedParts, Noise
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.probes.known import PROBES
 from llm_decpomdp.envs.probes.parts import MAX_TOKENS

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import torch
 
-from llm_decpomdp.benchmarks.performance.models import probe_features
+from llm_decpomdp.benchmarks.science import features
 from llm_decpomdp.policy import Completion
 from tests.algorithms.conftest import TinyPolicy
 from tests.algorithms.runs import make_team
 
 
-class HashedParts(probe_features.HashedParts):
+class HashedParts(features.HashedParts):
     """Features of texts, which are kept."""
 
     def __init__(self, width: float = 2.0, size: int = 512) -> None:

@@ -1,0 +1,1 @@
+"""Claims about learning in teams, each declared before it is measured: `llm-decpomdp bench science`."""

@@ -1,0 +1,93 @@
+"""The page and the table of the suite `science`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from llm_decpomdp.benchmarks.report.elements.page import listing, page, prose, table, tag
+from llm_decpomdp.benchmarks.science.suite import DECLARATION
+from llm_decpomdp.benchmarks.science.verdicts import Finding, Verdict
+from llm_decpomdp.utils.storage import write_atomically
+
+HEAD = (
+    "",
+    "hypothesis",
+    "verdict",
+    "corrected p",
+    "what was predicted",
+    "measured (95 %)",
+    "seeds",
+)
+
+EXPLANATION = (
+    "Each hypothesis was declared with its measure and its bounds before the first seed was measured; the "
+    "fingerprint is that of the declarations. Settings were tried on seeds that do not count, from 1000 on. A "
+    "hypothesis is confirmed if all of its predictions hold, refuted if one does not, both at 5 % after Holm's "
+    "correction over all hypotheses shown, and undecided otherwise. Intervals are of the mean over seeds "
+    "(bootstrap); with few seeds they are too narrow. Budgets that are compared are of equal completions."
+)
+
+
+def rows(verdicts: Sequence[Verdict]) -> Iterator[tuple[str, ...]]:
+    """Yield the cells of each prediction; the hypothesis stands beside its first one."""
+    for verdict in verdicts:
+        for place, finding in enumerate(verdict.findings):
+            first = (
+                verdict.hypothesis.id,
+                verdict.hypothesis.statement,
+                verdict.word,
+                f"{verdict.p:.2g}",
+            )
+            yield (
+                *(first if place == 0 else ("",) * len(first)),
+                finding.clause.words,
+                interval(finding),
+                str(finding.seeds),
+            )
+
+
+def interval(finding: Finding) -> str:
+    """Write a mean with its interval."""
+    return f"{finding.mean:.3g} ({finding.low:.3g} to {finding.high:.3g})"
+
+
+def markdown(verdicts: Sequence[Verdict]) -> str:
+    """Write the table to paste."""
+    head = ["| " + " | ".join(HEAD) + " |", "|---" * len(HEAD) + "|"]
+    body = ["| " + " | ".join(cells) + " |" for cells in rows(verdicts)]
+    return "\n".join([*head, *body]) + "\n"
+
+
+def write_page(verdicts: Sequence[Verdict], folder: Path) -> Path:
+    """Write `science.md` and `report.html` of judged hypotheses; return the page's path."""
+    write_atomically(folder / "science.md", markdown(verdicts))
+    target = folder / "report.html"
+    write_atomically(target, page("Science", _blocks(verdicts, folder)))
+    return target
+
+
+def _blocks(verdicts: Sequence[Verdict], folder: Path) -> Iterator[str]:
+    declaration = json.loads((folder / DECLARATION).read_text())
+    counts = {word: sum(v.word == word for v in verdicts) for word in WORDS}
+    yield tag("h1", "What can be claimed")
+    yield tag("p", ", ".join(f"{count} {word}" for word, count in counts.items()) + ".")
+    yield prose(EXPLANATION)
+    yield table("verdicts", HEAD, rows(verdicts))
+    for verdict in verdicts:
+        hypothesis = verdict.hypothesis
+        yield tag("h2", f"{hypothesis.id}: {verdict.word}")
+        yield prose(hypothesis.statement)
+        yield prose(f"Why: {hypothesis.theory}", "small")
+        yield prose(f"How: {hypothesis.setting} {hypothesis.seeds} seeds.", "small")
+    yield tag("h2", "Origin")
+    yield tag(
+        "p",
+        f"Declared {declaration['declared']} with version {declaration['version']}, fingerprint "
+        f"{declaration['fingerprint']}.",
+    )
+    yield listing("llm-decpomdp bench science")
+
+
+WORDS = ("confirmed", "refuted", "undecided")

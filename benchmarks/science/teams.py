@@ -1,0 +1,161 @@
+"""Teams: strangers, and what changes with their size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from llm_decpomdp import make
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.benchmarks.science.hypothesis import Clause, Hypothesis, Measures
+from llm_decpomdp.benchmarks.science.tabular import TabularPolicy
+from llm_decpomdp.benchmarks.science.training import LEARNING_RATE, team_of, train
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.probes.credit import GRADES
+from llm_decpomdp.envs.probes.parts import LETTERS
+
+ONE_PARTNER = RolloutOptions(joint_mode="common", num_partners=1)
+
+SIZES = (2, 4, 8)
+
+ESS = "effective_sample_size"
+
+LEARNED = 0.9
+"""Share of the optimum from which on a team has learned."""
+
+LONGEST = 150
+"""Updates after which a team that has not learned counts as one that needs so many."""
+
+
+Tables = Mapping[str, TabularPolicy]
+
+
+def strangers(seed: int) -> Measures:
+    """Measure how often two teams meet: each with itself, and with the other's second agent."""
+    env = make("probe-rendezvous-v0")
+    teams = []
+    for half in range(2):
+        team = team_of(env, LETTERS, 2 * seed + half)
+        train(env, team, seed=2 * seed + half, updates=40)
+        teams.append([policy.probabilities(LETTERS) for policy in team.values()])
+    at_home = np.mean([_meet(first, second) for first, second in teams])
+    abroad = np.mean([_meet(teams[0][0], teams[1][1]), _meet(teams[1][0], teams[0][1])])
+    return {"own partner": float(at_home), "stranger": float(abroad)}
+
+
+def _meet(first: Mapping[str, float], second: Mapping[str, float]) -> float:
+    return sum(first[letter] * second[letter] for letter in LETTERS)
+
+
+def sizes(seed: int) -> Measures:
+    """Measure by how much the updates to 90 % grow with the team: slopes between logarithms."""
+    slopes = {}
+    for name, rollouts in {"aligned": RolloutOptions(), "common": ONE_PARTNER}.items():
+        counts = [_updates_to_learn(size, rollouts, seed) for size in SIZES]
+        slopes[name] = float(np.polyfit(np.log(SIZES), np.log(counts), 1)[0])
+    return slopes
+
+
+def _updates_to_learn(size: int, rollouts: RolloutOptions, seed: int) -> int:
+    """Count the updates until the policies' expected reward is 90 % of the optimum."""
+    env = make("probe-noisy-partners-v0", num_agents=size)
+    count = 0
+
+    def watch(update: int, team: Tables, _: Mapping[str, float]) -> bool:
+        nonlocal count
+        count = update
+        return _expected_worth(env, team) >= LEARNED
+
+    train(
+        *(env, team_of(env, GRADES, seed)),
+        seed=seed,
+        updates=LONGEST,
+        rollouts=rollouts,
+        options=LearnerOptions(learning_rate=0.2),
+        watch=watch,
+    )
+    return count
+
+
+def _expected_worth(env: DecPOMDPEnv, team: Tables) -> float:
+    """Return the expected reward of noisy partners: the mean of what each one's letters are worth."""
+    worths = [
+        chance * _alone(env, task, agent, letter) * len(team)
+        for task in env.tasks.tasks
+        for place, agent in enumerate(team)
+        for letter, chance in team[agent].probabilities(task.cues[place]).items()
+        if letter
+    ]
+    return sum(worths) / len(team) / len(env.tasks.tasks)
+
+
+def _alone(env: DecPOMDPEnv, task: Any, agent: str, letter: str) -> float:
+    """Return the reward of a letter beside silent partners."""
+    return env.reward(task, {mate: letter * (mate == agent) for mate in env.possible_agents}).reward
+
+
+def reuse(seed: int) -> Measures:
+    """Measure how the effective sample size of joint samples falls with the team, after eight steps on a batch."""
+    logs = []
+    for size in (1, 2, 4):
+        env = make("probe-halves-v0", num_agents=size)
+        rows: list[Mapping[str, float]] = []
+        options = LearnerOptions(learning_rate=LEARNING_RATE, updates_per_batch=8)
+        train(
+            *(env, team_of(env, LETTERS, seed)),
+            seed=seed,
+            updates=10,
+            group_size=16,
+            options=options,
+            watch=lambda _, __, row, rows=rows: bool(rows.append(row)),
+        )
+        shares = [row[ESS] for row in rows if ESS in row]
+        logs.append(float(np.log(np.mean(shares))))
+    return {"slope": float(np.polyfit((1, 2, 4), logs, 1)[0])}
+
+
+HYPOTHESES = (
+    Hypothesis(
+        "H6",
+        "Conventions that a team has learned by itself fail with strangers.",
+        "Three letters are equally good. Teams that have settled on one each meet with probability one third.",
+        "probe-rendezvous-v0, tabular policies, MAGRPO, 30 updates, G = 8; two teams a seed, each alone and "
+        "with the other's second agent. Probability that both say the same.",
+        (
+            Clause("with its own partner: above 0.9", {"own partner": 1}, above=0.9),
+            Clause(
+                "with a stranger: lower by over 0.4", {"own partner": 1, "stranger": -1}, above=0.4
+            ),
+        ),
+        strangers,
+        seeds=30,
+    ),
+    Hypothesis(
+        "H7",
+        "The updates that a team needs grow with its size under aligned joint samples, and not beside common "
+        "partners.",
+        "The noise of team-mates grows with their number (H1), and with it the steps until an agent's own "
+        "share shows.",
+        "probe-noisy-partners-v0 of 2, 4 and 8 agents, tabular policies, MAGRPO, G = 8; updates until the "
+        "expected reward is 90 % of the optimum, at most 150; slope between logarithms. Both sample as many "
+        "completions.",
+        (
+            Clause("aligned: above 0.3", {"aligned": 1}, above=0.3),
+            Clause("one common partner: below 0.15", {"common": 1}, below=0.15),
+        ),
+        sizes,
+        seeds=10,
+    ),
+    Hypothesis(
+        "H7b",
+        "How often a batch can be used again shrinks with the team.",
+        "The weight of a joint sample is the product of its agents' ratios: its variance grows with their number.",
+        "probe-halves-v0 of 1, 2 and 4 agents, tabular policies, MAGRPO, G = 16, 10 updates of 8 steps; slope "
+        "of the logarithm of the joint effective sample size against the number of agents.",
+        (Clause("the slope is below 0", {"slope": 1}, below=0),),
+        reuse,
+    ),
+)

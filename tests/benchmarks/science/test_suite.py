@@ -1,0 +1,70 @@
+"""The suite `science`: its folder, its command and its page."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.science import suite
+from llm_decpomdp.benchmarks.science.suite import HYPOTHESES, declare
+from tests.support.commands import call
+
+
+def test_every_hypothesis_has_an_id_of_its_own_and_several_seeds() -> None:
+    assert len({hypothesis.id for hypothesis in HYPOTHESES}) == len(HYPOTHESES) >= 12
+    assert all(hypothesis.seeds >= 5 for hypothesis in HYPOTHESES)
+
+
+CHEAP = [h for h in HYPOTHESES if h.id in ("H9", "H10", "H11")]
+
+
+@pytest.mark.parametrize(
+    "hypothesis",
+    [pytest.param(h, id=h.id, marks=() if h in CHEAP else pytest.mark.slow) for h in HYPOTHESES],
+)
+def test_a_measure_has_what_its_clauses_are_made_of_and_depends_on_its_seed_alone(
+    hypothesis: suite.Hypothesis,
+) -> None:
+    measures = hypothesis.measure(1000)
+    assert all(math.isfinite(clause.of(measures)) for clause in hypothesis.clauses)
+    assert hypothesis.measure(1000) == measures
+
+
+def test_declarations_stand_before_measures_and_cannot_change_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declare(tmp_path)
+    stored = json.loads((tmp_path / "declaration.json").read_text())
+    assert [entry["id"] for entry in stored["hypotheses"]] == [h.id for h in HYPOTHESES]
+    changed = (replace(HYPOTHESES[0], seeds=3), *HYPOTHESES[1:])
+    monkeypatch.setattr(suite, "HYPOTHESES", changed)
+    with pytest.raises(ConfigError, match="other declarations"):
+        declare(tmp_path)
+
+
+def test_the_command_measures_what_is_missing_and_tells_the_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["bench", "science", "--only", "H9", "--cores", "1", "--output", str(tmp_path)]
+    assert call(*command) == 0
+    first = capsys.readouterr()
+    assert "40/40: H9" in first.err and "confirmed" in first.out
+    page = (tmp_path / "report.html").read_text()
+    assert "H9: confirmed" in page and "H8" not in page
+    assert "| H9 |" in (tmp_path / "science.md").read_text()
+    (verdict,) = json.loads((tmp_path / "verdicts.json").read_text())
+    assert verdict["verdict"] == "confirmed" and len(verdict["clauses"]) == 2
+    (tmp_path / "H9-seed-7.json").unlink()
+    assert call(*command) == 0
+    assert "1/1: H9, seed 7" in capsys.readouterr().err
+    assert json.loads((tmp_path / "verdicts.json").read_text()) == [verdict]
+
+
+def test_an_unknown_hypothesis_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="H99"):
+        list(suite.run_science(tmp_path, ["H99"]))
