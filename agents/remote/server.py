@@ -39,6 +39,9 @@ VARIABLES = {
 }
 """Environment variables of a server."""
 
+GPUS = "CUDA_VISIBLE_DEVICES"
+"""Variable that names the GPUs which a process sees."""
+
 NOT_INHERITED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 """Variables of this Python, which are none of another's business."""
 
@@ -112,12 +115,18 @@ class StartedServer:
         command: Goes from a port to the command that serves there.
         folder: Takes its log; removed if this process is killed.
         timeout: Seconds that it may take until it answers.
+        variables: Environment variables beside those of this process and `VARIABLES`.
     """
 
     def __init__(
-        self, command: Callable[[int], Sequence[str]], folder: Path, timeout: float
+        self,
+        command: Callable[[int], Sequence[str]],
+        folder: Path,
+        timeout: float,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         self.command, self.folder, self.timeout = command, folder, timeout
+        self.variables = variables or {}
         self.log = folder / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
@@ -142,7 +151,7 @@ class StartedServer:
                 stdin=subprocess.PIPE,  # ends with this process
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**inherited, **VARIABLES},
+                env={**inherited, **VARIABLES, **self.variables},
                 start_new_session=True,  # Ctrl-C comes from here alone
             )
         logger.info("starting a server that samples: %s", " ".join(command))
@@ -237,6 +246,17 @@ def vllm_flags(dtype: str, ranks: Sequence[int], cpu: bool, context: int | None)
         flags |= {"enforce_eager": True, "enable_chunked_prefill": False}
         flags |= {"max_num_batched_tokens": max(8192, context or 0)}
     return flags
+
+
+def visible(gpus: Sequence[int]) -> dict[str, str]:
+    """Return the variable that shows a process some GPUs alone.
+
+    Args:
+        gpus: Their numbers among those that this process sees.
+    """
+    seen = os.environ.get(GPUS)
+    names = seen.split(",") if seen else None
+    return {GPUS: ",".join(names[gpu] if names else str(gpu) for gpu in gpus)}
 
 
 def free_port() -> int:

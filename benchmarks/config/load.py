@@ -26,6 +26,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.legacy import canonical, older_defaults, renamed
 from llm_decpomdp.benchmarks.config.overrides import Whole, parse_overrides, parts, plain
 from llm_decpomdp.benchmarks.config.places import placed
+from llm_decpomdp.benchmarks.config.placing import check_places
 from llm_decpomdp.benchmarks.config.samplers import check_sampler
 from llm_decpomdp.benchmarks.config.schema import (
     FIELDS,
@@ -222,6 +223,7 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
         )
     team = team_spec(config, env.possible_agents)
     check_sampler(config, team.policies)
+    check_places(config, team.policies)
     try:
         algorithm = ALGORITHMS[config.algorithm.name]
     except (KeyError, ImportError) as error:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llm_decpomdp.benchmarks.config.placing import parts
 from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun
 from llm_decpomdp.policy import Team
 
@@ -66,6 +67,7 @@ def _server(run: ResolvedRun, place: int, group: Mapping[str, CausalLM], folder:
     from llm_decpomdp.agents.remote.server import (
         RunningServer,
         StartedServer,
+        visible,
         vllm_command,
         vllm_flags,
     )
@@ -79,11 +81,14 @@ def _server(run: ResolvedRun, place: int, group: Mapping[str, CausalLM], folder:
             "a server loads its model from a folder or the hub, and this one was made in memory"
         )
     peft: dict[str, Any] = getattr(policy.model, "peft_config", {})
+    gpus = run.team.policies[next(iter(group))].sample_on or []
     flags = vllm_flags(
         str(policy.compute_dtype).removeprefix("torch."),
         [peft[member.adapter].r for member in group.values() if member.adapter is not None],
-        policy.model.device.type == "cpu",
+        policy.model.device.type == "cpu" and not gpus,
         policy.encoder.context,
     )
+    if len(gpus) > 1 and parts(options.flags) is None:
+        flags["tensor_parallel_size"] = len(gpus)
     command = vllm_command(options.interpreter(), policy.name, {**flags, **options.flags})
-    return StartedServer(command, folder, options.start_timeout)
+    return StartedServer(command, folder, options.start_timeout, visible(gpus) if gpus else {})

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents.remote.options import SamplerError
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import load_config
@@ -95,6 +96,27 @@ def test_policies_with_weights_of_their_own_have_a_server_each(quick: list[str])
     samplers = attach_samplers(run, team)
     assert [list(sampler.policies) for sampler in samplers] == [["aux_0"], ["main_0"]]
     assert [policy.engine.remote for policy in team.values()] == samplers
+
+
+def test_a_server_sees_the_gpus_that_its_policies_are_placed_on(
+    quick: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "python"
+    path.write_text('#!/bin/sh\necho "sees $CUDA_VISIBLE_DEVICES: $*"\n')
+    path.chmod(0o755)
+    values = [*quick, "model.top_p=1", "model.device=cpu", "sampler.engine=vllm"]
+    placed = ["policies.aux_0.sample_on=[3]", "policies.main_0.sample_on=[0,2]"]
+    run = resolve(load_config(None, [*values, *placed, f"sampler.python={path}"]))
+    team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,GPU-7")
+    words = []
+    for sampler in attach_samplers(run, team):
+        with pytest.raises(SamplerError):
+            sampler.server.ready(lambda url: False)
+        words.append(sampler.server.last_words())
+    assert words[0].startswith("sees GPU-7: ") and "--tensor-parallel-size" not in words[0]
+    assert words[1].startswith("sees 4,6: ") and "--tensor-parallel-size 2" in words[1]
+    assert not any("--enforce-eager" in told for told in words)  # which is for a CPU
 
 
 @pytest.mark.parametrize(
