@@ -130,14 +130,9 @@ def shard(config: Config, team: Team) -> None:
     """Cut the weights of a team that is to learn as the configuration says.
 
     Raises:
-        RunError: If the run has more or fewer processes, saves nothing, or a model cannot be cut.
+        RunError: If the run has more or fewer processes, or a model cannot be cut.
     """
     if config.learner.shards > 1:
-        if not config.output.checkpoint_every:
-            raise RunError(
-                "a run with learner.shards saves nothing on the way out, as that takes all processes at the same "
-                "time: set output.checkpoint_every to 1 or more"
-            )
         from llm_decpomdp.agents.models.sharded import shard_team
 
         try:
