@@ -254,8 +254,8 @@ def visible(gpus: Sequence[int]) -> dict[str, str]:
     Args:
         gpus: Their numbers among those that this process sees.
     """
-    seen = os.environ.get(GPUS)
-    names = seen.split(",") if seen else None
+    inherited = os.environ.get(GPUS)
+    names = inherited.split(",") if inherited else None
     return {GPUS: ",".join(names[gpu] if names else str(gpu) for gpu in gpus)}
 
 

@@ -145,13 +145,13 @@ def _answers(
         yield from map(ask, batches)
         return
     with ThreadPool(sum(remote)) as pool:  # of daemons, so that Ctrl-C waits for no server
-        asked = {
+        answers = {
             place: pool.apply_async(ask, (batch,))
             for place, batch in enumerate(batches)
             if remote[place]
         }
         for place, batch in enumerate(batches):
-            yield asked[place].get() if remote[place] else ask(batch)
+            yield answers[place].get() if remote[place] else ask(batch)
 
 
 def _is_remote(policy: EnginePolicy) -> bool:

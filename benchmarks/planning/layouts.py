@@ -184,9 +184,9 @@ def placed(work: Work, fleet: Fleet, assumed: Assumptions, lag: int = 0) -> Layo
     trained = [model for model in work.models if model.trained]
     for device in dict.fromkeys(model.device for model in trained):
         models = [model for model in trained if model.device == device]
-        there = replace(work, models=tuple(models))
-        memory[f"learner of {_names(models)}"] = bytes_of.learner_memory(there, 1)
-    sampling, notes, used = 0.0, [], [gpu for model in work.models for gpu in model.sample_on]
+        alone = replace(work, models=tuple(models))
+        memory[f"learner of {_names(models)}"] = bytes_of.learner_memory(alone, 1)
+    sampling, notes, gpus = 0.0, [], [gpu for model in work.models for gpu in model.sample_on]
     for model in work.models:
         if model.sample_on:
             seconds, served = _served([model], work, len(model.sample_on), usable, rates)
@@ -196,10 +196,10 @@ def placed(work: Work, fleet: Fleet, assumed: Assumptions, lag: int = 0) -> Layo
             notes.append(f"{_names([model])} has no server, and its memory is not counted")
         sampling += seconds
     homes = {int(model.device.partition(":")[2] or 0) for model in trained}
-    if len(set(used)) < len(used) or homes & set(used):
+    if len(set(gpus)) < len(gpus) or homes & set(gpus):
         notes.append("some devices hold several servers or learners: their memory was not added up")
     return Layout(
-        sampling=len(set(used)),
+        sampling=len(set(gpus)),
         learning=len(homes),
         shards=1,
         usable=usable,

@@ -98,14 +98,14 @@ def plan(
 def _cut_by(run: ResolvedRun) -> str | None:
     """Return what the run needs to be cut into shards, as `Work.cut_by`."""
     config = run.config
-    wanted = "" if config.output.checkpoint_every else " output.checkpoint_every=10"
-    saved = replace(config.output, checkpoint_every=10)
+    further = "" if config.output.checkpoint_every else " output.checkpoint_every=10"
+    output = replace(config.output, checkpoint_every=10)
     declared = ALGORITHMS[config.algorithm.name]
     try:
-        check_shards(replace(config, output=saved), run.team.policies, declared, run.learner)
+        check_shards(replace(config, output=output), run.team.policies, declared, run.learner)
     except ConfigError:
         return None
-    return wanted
+    return further
 
 
 def refusal(work: Work, fleet: Fleet, assumed: Assumptions, nearest: Layout) -> str:
