@@ -177,7 +177,7 @@ def apart(
 def placed(work: Work, fleet: Fleet, assumed: Assumptions, lag: int = 0) -> Layout:
     """Compute the layout that a configuration declares: a server for each model, one process that learns.
 
-    Its models learn one after the other, each on its device; so servers of different models do sample.
+    Its models learn one after the other, each on its device; servers sample at the same time.
     """
     rates, usable = Rates(fleet, assumed), _usable(fleet, assumed)
     memory: dict[str, Memory] = {}
@@ -186,15 +186,20 @@ def placed(work: Work, fleet: Fleet, assumed: Assumptions, lag: int = 0) -> Layo
         models = [model for model in trained if model.device == device]
         alone = replace(work, models=tuple(models))
         memory[f"learner of {_names(models)}"] = bytes_of.learner_memory(alone, 1)
-    sampling, notes, gpus = 0.0, [], [gpu for model in work.models for gpu in model.sample_on]
+    loops, servers, notes, gpus = (
+        [0.0],
+        [],
+        [],
+        [gpu for model in work.models for gpu in model.sample_on],
+    )
     for model in work.models:
         if model.sample_on:
             seconds, served = _served([model], work, len(model.sample_on), usable, rates)
             memory[f"server of {_names([model])}"] = served
+            servers.append(seconds)
         else:
-            seconds = loop_seconds(model, work, work.starts, rates)
+            loops.append(loop_seconds(model, work, work.starts, rates))
             notes.append(f"{_names([model])} has no server, and its memory is not counted")
-        sampling += seconds
     homes = {int(model.device.partition(":")[2] or 0) for model in trained}
     if len(set(gpus)) < len(gpus) or homes & set(gpus):
         notes.append("some devices hold several servers or learners: their memory was not added up")
@@ -205,7 +210,7 @@ def placed(work: Work, fleet: Fleet, assumed: Assumptions, lag: int = 0) -> Layo
         usable=usable,
         memory=memory,
         seconds={
-            "sampling": sampling,
+            "sampling": max(sum(loops), *servers),
             "programs": program_seconds(work, fleet.cores, assumed),
             "learning": sum(learn_seconds(m, work, 1, 1, rates).seconds for m in trained),
             "publishing": sum(publish_seconds(model, assumed) for model in trained),
