@@ -22,8 +22,7 @@ def attach_samplers(run: ResolvedRun, team: Team) -> list[RemoteSampler]:
     """Let the policies of a team be sampled at servers: one for each base with a policy that learns.
 
     Raises:
-        ValueError: If there are several processes, the configuration names another number of servers, or a model
-            or adapter is none for a server.
+        ValueError: If there are several processes, or a model or adapter is none for a server.
     """
     from llm_decpomdp.agents.remote.sampler import RemoteSampler
     from llm_decpomdp.algorithms.learning import distributed as processes
@@ -34,12 +33,6 @@ def attach_samplers(run: ResolvedRun, team: Team) -> list[RemoteSampler]:
             "start the run without a launcher"
         )
     options, groups = run.config.sampler, _on_one_base(run, team)
-    if options.urls and len(options.urls) != len(groups):
-        bases = "; ".join(", ".join(group) for group in groups)
-        raise ValueError(
-            f"sampler.urls names {len(options.urls)} servers, and the policies that learn have {len(groups)} "
-            f"bases ({bases}): name one for each, or give policies adapters on one base (model.lora)"
-        )
     samplers = []
     for place, group in enumerate(groups):
         folder = Path(tempfile.gettempdir(), f"llm_decpomdp-sampler-{secrets.token_hex(8)}")
@@ -74,7 +67,7 @@ def _server(run: ResolvedRun, place: int, group: Mapping[str, CausalLM], folder:
 
     options = run.config.sampler
     if options.urls:
-        return RunningServer(options.urls[place], options.start_timeout)
+        return RunningServer(options.urls[place], folder, options.start_timeout)
     policy = next(iter(group.values()))
     if not policy.name:
         raise ValueError(

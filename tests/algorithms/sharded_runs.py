@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import distributed
 
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models import sharded
@@ -193,7 +193,10 @@ def work(folder: Path) -> None:
 
 
 def leave_alone(here: Path) -> None:
-    """Learn in the first process alone, as if silent groups cost no pass; both end here."""
+    """Learn in the first process alone, as if silent groups cost no pass, once the other has gone; both end here.
+
+    It fails if it needs the other, where it would wait for one that is busy elsewhere.
+    """
     team = make_team()
     shard_team(team, 2)
     learner = make_learner(team)
@@ -202,12 +205,20 @@ def leave_alone(here: Path) -> None:
         return [Turn(0, "x", credits[0])] if processes.rank() == 0 else []
 
     learning.turns = own  # type: ignore[assignment]
-    batch = processes.shard(batches()[0])
-    thread = threading.Thread(target=learner.accumulate, args=(batch,), daemon=True)
-    thread.start()
-    thread.join(1.5)
-    (here / "alone.txt").write_text("waits" if thread.is_alive() else "done")
-    time.sleep(1.0)
+    if processes.rank() == 1:
+        (here / "process.txt").write_text(str(os.getpid()))
+        distributed.barrier()
+        os._exit(0)
+    distributed.barrier()
+    other = Path("/proc", (here.parent / "process_1/process.txt").read_text(), "stat")
+    while other.exists() and ") Z " not in other.read_text():
+        time.sleep(0.01)
+    try:
+        learner.accumulate(processes.shard(batches()[0]))
+        outcome = "done"
+    except RuntimeError as error:
+        outcome = f"needs the other: {error}"
+    (here / "alone.txt").write_text(outcome)
     os._exit(0)
 
 

@@ -88,11 +88,8 @@ def folder(quick: Sequence[str], tiny_model: str) -> str:
 
 def test_policies_with_weights_of_their_own_have_a_server_each(quick: list[str]) -> None:
     values = [*quick, "model.top_p=1", "sampler.engine=vllm"]
-    run = resolve(load_config(None, [*values, "sampler.urls=[http://127.0.0.1:9]"]))
-    team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
-    with pytest.raises(ValueError, match=r"names 1 servers.*have 2 bases \(aux_0; main_0\)"):
-        attach_samplers(run, team)
     run = resolve(load_config(None, [*values, "sampler.python=/a/python"]))
+    team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
     samplers = attach_samplers(run, team)
     assert [list(sampler.policies) for sampler in samplers] == [["aux_0"], ["main_0"]]
     assert [policy.engine.remote for policy in team.values()] == samplers
@@ -149,6 +146,27 @@ def test_what_does_not_go_with_a_server_is_refused(
     monkeypatch.delenv("LLM_DECPOMDP_VLLM_PYTHON", raising=False)
     with pytest.raises(ConfigError, match=message):
         load_config(None, [*quick, "model.top_p=1", *values])
+
+
+@pytest.mark.parametrize(
+    ("urls", "message"),
+    [
+        ("http://a:1", r"names 1 servers.*have 2 bases \(aux_0; main_0\)"),
+        ("http://a:1,http://b:1,http://c:1", "names 3 servers"),
+        ("http://a:1,http://a:1/", "names a server twice"),
+        ("http://a:1,b:1", "without a path, got 'b:1'"),
+        ("http://a:1,ftp://b:1", "got 'ftp://b:1'"),
+        ("http://a:1,http://b:port", "got 'http://b:port'"),
+        ("http://a:1,http://b:0", "got 'http://b:0'"),
+        ("http://a:1,http://b:1/v1", "got 'http://b:1/v1'"),
+        ("http://a:1,'http://'", "got 'http://'"),
+    ],
+)
+def test_addresses_of_servers_are_checked(quick: list[str], urls: str, message: str) -> None:
+    values = [*quick, "model.top_p=1", "sampler.engine=vllm"]
+    load_config(None, [*values, "sampler.urls=[http://a:1,https://b.org]"])
+    with pytest.raises(ConfigError, match=message):
+        load_config(None, [*values, f"sampler.urls=[{urls}]"])
 
 
 def test_a_run_ends_with_the_last_words_of_a_server_that_does_not_start(
