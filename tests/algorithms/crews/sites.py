@@ -86,6 +86,14 @@ class EndlessEnv(EchoEnv):
         return super().reset(seed, options)
 
 
+class SlowEnv(EchoEnv):
+    """Takes its time, so that what happens meanwhile happens in the middle."""
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        time.sleep(0.1)
+        return super().reset(seed, options)
+
+
 class BrokenEnv(EchoEnv):
     """A start that cannot be played, whoever tries."""
 
@@ -108,6 +116,10 @@ def orphaned(note: Path) -> Site:
 
 def endless(note: Path) -> Site:
     return Site(EndlessEnv(note), EchoEnv(2), make_team())
+
+
+def slow() -> Site:
+    return Site(SlowEnv(2), EchoEnv(2), make_team())
 
 
 def broken() -> Site:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,19 +25,6 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
     run = trainer(tmp_path_factory.mktemp("local"))
     run.run_updates()
     return run
-
-
-@pytest.fixture
-def cluster() -> Iterator[Any]:
-    """Two nodes with a CPU each, beside a head without."""
-    pytest.importorskip("ray")
-    from ray.cluster_utils import Cluster
-
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-    for _ in range(2):
-        made.add_node(num_cpus=1)
-    yield made
-    made.shutdown()
 
 
 def crew(build: Any, workers: int, cluster: Any = None) -> RayCrew:
