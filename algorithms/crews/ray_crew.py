@@ -27,9 +27,6 @@ MIN_VERSION = (2, 52)
 
 AUTH_MODE = "RAY_AUTH_MODE"
 
-OF_OWN = {AUTH_MODE: "token", "RAY_gcs_rpc_server_reconnect_timeout_s": "5"}
-"""Variables of a cluster of a run's own: tokens, and seconds in which its processes end where it was killed."""
-
 SHARED_VARIABLES = (
     *("LLM_DECPOMDP_DATA", "OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM"),
     *("HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE"),
@@ -53,8 +50,7 @@ def connect(address: str | None = None, *, trusted_network: bool = False) -> Any
         CrewError: If Ray is missing or too old, there is no token, or no cluster.
     """
     if address is None:
-        for name, value in OF_OWN.items():  # Ray reads them as it is imported
-            os.environ.setdefault(name, value)
+        os.environ.setdefault(AUTH_MODE, "token")  # Ray reads it as it is imported
     try:
         import ray
     except ImportError:

@@ -24,8 +24,8 @@ pytestmark = pytest.mark.slow
 LIMIT = 5.0
 """Seconds that actors and programs have to end after what they belong to."""
 
-LIMIT_OF_AGENTS = 20.0
-"""Seconds that processes of Ray's own have, which look for the control store for some time."""
+LIMIT_OF_AGENTS = 90.0
+"""Seconds that agents of Ray's own have, which look for the control store for a minute."""
 
 LIMIT_OF_HEAD = 120.0
 """Seconds in which processes of a cluster give up its control store: 60 by Ray's default, and their ends."""
