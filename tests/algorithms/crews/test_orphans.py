@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from llm_decpomdp.algorithms.crews.worker_crew import WorkerCrew
 from llm_decpomdp.algorithms.training.trainer import Trainer
+from tests.algorithms.crews import sites
 from tests.algorithms.crews.test_worker_crew import trainer
 from tests.support.processes import ROOT
 
@@ -106,7 +108,7 @@ def require_same(folder: Path) -> None:
     assert episodes.read_bytes() == alone.folder.episodes.read_bytes()
 
 
-def test_nothing_is_left_of_a_run_that_was_killed(
+def test_nothing_is_left_of_a_run_that_was_killed_and_it_goes_on_with_other_workers(
     tmp_path: Path, cluster: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = begin(tmp_path, cluster.address)
@@ -114,6 +116,10 @@ def test_nothing_is_left_of_a_run_that_was_killed(
     kill(run.pid)
     seconds = wait_for(lambda: not alive(processes), LIMIT)
     run.wait()
+    again = trainer(tmp_path / "run", crew=WorkerCrew(sites.echo, 3), checkpoint_every=1)
+    assert again.resume() == 1
+    again.run_updates()
+    require_same(tmp_path)
     with capsys.disabled():
         print(f"\ndriver: {len(processes)} processes were gone after {seconds:.2f} s")
 
