@@ -13,7 +13,7 @@ from llm_decpomdp.options import Options, names, option, option_of
 _ENDPOINT = ("base_url", "key_variable", "max_parallel", "timeout", "max_retries", "omit", "extra")
 
 KINDS: dict[str, tuple[str, ...]] = {
-    "model": ("name", *names(ModelOptions), "trainable"),
+    "model": ("name", *names(ModelOptions), "trainable", "sample_on"),
     "endpoint": ("name", *names(Sampling), *_ENDPOINT),
     "gold": (),
     "random": ("length",),
@@ -56,6 +56,10 @@ class PolicySpec(ModelOptions, PolicyKind):
 
     trainable: bool = True
     """Let learners change the weights; otherwise the policy is a frozen partner."""
+    sample_on: list[int] | None = None
+    """GPUs of its server (`sampler.engine=vllm`), the same for all policies of one server, or the one of each
+    rollout worker; it learns on `device`. Counted among those that are visible, from 0; null leaves a server the
+    first ones, and a worker `device`."""
     base_url: str | None = option_of(Endpoint, "base_url")
     key_variable: str = option_of(Endpoint, "key_variable")
     max_parallel: int = option_of(Endpoint, "max_parallel")
@@ -81,6 +85,9 @@ class PolicySpec(ModelOptions, PolicyKind):
         if required is not None and getattr(self, required) is None:
             raise ValueError(f"a {self.kind} policy needs {required}")
         check_request(self.omit, self.extra)
+        gpus = self.sample_on
+        if gpus is not None and (not gpus or min(gpus) < 0 or len(set(gpus)) < len(gpus)):
+            raise ValueError(f"sample_on must name different GPUs, as in [0, 1], got {gpus}")
         if self.lora is not None and not self.trainable:
             raise ValueError("a new adapter that is not trained does nothing; leave out lora")
 

@@ -87,6 +87,19 @@ def check_declaration(agents: Mapping[str, str], policies: Mapping[str, PolicySp
             )
 
 
+def bases(policies: Mapping[str, PolicySpec]) -> list[list[str]]:
+    """Group the names of policies with a model by the weights that `load_team` has in memory once for them.
+
+    Raises:
+        ValueError: If a declaration is wrong.
+        OSError: If a model is not found.
+    """
+    groups = {name: list(group) for group in _on_one_base(policies) for name in group}
+    alone = {name: [name] for name, spec in policies.items() if spec.kind == "model"}
+    ordered = {**alone, **groups}
+    return [list(group) for group in dict.fromkeys(map(tuple, ordered.values()))]
+
+
 def _on_one_base(policies: Mapping[str, PolicySpec]) -> list[dict[str, PolicySpec]]:
     """Return the policies with adapters that share a base: at least two with equal settings of it."""
     groups: dict[tuple[Any, ...], dict[str, PolicySpec]] = {}

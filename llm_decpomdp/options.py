@@ -35,6 +35,7 @@ TYPES: dict[str, tuple[str, type]] = {
     "int | str": ("a whole number, text", object),
     "tuple[float, ...]": ("a list of numbers such as [1.2, 0.8]", object),
     "list[str]": ("a list of texts", object),
+    "list[int]": ("a list of whole numbers", object),
     "dict[str, str]": ("a mapping of names such as {aux_0: helper}", object),
     "dict[str, Any]": ("a mapping such as {name: value}", object),
 }

@@ -286,6 +286,16 @@ class Engine(Protocol):
 
 
 @runtime_checkable
+class RemoteEngine(Engine, Protocol):
+    """An engine that may sample in another process, while this one waits or does something else."""
+
+    @property
+    def is_remote(self) -> bool:
+        """True if it does; then it may be called in a thread of its own."""
+        ...
+
+
+@runtime_checkable
 class EnginePolicy(Policy, Protocol):
     """A policy that is sampled in one batch with the other policies of its engine."""
 

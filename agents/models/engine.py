@@ -74,6 +74,11 @@ class ModelEngine:
             self._enable_checkpointing()
 
     @property
+    def is_remote(self) -> bool:
+        """True if something else samples in place of the model here."""
+        return self.remote is not None
+
+    @property
     def adapter(self) -> str | None:
         """The active adapter, or none if the model has no adapters."""
         return self.model.active_adapter if hasattr(self.model, "peft_config") else None

@@ -1,7 +1,8 @@
-"""Runs a command that must not outlive the process that started it: `python guard.py FOLDER COMMAND...`.
+"""Runs a command that must not outlive the process that started it: `python guard.py FOLDER [COMMAND...]`.
 
 Standard input is a pipe. It ends with the process that holds its other end, however that one ends; then the
 command is ended with all that it has started, and FOLDER removed. A byte from the pipe ends the command alone.
+Without a command FOLDER is all that is watched.
 This file imports nothing but the standard library.
 """
 
@@ -23,6 +24,13 @@ def main() -> None:
     """Run the command, and end as it does."""
     folder, *command = sys.argv[1:]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the business of who started this
+    byte = run(command) if command else os.read(0, 1)
+    if not byte:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(command: list[str]) -> bytes:
+    """Run a command until the pipe tells something; return what."""
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
 
     ending = threading.Event()
@@ -37,8 +45,7 @@ def main() -> None:
     byte = os.read(0, 1)
     ending.set()
     end(process)
-    if not byte:
-        shutil.rmtree(folder, ignore_errors=True)
+    return byte
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

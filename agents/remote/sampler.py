@@ -30,7 +30,7 @@ from llm_decpomdp.agents.remote.options import (
     ServerLost,
     check_untruncated,
 )
-from llm_decpomdp.agents.remote.server import Server
+from llm_decpomdp.agents.remote.server import Server, make_private
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +101,8 @@ class RemoteSampler:
         self._process = secrets.token_hex(3)  # names of another process are others
 
     def launch(self) -> None:
-        """Begin to start the server, if it does not run; do not wait."""
+        """Begin to start the server, if it does not run, and sample at it from now on; do not wait."""
+        self.engine.remote = self
         self.server.launch()
 
     def publish(self, version: int) -> None:
@@ -113,7 +114,9 @@ class RemoteSampler:
         Raises:
             SamplerError: If the server does not take them, or cannot be kept alive.
         """
+        self.launch()
         before = self._wanted
+        make_private(self.folder)
         for name, policy in self.policies.items():
             writes, old = _writes(policy), before.get(policy.adapter)
             if old is not None and old.writes == writes:
@@ -157,7 +160,11 @@ class RemoteSampler:
         return [row for rows in groups for row in rows]
 
     def close(self) -> None:
-        """Let the server forget what it was given, or end it if it was started for this."""
+        """Let the server forget what it was given, or end it if it was started for this; `publish` begins anew.
+
+        Until then the model here samples.
+        """
+        self.engine.remote = None
         if self._client is not None:
             with suppress(SamplerError):  # it has gone already
                 for adapter, publication in self._there.items():

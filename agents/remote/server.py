@@ -28,6 +28,9 @@ LAST_LINES = 25
 PAUSE = 0.1
 """Seconds between two questions whether a server is ready."""
 
+PORTS = 3
+"""Most ports that a server tries, where somebody else takes the one that was free."""
+
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Ranks that a server of vLLM can be told to expect of its adapters."""
 
@@ -38,6 +41,9 @@ VARIABLES = {
     "DO_NOT_TRACK": "1",
 }
 """Environment variables of a server."""
+
+GPUS = "CUDA_VISIBLE_DEVICES"
+"""Variable that names the GPUs which a process sees."""
 
 NOT_INHERITED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 """Variables of this Python, which are none of another's business."""
@@ -75,17 +81,22 @@ class RunningServer:
 
     Args:
         url: Its address.
+        folder: Takes what it reads; removed if this process is killed.
         timeout: Seconds that it may take until it answers.
     """
 
-    def __init__(self, url: str, timeout: float) -> None:
-        self.url, self.timeout = url, timeout
+    def __init__(self, url: str, folder: Path, timeout: float) -> None:
+        self.url, self.folder, self.timeout = url, folder, timeout
+        self._guard: subprocess.Popen[bytes] | None = None
 
     def launch(self) -> None:
-        """Do nothing: it runs."""
+        """Let the folder be removed if this process is killed; the server runs."""
+        if self._guard is None:
+            self._guard = guarded(self.folder, [])
 
     def ready(self, is_well: IsWell) -> str:
         """Wait until it is ready, and return its address; errors as of `Server`."""
+        self.launch()
         deadline = time.monotonic() + self.timeout
         while not is_well(self.url):
             if time.monotonic() > deadline:
@@ -96,7 +107,10 @@ class RunningServer:
         return self.url
 
     def stop(self) -> None:
-        """Do nothing: it is somebody else's."""
+        """Leave it: it is somebody else's."""
+        if self._guard is not None:
+            release(self._guard)
+            self._guard = None
 
     def last_words(self) -> str:
         """Say where to look."""
@@ -112,12 +126,18 @@ class StartedServer:
         command: Goes from a port to the command that serves there.
         folder: Takes its log; removed if this process is killed.
         timeout: Seconds that it may take until it answers.
+        variables: Environment variables beside those of this process and `VARIABLES`.
     """
 
     def __init__(
-        self, command: Callable[[int], Sequence[str]], folder: Path, timeout: float
+        self,
+        command: Callable[[int], Sequence[str]],
+        folder: Path,
+        timeout: float,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         self.command, self.folder, self.timeout = command, folder, timeout
+        self.variables = variables or {}
         self.log = folder / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
@@ -134,28 +154,25 @@ class StartedServer:
         command = list(self.command(self._port))
         if shutil.which(command[0]) is None:
             raise SamplerError(f"there is no program {command[0]} to start a server with")
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_private(self.folder)
         inherited = {k: v for k, v in os.environ.items() if k not in NOT_INHERITED}
+        environment = {**inherited, **VARIABLES, **self.variables}
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, str(GUARD), str(self.folder), *command],
-                stdin=subprocess.PIPE,  # ends with this process
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**inherited, **VARIABLES},
-                start_new_session=True,  # Ctrl-C comes from here alone
-            )
+            self._process = guarded(self.folder, command, stdout=log, env=environment)
         logger.info("starting a server that samples: %s", " ".join(command))
 
     def ready(self, is_well: IsWell) -> str:
         """Start it if need be, wait until it is ready, and return its address; errors as of `Server`."""
         self.launch()
-        assert self._process is not None, "it was launched"
-        url, begin = f"http://127.0.0.1:{self._port}", time.monotonic()
-        while not is_well(url):
-            if self._process.poll() is not None:
+        begin, ports = time.monotonic(), 1
+        while not is_well(url := f"http://127.0.0.1:{self._port}"):
+            if self._has_ended:
                 words = self.last_words()
                 self.stop()
+                if ports < PORTS and is_taken(self._port):
+                    ports += 1
+                    self.launch()
+                    continue
                 raise SamplerError(
                     f"a server that samples did not start; the end of its log:\n{words}"
                 )
@@ -169,19 +186,51 @@ class StartedServer:
             time.sleep(PAUSE)
         return url
 
+    @property
+    def _has_ended(self) -> bool:
+        assert self._process is not None, "it was launched"
+        return self._process.poll() is not None
+
     def stop(self) -> None:
         """End it with all its processes, if it runs."""
         if self._process is None:
             return
-        process, self._process = self._process, None
-        with suppress(BrokenPipeError):  # it has ended by itself
-            process.communicate(b".")
-        process.wait()
+        release(self._process)
+        self._process = None
 
     def last_words(self) -> str:
         """Return the end of its log."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         return "\n".join(text.splitlines()[-LAST_LINES:]) or "(it is empty)"
+
+
+def guarded(folder: Path, command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Start a command, perhaps none, that ends with this process; a folder is then removed.
+
+    Args:
+        folder: The folder.
+        command: The command.
+        **options: For `subprocess.Popen`.
+    """
+    return subprocess.Popen(
+        [sys.executable, str(GUARD), str(folder), *command],
+        stdin=subprocess.PIPE,  # ends with this process
+        stderr=subprocess.STDOUT if "stdout" in options else None,
+        start_new_session=True,  # Ctrl-C comes from here alone
+        **options,
+    )
+
+
+def release(process: subprocess.Popen[bytes]) -> None:
+    """End a process of `guarded`, with its command; the folder stays."""
+    with suppress(BrokenPipeError):  # it has ended by itself
+        process.communicate(b".")
+    process.wait()
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder that other users cannot look into, unless it is there."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def vllm_command(
@@ -239,8 +288,29 @@ def vllm_flags(dtype: str, ranks: Sequence[int], cpu: bool, context: int | None)
     return flags
 
 
+def visible(gpus: Sequence[int]) -> dict[str, str]:
+    """Return the variable that shows a process some GPUs alone.
+
+    Args:
+        gpus: Their numbers among those that this process sees.
+    """
+    inherited = os.environ.get(GPUS)
+    names = inherited.split(",") if inherited else None
+    return {GPUS: ",".join(names[gpu] if names else str(gpu) for gpu in gpus)}
+
+
 def free_port() -> int:
-    """Return a port of the loopback address that nobody listens at."""
+    """Return a port of the loopback address that nobody listens at; somebody else may, a moment later."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def is_taken(port: int) -> bool:
+    """Check whether somebody has a port of the loopback address."""
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return True
+    return False

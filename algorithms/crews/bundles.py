@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -24,6 +25,8 @@ from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
 from llm_decpomdp.policy import Team
 from llm_decpomdp.seeding import stream
+
+Item = TypeVar("Item")
 
 
 @dataclass
@@ -140,11 +143,11 @@ def cut(starts: Sequence[Start], size: int | None) -> list[tuple[Start, ...]]:
     return [tuple(starts[first : first + size]) for first in range(0, len(starts), size)]
 
 
-def for_writer(rolled: Sequence[Sequence[Rollout]], size: int | None) -> list[Rollout]:
+def for_writer(rolled: Sequence[Sequence[Item]], size: int | None) -> list[Item]:
     """Collect the rollouts of all processes in the first one, in the order of their starts; elsewhere none.
 
     Args:
-        rolled: Those of the bundles of this process.
+        rolled: Those of the bundles of this process, or what stands for them.
         size: As of `cut`.
     """
     parts = rolled if size is not None else [[rollout] for bundle in rolled for rollout in bundle]

@@ -34,6 +34,6 @@ class ServedCrew(LocalCrew):
             sampler.publish(version)
 
     def close(self) -> None:
-        """End the servers that were started."""
+        """End the servers that were started; `publish` starts them again."""
         for sampler in self.samplers:
             sampler.close()

@@ -6,14 +6,25 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from multiprocessing.pool import ThreadPool
+from typing import TypeVar
 
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Completions
-from llm_decpomdp.policy import Completion, EnginePolicy, Policy, PrivilegedPolicy, Team
+from llm_decpomdp.policy import (
+    Completion,
+    EnginePolicy,
+    Policy,
+    PrivilegedPolicy,
+    RemoteEngine,
+    Team,
+)
 from llm_decpomdp.validation import unknown
 
 MAX_ROWS = 256
 """Completions that are sampled in one batch, unless a single prompt asks for more: a bound for its memory."""
+
+Answer = TypeVar("Answer")
 
 Prompts = Mapping[str, str]
 """The prompt of each agent."""
@@ -78,6 +89,8 @@ def sample(
 ) -> list[Completions]:
     """Sample G completions for each state and agent; one batch for each policy or engine, if not too large.
 
+    Servers are asked at the same time.
+
     Args:
         team: A policy for each agent.
         envs: The environment in each of the states.
@@ -88,7 +101,8 @@ def sample(
         ValueError: If a policy returns another number of completions.
     """
     samples: list[Completions] = [{} for _ in prompts]
-    for policies in _batches(team):
+
+    def ask(policies: Sequence[Policy]) -> tuple[list[tuple[int, str]], list[list[Completion]]]:
         rows = [
             (state, agent)
             for state, texts in enumerate(prompts)
@@ -97,7 +111,9 @@ def sample(
         ]
         size = max(1, MAX_ROWS // group_size)
         parts = [rows[first : first + size] for first in range(0, len(rows), size)]
-        groups = [g for part in parts for g in _generate(team, envs, prompts, part, group_size)]
+        return rows, [g for part in parts for g in _generate(team, envs, prompts, part, group_size)]
+
+    for rows, groups in _answers(ask, _batches(team)):
         for (state, agent), completions in zip(rows, groups, strict=True):
             if len(completions) != group_size:
                 raise ValueError(
@@ -118,6 +134,28 @@ def _batches(team: Team) -> list[list[Policy]]:
         key = policy.engine if isinstance(policy, EnginePolicy) else policy
         batches.setdefault(id(key), []).append(policy)
     return list(batches.values())
+
+
+def _answers(
+    ask: Callable[[Sequence[Policy]], Answer], batches: Sequence[Sequence[Policy]]
+) -> Iterator[Answer]:
+    """Yield the answer of each batch; those of several servers are waited for at the same time."""
+    remote = [isinstance(batch[0], EnginePolicy) and _is_remote(batch[0]) for batch in batches]
+    if sum(remote) < 2:
+        yield from map(ask, batches)
+        return
+    with ThreadPool(sum(remote)) as pool:  # of daemons, so that Ctrl-C waits for no server
+        answers = {
+            place: pool.apply_async(ask, (batch,))
+            for place, batch in enumerate(batches)
+            if remote[place]
+        }
+        for place, batch in enumerate(batches):
+            yield answers[place].get() if remote[place] else ask(batch)
+
+
+def _is_remote(policy: EnginePolicy) -> bool:
+    return isinstance(policy.engine, RemoteEngine) and policy.engine.is_remote
 
 
 def _generate(

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollouts.as_text import from_text, to_text
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
 from llm_decpomdp.algorithms.training.sources import Batch, Played
 
@@ -33,8 +32,6 @@ class Waiting(NamedTuple):
     """Number of complete updates of the weights that sampled it."""
     seconds: dict[str, float]
     """Spent on it, by activity."""
-    shares: list[list[Rollout]]
-    """The lessons of each process, in the first one."""
 
 
 class Lagged:
@@ -67,7 +64,7 @@ class Lagged:
             self.source.begin(newest)
         else:
             self.complete()
-        batch, version, seconds, _ = self._waiting[update]
+        batch, version, seconds = self._waiting[update]
         for activity, number in seconds.items():
             clock.seconds[activity] = clock.seconds.get(activity, 0.0) + number
         return batch._replace(metrics={**batch.metrics, "lag": update - 1 - version})
@@ -83,8 +80,7 @@ class Lagged:
         if update not in self._waiting:
             clock = Stopwatch()
             batch = self.source.batch(update, clock)
-            shares = processes.gather_in_first([batch.lessons])
-            self._waiting[update] = Waiting(batch, version, clock.seconds, shares)
+            self._waiting[update] = Waiting(batch, version, clock.seconds)
 
     def state_dict(self, update: int) -> dict[str, Any]:
         """Return what waits after a complete update, in the first process: text, numbers and containers.
@@ -92,25 +88,18 @@ class Lagged:
         Before the first update nothing waits: a run that goes on from there plays it again.
         """
         last = min(update + self.lag, self.updates) if update else 0
-        texts: dict[
-            str, int
-        ] = {}  # a text and its place; lessons are rollouts too, most of them the same
+        return {"batches": [self._row(of) for of in range(update + 1, last + 1)]}
 
-        def places(rollouts: list[Rollout]) -> list[int]:
-            return [texts.setdefault(to_text(rollout), len(texts)) for rollout in rollouts]
-
-        rows = [
-            {
-                "update": of,
-                "version": self._waiting[of].version,
-                "seconds": self._waiting[of].seconds,
-                "metrics": self._waiting[of].batch.metrics,
-                "rollouts": places(self._waiting[of].batch.rollouts),
-                "shares": [places(share) for share in self._waiting[of].shares],
-            }
-            for of in range(update + 1, last + 1)
-        ]
-        return {"batches": rows, "texts": list(texts)}
+    def _row(self, update: int) -> dict[str, Any]:
+        batch, version, seconds = self._waiting[update]
+        return {
+            "update": update,
+            "version": version,
+            "seconds": seconds,
+            "metrics": batch.metrics,
+            "texts": list(map(to_text, batch.rollouts)),
+            "shares": [list(share) for share in batch.shares],
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from `state_dict`'s value.
@@ -119,16 +108,17 @@ class Lagged:
             ValueError: If it is of another number of processes.
         """
         rank, size = processes.rank(), processes.world_size()
-        rollouts = [from_text(text) for text in state["texts"]]
         self._begun, self._waiting = None, {}
         for row in state["batches"]:
-            shares = [[rollouts[place] for place in share] for share in row["shares"]]
+            shares = row["shares"]
             if len(shares) != size:
                 raise ValueError(
                     f"the batches that wait (lag={self.lag}) are those of {len(shares)} processes, and there are "
                     f"{size}: go on in as many"
                 )
-            played = [rollouts[place] for place in row["rollouts"]]
-            batch = Batch(shares[rank], [] if rank else played, row["metrics"])
-            first = shares if rank == 0 else []
-            self._waiting[row["update"]] = Waiting(batch, row["version"], row["seconds"], first)
+            rollouts = list(map(from_text, row["texts"]))
+            lessons = self.source.rewarded([rollouts[place] for place in shares[rank]])
+            writes = (rollouts, row["metrics"], shares) if rank == 0 else ([], row["metrics"], ())
+            self._waiting[row["update"]] = Waiting(
+                Batch(lessons, *writes), row["version"], row["seconds"]
+            )

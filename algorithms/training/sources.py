@@ -31,6 +31,8 @@ class Batch(NamedTuple):
     """All of the update, of all processes, as they were played; the first process alone has those that were."""
     metrics: dict[str, float]
     """What was special about them, in the first process."""
+    shares: Sequence[Sequence[int]] = ()
+    """Places in `rollouts` of the lessons of each process, if they were played; in the first one."""
 
 
 class Source(Protocol):
@@ -105,24 +107,28 @@ class Played:
             return self._play(update, number, parts, clock)
 
         def teaches(rollout: Rollout) -> bool:
-            return self.learner.teaches(*self._rewarded([rollout]))
+            return self.learner.teaches(*self.rewarded([rollout]))
 
         rolled, row = play(0, processes.shard(bundles)), {}
-        rollouts = for_writer(rolled, size)
+        rounds = [rolled]
         if options.refill:
             rng = stream(options.seed, "refill", update)
             fresh = further_starts(self.problems, starts, rng, len(bundles))
             mine = processes.shard(fresh)
             rolled, extra = refill(rolled, options.refill, mine, teaches, play)
-            further = for_writer(extra, size)
-            rollouts, row = rollouts + further, metrics.refill_metrics(further)
+            rounds.append(extra)
+        lessons = [rollout for of_bundle in rolled for rollout in of_bundle]
+        played = [_collected(part, lessons, size) for part in rounds]
+        rollouts = [rollout for part in played for rollout, _, _ in part]
+        if options.refill:
+            row = metrics.refill_metrics([rollout for rollout, _, _ in played[1]])
         if self.judge and processes.rank() == 0:
             row |= metrics.score_metrics(rollouts)
         if self.comparator:
             rivals = [rollout.comparator for rollout in rollouts if rollout.comparator is not None]
             row["comparator_tokens"] = metrics.count_tokens(rivals)
-        lessons = [rollout for of_bundle in rolled for rollout in of_bundle]
-        return Batch(self._rewarded(lessons), rollouts, row)
+        shares = _shares([lesson for part in played for _, *lesson in part])
+        return Batch(self.rewarded(lessons), rollouts, row, shares)
 
     def begin(self, update: int) -> None:
         """Let the crew begin with an update, counted from 1, whose `batch` is asked for next."""
@@ -171,6 +177,30 @@ class Played:
         of_bundle = iter(rolled)
         return [next(of_bundle) if bundle.starts else [] for bundle in bundles]
 
-    def _rewarded(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
+    def rewarded(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
         """Return rollouts as the learner is given them."""
         return [by_score(rollout) for rollout in rollouts] if self.judge else list(rollouts)
+
+
+def _collected(
+    rolled: Sequence[Sequence[Rollout]], lessons: Sequence[Rollout], size: int | None
+) -> list[tuple[Rollout, int, int | None]]:
+    """Collect the rollouts of all processes in the first, each with its process and its place in its lessons."""
+    places, rank = {id(lesson): place for place, lesson in enumerate(lessons)}, processes.rank()
+    of_bundles = [
+        [(rollout, rank, places.get(id(rollout))) for rollout in rollouts] for rollouts in rolled
+    ]
+    return for_writer(of_bundles, size)
+
+
+def _shares(lessons: Sequence[Sequence[int | None]]) -> list[list[int]]:
+    """Return the places of the lessons of each process, among what was played.
+
+    Args:
+        lessons: Of all that was played, the process and the place in its lessons, if it is one.
+    """
+    places: list[dict[int, int]] = [{} for _ in range(processes.world_size())]
+    for place, (rank, lesson) in enumerate(lessons):
+        if lesson is not None:
+            places[rank or 0][lesson] = place
+    return [[of_one[lesson] for lesson in sorted(of_one)] for of_one in places]

@@ -20,12 +20,12 @@ from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.preferences.algorithm import PreferenceAlgorithm
 from llm_decpomdp.algorithms.rollouts.cost import Cost, cost
-from llm_decpomdp.algorithms.training.shard_options import check_sharded
 from llm_decpomdp.benchmarks.config.defaults import above_defaults
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.legacy import canonical, older_defaults, renamed
 from llm_decpomdp.benchmarks.config.overrides import Whole, parse_overrides, parts, plain
 from llm_decpomdp.benchmarks.config.places import placed
+from llm_decpomdp.benchmarks.config.placing import check_places
 from llm_decpomdp.benchmarks.config.samplers import check_sampler
 from llm_decpomdp.benchmarks.config.schema import (
     FIELDS,
@@ -37,6 +37,7 @@ from llm_decpomdp.benchmarks.config.schema import (
     holds_text,
     type_of,
 )
+from llm_decpomdp.benchmarks.config.sharding import check_shards
 from llm_decpomdp.benchmarks.config.teams import TeamSpec, team_spec
 from llm_decpomdp.benchmarks.config.trackers import check_trackers
 from llm_decpomdp.env import DecPOMDPEnv
@@ -222,6 +223,7 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
         )
     team = team_spec(config, env.possible_agents)
     check_sampler(config, team.policies)
+    check_places(config, team.policies)
     try:
         algorithm = ALGORITHMS[config.algorithm.name]
     except (KeyError, ImportError) as error:
@@ -239,12 +241,10 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
         start_cost(config)
         learner = learner_options(config, 1, team.policies.values())
         learner.check_horizon(config.env.num_turns)
-        if config.learner.shards > 1:
-            warm = config.warm_start.source is not None
-            completed = algorithm.completed(learner)
-            check_sharded(algorithm, completed, config.algorithm.reward_model, warm)
     except ValueError as error:
         raise ConfigError(f"section algorithm: {error}") from None
+    if config.learner.shards > 1:
+        check_shards(config, team.policies, algorithm, learner)
     return Fitted(config, team, learner)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
 
 from llm_decpomdp.agents.remote.options import SamplerOptions, check_untruncated
 from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.algorithms.training.lessons import PASSES
 from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.placing import served
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.options import names
 
@@ -51,3 +53,40 @@ def check_sampler(config: Config, policies: Mapping[str, PolicySpec]) -> None:
                 check_untruncated(name, spec)
     except ValueError as error:
         raise ConfigError(str(error)) from None
+    if sampler.urls:
+        _check_urls(sampler.urls, served(policies))
+
+
+def _check_urls(urls: Sequence[str], groups: Sequence[Sequence[str]]) -> None:
+    """Check that there is an address of a server for each group of policies, and no other.
+
+    Raises:
+        ConfigError: If one is no address, stands there twice, is missing, or is one too many.
+    """
+    for url in urls:
+        if not _is_address(url):
+            raise ConfigError(
+                f"sampler.urls needs addresses such as http://127.0.0.1:8000, without a path, got {url!r}"
+            )
+    places = [url.rstrip("/") for url in urls]
+    if len(set(places)) < len(places):
+        raise ConfigError(
+            f"sampler.urls names a server twice ({', '.join(urls)}): each serves one base of policies, so name "
+            "different ones"
+        )
+    if len(urls) != len(groups):
+        bases = "; ".join(", ".join(group) for group in groups)
+        raise ConfigError(
+            f"sampler.urls names {len(urls)} servers, and the policies that learn have {len(groups)} bases "
+            f"({bases}): name one for each, or give policies adapters on one base (model.lora)"
+        )
+
+
+def _is_address(url: str) -> bool:
+    try:
+        place = urlsplit(url)
+        port = place.port
+    except ValueError:  # a port that is none
+        return False
+    rest = place.path.rstrip("/") or place.query or place.fragment
+    return place.scheme in ("http", "https") and bool(place.hostname) and port != 0 and not rest

@@ -130,6 +130,11 @@ def _spec(config: Config, name: str) -> PolicySpec:
     if kind not in KINDS:
         raise ConfigError(f"{where}: {unknown('kind of policy', kind, KINDS)}")
     for key in settings:
+        if key == "learn_on":
+            raise ConfigError(
+                f"{where}.learn_on: a policy learns on its device: set {where}.device, as in cuda:2; over several "
+                "GPUs learner.shards cuts all that learn"
+            )
         if key not in ("kind", *KINDS[kind]):
             raise ConfigError(unknown(f"key of {where} ({kind})", key, ("kind", *KINDS[kind])))
     inherited = {key: value for key, value in asdict(config.model).items() if key in KINDS[kind]}

@@ -3,13 +3,14 @@
 - *together*: every device holds the whole team, samples by transformers and learns, on its share of the starts
   (`accelerate launch`, or a single process); or a part of each weight, as `learner.shards` says, and no other way.
 - *apart*: some devices are servers (vLLM), the others learn, in shards where a model is too large for one.
+- *as placed*: the servers and learners that `policies.<name>.sample_on` and `device` declare, and no other way.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from llm_decpomdp.benchmarks.planning import memory as bytes_of
 from llm_decpomdp.benchmarks.planning.assumptions import Assumptions
@@ -83,6 +84,8 @@ class Layout:
 
 def layouts(work: Work, fleet: Fleet, assumed: Assumptions, lag: int = 0) -> list[Layout]:
     """List all layouts, those that fit first, and of them the fastest first; else the nearest to fitting."""
+    if any(model.sample_on for model in work.models):
+        return [placed(work, fleet, assumed, lag)]
     ways = [together(work, fleet, assumed)]
     if not fleet.on_cpu and work.shards == 1:
         ways += _apart(work, fleet, assumed, lag)
@@ -104,7 +107,7 @@ def together(work: Work, fleet: Fleet, assumed: Assumptions) -> Layout:
         memory = bytes_of.cut_memory(work, starts, work.shards)
         # As many bytes as a pass of all weights gathers, sent once an update.
         seconds["publishing"] = sum(
-            4 * model.shape.parameters / rates.between(work.shards) for model in trained
+            model.bytes_in_shards / rates.between(work.shards) for model in trained
         )
     else:
         memory = bytes_of.together_memory(work, starts)
@@ -168,6 +171,52 @@ def apart(
         seconds,
         lag,
         (*_idle(work, learning), *_few(work, sampling)),
+    )
+
+
+def placed(work: Work, fleet: Fleet, assumed: Assumptions, lag: int = 0) -> Layout:
+    """Compute the layout that a configuration declares: a server for each model, one process that learns.
+
+    Its models learn one after the other, each on its device; servers sample at the same time.
+    """
+    rates, usable = Rates(fleet, assumed), _usable(fleet, assumed)
+    memory: dict[str, Memory] = {}
+    trained = [model for model in work.models if model.trained]
+    for device in dict.fromkeys(model.device for model in trained):
+        models = [model for model in trained if model.device == device]
+        alone = replace(work, models=tuple(models))
+        memory[f"learner of {_names(models)}"] = bytes_of.learner_memory(alone, 1)
+    loops, servers, notes, gpus = (
+        [0.0],
+        [],
+        [],
+        [gpu for model in work.models for gpu in model.sample_on],
+    )
+    for model in work.models:
+        if model.sample_on:
+            seconds, served = _served([model], work, len(model.sample_on), usable, rates)
+            memory[f"server of {_names([model])}"] = served
+            servers.append(seconds)
+        else:
+            loops.append(loop_seconds(model, work, work.starts, rates))
+            notes.append(f"{_names([model])} has no server, and its memory is not counted")
+    homes = {int(model.device.partition(":")[2] or 0) for model in trained}
+    if len(set(gpus)) < len(gpus) or homes & set(gpus):
+        notes.append("some devices hold several servers or learners: their memory was not added up")
+    return Layout(
+        sampling=len(set(gpus)),
+        learning=len(homes),
+        shards=1,
+        usable=usable,
+        memory=memory,
+        seconds={
+            "sampling": max(sum(loops), *servers),
+            "programs": program_seconds(work, fleet.cores, assumed),
+            "learning": sum(learn_seconds(m, work, 1, 1, rates).seconds for m in trained),
+            "publishing": sum(publish_seconds(model, assumed) for model in trained),
+        },
+        lag=lag,
+        notes=tuple(notes),
     )
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.placing import check_room
 from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.config.sharding import check_shards
 from llm_decpomdp.benchmarks.planning.assumptions import (
     Assumptions,
     OnCPU,
@@ -65,7 +68,8 @@ def plan(
         lag: Updates by which sampling is ahead of learning; `None` for those of the configuration.
 
     Raises:
-        ConfigError: If no layout fits, a number or kind is unknown, or the configuration is wrong.
+        ConfigError: If no layout fits, policies are placed on more devices than there are, a number or kind is
+            unknown, or the configuration is wrong.
         RunError: If the data cannot be loaded.
     """
     names = [field.name for numbers in (Assumptions, Device) for field in declared_numbers(numbers)]
@@ -77,16 +81,31 @@ def plan(
     work = work_of(
         run, assumed, dtype=fleet.device.dtype, prompt=values.get(PROMPT), parameters=parameters
     )
+    work = replace(work, cut_by=_cut_by(run))
     lag = run.config.algorithm.lag if lag is None else lag
     if work.shards not in (1, fleet.count):
         raise ConfigError(
             f"learner.shards={work.shards} needs as many devices, one for each process, and --gpus says {fleet}: "
             "make both equal, or drop learner.shards"
         )
+    check_room(run.config, run.team.policies, 0 if fleet.on_cpu else fleet.count)
     ways = layouts(work, fleet, assumed, lag)
     if not ways[0].fits:
         raise ConfigError(refusal(work, fleet, assumed, ways[0]))
     return Plan(run, fleet, work, assumed, ways, frozenset(values))
+
+
+def _cut_by(run: ResolvedRun) -> str | None:
+    """Return what the run needs to be cut into shards, as `Work.cut_by`."""
+    config = run.config
+    further = "" if config.output.checkpoint_every else " output.checkpoint_every=10"
+    output = replace(config.output, checkpoint_every=10)
+    declared = ALGORITHMS[config.algorithm.name]
+    try:
+        check_shards(replace(config, output=output), run.team.policies, declared, run.learner)
+    except ConfigError:
+        return None
+    return further
 
 
 def refusal(work: Work, fleet: Fleet, assumed: Assumptions, nearest: Layout) -> str:
@@ -114,8 +133,8 @@ def remedies(work: Work, fleet: Fleet, assumed: Assumptions) -> Iterator[str]:
             work, models=tuple(replace(model, checkpointing=True) for model in work.models)
         ),
     }
-    if fleet.count > 1 and not fleet.on_cpu and work.shards == 1:
-        text = f"cut the weights: --override learner.shards={fleet.count}"
+    if fleet.count > 1 and not fleet.on_cpu and work.shards == 1 and work.cut_by is not None:
+        text = f"cut the weights: --override learner.shards={fleet.count}{work.cut_by}"
         changes[text] = replace(work, shards=fleet.count)
     for text, other in changes.items():
         best = layouts(other, fleet, assumed)[0]

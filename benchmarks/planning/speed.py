@@ -169,7 +169,8 @@ def learn_seconds(model: Model, work: Work, devices: int, shards: int, rates: Ra
     """Return the seconds in which devices learn a model's share of an update.
 
     - computing: `flops_a_token` `Work.learned` / FLOP/s / S * ceil(S / n): whole starts go to devices.
-    - gathering, with shards: for each pass 3 times (forward, backward, gradients) 4 P bytes over a link.
+    - gathering, with shards: for each pass 3 times (forward, backward, gradients) 4 P bytes over a link, and once
+      more for a reference; with `learner.shards` the frozen weights below adapters twice, and thrice with one.
     - stepping: 28 bytes a trained weight over the memory, and 2 * 4 bytes over a link for copies.
     """
     trained = model.trainable
@@ -180,7 +181,10 @@ def learn_seconds(model: Model, work: Work, devices: int, shards: int, rates: Ra
     starts = math.ceil(work.starts / devices)
     passes = work.passes(model) * starts * work.steps
     least = 3 * passes * model.shape.layers * rates.assumed.layer_seconds
-    transfers = 3 * passes * 4 * model.shape.parameters if shards > 1 and model.full else 0
+    gathered = model.bytes_in_shards if model.full or work.shards > 1 else 0
+    gradients = 4 * trained
+    of_pass = (2 + model.reference) * gathered + (gradients if gathered else 0)
+    transfers = passes * of_pass if shards > 1 else 0
     stepping = STEP_BYTES * trained / shards / rates.bandwidth
     if devices > shards:
         stepping += 8 * trained / shards / rates.between(devices)

@@ -68,6 +68,10 @@ class Model:
     dtype: str = "bfloat16"
     reference: bool = False
     """True if a second pass gives the reference's log-probabilities, or features for a critic."""
+    sample_on: tuple[int, ...] = ()
+    """GPUs of its server, where the configuration declares them."""
+    device: str = "auto"
+    """Where it learns."""
 
     @property
     def full(self) -> bool:
@@ -83,6 +87,12 @@ class Model:
     def element(self) -> int:
         """Bytes of a number in the format of computing."""
         return 4 if self.dtype == "float32" else 2
+
+    @property
+    def bytes_in_shards(self) -> int:
+        """Bytes of all its weights as `learner.shards` cuts them: float32, and frozen ones in their format."""
+        size = self.shape.parameters
+        return 4 * size if self.full else self.element * size + 4 * self.adapters
 
     @property
     def length(self) -> float:
@@ -113,6 +123,8 @@ class Work:
     runs_programs: bool = True
     shards: int = 1
     """Devices that hold a part of each model that learns (`learner.shards`)."""
+    cut_by: str | None = ""
+    """What the run needs to be cut into shards, beside their number; `None` where it refuses them."""
 
     @property
     def programs(self) -> int:
@@ -267,6 +279,8 @@ def _models(
             checkpointing=spec.gradient_checkpointing,
             dtype=dtype if spec.compute_dtype == "auto" else spec.compute_dtype,
             reference=reference,
+            sample_on=tuple(spec.sample_on or ()) if run.config.sampler.served else (),
+            device=spec.device,
         )
 
 

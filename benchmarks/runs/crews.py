@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from llm_decpomdp.benchmarks.config import teams
+from llm_decpomdp.benchmarks.config.placing import in_worker
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs.failures import as_run_errors
 from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun
@@ -67,4 +69,5 @@ def site(
     """Build the site of a worker: the run's environments, and its team loaded again."""
     from llm_decpomdp.algorithms.crews.bundles import Site
 
-    return Site(train_env, eval_env, teams.load(config, (train_env, eval_env), team))
+    placed = replace(team, policies=in_worker(team.policies))
+    return Site(train_env, eval_env, teams.load(config, (train_env, eval_env), placed))

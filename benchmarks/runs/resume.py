@@ -13,6 +13,7 @@ from llm_decpomdp.algorithms.crews.options import ClusterOptions
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_stored_config, read_config
+from llm_decpomdp.benchmarks.config.placing import check_room
 from llm_decpomdp.benchmarks.config.schema import KEYS, Config
 from llm_decpomdp.benchmarks.runs.data import Manifest, change_of_data
 from llm_decpomdp.benchmarks.runs.failures import as_run_errors
@@ -42,7 +43,7 @@ CHANGEABLE = (
 )
 """Keys that a run may change when it goes on: length, shards, workers, servers, what it saves, long prompts."""
 
-OF_POLICIES = ("max_prompt_tokens", "on_long_prompt")
+OF_POLICIES = ("max_prompt_tokens", "on_long_prompt", "sample_on")
 """Keys of single policies that it may change: `policies.<name>.on_long_prompt`."""
 
 logger = logging.getLogger(__name__)
@@ -78,6 +79,7 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
     _require_same_data(run, manifest["data"], path)
     if run.pairs and pairs_in(run) != manifest["pairs"]:
         raise ConfigError(f"{path} cannot go on: {config.algorithm.pairs_source} has changed")
+    check_room(run.config, run.team.policies)
     team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
     run = without_long_prompts(run, team)
     updates = checkpoint.read_counters(newest)["update"]

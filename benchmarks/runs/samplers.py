@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llm_decpomdp.benchmarks.config.placing import parts
 from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun
 from llm_decpomdp.policy import Team
 
@@ -21,8 +22,7 @@ def attach_samplers(run: ResolvedRun, team: Team) -> list[RemoteSampler]:
     """Let the policies of a team be sampled at servers: one for each base with a policy that learns.
 
     Raises:
-        ValueError: If there are several processes, the configuration names another number of servers, or a model
-            or adapter is none for a server.
+        ValueError: If there are several processes, or a model or adapter is none for a server.
     """
     from llm_decpomdp.agents.remote.sampler import RemoteSampler
     from llm_decpomdp.algorithms.learning import distributed as processes
@@ -33,12 +33,6 @@ def attach_samplers(run: ResolvedRun, team: Team) -> list[RemoteSampler]:
             "start the run without a launcher"
         )
     options, groups = run.config.sampler, _on_one_base(run, team)
-    if options.urls and len(options.urls) != len(groups):
-        bases = "; ".join(", ".join(group) for group in groups)
-        raise ValueError(
-            f"sampler.urls names {len(options.urls)} servers, and the policies that learn have {len(groups)} "
-            f"bases ({bases}): name one for each, or give policies adapters on one base (model.lora)"
-        )
     samplers = []
     for place, group in enumerate(groups):
         folder = Path(tempfile.gettempdir(), f"llm_decpomdp-sampler-{secrets.token_hex(8)}")
@@ -66,24 +60,28 @@ def _server(run: ResolvedRun, place: int, group: Mapping[str, CausalLM], folder:
     from llm_decpomdp.agents.remote.server import (
         RunningServer,
         StartedServer,
+        visible,
         vllm_command,
         vllm_flags,
     )
 
     options = run.config.sampler
     if options.urls:
-        return RunningServer(options.urls[place], options.start_timeout)
+        return RunningServer(options.urls[place], folder, options.start_timeout)
     policy = next(iter(group.values()))
     if not policy.name:
         raise ValueError(
             "a server loads its model from a folder or the hub, and this one was made in memory"
         )
     peft: dict[str, Any] = getattr(policy.model, "peft_config", {})
+    gpus = run.team.policies[next(iter(group))].sample_on or []
     flags = vllm_flags(
         str(policy.compute_dtype).removeprefix("torch."),
         [peft[member.adapter].r for member in group.values() if member.adapter is not None],
-        policy.model.device.type == "cpu",
+        policy.model.device.type == "cpu" and not gpus,
         policy.encoder.context,
     )
+    if len(gpus) > 1 and parts(options.flags) is None:
+        flags["tensor_parallel_size"] = len(gpus)
     command = vllm_command(options.interpreter(), policy.name, {**flags, **options.flags})
-    return StartedServer(command, folder, options.start_timeout)
+    return StartedServer(command, folder, options.start_timeout, visible(gpus) if gpus else {})

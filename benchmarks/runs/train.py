@@ -15,6 +15,7 @@ from llm_decpomdp.algorithms.training.lessons import PASSES
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
 from llm_decpomdp.benchmarks.config.load import start_cost
+from llm_decpomdp.benchmarks.config.placing import check_room
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs import long_prompts as prompts
 from llm_decpomdp.benchmarks.runs.crews import make_crew
@@ -76,6 +77,7 @@ def start(run: ResolvedRun, name: str, origin: Mapping[str, str] | None = None) 
     processes.initialize()
     first = processes.rank() == 0
     path = processes.broadcast(new_folder(run.config, name) if first else Path())
+    check_room(run.config, run.team.policies)
     lessons = run.lessons()
     team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
     prompts.describe(team)
@@ -128,14 +130,9 @@ def shard(config: Config, team: Team) -> None:
     """Cut the weights of a team that is to learn as the configuration says.
 
     Raises:
-        RunError: If the run has more or fewer processes, saves nothing, or a model cannot be cut.
+        RunError: If the run has more or fewer processes, or a model cannot be cut.
     """
     if config.learner.shards > 1:
-        if not config.output.checkpoint_every:
-            raise RunError(
-                "a run with learner.shards saves nothing on the way out, as that takes all processes at the same "
-                "time: set output.checkpoint_every to 1 or more"
-            )
         from llm_decpomdp.agents.models.sharded import shard_team
 
         try:
@@ -276,6 +273,7 @@ def dry_run(config: Config, name: str) -> Iterator[str]:
     run = resolve(config)
     config, specs = run.config, run.team.policies
     teams.check_devices(config, specs)
+    check_room(config, specs)
     folder = new_folder(config, name)
     updates = len(run.batches)
     starts = (1 + config.algorithm.refill) * sum(map(len, run.batches))

@@ -1,21 +1,22 @@
 """Runs of a team whose weights lie in the shards of two processes.
 
-python -m tests.algorithms.sharded_runs FOLDER
+python -m tests.algorithms.sharded_runs FOLDER [further]
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import distributed
 
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models import sharded
@@ -37,7 +38,7 @@ from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.policy import Completion
 from tests.algorithms.conftest import EchoEnv
-from tests.algorithms.runs import ALIKE_STARTS, UNEVEN, build, together
+from tests.algorithms.runs import ALIKE_STARTS, UNEVEN, build, fail, on_call, together
 
 AGENTS = ("x", "y", "z")
 SAMPLING = Sampling(max_new_tokens=3, temperature=0.8)
@@ -46,9 +47,12 @@ LORA = {"r": 2, "target_modules": "all-linear", "init_lora_weights": False}
 Team = dict[str, CausalLM]
 
 
-def make_team() -> Team:
+def make_team(compute_dtype: str = "float32") -> Team:
     """`x` with weights of its own; `y` and `z` with adapters on one model, which computes activations twice."""
     team = {"x": tiny_causal_lm("ab", SAMPLING, width=16, seed=1)}
+    if compute_dtype != "float32":
+        own = team["x"].engine
+        team["x"].engine = ModelEngine(own.model, own.tokenizer, compute_dtype=compute_dtype)
     below = tiny_causal_lm("ab", SAMPLING, width=16, layers=1, seed=2)
     model = with_adapters(
         below.model.requires_grad_(False),
@@ -56,7 +60,7 @@ def make_team() -> Team:
         {"policy_y": 3, "policy_z": 4},
     )
     engine = ModelEngine(
-        model, below.tokenizer, compute_dtype="float32", gradient_checkpointing=True
+        model, below.tokenizer, compute_dtype=compute_dtype, gradient_checkpointing=True
     )
     for seed, agent in enumerate("yz"):
         team[agent] = CausalLM(engine, SAMPLING, adapter=f"policy_{agent}", seed=seed)
@@ -155,10 +159,40 @@ RUN: dict[str, Any] = {
 """Options of runs that sample the same in any number of processes, as long as their weights are nearly equal."""
 
 
-def make_run(folder: Path, updates: int = 3, shards: int = 1) -> Trainer:
-    team = make_team()
+def make_run(folder: Path, updates: int = 3, shards: int = 1, **options: Any) -> Trainer:
+    dtype = options.pop("compute_dtype", "float32")
+    team = make_team(dtype)
     shard_team(team, shards)
-    return build(folder, UNEVEN[:updates], env=EchoEnv(1, AGENTS), team=team, **RUN)
+    options = {**RUN, **options}
+    return build(folder, UNEVEN[:updates], env=EchoEnv(1, AGENTS), team=team, **options)
+
+
+FURTHER: dict[str, dict[str, Any]] = {
+    "lagged": {"lag": 1, "learner": {"learning_rate": 0.003, "correction": "truncate"}},
+    "rounded": {"compute_dtype": "bfloat16"},
+}
+"""Options of runs that are compared more seldom."""
+
+
+def work_further(folder: Path) -> None:
+    """Do the work of one of the two processes in the runs of `FURTHER`."""
+    torch.set_num_threads(1)
+    processes.initialize()
+    here = folder / f"process_{processes.rank()}"
+    here.mkdir()
+    team = make_team("bfloat16")
+    shard_team(team, 2)
+    torch.save(scored(team, share(completions(), processes.rank())), here / "rounded.pt")
+    for name, options in FURTHER.items():
+        make_run(folder / name, shards=2, **options).run_updates()
+        stopped = make_run(folder / f"{name} in parts", shards=2, **options)
+        stopped.learner.accumulate = on_call(2, stopped.learner.accumulate, fail)  # type: ignore[method-assign]
+        with suppress(RuntimeError):
+            stopped.run_updates()
+        again = make_run(folder / f"{name} in parts", shards=2, **options)
+        assert again.resume() == 2
+        again.run_updates()
+    os._exit(0)
 
 
 def work(folder: Path) -> None:
@@ -193,7 +227,10 @@ def work(folder: Path) -> None:
 
 
 def leave_alone(here: Path) -> None:
-    """Learn in the first process alone, as if silent groups cost no pass; both end here."""
+    """Learn in the first process alone, as if silent groups cost no pass, once the other has gone; both end here.
+
+    It fails if it needs the other, where it would wait for one that is busy elsewhere.
+    """
     team = make_team()
     shard_team(team, 2)
     learner = make_learner(team)
@@ -202,16 +239,24 @@ def leave_alone(here: Path) -> None:
         return [Turn(0, "x", credits[0])] if processes.rank() == 0 else []
 
     learning.turns = own  # type: ignore[assignment]
-    batch = processes.shard(batches()[0])
-    thread = threading.Thread(target=learner.accumulate, args=(batch,), daemon=True)
-    thread.start()
-    thread.join(1.5)
-    (here / "alone.txt").write_text("waits" if thread.is_alive() else "done")
-    time.sleep(1.0)
+    if processes.rank() == 1:
+        (here / "process.txt").write_text(str(os.getpid()))
+        distributed.barrier()
+        os._exit(0)
+    distributed.barrier()
+    other = Path("/proc", (here.parent / "process_1/process.txt").read_text(), "stat")
+    while other.exists() and ") Z " not in other.read_text():
+        time.sleep(0.01)
+    try:
+        learner.accumulate(processes.shard(batches()[0]))
+        outcome = "done"
+    except RuntimeError as error:
+        outcome = f"needs the other: {error}"
+    (here / "alone.txt").write_text(outcome)
     os._exit(0)
 
 
 if __name__ == "__main__":
     torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))]).step()  # imports much
-    target = Path(sys.argv[1])
-    together(lambda: work(target))
+    target, task = Path(sys.argv[1]), work_further if "further" in sys.argv else work
+    together(lambda: task(target))

@@ -78,9 +78,8 @@ def test_two_processes_learn_what_one_does_though_one_has_nothing_to_learn(
         assert of_first == pytest.approx(metrics, rel=1e-4, abs=1e-5)
 
 
-def test_without_equal_passes_a_process_waits_for_the_other(pair: Path) -> None:
-    said = [(pair / f"process_{rank}" / "alone.txt").read_text() for rank in range(2)]
-    assert "waits" in said
+def test_without_equal_passes_a_process_needs_the_other(pair: Path) -> None:
+    assert "needs the other" in (pair / "process_0" / "alone.txt").read_text()
 
 
 def test_a_run_samples_and_reports_what_one_process_does(pair: Path, alone: Any) -> None:
@@ -162,6 +161,50 @@ def test_a_saved_team_is_one_of_plain_models(pair: Path) -> None:
     weights = load_file(pair / "team_of_parts/y/adapter_model.safetensors")
     for name, weight in state["policies"]["y"]["weights"].items():
         assert torch.equal(weights[name.replace(".policy_y", "")], weight)
+
+
+@pytest.fixture(scope="module")
+def further(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What two processes left that begin a run later, or with rounded weights."""
+    folder = tmp_path_factory.mktemp("further")
+    start(folder, "further", module="tests.algorithms.sharded_runs")
+    return folder
+
+
+@pytest.mark.slow
+def test_rounded_log_probs_and_gradients_are_nearly_those_of_whole_weights(further: Path) -> None:
+    shares = [runs.share(runs.completions(), rank) for rank in range(2)]
+    summed = runs.scored(runs.make_team("bfloat16"), *shares)
+    exact = runs.scored(runs.make_team(), *shares)
+    for rank, results in enumerate(of_both(further, "rounded.pt")):
+        mine = runs.scored(runs.make_team("bfloat16"), shares[rank])
+        for agent, ((log_probs,), norm) in results.items():
+            torch.testing.assert_close(log_probs, mine[agent][0][0], atol=1e-2, rtol=0)
+            assert norm == pytest.approx(summed[agent][1], rel=1e-2)
+            assert not torch.equal(log_probs, exact[agent][0][rank])  # they are rounded
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", runs.FURTHER)
+def test_runs_with_a_lag_or_rounded_weights_are_those_of_one_process(
+    further: Path, tmp_path: Path, name: str
+) -> None:
+    alone = runs.make_run(tmp_path, **runs.FURTHER[name])
+    alone.run_updates()
+    mine, theirs = (
+        rows(folder / "metrics.jsonl") for folder in (further / name, alone.folder.path)
+    )
+    assert [row["kind"] for row in mine] == [row["kind"] for row in theirs]
+    if name == "lagged":  # what is sampled shows every bit of the weights
+        assert_alike(
+            *(rows(folder / "episodes.jsonl") for folder in (further / name, alone.folder.path))
+        )
+        assert [row["lag"] for row in mine if row["kind"] == "train"] == [0, 1, 1]
+    for row, other in zip(mine, theirs, strict=True):
+        assert row.pop("kind") == other.pop("kind")
+        assert row == pytest.approx(other, rel=1e-3 if name == "lagged" else 0.1, abs=1e-3)
+    for file in ("metrics.jsonl", "episodes.jsonl"):
+        assert rows(further / name / file) == rows(further / f"{name} in parts" / file)
 
 
 def test_what_cannot_be_cut_is_refused() -> None:

@@ -68,7 +68,8 @@ def attach(
 ) -> RemoteSampler:
     engine = next(iter(policies.values())).engine
     sampler = RemoteSampler(
-        *(engine, policies, RunningServer(server.address, 5), tmp_path / "published"),
+        *(engine, policies),
+        *(RunningServer(server.address, tmp_path / "published", 5), tmp_path / "published"),
         replace(OPTIONS, **options),
     )
     engine.remote = sampler
@@ -232,3 +233,24 @@ def test_truncated_sampling_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=f"{key}={value} of policy 'aux' does not go"):
         attach(server, two(model, **{key: value}), tmp_path)
+
+
+def test_a_sampler_that_was_closed_leaves_sampling_to_the_model_and_begins_anew(
+    model: Path, server: FakeVllm, tmp_path: Path
+) -> None:
+    policies = two(model)
+    sampler = attach(server, policies, tmp_path)
+    first = draw(policies)
+    folder = tmp_path / "published"
+    assert folder.stat().st_mode & 0o777 == 0o700  # weights are nobody else's business
+    sampler.close()
+    assert not folder.exists() and not server.adapters
+    server.calls.clear()
+    assert draw(policies) and not server.calls
+    prompt = policies["main"].request("one")
+    assert prompt is not None
+    with pytest.raises(SamplerError, match=r"call publish\(\)"):
+        sampler.sample([prompt], 1)
+    sampler.publish(18)
+    assert draw(policies) == first and server.calls
+    sampler.close()

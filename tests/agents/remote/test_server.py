@@ -8,12 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
 
+from llm_decpomdp.agents.remote import server as server_module
 from llm_decpomdp.agents.remote.options import SamplerError, SamplerOptions
 from llm_decpomdp.agents.remote.server import (
     RunningServer,
@@ -82,7 +84,7 @@ def test_a_server_that_does_not_start_leaves_its_last_words(
     with pytest.raises(SamplerError, match=r"not ready after 0.3 s.*start_timeout"):
         server.ready(is_well)
     with pytest.raises(SamplerError, match=r"http://127.0.0.1:9 is not ready after 0.1 s"):
-        RunningServer("http://127.0.0.1:9", 0.1).ready(is_well)
+        RunningServer("http://127.0.0.1:9", tmp_path, 0.1).ready(is_well)
     absent = StartedServer(lambda port: ["/no/python"], tmp_path, 1)
     with pytest.raises(SamplerError, match="there is no program /no/python"):
         absent.launch()
@@ -154,3 +156,60 @@ def wait_for(condition: Callable[[], bool]) -> None:
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert condition()
+
+
+def test_a_port_that_somebody_took_in_the_meantime_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ports: list[int] = []
+    real = server_module.free_port
+
+    def free_port() -> int:
+        ports.append(real() if ports else thief.server_address[1])
+        return ports[-1]
+
+    monkeypatch.setattr(server_module, "free_port", free_port)
+    with HTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as thief:  # which answers nothing
+        server = started(tmp_path, SERVE, monkeypatch)
+        url = server.ready(lambda url: url.endswith(f":{ports[-1]}") and ports[1:] and is_well(url))
+        server.stop()
+    assert len(ports) == 2 and url == f"http://127.0.0.1:{ports[1]}"
+    assert "Address already in use" in server.log.read_text()
+
+
+def test_a_server_that_fails_by_itself_is_not_tried_at_other_ports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts = tmp_path / "starts"
+    server = started(tmp_path, f"open({str(starts)!r}, 'a').write('.')\n{FAIL}", monkeypatch)
+    with pytest.raises(SamplerError, match="no such model"):
+        server.ready(is_well)
+    assert starts.read_text() == "."
+
+
+LEAVES = """
+import sys, time
+from pathlib import Path
+from llm_decpomdp.agents.remote.server import RunningServer, make_private
+folder = Path(sys.argv[1])
+make_private(folder)
+(folder / "weights").write_text("many")
+RunningServer("http://127.0.0.1:9", folder, 1).launch()
+print("ready", flush=True)
+time.sleep(100)
+"""
+
+
+def test_the_folder_of_a_killed_run_goes_with_it_though_the_server_is_not_its_own(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "published"
+    command = [sys.executable, "-c", LEAVES, str(folder)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as run:
+        assert run.stdout is not None and run.stdout.readline() == b"ready\n"
+        assert folder.stat().st_mode & 0o777 == 0o700
+        run.kill()
+    deadline = time.monotonic() + 20
+    while folder.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from llm_decpomdp.algorithms.crews.ray_crew import AUTH_MODE, RayCrew, connect
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from tests.algorithms.crews import sites
 from tests.algorithms.crews.test_worker_crew import require_same, trainer
-from tests.algorithms.runs import on_call
 from tests.support.processes import python
 
 slow = pytest.mark.slow
@@ -27,19 +25,6 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
     run = trainer(tmp_path_factory.mktemp("local"))
     run.run_updates()
     return run
-
-
-@pytest.fixture
-def cluster() -> Iterator[Any]:
-    """Two nodes with a CPU each, beside a head without."""
-    pytest.importorskip("ray")
-    from ray.cluster_utils import Cluster
-
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-    for _ in range(2):
-        made.add_node(num_cpus=1)
-    yield made
-    made.shutdown()
 
 
 def crew(build: Any, workers: int, cluster: Any = None) -> RayCrew:
@@ -74,19 +59,14 @@ def test_a_bundle_whose_actor_is_killed_is_played_again(
 def test_a_run_goes_on_when_a_node_dies(
     local: Trainer, tmp_path: Path, cluster: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    actors: Any = crew(sites.echo, 2, cluster)
-    play = actors.roll
-
-    def roll_after_a_death(*arguments: Any) -> Any:
-        cluster.remove_node(cluster.list_all_nodes()[-1], allow_graceful=False)
-        return play(*arguments)
-
-    actors.roll = on_call(4, play, roll_after_a_death)
-    run = trainer(tmp_path, crew=actors)
+    deaths = tmp_path / "deaths"
+    deaths.mkdir()
+    build = partial(sites.fatal, deaths, 1, node=True)
+    run = trainer(tmp_path / "run", crew=crew(build, 2, cluster))
     with caplog.at_level(logging.WARNING):
         run.run_updates()
     require_same(local, run)
-    assert "is played again" in caplog.text
+    assert "bundle 2 of update 2 (starts: seed 12, seed 13) is played again" in caplog.text
 
 
 @slow

@@ -331,11 +331,23 @@ def test_what_waits_is_saved_once_and_as_text(straight: Trainer, tmp_path: Path)
         assert counters["lag"] == 2
         batches = state["waiting"]["batches"]
         updates[counters["update"]] = [(row["update"], row["version"]) for row in batches]
-        assert len(state["waiting"]["texts"]) == 2 * len(batches)
+        assert all(len(row["texts"]) == 2 and row["shares"] == [[0, 1]] for row in batches)
     assert updates == {
         **{1: [(2, 0), (3, 0)], 2: [(3, 0), (4, 1)], 3: [(4, 1), (5, 2)]},
         **{4: [(5, 2), (6, 3)], 5: [(6, 3)], 6: []},
     }
+
+
+def test_what_waits_is_collected_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[int] = []
+
+    def gather_in_first(items: Sequence[Any]) -> list[Any]:
+        sent.extend(len(item) for item in items)
+        return list(items)
+
+    monkeypatch.setattr(processes, "gather_in_first", gather_in_first)
+    lagged(tmp_path, eval_every=0, eval_starts=[]).run_updates()
+    assert sum(sent) == sum(map(len, BATCHES))
 
 
 def test_what_waits_is_of_so_many_processes(

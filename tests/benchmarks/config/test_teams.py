@@ -48,7 +48,9 @@ def test_a_policy_is_as_the_model_section_says_where_it_says_nothing_itself() ->
 
 
 def test_every_key_of_the_model_but_shared_is_one_of_a_policy() -> None:
-    assert set(ModelConfig.__dataclass_fields__) - {"shared"} == set(KINDS["model"]) - {"trainable"}
+    assert set(ModelConfig.__dataclass_fields__) - {"shared"} == set(KINDS["model"]) - {
+        *("trainable", "sample_on")
+    }
 
 
 def test_kinds_take_what_they_read_alone() -> None:

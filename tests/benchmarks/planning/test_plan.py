@@ -18,7 +18,7 @@ from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.planning.assumptions import Assumptions
 from llm_decpomdp.benchmarks.planning.devices import KINDS, Fleet
-from llm_decpomdp.benchmarks.planning.layouts import apart
+from llm_decpomdp.benchmarks.planning.layouts import apart, layouts
 from llm_decpomdp.benchmarks.planning.memory import cut_memory, learner_memory, together_memory
 from llm_decpomdp.benchmarks.planning.plan import Plan, plan
 from llm_decpomdp.benchmarks.planning.shape_table import TABLE
@@ -27,6 +27,7 @@ from llm_decpomdp.benchmarks.planning.show import work_lines
 from llm_decpomdp.benchmarks.planning.speed import (
     Rates,
     flops_a_token,
+    learn_seconds,
     program_seconds,
     server_seconds,
 )
@@ -278,9 +279,9 @@ def test_the_size_of_an_unheard_model_is_asked_for() -> None:
 
 
 def test_shards_cut_what_learns_and_leave_a_copy_to_sample_with() -> None:
-    override = "algorithm.prompts_per_update=8"
+    overrides = ["algorithm.prompts_per_update=8", "output.checkpoint_every=1"]
     whole, cut = (
-        planned("8xh100", override, f"learner.shards={n}", parameters=3e9) for n in (1, 8)
+        planned("8xh100", *overrides, f"learner.shards={n}", parameters=3e9) for n in (1, 8)
     )
     (layout,) = cut.layouts
     together = next(one for one in whole.layouts if not one.sampling)
@@ -294,4 +295,64 @@ def test_shards_cut_what_learns_and_leave_a_copy_to_sample_with() -> None:
     sampling = cut_memory(replace(cut.work, models=models), 1, 8).parts
     assert sampling["rounded copy"] == one + other
     with pytest.raises(ConfigError, match=r"learner.shards=4 needs as many devices.* 8xh100"):
-        planned("8xh100", override, "learner.shards=4")
+        planned("8xh100", *overrides, "learner.shards=4")
+
+
+def test_shards_gather_the_frozen_weights_below_adapters_too() -> None:
+    rates, work = Rates(Fleet(KINDS["h100"], 4), FAST), by_hand(8, 4, 256, adapters=50_000_000)
+    cut, apart = replace(work, shards=4), work
+    model, passes = work.models[0], 2 * 2  # of two starts, over two turns
+    frozen, adapters = 2 * 7.6e9, 4 * 50e6
+    link = 450e9
+    sent = learn_seconds(model, cut, 4, 4, rates).gathering
+    assert sent == pytest.approx(passes * (2 * frozen + 3 * adapters) / link)
+    compared = replace(model, reference=True)
+    more = learn_seconds(compared, cut, 4, 4, rates).gathering - sent
+    assert more == pytest.approx(passes * (frozen + adapters) / link)
+    assert learn_seconds(model, apart, 4, 4, rates).gathering == 0  # every learner has the base
+    full = replace(model, adapters=0)
+    assert learn_seconds(full, cut, 4, 4, rates).gathering == pytest.approx(
+        passes * 3 * 4 * 7.6e9 / link
+    )
+    published = layouts(cut, Fleet(KINDS["h100"], 4), FAST)[0].seconds["publishing"]
+    assert published == pytest.approx(2 * (frozen + adapters) / link)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "offered"),
+    [
+        ([], "--override learner.shards=3 output.checkpoint_every=10 needs"),
+        (["output.checkpoint_every=3"], "--override learner.shards=3 needs"),
+        (["algorithm.critic=own"], None),
+        (["sampler.engine=vllm", "sampler.python=/p", "model.top_p=1", "model.top_k=0"], None),
+        (["model.device=cuda:0"], None),
+    ],
+)
+def test_shards_are_offered_where_a_run_takes_them(
+    overrides: list[str], offered: str | None
+) -> None:
+    with pytest.raises(ConfigError) as told:
+        planned("3xh100", "model.name=x", *overrides, parameters=4e9)
+    assert (offered or "train adapters") in str(told.value)
+    if offered is None:
+        assert "learner.shards" not in str(told.value)
+
+
+SERVED = ["sampler.engine=vllm", "sampler.python=/p", "model.top_p=1", "model.top_k=0"]
+
+
+def test_a_placing_is_the_only_way_that_is_planned() -> None:
+    own = ["policies.aux_0={sample_on: [2], device: cuda:0}"]
+    own += ["policies.main_0={sample_on: [3, 4], device: cuda:1}"]
+    (layout,) = planned("8xh100", *SERVED, *own, LORA).layouts
+    assert layout.name == "3 sample, 2 learn" and not layout.notes
+    assert set(layout.memory) == {
+        *("learner of aux_0", "learner of main_0", "server of aux_0", "server of main_0")
+    }
+    aux, main = (layout.memory[f"learner of {name}"].gigabytes for name in ("aux_0", "main_0"))
+    assert 13 < max(aux, main) < planned("1xh100", LORA).best.memory["every device"].gigabytes
+    with pytest.raises(ConfigError, match=r"main_0\.sample_on=\[3, 4\]: there are 4 GPUs"):
+        planned("4xh100", *SERVED, *own, LORA)
+    same = [f"policies.{name}={{sample_on: [1], device: cuda:0}}" for name in ("aux_0", "main_0")]
+    (together,) = planned("2xh100", *SERVED, *same, LORA).layouts
+    assert list(together.memory) == ["learner of aux_0, main_0", "server of aux_0, main_0"]

@@ -14,7 +14,8 @@ from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
-from llm_decpomdp.benchmarks.config.teams import team_spec
+from llm_decpomdp.benchmarks.config.teams import TeamSpec, team_spec
+from llm_decpomdp.benchmarks.runs import crews
 from llm_decpomdp.benchmarks.runs.crews import make_crew, site
 from llm_decpomdp.benchmarks.runs.resolved import resolve
 from llm_decpomdp.benchmarks.runs.resume import resume
@@ -69,6 +70,19 @@ def test_workers_that_have_nothing_to_do_are_told(
     assert "3 rollout workers share updates of 2 bundles" in caplog.text
     assert isinstance(crew, WorkerCrew) and (crew.number, crew.max_redo) == (3, 0)
     assert make_crew(resolve(load_config(None, quick)), {}) is None
+
+
+def test_a_worker_has_its_policies_on_the_gpus_that_sample(
+    quick: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers = [*BUNDLES, "cluster.rollout_workers=1", "policies.aux_0.sample_on=[1]"]
+    run = resolve(load_config(None, [*quick, *workers]))
+    loaded: list[TeamSpec] = []
+    monkeypatch.setattr(crews.teams, "load", lambda *given: loaded.append(given[-1]))
+    site(run.config, run.train_env, run.eval_env, run.team)
+    devices = {name: spec.device for name, spec in loaded[0].policies.items()}
+    assert devices == {"aux_0": "cuda:1", "main_0": "auto"}
+    assert run.team.policies["aux_0"].device == "auto"  # where it learns
 
 
 def test_workers_without_bundles_are_refused(quick: list[str]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents.remote.options import SamplerError
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import load_config
@@ -87,14 +88,32 @@ def folder(quick: Sequence[str], tiny_model: str) -> str:
 
 def test_policies_with_weights_of_their_own_have_a_server_each(quick: list[str]) -> None:
     values = [*quick, "model.top_p=1", "sampler.engine=vllm"]
-    run = resolve(load_config(None, [*values, "sampler.urls=[http://127.0.0.1:9]"]))
-    team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
-    with pytest.raises(ValueError, match=r"names 1 servers.*have 2 bases \(aux_0; main_0\)"):
-        attach_samplers(run, team)
     run = resolve(load_config(None, [*values, "sampler.python=/a/python"]))
+    team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
     samplers = attach_samplers(run, team)
     assert [list(sampler.policies) for sampler in samplers] == [["aux_0"], ["main_0"]]
     assert [policy.engine.remote for policy in team.values()] == samplers
+
+
+def test_a_server_sees_the_gpus_that_its_policies_are_placed_on(
+    quick: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "python"
+    path.write_text('#!/bin/sh\necho "sees $CUDA_VISIBLE_DEVICES: $*"\n')
+    path.chmod(0o755)
+    values = [*quick, "model.top_p=1", "model.device=cpu", "sampler.engine=vllm"]
+    placed = ["policies.aux_0.sample_on=[3]", "policies.main_0.sample_on=[0,2]"]
+    run = resolve(load_config(None, [*values, *placed, f"sampler.python={path}"]))
+    team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,GPU-7")
+    words = []
+    for sampler in attach_samplers(run, team):
+        with pytest.raises(SamplerError):
+            sampler.server.ready(lambda url: False)
+        words.append(sampler.server.last_words())
+    assert words[0].startswith("sees GPU-7: ") and "--tensor-parallel-size" not in words[0]
+    assert words[1].startswith("sees 4,6: ") and "--tensor-parallel-size 2" in words[1]
+    assert not any("--enforce-eager" in told for told in words)  # which is for a CPU
 
 
 @pytest.mark.parametrize(
@@ -127,6 +146,27 @@ def test_what_does_not_go_with_a_server_is_refused(
     monkeypatch.delenv("LLM_DECPOMDP_VLLM_PYTHON", raising=False)
     with pytest.raises(ConfigError, match=message):
         load_config(None, [*quick, "model.top_p=1", *values])
+
+
+@pytest.mark.parametrize(
+    ("urls", "message"),
+    [
+        ("http://a:1", r"names 1 servers.*have 2 bases \(aux_0; main_0\)"),
+        ("http://a:1,http://b:1,http://c:1", "names 3 servers"),
+        ("http://a:1,http://a:1/", "names a server twice"),
+        ("http://a:1,b:1", "without a path, got 'b:1'"),
+        ("http://a:1,ftp://b:1", "got 'ftp://b:1'"),
+        ("http://a:1,http://b:port", "got 'http://b:port'"),
+        ("http://a:1,http://b:0", "got 'http://b:0'"),
+        ("http://a:1,http://b:1/v1", "got 'http://b:1/v1'"),
+        ("http://a:1,'http://'", "got 'http://'"),
+    ],
+)
+def test_addresses_of_servers_are_checked(quick: list[str], urls: str, message: str) -> None:
+    values = [*quick, "model.top_p=1", "sampler.engine=vllm"]
+    load_config(None, [*values, "sampler.urls=[http://a:1,https://b.org]"])
+    with pytest.raises(ConfigError, match=message):
+        load_config(None, [*values, f"sampler.urls=[{urls}]"])
 
 
 def test_a_run_ends_with_the_last_words_of_a_server_that_does_not_start(

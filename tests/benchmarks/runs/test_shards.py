@@ -25,10 +25,27 @@ def test_what_makes_other_passes_is_refused(quick: list[str], override: str, wha
         load_config(None, [*quick, override, "learner.shards=2"])
 
 
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["output.checkpoint_every=0"], r"set output\.checkpoint_every"),
+        (["policies.aux_0.device=cuda:1"], r"'aux_0' has device=cuda:1.*drop device"),
+        (
+            ["sampler.engine=vllm", "sampler.python=/p", "model.top_p=1"],
+            r"sampler\.engine=vllm works with one",
+        ),
+    ],
+)
+def test_what_several_processes_cannot_do_is_refused(
+    quick: list[str], overrides: list[str], message: str
+) -> None:
+    shards = ["learner.shards=2", "output.checkpoint_every=1"]
+    load_config(None, [*quick, *shards])
+    with pytest.raises(ConfigError, match=message):
+        load_config(None, [*quick, *shards, *overrides])
+
+
 def test_a_run_has_as_many_processes_as_shards(quick: list[str]) -> None:
-    config = load_config(None, [*quick, "learner.shards=2", "output.checkpoint_every=0"])
-    with pytest.raises(RunError, match=r"set output\.checkpoint_every"):
-        train(config, "quick")
     config = load_config(None, [*quick, "learner.shards=2", "output.checkpoint_every=1"])
     with pytest.raises(RunError, match=r"needs 2 processes, and the run has 1: .*torchrun"):
         train(config, "quick")

@@ -1,0 +1,195 @@
+"""Placing of policies on GPUs, checked and added up before anything starts.
+
+A policy learns on its `device`. Where it is sampled is said by `policies.<name>.sample_on`:
+
+- `sampler.engine=vllm`: the GPUs of this machine that its server gets, each a part of the model.
+- `cluster.rollout_workers`: the GPU of each worker, of this machine or, with Ray, of those kept for the worker.
+- otherwise nothing: the process that learns samples on `device`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from llm_decpomdp.agents.specs import PolicySpec
+from llm_decpomdp.agents.team import bases
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.schema import Config
+
+PARTS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+"""Flags of vLLM whose product is the number of its GPUs."""
+
+SHARE = "gpu_memory_utilization"
+"""Flag of vLLM: the share of a GPU's memory that a server takes."""
+
+DEFAULT_SHARE = 0.92
+"""Its default, in vLLM 0.32."""
+
+
+def gpu_count() -> int:
+    """Return the number of GPUs that this process sees."""
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def check_places(config: Config, policies: Mapping[str, PolicySpec]) -> None:
+    """Check `sample_on` against the other sections, whatever machine the run will have.
+
+    Raises:
+        ConfigError: If it means nothing, or policies of one server or worker contradict each other.
+    """
+    for name, spec in policies.items():
+        if spec.sample_on is None:
+            continue
+        key = _key(name, spec)
+        if config.sampler.urls:
+            raise ConfigError(
+                f"{key} is for a server that the run starts, and sampler.urls names ones that run: drop either"
+            )
+        if not config.sampler.served and not config.cluster.rollout_workers:
+            raise ConfigError(
+                f"{key} means nothing where the process that learns samples: set policies.{name}.device to "
+                f"cuda:{spec.sample_on[0]}, or sampler.engine=vllm, or cluster.rollout_workers"
+            )
+        if config.cluster.rollout_workers:
+            _check_worker(config, key, spec.sample_on)
+    if config.sampler.served and any(spec.sample_on for spec in policies.values()):
+        _check_servers(config, policies)
+
+
+def _check_worker(config: Config, key: str, gpus: Sequence[int]) -> None:
+    if len(gpus) > 1:
+        raise ConfigError(f"{key}: a rollout worker samples a policy on one GPU; name one")
+    cluster = config.cluster
+    if cluster.engine == "ray" and gpus[0] >= cluster.worker_gpus:
+        raise ConfigError(
+            f"{key}: a rollout worker sees the cluster.worker_gpus={cluster.worker_gpus:g} that Ray keeps for it, "
+            f"counted from 0: raise that to {gpus[0] + 1}, or name another"
+        )
+
+
+def _check_servers(config: Config, policies: Mapping[str, PolicySpec]) -> None:
+    groups = served(policies)
+    for name, spec in policies.items():
+        if spec.sample_on and not any(name in group for group in groups):
+            raise ConfigError(
+                f"{_key(name, spec)}: it does not learn, nor share a base with a policy that does, and so has no "
+                f"server; it is sampled on policies.{name}.device"
+            )
+    for group in groups:
+        if len({tuple(policies[name].sample_on or ()) for name in group}) > 1:
+            raise ConfigError(
+                f"the policies {', '.join(group)} have adapters on one base and so one server: give all of them "
+                "the same sample_on"
+            )
+        if not policies[group[0]].sample_on:
+            raise ConfigError(
+                f"policies.{group[0]}.sample_on is missing: other policies say on which GPUs their servers are, "
+                "so say it of all that are sampled at servers"
+            )
+    for group in groups:
+        gpus = policies[group[0]].sample_on or []
+        number = parts(config.sampler.flags)
+        if number not in (None, len(gpus)):
+            raise ConfigError(
+                f"{_key(group[0], policies[group[0]])} names {len(gpus)} GPUs, and sampler.flags spread each "
+                f"server over {number} ({', '.join(PARTS)}): make both equal, or drop these flags"
+            )
+
+
+def check_room(config: Config, policies: Mapping[str, PolicySpec], gpus: int | None = None) -> None:
+    """Check that the GPUs which `sample_on` names are there, and are not promised twice.
+
+    Args:
+        config: The configuration, after `check_places`.
+        policies: Declarations of its policies.
+        gpus: Number of GPUs; `None` for those that this process sees. Nothing is known of the nodes of a cluster.
+
+    Raises:
+        ConfigError: If there are too few, or one is to hold more than it can.
+    """
+    placed = {name: spec for name, spec in policies.items() if spec.sample_on}
+    if not placed or config.cluster.engine == "ray":
+        return
+    gpus = gpu_count() if gpus is None else gpus
+    for name, spec in placed.items():
+        if max(spec.sample_on or ()) >= gpus:
+            raise ConfigError(
+                f"{_key(name, spec)}: there are {gpus} GPUs" + (", counted from 0" if gpus else "")
+            )
+    if config.sampler.served:
+        for gpu in range(gpus):
+            _add_up(config, policies, gpu)
+
+
+def _add_up(config: Config, policies: Mapping[str, PolicySpec], gpu: int) -> None:
+    """Raise a `ConfigError` if servers, and what this process holds, ask for more than a GPU has."""
+    flags = {name.replace("-", "_"): value for name, value in config.sampler.flags.items()}
+    share = float(flags.get(SHARE, DEFAULT_SHARE))
+    servers = [
+        ", ".join(group)
+        for group in served(policies)
+        if gpu in (policies[group[0]].sample_on or ())
+    ]
+    if len(servers) * share > 1 + 1e-9:
+        raise ConfigError(
+            f"GPU {gpu} is promised to {len(servers)} servers (of {'; '.join(servers)}), which take {share:g} of "
+            f"its memory each: give them others (policies.<name>.sample_on), or set sampler.flags.{SHARE} to at "
+            f"most {math.floor(100 / len(servers)) / 100:g}"
+        )
+    holders = [name for name, spec in policies.items() if _home(spec) == gpu]
+    if servers and holders and SHARE not in flags:
+        raise ConfigError(
+            f"GPU {gpu} is promised to a server (of {'; '.join(servers)}), which takes {share:g} of its memory, "
+            f"and holds {', '.join(holders)} as well (policies.<name>.device): place them apart, or say what the "
+            f"server may take, as in sampler.flags.{SHARE}=0.4"
+        )
+
+
+def served(policies: Mapping[str, PolicySpec]) -> list[list[str]]:
+    """Group the policies that servers sample by server: those of one base with at least one that learns.
+
+    Raises:
+        ConfigError: If a model is not found.
+    """
+    try:
+        groups = bases(policies)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"policies: {error}") from None
+    return [group for group in groups if any(policies[name].can_be_trained for name in group)]
+
+
+def in_worker(policies: Mapping[str, PolicySpec]) -> dict[str, PolicySpec]:
+    """Return the policies as a rollout worker has them: on the GPU that samples."""
+    return {
+        name: replace(spec, device=f"cuda:{spec.sample_on[0]}") if spec.sample_on else spec
+        for name, spec in policies.items()
+    }
+
+
+def parts(flags: Mapping[str, Any]) -> int | None:
+    """Return the number of GPUs that flags spread a server over, if they say one.
+
+    Raises:
+        ConfigError: If it is no number.
+    """
+    sizes = {name: value for name, value in flags.items() if name.replace("-", "_") in PARTS}
+    for name, value in sizes.items():
+        if not isinstance(value, int) or value < 1:
+            raise ConfigError(f"sampler.flags.{name} must be a whole number above 0, got {value!r}")
+    return math.prod(sizes.values()) if sizes else None
+
+
+def _home(spec: PolicySpec) -> int | None:
+    """Return the GPU on which a policy learns, or is sampled in this process."""
+    if spec.kind != "model" or not (spec.device == "auto" or spec.device.startswith("cuda")):
+        return None
+    return int(spec.device.partition(":")[2] or 0)
+
+
+def _key(name: str, spec: PolicySpec) -> str:
+    return f"policies.{name}.sample_on={spec.sample_on}"

@@ -1,0 +1,65 @@
+"""Engines that sample elsewhere are asked at the same time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from llm_decpomdp.algorithms.rollouts.sampling import sample
+from llm_decpomdp.policy import Completion
+
+
+class Far:
+    """An engine of one policy, which answers once all engines were asked."""
+
+    is_remote = True
+
+    def __init__(self, name: str, asked: threading.Barrier | None) -> None:
+        self.name, self.asked, self.engine = name, asked, self
+
+    def generate(self, requests: Sequence[Any], num_samples: int = 1) -> list[list[Completion]]:
+        if self.asked is not None:
+            self.asked.wait(20)
+        return [[Completion(f"{self.name} {text}")] * num_samples for _, text in requests]
+
+    def act(self, prompt: str) -> str:
+        return prompt
+
+
+class Near(Far):
+    is_remote = False
+
+
+class Broken(Far):
+    def generate(self, requests: Sequence[Any], num_samples: int = 1) -> list[list[Completion]]:
+        raise ConnectionError("no server")
+
+
+PROMPTS = [{"x": "1", "y": "2", "z": "3"}, {"x": "4", "z": "5"}]
+
+
+def test_servers_answer_at_the_same_time_and_in_the_order_of_the_agents() -> None:
+    both = threading.Barrier(2)  # breaks, if the second is asked after the first has answered
+    team: Any = {"x": Far("far", both), "y": Near("near", None), "z": Far("other", both)}
+    answers = sample(team, [], PROMPTS, 2)
+    texts = [{agent: [c.text for c in group] for agent, group in said.items()} for said in answers]
+    assert texts == [
+        {"x": ["far 1"] * 2, "y": ["near 2"] * 2, "z": ["other 3"] * 2},
+        {"x": ["far 4"] * 2, "z": ["other 5"] * 2},
+    ]
+
+
+def test_one_server_is_asked_by_the_thread_that_trains() -> None:
+    alone: Any = {"x": Far("far", threading.Barrier(1)), "y": Near("n", None), "z": Near("o", None)}
+    before = threading.active_count()
+    sample(alone, [], PROMPTS, 1)
+    assert threading.active_count() == before
+
+
+def test_an_error_of_a_server_is_raised() -> None:
+    team: Any = {"x": Far("far", None), "y": Near("n", None), "z": Broken("broken", None)}
+    with pytest.raises(ConnectionError, match="no server"):
+        sample(team, [], PROMPTS, 1)
