@@ -91,7 +91,7 @@ class ModelName(Options):
     """Name of the model: the key of `ModelConfig` that comes first."""
 
     name: str = "smollm2-135m-instruct"
-    """The offline model, or a name or folder that transformers loads."""
+    """The offline model, a name or folder that transformers loads, or the path of a GGUF file."""
 
 
 @dataclass(frozen=True)
