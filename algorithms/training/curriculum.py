@@ -5,7 +5,7 @@ passed, or never, teaches nothing. An update's problems are drawn without replac
 among those with p in `BAND`; where too few are left there, the nearest of the others follow.
 
 p is the mean of a Beta posterior whose prior is one pass and one failure, so that what was never played has 1/2,
-and is likely to be drawn. A visit counts as G episodes. Measurements fade with every update, since the team changes:
+and is likely to be drawn. A visit counts as G episodes. Measurements fade with every update, as the team changes:
 what was left out drifts back towards 1/2, and returns.
 """
 
