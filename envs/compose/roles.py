@@ -94,11 +94,18 @@ class HelperRole(Writer):
         return Reading(code, None, True, reading.returns)
 
     def reference(self, task: ComposeTask) -> str:
-        """Return its steps as code, by the simplest convention: first name, value before constant, a tuple."""
+        """Return its steps as code: value before constant, a tuple, and a name that the task draws.
+
+        References of one task have the same name, and those of many tell of no name that a team should prefer.
+        """
         chain = self.share(task)
         parameters, constant = ("x, n", "n") if self.convention == "order" else ("x", None)
         value = chain[0].expression("x", constant)
-        return f"def {self.names[0]}({parameters}):\n    return {nested(chain[1:], value)}\n"
+        return f"def {self.drawn_name(task)}({parameters}):\n    return {nested(chain[1:], value)}\n"
+
+    def drawn_name(self, task: ComposeTask) -> str:
+        """Return the name of its function in the references of a task."""
+        return self.names[task.place // 2 % len(self.names)]
 
     def instructions(self, task: ComposeTask) -> str:
         """Return the first prompt."""
@@ -158,7 +165,7 @@ class EntryRole(Writer):
             if self.team > 1 and position != entry_place(task, self.team):
                 helper = next(helpers)
                 constant = f", {chain[0].constant}" if self.convention == "order" else ""
-                value = f"{helper.names[0]}({value}{constant})"
+                value = f"{helper.drawn_name(task)}({value}{constant})"
                 continue
             if chain[0].source == PAIR:
                 lines.append(f"red, blue = {value}")
