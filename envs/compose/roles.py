@@ -101,7 +101,9 @@ class HelperRole(Writer):
         chain = self.share(task)
         parameters, constant = ("x, n", "n") if self.convention == "order" else ("x", None)
         value = chain[0].expression("x", constant)
-        return f"def {self.drawn_name(task)}({parameters}):\n    return {nested(chain[1:], value)}\n"
+        return (
+            f"def {self.drawn_name(task)}({parameters}):\n    return {nested(chain[1:], value)}\n"
+        )
 
     def drawn_name(self, task: ComposeTask) -> str:
         """Return the name of its function in the references of a task."""
