@@ -1,8 +1,8 @@
 """Chains of steps: which there are, which are held out for tests, and which make a task.
 
 A chain makes a task if its tests can tell the work of every step. For each of the tests' arguments, leaving out
-any stretch of steps whose types allow it changes the result, and no result is shared by more than `MAX_EQUAL`
-arguments. So no part of a team is idle, and no constant answer passes many tests.
+any stretch of steps whose types allow it changes the result, no stretch alone gives it, and no result is shared by
+more than `MAX_EQUAL` arguments. So no part of a team is idle, and no constant answer passes many tests.
 
 Two kinds of steps are *held out* if no training task has them side by side, in either order. Every test task has
 such a pair, and each kind is in both splits: what is tested is the composition of known parts.
@@ -180,16 +180,21 @@ def _is_small(value: Any) -> bool:
 
 
 def _has_idle_steps(chain: Chain, values: Sequence[Any]) -> bool:
-    """Check whether some stretch of steps can be left out without a change of the result."""
+    """Check whether the result is the same without some stretch of steps, or with nothing but a stretch."""
     types = [chain[0].source, *(step.target for step in chain)]
-    stretches = itertools.combinations(range(len(types)), 2)
     return any(
-        types[i] == types[j] and _skipped(chain[j:], values[i]) == values[-1] for i, j in stretches
+        (types[i] == types[j] and _result(chain[j:], values[i]) == values[-1])
+        or (
+            types[i] == types[0]
+            and j - i < len(chain)
+            and _result(chain[i:j], values[0]) == values[-1]
+        )
+        for i, j in itertools.combinations(range(len(types)), 2)
     )
 
 
-def _skipped(rest: Chain, value: Any) -> Any:
+def _result(part: Chain, value: Any) -> Any:
     try:
-        return run(rest, value)
+        return run(part, value)
     except (ValueError, IndexError):
         return None

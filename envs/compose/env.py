@@ -35,8 +35,8 @@ class ComposeOptions(CodeOptions):
     types: str = "all"
     """Types of all values: `numbers`, `lists`, `text`, or `all`. Single types have fewer tasks."""
     convention: str = "none"
-    """What prompts leave open, for the team to settle: `none`, the `name` of helpers, the `order` of their
-    arguments, or the `encoding` of two results (pairs alone, of two steps)."""
+    """Open question that a team settles: `none`, the `name` of helpers, the `order` of their arguments, or the
+    `encoding` of two results (pairs alone, of two steps)."""
     task_seed: int = 0
     """Decides the tasks."""
     split: str = "train"

@@ -41,8 +41,8 @@ class ComposeAnalysis:
     @property
     def passed(self) -> bool:
         """True if every function is there and every test that may be told of passes."""
-        written = all(map(self.works, self.readings))
-        return written and bool(self.tests) and all(test.passed for test in self.tests)
+        complete = all(map(self.works, self.readings))
+        return complete and bool(self.tests) and all(test.passed for test in self.tests)
 
 
 @dataclass(frozen=True)

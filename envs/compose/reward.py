@@ -72,28 +72,28 @@ class ComposeReward:
     def __call__(self, task: ComposeTask, completions: Mapping[str, str]) -> Verdict:
         """Judge one joint completion."""
         points = dict.fromkeys(COMPONENTS, 0.0)
-        readings = {role.agent: role.read(completions[role.agent]) for role in self.roles}
+        readings = {role.agent: role.read(task, completions[role.agent]) for role in self.roles}
         tests = not_run(task.tests.cases, "the entry function is missing")
         analysis = ComposeAnalysis(self.roles, readings, tests, {})
         main = self.roles[-1].agent
-        written = [helper for helper in self.helpers if analysis.works(helper.agent)]
-        points["aux_defined"] = self._share(AUX_DEFINED, len(written))
+        authors = [helper for helper in self.helpers if analysis.works(helper.agent)]
+        points["aux_defined"] = self._share(AUX_DEFINED, len(authors))
         if not analysis.works(main):
             return self._verdict(points, analysis)
         points["main_defined"] = MAIN_DEFINED
-        functions = {helper.agent: helper.name(completions[helper.agent]) for helper in written}
+        functions = {helper.agent: helper.name(completions[helper.agent]) for helper in authors}
         code = readings[main].code
-        named = [name for name in functions.values() if names_in(code, name)]
-        points["names_aux"] = self._share(NAMES_AUX, len(named))
+        mentions = [name for name in functions.values() if names_in(code, name)]
+        points["names_aux"] = self._share(NAMES_AUX, len(mentions))
         parts = {agent: readings[agent] for agent in (*functions, main)}
         execution = self.sandbox.run(_program(parts, functions), task.tests)
         watch(task, completions, execution)
         share = sum(test.passed for test in execution.tests) / len(execution.tests)
         points["tests"] = TESTS * share
         uses = _uses(execution, functions) if share else {}
-        if used := [*uses.values()].count(USED):
+        if count := [*uses.values()].count(USED):
             joint = self._joint_share(task, execution, parts, functions)
-            points["together"] = joint * self._share(TOGETHER, used)
+            points["together"] = joint * self._share(TOGETHER, count)
         analysis = replace(analysis, tests=execution.tests, uses=uses)
         return self._verdict(points, analysis, execution.error)
 
@@ -138,5 +138,5 @@ def _program(parts: Mapping[str, Reading], functions: Mapping[str, str]) -> Prog
 def _uses(execution: Execution, functions: Mapping[str, str]) -> dict[str, str]:
     """Return the use of each helper's function, by agent."""
     pairs = zip(execution.helper_calls, execution.helpers_used, strict=True)
-    uses = [USED if used else IGNORED if calls else NOT_CALLED for calls, used in pairs]
+    uses = [USED if matters else IGNORED if calls else NOT_CALLED for calls, matters in pairs]
     return dict(zip(functions, uses, strict=True))

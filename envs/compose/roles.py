@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llm_decpomdp.envs.compose.chains import Chain
 from llm_decpomdp.envs.compose.steps import IN_WORDS, PAIR, TEXT
 from llm_decpomdp.envs.compose.tasks import ENTRY_POINT, MAX_AGENTS, ComposeTask
 from llm_decpomdp.envs.modes.code_mode import Writer
-from llm_decpomdp.envs.programs.completion import Reading, read
+from llm_decpomdp.envs.programs.completion import Reading, read, read_functions
 from llm_decpomdp.envs.programs.functions import without_bindings
 from llm_decpomdp.validation import check_whole
 
@@ -78,20 +78,21 @@ class HelperRole(Writer):
 
     def name(self, completion: str) -> str:
         """Return the name that the agent gave its function; the first of `names` where it gave none, or two."""
-        defined = [name for name in self.names if read(completion, name).defined]
+        readings = read_functions(completion, self.names)
+        defined = [name for name, reading in readings.items() if reading.defined]
         return defined[0] if len(defined) == 1 else self.names[0]
 
-    def read(self, completion: str) -> Reading:
+    def read(self, task: ComposeTask, completion: str) -> Reading:
         """Read a completion; it has no function where it has two of the names that it may choose from."""
-        readings = [read(completion, name) for name in self.names]
-        defined = [reading for reading in readings if reading.defined]
+        readings = read_functions(completion, self.names)
+        defined = [reading for reading in readings.values() if reading.defined]
         if len(defined) != 1:
-            return Reading("", readings[0].problem, False, False)
+            return replace(readings[self.names[0]], code="", defined=False, returns=False)
         (reading,) = defined
         if reading.problem or len(self.names) == 1:
             return reading
         code = without_bindings(reading.code, self.names)  # such as `beta = alpha`
-        return Reading(code, None, True, reading.returns)
+        return replace(reading, code=code)
 
     def reference(self, task: ComposeTask) -> str:
         """Return its steps as code: value before constant, a tuple, and a name that the task draws.
@@ -155,7 +156,7 @@ class EntryRole(Writer):
         """Return the name of what the agent is asked to revise."""
         return f"{ENTRY_POINT}(...)"
 
-    def read(self, completion: str) -> Reading:
+    def read(self, task: ComposeTask, completion: str) -> Reading:
         """Read a completion."""
         return read(completion, ENTRY_POINT)
 

@@ -122,7 +122,7 @@ class Step:
     target: str
     """Type of the result."""
     words: str
-    """What it does, with `{n}` for the constant."""
+    """Description, with `{n}` for the constant."""
     code: str
     """An expression of the argument `{x}`, which occurs once, and of `{n}`; of a pair, red and blue."""
     constant: str | None = None
@@ -181,9 +181,9 @@ def _constants(field: str) -> list[str | None]:
 def pair_steps() -> tuple[Step, ...]:
     """Return the steps from a list to a pair, and from a pair to a number."""
     makers = [
-        Step(f"{red}_{blue}", LIST, PAIR, f"red is {words}, blue is {others}", f"({code}, {more})")
+        Step(f"{red}_{blue}", LIST, PAIR, f"red is {words}, blue is {second}", f"({code}, {more})")
         for red, blue in permutations(MEASURES, 2)
-        for (words, code), (others, more) in [(MEASURES[red], MEASURES[blue])]
+        for (words, code), (second, more) in [(MEASURES[red], MEASURES[blue])]
     ]
     takers = [
         Step(f"combine {a} {b}", PAIR, NUMBER, f"{a} * red {sign} {b} * blue", "")

@@ -26,7 +26,7 @@ SIZE, LONG, SIZE_OF_LONG = 6000, 3, 600
 TEST_EVERY = 6
 """One task of so many is for tests."""
 
-MAX_DRAWS = 5000
+MAX_DRAWS = 1000
 """Draws in a row without a new task, after which there are taken to be no more."""
 
 
@@ -87,7 +87,7 @@ def compose_rows(length: int, types: str, convention: str, task_seed: int) -> li
     chains = Chains(length, types, convention)
     rng = stream(task_seed, "compose", length, types, convention)
     size = SIZE if length <= LONG else SIZE_OF_LONG
-    known: set[tuple[Chain, int]] = set()
+    earlier: set[tuple[Chain, int]] = set()
     rows: list[Row] = []
     exhausted: set[str] = set()
     for index in range(size):
@@ -95,8 +95,8 @@ def compose_rows(length: int, types: str, convention: str, task_seed: int) -> li
         for _ in range(0 if split in exhausted else MAX_DRAWS):
             chain = chains.draw(rng)
             place = 1 if convention == "encoding" else int(rng.integers(PLACES))
-            if split_of(chain) == split and (chain, place % 2) not in known and is_task(chain):
-                known.add((chain, place % 2))
+            if split_of(chain) == split and (chain, place % 2) not in earlier and is_task(chain):
+                earlier.add((chain, place % 2))
                 rows.append({"index": index, "split": split, "chain": chain, "place": place})
                 break
         else:

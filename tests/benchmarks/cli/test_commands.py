@@ -169,6 +169,7 @@ FAMILIES = {
     "classeval-v0 --num-agents 3": 6.0,
     "bugfix-v0": 3.0,
     "humanevalfix-v0": 3.0,
+    "compose-v0": 4.0,
 }
 
 
