@@ -164,6 +164,7 @@ WARM_START: dict[str, Any] = {
     "warm_start.learning_rate": 0.25,
     "warm_start.share": 0.2,
     "warm_start.batch_size": 2,
+    "warm_start.disjoint": False,
 }
 
 

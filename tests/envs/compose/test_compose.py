@@ -146,6 +146,8 @@ def test_both_must_choose_the_same_name():
     env = make("compose-v0", convention="name")
     aux, main, _ = parts(env)
     assert earned(env, aux, main)[0] == 4.0
+    name = env.roles[0].drawn_name(env.task)
+    aux, main = (text.replace(name, "alpha") for text in (aux, main))
     assert earned(env, aux.replace("alpha", "beta"), main.replace("alpha", "beta"))[0] == 4.0
     for tricks in (
         aux.replace("alpha", "beta"),
@@ -154,6 +156,16 @@ def test_both_must_choose_the_same_name():
         "alpha = beta = lambda x: x",
     ):
         assert earned(env, tricks, main)[0] < 1.0, tricks
+
+
+def test_references_have_all_names_and_prompts_do_not_tell_which():
+    env = make("compose-v0", convention="name", types="numbers")
+    role, tasks = env.roles[0], env.tasks.tasks[:900]
+    drawn = [role.drawn_name(task) for task in tasks]
+    assert all(f"def {name}(x)" in role.reference(t) for name, t in zip(drawn, tasks, strict=True))
+    for listed in range(3):  # by the place in the prompt's list, which the index decides
+        places = [name for name, task in zip(drawn, tasks, strict=True) if task.index % 3 == listed]
+        assert all(0.25 < places.count(name) / len(places) < 0.42 for name in role.names)
 
 
 def test_the_first_name_that_each_is_shown_is_never_the_same():
