@@ -17,6 +17,7 @@ from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.curriculum import Curriculum
 from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
 from llm_decpomdp.algorithms.training.lag import Lagged
+from llm_decpomdp.algorithms.training.lessons import WarmStartOptions
 from llm_decpomdp.algorithms.training.resources import checkpoint_bytes, require_room, state_bytes
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.algorithms.training.warm_start import WarmStart
@@ -150,6 +151,8 @@ class Saver:
                 f"no checkpoint to resume from in {self.folder}; start the run again in another folder"
             )
         counters, state = checkpoint.load(newest)
+        if "warm_start" in counters:  # perhaps of a version with fewer options
+            counters["warm_start"] = asdict(WarmStartOptions()) | counters["warm_start"]
         identity = json.loads(json.dumps(self._identity))  # as it is read again
         names = [*identity, *({"warm_start"} & counters.keys() - identity.keys())]
         differing = [name for name in names if counters.get(name) != identity.get(name)]

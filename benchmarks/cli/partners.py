@@ -16,7 +16,9 @@ def partners(
         Path | None,
         typer.Argument(metavar="ANOTHER", help="A run of another seed, or a saved team."),
     ] = None,
-    tasks: options.Tasks = None,
+    tasks: Annotated[
+        int | None, typer.Option(min=1, help="Number of held-out problems, from the first on.")
+    ] = None,
     samples: options.Samples = 1,
     seed: options.Seed = 0,
     at_a_time: options.AtATime = 64,

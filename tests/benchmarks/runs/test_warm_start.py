@@ -132,7 +132,7 @@ def test_a_prefilled_team_imitates_what_follows_and_reinforcement_leaves_these_p
         "output.report=false",
     ]
     override = [item for item in override if "max_" not in item]
-    override += ["model.max_new_tokens=60", "algorithm.max_updates=9"]
+    override += ["model.max_new_tokens=60", "algorithm.max_updates=3"]
     assert train("--warm-start", "gold", override=override) == 0
     run = tmp_path / "run"
     rows = list(read_json_lines(run / "metrics.jsonl"))
