@@ -178,7 +178,8 @@ class CausalLM:
                 f"a text must begin with the prefill {prefill!r} of the model {self.name!r} to be one of its "
                 f"completions, got {text[:80]!r}: change the prefill"
             )
-        body, ends = text.removeprefix(prefill), (self.engine.end_id,)
+        body = text.removeprefix(prefill)
+        ends: tuple[int, ...] = (self.engine.end_id,)
         if place := first_stop(body, stops):
             if body[place[1] :].strip():
                 raise ValueError(

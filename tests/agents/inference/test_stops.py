@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.stops import before_stop, first_stop, stop_length
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.prompting import Prompting
+from llm_decpomdp.agents.saved_team import load_saved_team, save_team
 from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.agents.team import load_team
 from llm_decpomdp.policy import Completion
@@ -146,6 +148,14 @@ def test_each_policy_of_a_team_has_its_own_beginning_and_ends() -> None:
     assert all(c.text.startswith("aux") and "\n" not in c.text for c in left)
     assert not any(c.text.startswith("aux") for c in right)
     assert {len(c.tokens) for c in right if c.truncated} == {9}
+
+
+def test_a_saved_team_keeps_its_prefill_and_its_stops(tmp_path: Path) -> None:
+    spec = PolicySpec(name="tiny-random", prefill="aux", stop=["\n"], max_new_tokens=4)
+    save_team(load_team({"aux_0": "aux"}, {"aux": spec}), tmp_path / "team")
+    policy = load_saved_team(tmp_path / "team")["aux_0"]
+    assert isinstance(policy, CausalLM)
+    assert (policy.encoder.prefill, policy.sampling.stop) == ("aux", ["\n"])
 
 
 def test_scripted_policies_have_no_prefill() -> None:
