@@ -142,8 +142,8 @@ class ModelEngine:
         return completions
 
     def _completion(self, row: SampledRow, prompt: Prompt) -> Completion:
-        ended = row.stopped and row.tokens[-1] in self._end_ids
-        body = self.decode(row.tokens[:-1] if ended else row.tokens)
+        has_end = row.stopped and row.tokens[-1] in self._end_ids
+        body = self.decode(row.tokens[:-1] if has_end else row.tokens)
         text = prompt.prefill + before_stop(body, prompt.sampling.stop or ())
         reason = "stop" if row.stopped else "length"
         return Completion(text, row.tokens, row.log_probs, reason, prompt.long)

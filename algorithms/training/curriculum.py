@@ -67,13 +67,13 @@ class Curriculum:
         # The largest sums of log weight and Gumbel noise: weighted, without replacement.
         noise = stream(self.seed, "curriculum", update).gumbel(size=len(rates))
         order = np.lexsort((-np.where(inside, np.log(variance) + noise, variance), ~inside))
-        drawn = order[:number]
+        places = order[:number]
         row = {
-            "curriculum/pass_rate": float(rates[drawn].mean()),
+            "curriculum/pass_rate": float(rates[places].mean()),
             "curriculum/in_band": float(inside.mean()),
-            "curriculum/unplayed": float((self._played[drawn] == 0).mean()),
+            "curriculum/unplayed": float((self._played[places] == 0).mean()),
         }
-        return [self.problems[place] for place in drawn], row
+        return [self.problems[place] for place in places], row
 
     def observe(self, rollouts: Sequence[Rollout]) -> None:
         """Measure by all rollouts of an update, of which the first process alone has those of all.
@@ -81,12 +81,12 @@ class Curriculum:
         Raises:
             ValueError: If the environment does not tell which problems are solved.
         """
-        measured = processes.of_first(
+        visits = processes.of_first(
             lambda: [(self._places[rollout.start], pass_rate(rollout)) for rollout in rollouts]
         )
         self._passed *= FADING
         self._played *= FADING
-        for place, rate in measured:
+        for place, rate in visits:
             self._passed[place] += rate * self.group_size
             self._played[place] += self.group_size
 

@@ -102,9 +102,9 @@ class Played:
     def batch(self, update: int, clock: Stopwatch) -> Batch:
         """Play the rollouts of an update, counted from 1, and those in place of what teaches nothing."""
         options, starts = self.options, self.batches[update - 1]
-        size, drawn = options.starts_per_bundle, dict[str, float]()
+        size, row = options.starts_per_bundle, dict[str, float]()
         if self.curriculum:
-            starts, drawn = self.curriculum.draw(update, len(starts))
+            starts, row = self.curriculum.draw(update, len(starts))
         bundles = cut(starts, size)
 
         def play(number: int, parts: Sequence[Sequence[Start]]) -> list[list[Rollout]]:
@@ -113,7 +113,7 @@ class Played:
         def teaches(rollout: Rollout) -> bool:
             return self.learner.teaches(*self._rewarded([rollout]))
 
-        rolled, row = play(0, processes.shard(bundles)), drawn
+        rolled = play(0, processes.shard(bundles))
         rollouts = for_writer(rolled, size)
         if options.refill:
             rng = stream(options.seed, "refill", update)

@@ -106,8 +106,10 @@ def exchange_partners(
 
 def solved(evaluation: Evaluation) -> Estimate:
     """Estimate the share of tasks that are solved; of `pass@1` where the environment tells of none."""
-    known = "solved" in evaluation.values
-    scores = evaluation.means("solved") if known else evaluation.pass_at_k(1)
+    if "solved" in evaluation.values:
+        scores = evaluation.means("solved")
+    else:
+        scores = evaluation.pass_at_k(1)
     return share(list(scores.values()))
 
 

@@ -43,13 +43,13 @@ def _blocks(run: Results, evaluations: Mapping[str, Evaluation]) -> Iterator[str
         "headline",
     )
     if gain > 0:
-        lost = [
+        losses = [
             f"{(shares['after'] - shares[case]) / gain:.0%} of the gain is lost {CASES[case].split(', ')[1]}"
             for case in EXCHANGED
             if case in shares
         ]
-        if lost:
-            yield tag("p", f"{'; '.join(lost)}. What is lost was not learned by one agent alone.")
+        if losses:
+            yield tag("p", f"{'; '.join(losses)}. What is lost was not learned by one agent alone.")
     agents = evaluations["after"].manifest["identity"]["team"]
     yield _table(run, evaluations)
     yield tag(
@@ -78,15 +78,15 @@ def _example(evaluations: Mapping[str, Evaluation], agents: Sequence[str]) -> It
     before, after = (
         {task_name(row): row for row in _rows(evaluations[c])} for c in ("before", "after")
     )
-    chosen = next((t for t in after if t in before and passed(after[t]) > passed(before[t])), None)
-    if chosen is None:
+    task = next((t for t in after if t in before and passed(after[t]) > passed(before[t])), None)
+    if task is None:
         return
     yield tag("h3", "One task, before and after")
-    yield tag("p", f"{chosen}: the first of the held-out tasks that only the trained team solves.")
-    prompts = after[chosen]["groups"][0]["prompts"]
-    told = (_writing(f"{agent} is told", prompts[agent]) for agent in agents)
-    yield box("div", told, "pair")
-    sides = (("Before training", before[chosen]), ("After training", after[chosen]))
+    yield tag("p", f"{task}: the first of the held-out tasks that only the trained team solves.")
+    prompts = after[task]["groups"][0]["prompts"]
+    requests = (_writing(f"{agent} is told", prompts[agent]) for agent in agents)
+    yield box("div", requests, "pair")
+    sides = (("Before training", before[task]), ("After training", after[task]))
     yield box("div", (_side(title, row, agents) for title, row in sides), "pair")
 
 
