@@ -36,6 +36,7 @@ def story(experiments: Sequence[Experiment]) -> str:
 def _blocks(run: Results, evaluations: Mapping[str, Evaluation]) -> Iterator[str]:
     shares = {case: solved(evaluation).value for case, evaluation in evaluations.items()}
     gain = shares["after"] - shares["before"]
+    agents = evaluations["after"].manifest["identity"]["team"]
     yield tag(
         "p",
         f"Together they solve {shares['after']:.0%} of the held-out tasks after training, and "
@@ -49,8 +50,8 @@ def _blocks(run: Results, evaluations: Mapping[str, Evaluation]) -> Iterator[str
             if case in shares
         ]
         if losses:
-            yield tag("p", f"{'; '.join(losses)}. What is lost was not learned by one agent alone.")
-    agents = evaluations["after"].manifest["identity"]["team"]
+            text = f"{'; '.join(losses)}. What is lost, {agents[-1]} could not do alone."
+            yield tag("p", text[0].upper() + text[1:])
     yield _table(run, evaluations)
     yield tag(
         "p",
