@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from gymnasium.error import ResetNeeded
 from gymnasium.utils import seeding
-from pettingzoo import ParallelEnv
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
 from llm_decpomdp.branching import Restorable, branch, inner_env
@@ -55,13 +54,9 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         ValueError: If it has one agent.
     """
 
-    def __init__(self, env: ParallelEnv[str, str, str], options: ChannelOptions) -> None:
+    def __init__(self, env: Any, options: ChannelOptions) -> None:
         super().__init__(env)
-        if not isinstance(env, Restorable):
-            raise TypeError(
-                f"a channel needs an environment with snapshot and restore, and {type(env).__name__} has none; "
-                "put other wrappers around the channel"
-            )
+        _check_restorable(env)
         if len(env.possible_agents) < 2:
             raise ValueError(
                 "a channel needs two agents or more: drop channel, or take more agents"
@@ -257,10 +252,18 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
 
     def fork(self) -> ChannelEnv:
         """Return an independent environment in the same state."""
-        twin = object.__new__(type(self))
-        vars(twin).update({**vars(self), "env": branch(self.env)})
+        twin: ChannelEnv = object.__new__(type(self))
+        twin.__dict__.update({**vars(self), "env": branch(self.env)})
         twin._noise = copy.deepcopy(self._noise)
         return twin
+
+
+def _check_restorable(env: object) -> None:
+    if not isinstance(env, Restorable):
+        raise TypeError(
+            f"a channel needs an environment with snapshot and restore, and {type(env).__name__} has none; put "
+            "other wrappers around the channel"
+        )
 
 
 def with_channel(env: Any, options: Mapping[str, Any] | ChannelOptions) -> ChannelEnv:
