@@ -10,6 +10,7 @@ every message: what a team still earns, it does not owe to what is said.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -17,12 +18,11 @@ from typing import Any
 import numpy as np
 from gymnasium.error import ResetNeeded
 from gymnasium.utils import seeding
-from pettingzoo import ParallelEnv
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
 from llm_decpomdp.branching import Restorable, branch, inner_env
 from llm_decpomdp.episode import Episode
-from llm_decpomdp.messages import ChannelOptions, Inbox
+from llm_decpomdp.messages import ChannelOptions, Inbox, transcript
 from llm_decpomdp.privileged import Answers, answers
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.spaces import UnicodeText
@@ -54,13 +54,9 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         ValueError: If it has one agent.
     """
 
-    def __init__(self, env: ParallelEnv[str, str, str], options: ChannelOptions) -> None:
+    def __init__(self, env: Any, options: ChannelOptions) -> None:
         super().__init__(env)
-        if not isinstance(env, Restorable):
-            raise TypeError(
-                f"a channel needs an environment with snapshot and restore, and {type(env).__name__} has none; "
-                "put other wrappers around the channel"
-            )
+        _check_restorable(env)
         if len(env.possible_agents) < 2:
             raise ValueError(
                 "a channel needs two agents or more: drop channel, or take more agents"
@@ -95,7 +91,7 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """As of the environment, with the channel's options, and its price among the components of the reward."""
+        """Metadata of the environment with the channel's options, and a component of the reward for its price."""
         about = dict(self.env.metadata)
         reward = dict(about["reward"])
         text = f"-{self.options.price:g} for each character of a message."
@@ -159,8 +155,8 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         self.speaking = bool(self.env.agents)
         self._turn += self.speaking
         observations = self._observations(self.env.agents)
-        shown = {agent: observations.get(agent, "") for agent in agents}
-        return shown, rewards, terminations, truncations, self._priced(infos, 0.0)
+        texts = {agent: observations.get(agent, "") for agent in agents}
+        return texts, rewards, terminations, truncations, self._priced(infos, 0.0)
 
     def _speak(self, actions: Mapping[str, str]) -> Outcome:
         texts = {agent: self.options.passed(text) for agent, text in actions.items()}
@@ -180,12 +176,12 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         )
 
     def _delivered(self, sender: str, text: str) -> dict[str, Any]:
-        heard = {}
+        arrivals = {}
         for listener in self.listeners(sender):
             rng = stream(self._key, self._turn, sender, listener)
             if rng.random() >= self.options.loss:
-                heard[listener] = self.options.noise(rng) if self.options.scramble else text
-        return {"turn": self._turn, "sender": sender, "text": text, "heard": heard}
+                arrivals[listener] = self.options.noise(rng) if self.options.scramble else text
+        return {"turn": self._turn, "sender": sender, "text": text, "heard": arrivals}
 
     def _priced(self, infos: Mapping[str, Mapping[str, float]], cost: float) -> Infos:
         has_parts = any(key.startswith("reward/") for info in infos.values() for key in info)
@@ -195,10 +191,10 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
     def inbox(self, agent: str) -> Inbox:
         """Return what an agent knows of the messages so far."""
         newest = self._turn - self.options.delay
-        said = (m["text"] for m in self.messages if m["sender"] == agent)
-        arrived = (m for m in self.messages if m["turn"] <= newest and m["heard"].get(agent))
-        heard = tuple((m["sender"], m["heard"][agent]) for m in arrived)
-        return Inbox(self.listeners(agent), tuple(filter(None, said)), heard)
+        outgoing = (m["text"] for m in self.messages if m["sender"] == agent)
+        arrivals = (m for m in self.messages if m["turn"] <= newest and m["heard"].get(agent))
+        incoming = tuple((m["sender"], m["heard"][agent]) for m in arrivals)
+        return Inbox(self.listeners(agent), tuple(filter(None, outgoing)), incoming)
 
     def _observations(self, agents: Iterable[str]) -> dict[str, str]:
         return {agent: self._observation(agent) for agent in agents}
@@ -213,16 +209,8 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
 
     def state(self) -> str:
         """Return the global state: that of the environment, then the log of messages."""
-        lines = [
-            "\n".join(
-                [
-                    f"--- {message['sender']} says in turn {message['turn']} ---\n{message['text']}",
-                    *(f"{agent} hears: {text}" for agent, text in message["heard"].items()),
-                ]
-            )
-            for message in self.messages
-        ]
         phase = "messages come next" if self.speaking else "answers come next"
+        lines = transcript(self.messages)
         return "\n\n".join([str(self.env.state()), *lines, phase if self.env.agents else "over"])
 
     def snapshot(self) -> dict[str, Any]:
@@ -264,12 +252,18 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
 
     def fork(self) -> ChannelEnv:
         """Return an independent environment in the same state."""
-        twin = object.__new__(type(self))
-        vars(twin).update({**vars(self), "env": branch(self.env)})
-        if self._noise is not None:
-            twin._noise = np.random.Generator(np.random.PCG64())
-            twin._noise.bit_generator.state = self._noise.bit_generator.state
+        twin: ChannelEnv = object.__new__(type(self))
+        twin.__dict__.update({**vars(self), "env": branch(self.env)})
+        twin._noise = copy.deepcopy(self._noise)
         return twin
+
+
+def _check_restorable(env: object) -> None:
+    if not isinstance(env, Restorable):
+        raise TypeError(
+            f"a channel needs an environment with snapshot and restore, and {type(env).__name__} has none; put "
+            "other wrappers around the channel"
+        )
 
 
 def with_channel(env: Any, options: Mapping[str, Any] | ChannelOptions) -> ChannelEnv:

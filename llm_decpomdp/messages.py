@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -64,18 +65,18 @@ class ChannelOptions(Options):
 
 @dataclass(frozen=True)
 class Inbox:
-    """What an agent knows of the messages of an episode."""
+    """The messages of an episode that an agent knows."""
 
     listeners: tuple[str, ...]
     """Agents that hear it."""
-    sent: tuple[str, ...]
+    outgoing: tuple[str, ...]
     """Messages of its own that said something."""
-    heard: tuple[tuple[str, str], ...]
+    incoming: tuple[tuple[str, str], ...]
     """Sender and text of each message that has arrived and says something."""
 
     def bare(self, prompt: str) -> str:
         """Return what was heard, and then a prompt of the environment."""
-        return "".join(text for _, text in self.heard) + prompt
+        return "".join(text for _, text in self.incoming) + prompt
 
     def in_sentences(self, prompt: str, bandwidth: int | None) -> str:
         """Return the messages, a prompt, and the request for a message of a bandwidth, if one is to be written."""
@@ -92,7 +93,20 @@ class Inbox:
         if speaking:
             yield "You will have to answer what follows. Before you do, you may send a message."
         to = " and ".join(self.listeners)
-        yield from (f"You told {to}: {text}" for text in self.sent)
-        yield from (f"{sender} told you: {text}" for sender, text in self.heard)
-        if not self.heard and not speaking:
+        yield from (f"You told {to}: {text}" for text in self.outgoing)
+        yield from (f"{sender} told you: {text}" for sender, text in self.incoming)
+        if not self.incoming and not speaking:
             yield "No message has reached you."
+
+
+def transcript(messages: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return a paragraph for each entry of a channel's log: what was said, and what arrived."""
+    return [
+        "\n".join(
+            [
+                f"--- {entry['sender']} says in turn {entry['turn']} ---\n{entry['text']}",
+                *(f"{agent} hears: {text}" for agent, text in entry["heard"].items()),
+            ]
+        )
+        for entry in messages
+    ]

@@ -162,7 +162,7 @@ def make(
     if channel:
         if centralised:
             raise ValueError(f"{id}: one agent stands for a centralised team: drop channel")
-        return _talking(env, channel)
+        env = _talking(env, channel)
     return joint_env(env) if centralised else env
 
 

@@ -249,7 +249,7 @@ class Loud(ChannelEnv):
 
     def inbox(self, agent):
         heard = tuple((m["sender"], m["text"]) for m in self.messages if m["text"])
-        return replace(super().inbox(agent), heard=heard)
+        return replace(super().inbox(agent), incoming=heard)
 
 
 class Telltale(ChannelEnv):
@@ -257,7 +257,7 @@ class Telltale(ChannelEnv):
 
     def inbox(self, agent):
         said = [text for turn in self.env.episode.turns for text in turn.completions.items()]
-        return replace(super().inbox(agent), heard=tuple(said))
+        return replace(super().inbox(agent), incoming=tuple(said))
 
 
 @pytest.mark.parametrize("kind", [Loud, Telltale])

@@ -103,7 +103,7 @@ def test_list_names_every_environment_and_configuration(
         (["play", "--team", "x", "--file", "y"], 2, "--agent"),
         (["play", "--team", "x", "--base-url", "http://x"], 2, "leave out --base-url"),
         (["play", "bugfix-v0", "--env-option", "bugs"], 2, "KEY=VALUE, got 'bugs'"),
-        (["play", "coop-v0"], 2, "did you mean 'coophumaneval-v0'"),
+        (["play", "coophuman-v0"], 2, "did you mean 'coophumaneval-v0'"),
         (["play", "coophumaneval-v0", "--agent", "main_1"], 2, "did you mean 'main_0'"),
         (["play", "humaneval-v0", "--task-id", "HumanEval/999"], 2, "HumanEval/99"),
         (["play", "humaneval-v0", "--task-id", "HumanEval/9"], 2, "--partner MODEL"),

@@ -23,6 +23,8 @@ from llm_decpomdp.benchmarks.config.load import learner_options, load_config
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs.resolved import trainer_options
 from llm_decpomdp.benchmarks.runs.train import train
+from llm_decpomdp.channel import ChannelEnv
+from llm_decpomdp.messages import ChannelOptions
 from llm_decpomdp.options import pick
 
 ENV: dict[str, Any] = {
@@ -128,7 +130,7 @@ def items(values: dict[str, Any]) -> list[str]:
 
 def test_arguments_of_an_environment_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    assert set(ENV) == set(ARGUMENTS)
+    assert {*ENV, "env.channel"} == set(ARGUMENTS)
     more = ["env.id=mbpp-v0", "env.options={exclude_known_issues: true}", "dataset.source=bundled"]
     config = load_config(None, [*items(ENV), *more, "dataset.train_split=all[:9]"])
     env = config.make_train_env()
@@ -137,6 +139,14 @@ def test_arguments_of_an_environment_arrive(monkeypatch: pytest.MonkeyPatch) -> 
         assert env.spec_kwargs[ARGUMENTS[key]] == value, key
     assert env.spec_id == "mbpp-v0" and env.spec_kwargs["exclude_known_issues"]
     assert len(env.tasks) == 9
+
+
+def test_a_channel_arrives_and_doubles_the_horizon() -> None:
+    overrides = ["env.id=compose-v0", "dataset.train_split=train", "dataset.eval_split=test"]
+    config = load_config(None, [*overrides, "env.channel={bandwidth: 9}", "env.channel.loss=0.5"])
+    env = config.make_train_env()
+    assert isinstance(env, ChannelEnv) and env.options == ChannelOptions(bandwidth=9, loss=0.5)
+    assert config.horizon == env.num_turns == 2 and load_config(None, overrides).horizon == 1
 
 
 def test_options_of_a_model_arrive(quick: list[str], chat_model: str) -> None:
