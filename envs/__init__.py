@@ -35,6 +35,7 @@ register("mbpp-v0", "llm_decpomdp.envs.coding.env:mbpp")
 register("classeval-v0", "llm_decpomdp.envs.classeval.env:classeval")
 register("bugfix-v0", "llm_decpomdp.envs.bugfix.env:bugfix")
 register("humanevalfix-v0", "llm_decpomdp.envs.bugfix.env:humanevalfix")
+register("compose-v0", "llm_decpomdp.envs.compose.env:compose")
 for _genre in ("tldr", "arxiv"):
     for _version in ("v0", "v1"):
         register(f"{_genre}-{_version}", f"llm_decpomdp.envs.writing.env:{_genre}_{_version}")

@@ -10,7 +10,7 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,10 @@ from typing import Any
 import pettingzoo
 
 from llm_decpomdp.centralised import centralised as joint_env
+from llm_decpomdp.channel import with_channel
 from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.messages import ChannelOptions
+from llm_decpomdp.options import names
 from llm_decpomdp.validation import check_flags, unknown
 
 ID_PATTERN = re.compile(r"[a-z][a-z0-9_-]*-v\d+")
@@ -124,13 +127,21 @@ def registered() -> list[str]:
     return sorted(_registry)
 
 
-def make(id: str, *, centralised: bool = False, **kwargs: Any) -> DecPOMDPEnv:
+def make(
+    id: str,
+    *,
+    centralised: bool = False,
+    channel: Mapping[str, Any] | None = None,
+    **kwargs: Any,
+) -> DecPOMDPEnv:
     """Build an environment.
 
     Args:
         id: A registered id, such as `coophumaneval-v0`, or `module:id` to import first the module that
             registers it.
         centralised: Let one agent, `team_0`, stand for all: see `llm_decpomdp.centralised`.
+        channel: Let agents send each other messages: options of `llm_decpomdp.messages.ChannelOptions` by name.
+            Without any there is no channel.
         **kwargs: Arguments of the environment; they override the registered defaults.
 
     Raises:
@@ -148,7 +159,19 @@ def make(id: str, *, centralised: bool = False, **kwargs: Any) -> DecPOMDPEnv:
     env: DecPOMDPEnv = _builder(id)(**arguments)
     bare = env.unwrapped
     bare.spec_id, bare.spec_kwargs, bare.description = id, arguments, description(id)
+    if channel:
+        if centralised:
+            raise ValueError(f"{id}: one agent stands for a centralised team: drop channel")
+        env = _talking(env, channel)
     return joint_env(env) if centralised else env
+
+
+def _talking(env: DecPOMDPEnv, channel: Mapping[str, Any]) -> Any:
+    """Put a channel around an environment; an unknown option raises a `TypeError` with the nearest one."""
+    for key in channel:
+        if key not in names(ChannelOptions):
+            raise TypeError(unknown("option of channel", key, names(ChannelOptions)))
+    return with_channel(env, channel)
 
 
 def description(id: str) -> str:

@@ -19,6 +19,7 @@ GOLD = {
     "mbpp-v0": {"num_agents": 1},
     "classeval-v0": {},
     "bugfix-v0": {},
+    "compose-v0": {},
     "probe-halves-v0": {"offset": 0.5},
 }
 """Environments whose reference earns full marks, and arguments of theirs."""

@@ -23,6 +23,16 @@ class Sampling(Options):
     """Draw among this many most likely tokens; `None` and 0 draw among all."""
     max_new_tokens: int = option(256, ge=1)
     """Longest completion, in tokens, the end-of-sequence token included."""
+    stop: list[str] | None = None
+    """Texts that end a completion, as in `["\\n"]`; the text goes up to the first of them, the tokens with it."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for text in self.stop or ():
+            if not isinstance(text, str) or not text:
+                raise ValueError(
+                    f"stop must be a list of texts that are not empty, got {self.stop!r}"
+                )
 
     @property
     def divisor(self) -> float:

@@ -22,6 +22,7 @@ from llm_decpomdp.agents.inference.lora_batch import SetAdapters, ignore_adapter
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.packed_log_probs import without_peft
 from llm_decpomdp.agents.inference.sampling import RowOptions, draw
+from llm_decpomdp.agents.inference.stops import Decode, first_stop
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +40,8 @@ class Prompt:
     """The adapter that continues it."""
     long: bool = False
     """True if it was too long, and its left end was cut off."""
+    prefill: str = ""
+    """The text at the end of `ids` that its completions begin with."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class SampledRow:
     log_probs: tuple[float, ...]
     """See `token_log_probs`."""
     stopped: bool
-    """True if the last token ends the sequence."""
+    """True if the last token ends the sequence, or its text with a stop string."""
 
 
 class Remote(Protocol):
@@ -68,6 +71,7 @@ def sample(
     num_samples: int,
     end_ids: Sequence[int],
     set_adapters: SetAdapters = ignore_adapters,
+    decode: Decode | None = None,
 ) -> list[SampledRow]:
     """Draw completions of all prompts together.
 
@@ -80,6 +84,7 @@ def sample(
         num_samples: S, at least 1.
         end_ids: The tokens that end a sequence.
         set_adapters: Called with the adapter of each row before each pass.
+        decode: Reads tokens as text, for prompts with stop strings.
 
     Returns:
         N rows: the samples of the first prompt, then those of the second, and so on.
@@ -87,7 +92,7 @@ def sample(
     Raises:
         FloatingPointError: If the model's logits are not finite.
     """
-    rows = _Rows(prompts, num_samples, end_ids, model.device)
+    rows = _Rows(prompts, num_samples, end_ids, model.device, decode)
     ids, mask = pad_left([prompt.ids for prompt in prompts], model.device)  # (B, P)
     cache = growing_cache(model)
     if cache is None:
@@ -177,12 +182,15 @@ class _Rows:
         num_samples: int,
         end_ids: Sequence[int],
         device: torch.device,
+        decode: Decode | None = None,
     ) -> None:
         every = [prompt for prompt in prompts for _ in range(num_samples)]
         count = len(every)
         self.limit = max(prompt.sampling.max_new_tokens for prompt in prompts)
         self.end_ids = torch.tensor(end_ids, device=device)
         self._names = [prompt.adapter for prompt in every]
+        self._stops = [prompt.sampling.stop or () for prompt in every]
+        self._decode = decode if any(self._stops) else None
         self._options = RowOptions.of([prompt.sampling for prompt in every], device)
         limits = [prompt.sampling.max_new_tokens for prompt in every]
         self._limits = torch.tensor(limits, device=device)
@@ -219,7 +227,16 @@ class _Rows:
         self._length += 1
         self._lengths[alive] = self._length
         self._stopped[alive] = torch.isin(tokens, self.end_ids)
+        if self._decode is not None:
+            self._stop_at_strings(self._decode)
         return tokens
+
+    def _stop_at_strings(self, decode: Decode) -> None:
+        """End the live rows whose text holds one of their stop strings."""
+        tokens = self._tokens[self._alive, : self._length].tolist()
+        for row, ids in zip(self._alive.tolist(), tokens, strict=True):
+            if self._stops[row] and first_stop(decode(ids), self._stops[row]):
+                self._stopped[row] = True
 
     def keep_going(self) -> Tensor:
         """Drop the rows that ended.

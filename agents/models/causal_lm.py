@@ -15,6 +15,7 @@ from torch import Tensor
 
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.sampler import Prompt
+from llm_decpomdp.agents.inference.stops import first_stop
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.prompting import PromptEncoder, Prompting
 from llm_decpomdp.agents.models.shards import cut_as, whole
@@ -102,7 +103,8 @@ class CausalLM:
         long = self.overflow(prompt) is not None
         if long and self.on_long_prompt == "skip":
             return None
-        return Prompt(self.encode(prompt), self.sampling, self._generator, self.adapter, long)
+        ids, prefill = self.encode(prompt), self.encoder.prefill
+        return Prompt(ids, self.sampling, self._generator, self.adapter, long, prefill)
 
     @property
     def on_long_prompt(self) -> str:
@@ -162,9 +164,30 @@ class CausalLM:
         return dict(self.tokenizer.get_vocab())
 
     def as_completion(self, text: str) -> Completion:
-        """Return a text as a completion that ends itself, or is cut at `max_new_tokens`."""
-        ids = self.tokenizer(text, add_special_tokens=False).input_ids
-        tokens, limit = (*ids, self.engine.end_id), self.sampling.max_new_tokens
+        """Return a text as a completion that ends itself, or is cut at `max_new_tokens`.
+
+        The prefill is no part of its tokens. A stop string ends it if nothing but blanks follows.
+
+        Raises:
+            ValueError: If the policy cannot write the text: it does not begin with the prefill, or goes on after a
+                stop string.
+        """
+        prefill, stops = self.encoder.prefill, self.sampling.stop or ()
+        if not text.startswith(prefill):
+            raise ValueError(
+                f"a text must begin with the prefill {prefill!r} of the model {self.name!r} to be one of its "
+                f"completions, got {text[:80]!r}: change the prefill"
+            )
+        body = text.removeprefix(prefill)
+        ends: tuple[int, ...] = (self.engine.end_id,)
+        if place := first_stop(body, stops):
+            if body[place[1] :].strip():
+                raise ValueError(
+                    f"a text goes on after a stop string (stop={list(stops)}), where a completion of the model "
+                    f"{self.name!r} ends, got {text[:80]!r}: change stop"
+                )
+            text, body, ends = prefill + body[: place[0]], body[: place[1]], ()
+        tokens, limit = (*self.encoder.plain(body), *ends), self.sampling.max_new_tokens
         return Completion(
             text, tokens[:limit], finish_reason="length" if len(tokens) > limit else "stop"
         )

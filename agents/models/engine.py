@@ -21,7 +21,8 @@ from llm_decpomdp.agents.inference.packed_log_probs import (
     padded_log_probs,
     without_peft,
 )
-from llm_decpomdp.agents.inference.sampler import Remote, SampledRow, sample
+from llm_decpomdp.agents.inference.sampler import Prompt, Remote, SampledRow, sample
+from llm_decpomdp.agents.inference.stops import before_stop
 from llm_decpomdp.agents.models.features import hidden_means
 from llm_decpomdp.agents.models.precision import resolve_compute_dtype, weights_as, weights_in
 from llm_decpomdp.policy import SKIPPED, Completion
@@ -121,11 +122,13 @@ class ModelEngine:
                 decoding(self.model),
                 batched_adapters(self.model, adapters if batchable else ()) as set_adapters,
             ):
-                rows = sample(self.model, unskipped, num_samples, self._end_ids, set_adapters)
+                rows = sample(
+                    self.model, unskipped, num_samples, self._end_ids, set_adapters, self.decode
+                )
         answers = iter(rows)
         return [
             [
-                SKIPPED if prompt is None else self._completion(next(answers), prompt.long)
+                SKIPPED if prompt is None else self._completion(next(answers), prompt)
                 for _ in range(num_samples)
             ]
             for prompt in prompts
@@ -143,13 +146,19 @@ class ModelEngine:
                 completions[at] = group
         return completions
 
-    def _completion(self, row: SampledRow, long_prompt: bool) -> Completion:
-        body = row.tokens[:-1] if row.stopped else row.tokens
-        text = self.tokenizer.decode(
-            body, skip_special_tokens=True, clean_up_tokenization_spaces=False
-        )
+    def _completion(self, row: SampledRow, prompt: Prompt) -> Completion:
+        has_end = row.stopped and row.tokens[-1] in self._end_ids
+        body = self.decode(row.tokens[:-1] if has_end else row.tokens)
+        text = prompt.prefill + before_stop(body, prompt.sampling.stop or ())
         reason = "stop" if row.stopped else "length"
-        return Completion(text, row.tokens, row.log_probs, reason, long_prompt)
+        return Completion(text, row.tokens, row.log_probs, reason, prompt.long)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Return the text of tokens, without special ones."""
+        text: str = self.tokenizer.decode(
+            tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        return text
 
     def log_probs(
         self, prompt: Sequence[int], rows: Sequence[Sequence[int]], divisor: float

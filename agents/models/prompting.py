@@ -36,6 +36,9 @@ class Prompting(Options):
     """Treatment of longer ones: `raise` ends the run, before the first update if it is a first prompt. `skip`
     lets the agent say nothing in that turn, and trains on no problem that begins so. `truncate_left` cuts their
     beginning off; the template stays whole."""
+    prefill: str | None = None
+    """Text that every completion begins with, as in `"def aux(x):\\n    return"`: the model goes on from it. Its
+    tokens are not sampled and not learned; the environment reads the whole text."""
 
 
 class PromptEncoder:
@@ -58,6 +61,8 @@ class PromptEncoder:
         self.tokenizer = tokenizer
         self.name = name
         self.context = context
+        self.prefill = prompting.prefill or ""
+        """The text that completions begin with."""
         self._variables = prompting.chat_template_kwargs or {}
         self._check()
 
@@ -99,7 +104,10 @@ class PromptEncoder:
         before = "" if system is None else f" after a system prompt of {len(system)} characters"
         variables = self._variables.items()
         texts = [f"{key}={value!r}" for key, value in variables]
-        return ", ".join([f"prompts are user messages of the chat template{before}", *texts])
+        prefill = [f"completions begin with {self.prefill!r}"] if self.prefill else []
+        return ", ".join(
+            [f"prompts are user messages of the chat template{before}", *texts, *prefill]
+        )
 
     def _check(self) -> None:
         prompting, template = self.prompting, self.tokenizer.chat_template
@@ -126,10 +134,10 @@ class PromptEncoder:
                 ) from error
 
     def tokenize(self, prompt: str) -> list[int]:
-        """Tokenize one user message of the chat template, or the bare prompt where there is none."""
+        """Tokenize one user message of the chat template, or the bare prompt if there is none; and the prefill."""
         ids: list[int]
         if not self.tokenizer.chat_template:
-            ids = self.tokenizer(prompt).input_ids
+            ids = self.tokenizer(prompt + self.prefill).input_ids
             return ids
         messages = [{"role": "user", "content": prompt}]
         if self.prompting.system_prompt is not None:
@@ -137,7 +145,7 @@ class PromptEncoder:
         text = self.tokenizer.apply_chat_template(
             messages, tokenize=False, add_generation_prompt=True, **self._variables
         )
-        ids = self.tokenizer(text, add_special_tokens=False).input_ids
+        ids = self.tokenizer(text + self.prefill, add_special_tokens=False).input_ids
         return ids
 
     def plain(self, text: str) -> list[int]:

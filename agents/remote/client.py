@@ -81,6 +81,7 @@ class Client:
             "stop_token_ids": list(self.end_ids),
             "logprobs": 0,
             "return_token_ids": True,
+            **({"stop": request.sampling.stop} if request.sampling.stop else {}),
             **({"priority": request.place} if in_order else {}),
         }
         answer = self._call("POST", "/v1/completions", body)
@@ -92,13 +93,15 @@ class Client:
         choices = sorted(answer.get("choices", ()), key=lambda choice: choice["index"])
         if len(choices) != body["n"]:
             raise SamplerError(f"{self.url} gave {len(choices)} completions, not {body['n']}")
-        rows = [self._row(choice, request.sampling.max_new_tokens) for choice in choices]
+        rows = [self._row(choice, request.sampling) for choice in choices]
         return rows * request.samples if greedy else rows
 
-    def _row(self, choice: dict[str, Any], limit: int) -> SampledRow:
+    def _row(self, choice: dict[str, Any], sampling: Sampling) -> SampledRow:
+        limit = sampling.max_new_tokens
         tokens = tuple(choice.get("token_ids") or ())
         log_probs = tuple((choice.get("logprobs") or {}).get("token_logprobs") or ())
-        stopped = bool(tokens) and tokens[-1] in self.end_ids
+        at_string = choice.get("stop_reason") in (sampling.stop or ())
+        stopped = bool(tokens) and (at_string or tokens[-1] in self.end_ids)
         if not tokens or len(log_probs) != len(tokens) or None in log_probs:
             raise SamplerError(
                 f"{self.url} returned {len(tokens)} tokens with {len(log_probs)} log-probabilities: is it "

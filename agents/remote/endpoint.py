@@ -36,7 +36,7 @@ NO_KEY = "none"
 CONNECT_SECONDS = 5.0
 """Timeout of a connection to the server."""
 
-OPTIONS = ("n", "seed", "temperature", "top_p", "top_k", "max_tokens")
+OPTIONS = ("n", "seed", "temperature", "top_p", "top_k", "max_tokens", "stop")
 """Options of a request besides the model and the messages; `omit` may leave them out."""
 
 _REFUSALS = frozenset({400, 422, 501})  # how servers refuse a request for several samples
@@ -72,6 +72,8 @@ class Endpoint:
     top_k: int | None = option_of(Sampling, "top_k")
     """Draw among this many most likely tokens; `None` and 0 draw among all. OpenAI's own API has no such limit."""
     max_new_tokens: int = option_of(Sampling, "max_new_tokens")
+    stop: list[str] | None = option_of(Sampling, "stop")  # noqa: RUF009  # a field
+    """Texts that end a completion; the text goes up to the first of them. OpenAI's own API takes four at most."""
     key_variable: str = "OPENAI_API_KEY"
     """Name of the environment variable that holds the API key."""
     max_parallel: int = option(8, ge=1)
@@ -82,7 +84,7 @@ class Endpoint:
     """Number of further tries of a request that may succeed later, as after the status 429 or 500."""
     omit: list[str] | None = None
     """Options that the model refuses and requests leave out: some of `n`, `seed`, `temperature`, `top_p`, `top_k`,
-    `max_tokens`."""
+    `max_tokens`, `stop`."""
     extra: dict[str, Any] | None = None
     """Further options of requests, as the server calls them: `{max_completion_tokens: 2048}`."""
 
@@ -198,6 +200,7 @@ class Endpoint:
             "temperature": self.temperature,
             "top_p": self.top_p,
             "max_tokens": self.max_new_tokens,
+            **({"stop": self.stop} if self.stop else {}),
         }
         body = {**({"top_k": self.top_k} if self.top_k else {}), **(self.extra or {})}
         arguments, body = (

@@ -20,6 +20,7 @@ from typing import TypeVar
 import torch
 
 from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow
+from llm_decpomdp.agents.inference.stops import stop_length
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine, end_ids
 from llm_decpomdp.agents.remote.client import Client, Request
@@ -157,7 +158,18 @@ class RemoteSampler:
             # Of a partner that cuts its distribution the server tells other log-probabilities.
             if prompt.adapter in self._unproven and not prompt.sampling.cuts:
                 self._prove(prompt, rows)
-        return [row for rows in groups for row in rows]
+        return [
+            self._shortened(row, prompt.sampling.stop)
+            for prompt, rows in zip(prompts, groups, strict=True)
+            for row in rows
+        ]
+
+    def _shortened(self, row: SampledRow, stops: Sequence[str] | None) -> SampledRow:
+        """Return a row without tokens behind a stop string, of which a server may have drawn some."""
+        length = stop_length(row.tokens, stops, self.engine.decode) if stops else None
+        if length is None:
+            return row
+        return SampledRow(row.tokens[:length], row.log_probs[:length], True)
 
     def close(self) -> None:
         """Let the server forget what it was given, or end it if it was started for this; `publish` begins anew.

@@ -23,6 +23,7 @@ from llm_decpomdp.algorithms.rollouts.plans import play_episodes, roll_out
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
+from llm_decpomdp.channel import seed_noise
 from llm_decpomdp.policy import Team
 from llm_decpomdp.seeding import stream
 
@@ -99,6 +100,7 @@ class UpdateBundle(Bundle):
         if self.has_own_streams:
             seed_policies(site.team, self.seed, "update", *self.names, index=self.index)
             site.rng = stream(self.seed, "handoff", *self.names, self.index)
+            seed_noise(site.env, self.seed, "update", *self.names, self.index)
         assert site.rng is not None, self
         return roll_out(
             *(site.env, site.team, self.starts, self.options),
@@ -124,6 +126,7 @@ class EvaluationBundle(Bundle):
     def roll(self, site: Site, clock: Stopwatch) -> list[Rollout]:
         """Play an episode from each start."""
         seed_policies(site.team, self.seed, "evaluation", index=self.index)
+        seed_noise(site.eval_env, self.seed, "evaluation", self.index)
         return play_episodes(
             site.eval_env, site.team, self.starts, at_a_time=self.at_a_time, stopwatch=clock
         )

@@ -9,6 +9,7 @@ from llm_decpomdp.options import Options, option
 
 PLANS = ("chain", "tree", "episodes")
 HANDOFFS = ("random", "best")
+CURRICULA = ("pass_rate",)
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,10 @@ class RolloutOptions(Options):
     refill: int = option(0, ge=0)
     """Most rounds in which starts of an update whose rollouts teach nothing are replaced by others of the run's
     problems, at up to 1 + `refill` times the cost (DAPO, arXiv 2503.14476)."""
+    curriculum: str | None = option(None, choices=CURRICULA)
+    """Choice of each update's problems: `pass_rate` draws them by p (1 - p), where p is how often the team has
+    solved a problem, among those with p from 0.1 to 0.9. Null takes each once an epoch; a curriculum keeps the
+    number of updates, and takes some problems often and others never."""
     lag: int = option(0, ge=0)
     """Updates that rollouts wait: update u learns from what the weights after update u - 1 - `lag` have sampled
     for it, the first `lag` + 1 from the first weights. With `cluster.rollout_workers` workers then sample while

@@ -18,6 +18,7 @@ from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.training.comparator import check_comparator
+from llm_decpomdp.algorithms.training.curriculum import check_curriculum
 from llm_decpomdp.algorithms.training.refill import check_refill
 from llm_decpomdp.algorithms.training.shard_options import check_sharded
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions, check_run
@@ -53,7 +54,7 @@ def check_training(
         options: How to sample, evaluate and save.
         batches: Starts of each update.
         eval_starts: Starts of an evaluation.
-        problems: Starts that `refill` draws from.
+        problems: Starts that `refill` and `curriculum` draw from.
         stored: Whether rollouts are stored, and none played.
         comparator: The team that the learner's options name, if it is one of its own.
         crew: Plays the bundles, if it was given.
@@ -71,10 +72,12 @@ def check_training(
         learner_options.check_horizon(env.num_turns)
     check_lag(options, algorithm, learner_options, stored)
     check_refill(options.refill, problems, batches)
+    check_curriculum(options.curriculum, options.lag, problems, batches, stored)
     require_short(eval_env, team, eval_starts)
     if not stored:
         algorithm.check_rollouts(team, learner_options, options, options.group_size)
-        starts = problems if options.refill else list(chain(*batches))
+        chosen = options.refill or options.curriculum
+        starts = problems if chosen else list(chain(*batches))
         for players in (team, comparator):
             if players is not None:
                 require_short(env, players, starts)

@@ -19,6 +19,7 @@ from llm_decpomdp.algorithms.rollouts.plans import roll_out, rollout_chains
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
+from llm_decpomdp.channel import seed_noise
 from llm_decpomdp.policy import LexicalPolicy, Policy, Team, TrainablePolicy
 from llm_decpomdp.seeding import stream
 
@@ -66,6 +67,7 @@ class Comparator:
         if bundle.has_own_streams:
             seed_policies(self.team, bundle.seed, "comparator", *bundle.names, index=bundle.index)
             self._rng = stream(bundle.seed, "comparator handoff", *bundle.names, bundle.index)
+            seed_noise(self.env, bundle.seed, "comparator", *bundle.names, bundle.index)
         size, rng = options.group_size, self._rng
         if options.plan == "tree":
             rivals = roll_out(

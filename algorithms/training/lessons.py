@@ -58,9 +58,20 @@ class WarmStartOptions(Options):
     contains a smaller one."""
     batch_size: int = option(8, ge=1)
     """Problems, passes, or lines of a file, of a step."""
+    disjoint: bool = False
+    """Leave the problems of this part out of reinforcement, which then learns from others alone."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.disjoint and self.share == 1:
+            raise ValueError(
+                "disjoint=True would leave no problem for reinforcement with share=1: set share below 1"
+            )
+        if self.disjoint and self.source not in (None, GOLD, PASSES):
+            raise ValueError(
+                f"disjoint=True does not know which problems the lines of source={self.source} are of: take "
+                f"{GOLD} or {PASSES}, or drop it"
+            )
         if self.source is None:
             for field in fields(self):
                 if (value := getattr(self, field.name)) != field.default:

@@ -9,6 +9,10 @@ from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.training.lessons import Example, Lesson
 from llm_decpomdp.policy import Completion
 
+UNTOLD = (
+    "the environment does not tell which problems are solved (there is no `solved` in its infos)"
+)
+
 
 class Passes(NamedTuple):
     """The result of a round's sampling."""
@@ -67,13 +71,24 @@ def passes(
     return Passes(lessons, episodes, passed, problems, best)
 
 
+def pass_rate(rollout: Rollout) -> float:
+    """Return the share of a rollout's episodes that end with `solved`.
+
+    Raises:
+        ValueError: If the infos have no `solved`.
+    """
+    infos = [rollout.groups[index].infos[sample] for index, sample in _ends(rollout)]
+    if not all("solved" in info for info in infos):
+        raise ValueError(f"{UNTOLD}: a curriculum by pass rate cannot be had")
+    return sum(bool(info["solved"]) for info in infos) / len(infos)
+
+
 def _passes(info: Mapping[str, float], reward: float, min_reward: float | None) -> bool:
     if min_reward is not None:
         return reward >= min_reward
     if "solved" not in info:
         raise ValueError(
-            "the environment does not tell which problems are solved (there is no `solved` in its infos): set "
-            "warm_start.min_reward to the least reward that counts as a pass"
+            f"{UNTOLD}: set warm_start.min_reward to the least reward that counts as a pass"
         )
     return bool(info["solved"])
 

@@ -14,8 +14,10 @@ from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.rewards.refitting import Refitting
 from llm_decpomdp.algorithms.rewards.reward_model import RewardModel
 from llm_decpomdp.algorithms.training import checkpoint
+from llm_decpomdp.algorithms.training.curriculum import Curriculum
 from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
 from llm_decpomdp.algorithms.training.lag import Lagged
+from llm_decpomdp.algorithms.training.lessons import WarmStartOptions
 from llm_decpomdp.algorithms.training.resources import checkpoint_bytes, require_room, state_bytes
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.algorithms.training.warm_start import WarmStart
@@ -46,6 +48,7 @@ class Saver:
         reward_model: What the learner is given scores of, if that is not the task's reward.
         refitting: What fits it anew, if it changes.
         lagged: What holds the batches of later updates, if any wait.
+        curriculum: What draws problems by measured pass rates, if anything does.
     """
 
     def __init__(
@@ -58,11 +61,13 @@ class Saver:
         reward_model: RewardModel | None = None,
         refitting: Refitting | None = None,
         lagged: Lagged | None = None,
+        curriculum: Curriculum | None = None,
     ) -> None:
         self.folder = folder
         self.warm_start = warm_start
         self.refitting = refitting
         self.lagged = lagged
+        self.curriculum = curriculum
         self.learner = learner
         self.options = options
         self.newest: int | None = None
@@ -98,10 +103,11 @@ class Saver:
         require_room(self.folder.parent, size, "the run with its checkpoints")
 
     def mark(self) -> None:
-        """Note that an update is complete: partners are saved as they are now, whatever they sample later."""
+        """Note that an update is complete: what is sampled or measured later is not saved with it."""
         self._partner_states = {
             name: policy.state_dict() for name, policy in self._partners.items()
         }
+        self._measured = self.curriculum.state_dict() if self.curriculum else None
 
     def save(self) -> None:
         """Write a checkpoint of the last complete update, unless there is one.
@@ -124,6 +130,8 @@ class Saver:
                 state["reward_model"] = self.refitting.state_dict()
             if self.lagged is not None:
                 state["waiting"] = self.lagged.state_dict(self.learner.updates)
+            if self._measured is not None:
+                state["curriculum"] = self._measured
             if first:
                 require_room(self.folder.parent, state_bytes(state), "a checkpoint")
                 keep = self.options.keep_checkpoints
@@ -143,6 +151,8 @@ class Saver:
                 f"no checkpoint to resume from in {self.folder}; start the run again in another folder"
             )
         counters, state = checkpoint.load(newest)
+        if "warm_start" in counters:  # perhaps of a version with fewer options
+            counters["warm_start"] = asdict(WarmStartOptions()) | counters["warm_start"]
         identity = json.loads(json.dumps(self._identity))  # as it is read again
         names = [*identity, *({"warm_start"} & counters.keys() - identity.keys())]
         differing = [name for name in names if counters.get(name) != identity.get(name)]
@@ -163,6 +173,8 @@ class Saver:
         self._load(state)
         for name, partner in self._partners.items():
             partner.load_state_dict(state["partners"][name])
+        if self.curriculum is not None:
+            self.curriculum.load_state_dict(state["curriculum"])
         self.mark()
         self.learner.load_state_dict(state["learner"])
         if self.warm_start is not None:

@@ -17,6 +17,7 @@ from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
 from llm_decpomdp.algorithms.training import metrics
 from llm_decpomdp.algorithms.training.comparator import Comparator
+from llm_decpomdp.algorithms.training.curriculum import Curriculum
 from llm_decpomdp.algorithms.training.refill import further_starts, refill
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.seeding import stream
@@ -77,6 +78,7 @@ class Played:
         learner: Says which rollouts teach nothing, and whether it needs views.
         judge: Gives scores, by which the learner learns, if there is one.
         comparator: Plays beside the team, if pairs are made with what it says.
+        curriculum: Draws the problems of each update in place of those of `batches`, as many, if there is one.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class Played:
         learner: BaseLearner,
         judge: Judge | None,
         comparator: Comparator | None = None,
+        curriculum: Curriculum | None = None,
     ) -> None:
         self.crew = crew
         self.options = options
@@ -96,11 +99,14 @@ class Played:
         self.learner = learner
         self.judge = judge
         self.comparator = comparator
+        self.curriculum = curriculum
 
     def batch(self, update: int, clock: Stopwatch) -> Batch:
         """Play the rollouts of an update, counted from 1, and those in place of what teaches nothing."""
         options, starts = self.options, self.batches[update - 1]
-        size = options.starts_per_bundle
+        size, row = options.starts_per_bundle, dict[str, float]()
+        if self.curriculum:
+            starts, row = self.curriculum.draw(update, len(starts))
         bundles = cut(starts, size)
 
         def play(number: int, parts: Sequence[Sequence[Start]]) -> list[list[Rollout]]:
@@ -109,7 +115,7 @@ class Played:
         def teaches(rollout: Rollout) -> bool:
             return self.learner.teaches(*self.rewarded([rollout]))
 
-        rolled, row = play(0, processes.shard(bundles)), {}
+        rolled = play(0, processes.shard(bundles))
         rounds = [rolled]
         if options.refill:
             rng = stream(options.seed, "refill", update)
@@ -121,7 +127,9 @@ class Played:
         played = [_collected(part, lessons, size) for part in rounds]
         rollouts = [rollout for part in played for rollout, _, _ in part]
         if options.refill:
-            row = metrics.refill_metrics([rollout for rollout, _, _ in played[1]])
+            row |= metrics.refill_metrics([rollout for rollout, _, _ in played[1]])
+        if self.curriculum:
+            self.curriculum.observe(rollouts)
         if self.judge and processes.rank() == 0:
             row |= metrics.score_metrics(rollouts)
         if self.comparator:

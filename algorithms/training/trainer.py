@@ -26,6 +26,7 @@ from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, distinct_polici
 from llm_decpomdp.algorithms.training import metrics
 from llm_decpomdp.algorithms.training.checks import check_training
 from llm_decpomdp.algorithms.training.comparator import Comparator
+from llm_decpomdp.algorithms.training.curriculum import Curriculum
 from llm_decpomdp.algorithms.training.evaluation import Evaluation
 from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
 from llm_decpomdp.algorithms.training.interruption import Interrupted, terminable, uninterrupted
@@ -64,7 +65,7 @@ class Trainer:
         progress: Whether to show a progress bar on stderr; `None` shows it on a terminal.
         eval_env: Where evaluations are played; by default in `env`.
         warm_start: Supervised learning before the first update.
-        problems: Starts that `refill` draws from; by default those of `batches`.
+        problems: Starts that `refill` and `curriculum` draw from; by default those of `batches`.
         stored: Rollouts of each update, one for each start of `batches`, to learn from instead of playing any.
         comparator: The team that `comparator` of the learner's options names.
         crew: Plays updates and evaluations, with `starts_per_bundle`; by default this process does. It is closed
@@ -129,7 +130,12 @@ class Trainer:
         rival = Comparator(env, comparator, team, trainer_options) if comparator else None
         site = Site(env, self.eval_env, team)
         self._crew = Supplied(crew or LocalCrew(site), self.learner.policies, self._version)
-        played = Played(self._crew, trainer_options, batches, problems, self.learner, judge, rival)
+        size, seed = trainer_options.group_size, trainer_options.seed
+        curriculum = Curriculum(problems, size, seed) if trainer_options.curriculum else None
+        played = Played(
+            *(self._crew, trainer_options, batches, problems, self.learner, judge, rival),
+            curriculum=curriculum,
+        )
         one_step = learner_options.updates_per_batch == 1 and not self.learner.sharded
         ahead = crew is not None and one_step
         lag = trainer_options.lag
@@ -148,6 +154,7 @@ class Trainer:
             judge.model if judge else None,
             self._refitting,
             lagged,
+            curriculum,
         )
         self._torn = False  # True while weights or rows are those of no complete update
 

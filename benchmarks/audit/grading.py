@@ -14,6 +14,7 @@ from llm_decpomdp.envs.bugfix.execution import Runner
 from llm_decpomdp.envs.bugfix.reward import RepairReward
 from llm_decpomdp.envs.classeval.reward import ClassReward
 from llm_decpomdp.envs.coding.reward import CodeReward
+from llm_decpomdp.envs.compose.reward import ComposeReward
 from llm_decpomdp.envs.sandbox import Execution, Limits, Outcome, Program, Sandbox, Tests
 from llm_decpomdp.episode import Verdict
 from llm_decpomdp.parts import Reward, Role
@@ -86,7 +87,7 @@ def grade(env_id: str, subject: Subject, seed: int, limits: Limits) -> Grading:
 def _in_sandbox(reward: Reward, sandbox: Sandbox) -> Reward:
     if isinstance(reward, RepairReward):
         return replace(reward, runner=Runner(sandbox))
-    if isinstance(reward, CodeReward | ClassReward):
+    if isinstance(reward, CodeReward | ClassReward | ComposeReward):
         return replace(reward, sandbox=sandbox)
     raise ConfigError(
         f"the audit grades programs several times in sandboxes of its own, and cannot give one to the reward "

@@ -29,6 +29,7 @@ from llm_decpomdp.benchmarks.audit.writing import about_writing
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.bugfix.tasks import BugTask
+from llm_decpomdp.envs.compose.tasks import ComposeTask
 from llm_decpomdp.envs.problems.classeval import ClassTask
 from llm_decpomdp.envs.problems.humaneval import CodeTask
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError
@@ -229,7 +230,7 @@ def audit_writing(plan: Plan) -> Audit:
 
 
 AUDITORS: dict[type[Task], Auditor] = {
-    **dict.fromkeys((CodeTask, ClassTask, BugTask), audit_programs),
+    **dict.fromkeys((CodeTask, ClassTask, BugTask, ComposeTask), audit_programs),
     WritingTask: audit_writing,
 }
 """Auditor of each kind of task."""

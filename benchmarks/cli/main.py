@@ -23,6 +23,7 @@ from llm_decpomdp.benchmarks.cli import (
     evaluate,
     export,
     necessity,
+    partners,
     plan,
     play,
     report,
@@ -46,6 +47,7 @@ COMMANDS: Mapping[str, Mapping[Callable[..., None], str | None]] = {
         plan.plan: "Example: llm-decpomdp plan magrpo_che_config --gpus 8xh100",
         bench.bench: "Example: llm-decpomdp bench laptop --dry-run",
         crossplay.crossplay: "Example: llm-decpomdp crossplay runs/a runs/b",
+        partners.partners: "Example: llm-decpomdp partners runs/a runs/b",
     },
     "After a run": {
         report.report: "Example: llm-decpomdp report runs/a runs/b --output both.html",
@@ -60,7 +62,7 @@ COMMANDS: Mapping[str, Mapping[Callable[..., None], str | None]] = {
 }
 """The panels of the help, the commands in each, and the last lines of their own help."""
 
-WITH_MODELS = ("train", "demo", "eval", "play", "crossplay", "reward-model")
+WITH_MODELS = ("train", "demo", "eval", "play", "crossplay", "partners", "reward-model")
 """Commands in whose process models compute."""
 
 

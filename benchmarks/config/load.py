@@ -240,7 +240,7 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
             )
         start_cost(config)
         learner = learner_options(config, 1, team.policies.values())
-        learner.check_horizon(config.env.num_turns)
+        learner.check_horizon(config.horizon)
     except ValueError as error:
         raise ConfigError(f"section algorithm: {error}") from None
     if config.learner.shards > 1:
@@ -269,7 +269,7 @@ def learner_options(
         discount=config.env.discount,
         total_updates=total_updates,
         fixed_length=max(lengths, default=1),
-        turn_gradient_weights=weights if weights and config.env.num_turns > 1 else None,
+        turn_gradient_weights=weights if weights and config.horizon > 1 else None,
     )
 
 
@@ -282,4 +282,4 @@ def start_cost(config: Config) -> Cost:
     algorithm, env = config.algorithm, config.env
     agents = 1 if env.centralised else env.num_agents
     comparator = algorithm.named_comparator is not None
-    return cost(algorithm, algorithm.num_generations, agents, env.num_turns, comparator=comparator)
+    return cost(algorithm, algorithm.num_generations, agents, config.horizon, comparator=comparator)

@@ -48,6 +48,9 @@ class EnvConfig(Options):
     centralised: bool = False
     """Let one policy, `team_0`, read the prompts of all agents and write all their parts in one completion: an
     upper bound for communication. `num_agents` counts the agents whose parts it writes."""
+    channel: dict[str, Any] = field(default_factory=dict)
+    """Let agents send each other messages before each turn: options of a channel (docs/wrappers.md), such as
+    `{bandwidth: 40, price: 0.001}`. Empty: no channel."""
     options: dict[str, Any] = field(default_factory=dict)
     """Further arguments of the environment, by their names there, as in `{exclude_known_issues: true}`; for
     `classeval-v0` also `allow_forgeable`: take classes whose tests a program could forge."""
@@ -91,7 +94,7 @@ class ModelName(Options):
     """Name of the model: the key of `ModelConfig` that comes first."""
 
     name: str = "smollm2-135m-instruct"
-    """The offline model, or a name or folder that transformers loads."""
+    """The offline model, a name or folder that transformers loads, or the path of a GGUF file."""
 
 
 @dataclass(frozen=True)
@@ -211,6 +214,12 @@ class Config:
     def to_yaml(self) -> str:
         """Write the whole configuration, as `load_config` reads it."""
         return OmegaConf.to_yaml(OmegaConf.structured(self))
+
+    @property
+    def horizon(self) -> int:
+        """Turns of an episode, those of messages included, once the configuration fits its environment."""
+        doubled = bool(self.env.channel) and takes(self.env.id, "num_turns")
+        return self.env.num_turns * (2 if doubled else 1)
 
     def make_env(self, split: str, source: str | None = None) -> DecPOMDPEnv:
         """Build the environment on one split; `source` in place of the configuration's own.

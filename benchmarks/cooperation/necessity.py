@@ -114,7 +114,7 @@ def _check(team: Evaluation, single: Evaluation) -> None:
     differing = [
         key
         for key in {**first, **second}
-        if first.get(key) != second.get(key) and key != "num_agents"
+        if first.get(key) != second.get(key) and key not in ("num_agents", "channel")
     ]
     if differing:
         details = "; ".join(f"{key} is {first.get(key)} and {second.get(key)}" for key in differing)

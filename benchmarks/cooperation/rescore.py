@@ -144,7 +144,9 @@ def _of_sample(
             yield subject, before, after
     final: Row = place.row["final"] or {}
     if place.group.chosen == sample and final and (again := record(outcome.env)) is not None:
-        yield from _of_tests(*(row["turns"][place.group.turn]["verdict"] for row in (final, again)))
+        if newest := len(again["turns"]):  # none before a first answer, where messages come first
+            turns = (row["turns"][newest - 1] for row in (final, again))
+            yield from _of_tests(*(turn["verdict"] for turn in turns))
 
 
 def _of_tests(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:

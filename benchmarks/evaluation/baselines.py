@@ -163,8 +163,8 @@ def single_agent_matched(setting: Setting) -> Baseline:
 
 
 def _alone(setting: Setting) -> DecPOMDPEnv:
-    """Build the environment for one agent, who writes without tags."""
-    return setting.make_env(num_agents=1, centralised=False)
+    """Build the environment for one agent, who writes without tags and has nobody to talk to."""
+    return setting.make_env(num_agents=1, centralised=False, channel={})
 
 
 def untrained(setting: Setting, **changes: Any) -> Baseline:

@@ -22,6 +22,7 @@ from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.sampling import Act, Stopwatch, distinct_policies
 from llm_decpomdp.benchmarks.evaluation.play import sample_row
 from llm_decpomdp.branching import branch, branches_in_threads
+from llm_decpomdp.channel import seed_noise
 from llm_decpomdp.policy import Seedable, Team
 from llm_decpomdp.seeding import stream
 
@@ -117,6 +118,7 @@ class Player:
     def _batch(self, env: TextEnv, batch: Batch) -> Played:
         clock = Stopwatch()
         number, starts = batch
+        seed_noise(env, self.seed, "evaluation", number, *map(str, starts[:1]))
         try:
             rollouts = play_episodes(env, self.team, starts, act=self.act, stopwatch=clock)
         except EndpointError as error:

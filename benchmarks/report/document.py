@@ -19,6 +19,7 @@ from llm_decpomdp.benchmarks.report.panels.crossplay import crossplay
 from llm_decpomdp.benchmarks.report.panels.curves import components, learning
 from llm_decpomdp.benchmarks.report.panels.outcome import outcome
 from llm_decpomdp.benchmarks.report.panels.provenance import origins
+from llm_decpomdp.benchmarks.report.panels.story import story
 from llm_decpomdp.benchmarks.report.panels.tasks import tasks
 from llm_decpomdp.benchmarks.report.panels.transcripts import transcripts
 from llm_decpomdp.benchmarks.runs.results import data_sets, read_results
@@ -41,6 +42,7 @@ class Panel:
 
 
 PANELS = (
+    Panel("together", "Did they learn to work together?", "Together", story),
     Panel("summary", "Summary", "Summary", outcome),
     Panel("learning", "Learning", "Learning", learning),
     Panel("components", "Where the reward comes from", "Reward", components),

@@ -56,15 +56,25 @@ class ResolvedRun:
 
     @property
     def problems(self) -> list[Start]:
-        """Starts of all training problems that are not skipped."""
+        """Starts of all training problems that reinforcement may play: those neither skipped nor kept apart."""
+        left_out = {*self.skipped, *self.kept_apart}
         tasks = [task.task_id for task in self.train_env.tasks.tasks]
-        return [Start(task_id=task) for task in tasks if task not in self.skipped]
+        return [Start(task_id=task) for task in tasks if task not in left_out]
+
+    @property
+    def kept_apart(self) -> list[str]:
+        """Training problems of the warm start, if reinforcement is to leave them out."""
+        options, tasks = self.config.warm_start, self.train_env.tasks.tasks
+        if not options.disjoint:
+            return []
+        return drawn([task.task_id for task in tasks], options.share, self.config.seed)
 
     def batches_of(self, config: Config, skipped: Collection[str] = ()) -> Batches:
         """Schedule the training problems as a configuration says, without some of them; or stored pairs."""
         if self.pairs:
             return [[pair.start for pair in of_one] for of_one in arranged(config, self.pairs)]
-        return schedule(config, [task.task_id for task in self.train_env.tasks.tasks], skipped)
+        tasks = [task.task_id for task in self.train_env.tasks.tasks]
+        return schedule(config, tasks, {*skipped, *self.kept_apart})
 
     def lessons(self) -> list[Lesson] | None:
         """Return the lessons of the warm start, none of those that the team is to sample; `None` without one.

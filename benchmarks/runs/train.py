@@ -290,7 +290,7 @@ def dry_run(config: Config, name: str) -> Iterator[str]:
         yield _lessons(run, lessons, tokens)
     yield (
         f"{updates:,} updates: {training.joint_samples:,} joint samples, {training.completions * tokens:,} "
-        f"tokens; {episodes:,} episodes of evaluations, {episodes * config.env.num_turns * tokens:,} tokens"
+        f"tokens; {episodes:,} episodes of evaluations, {episodes * config.horizon * tokens:,} tokens"
     )
     yield "Tokens are upper bounds: every completion as long as its limit, every episode to its horizon."
     yield f"run folder: {folder}"
@@ -306,7 +306,7 @@ def _lessons(run: ResolvedRun, lessons: Sequence[Lesson], tokens: int) -> str:
     episodes = problems * options.samples * options.rounds
     return (
         f"warm start: {problems:,} problems, {options.samples} episodes of each in each of {options.rounds} "
-        f"rounds: {episodes:,} episodes, {episodes * run.config.env.num_turns * tokens:,} tokens; those that pass "
+        f"rounds: {episodes:,} episodes, {episodes * run.config.horizon * tokens:,} tokens; those that pass "
         f"are learned {options.epochs} times"
     )
 

@@ -96,7 +96,7 @@ def check_env(
     _check_unseeded_reset(trial)
     check_copies(trial)
     check_branches(trial)
-    if isinstance(instance.unwrapped, Restorable):
+    if isinstance(instance, Restorable) or isinstance(instance.unwrapped, Restorable):
         check_snapshots(trial)
     if decentralised and len(instance.possible_agents) > 1:
         check_decentralisation(trial, completions)

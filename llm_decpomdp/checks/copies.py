@@ -8,7 +8,7 @@ import pickle
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from llm_decpomdp.branching import branch
+from llm_decpomdp.branching import Restorable, branch
 from llm_decpomdp.checks.player import Record, TextEnv, Trial, difference
 from llm_decpomdp.checks.rules import ConformanceError, require, short
 
@@ -49,7 +49,7 @@ def copied(env: TextEnv, method: str, when: str) -> TextEnv:
 def check_snapshots(trial: Trial) -> None:
     """Check that a snapshot survives JSON and continues the same episode in a new environment."""
     for turns in (0, 1):
-        env = _advanced(trial, turns).unwrapped
+        env = _restorable(_advanced(trial, turns))
         snapshot = env.snapshot()
         try:
             state = json.loads(json.dumps(snapshot, allow_nan=False))
@@ -59,7 +59,7 @@ def check_snapshots(trial: Trial) -> None:
                 f"{type(error).__name__}: {error}",
                 "Store strings, finite numbers, lists and dicts with string keys.",
             ) from error
-        twin: Any = trial.make().unwrapped
+        twin = _restorable(trial.make())
         twin.restore(state)
         require(
             _canonical(twin) == _canonical(env),
@@ -70,6 +70,11 @@ def check_snapshots(trial: Trial) -> None:
         _require_continues(
             trial, _course(trial, env), twin, "an environment restored from a snapshot"
         )
+
+
+def _restorable(env: Any) -> Any:
+    """Return an environment that has snapshots: a wrapper that has its own, or else the innermost."""
+    return env if isinstance(env, Restorable) else env.unwrapped
 
 
 def check_branches(trial: Trial) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
+from llm_decpomdp.channel import channel_of
 from llm_decpomdp.checks.player import Record, TextEnv, Trial, references
 from llm_decpomdp.checks.rules import require, short
 
@@ -19,6 +20,8 @@ def check_decentralisation(trial: Trial, completions: Sequence[str]) -> None:
     signal speaks of: in a comment at the end, and, where the completion is Python, in the name of
     an unused variable of every function. The word may not occur in another agent's prompt; and as
     long as an agent's infos and the rewards are equal in both, its prompts must be equal too.
+    The messages of a channel (`llm_decpomdp.channel`) are the same both times; they are checked
+    apart, as no word of them may reach an agent that they are not for.
 
     Args:
         trial: The check.
@@ -33,6 +36,7 @@ def check_decentralisation(trial: Trial, completions: Sequence[str]) -> None:
             canary = f"canary{trial.seed:x}{number}qzjx"
             for text, marked_text in _versions(team[writer], canary):
                 _compare(trial, writer, {**team, writer: text}, marked_text, canary)
+        _check_listeners(trial, writer)
 
 
 def _teams(
@@ -79,14 +83,38 @@ def _compare(
         if not plain.env.agents or not canaried.env.agents:
             return
         actions = {agent: team[agent] for agent in plain.env.agents}
+        marked = actions if _is_speaking(plain.env) else {**actions, writer: marked_text}
         first = plain.step(actions)
-        second = canaried.step({**actions, writer: marked_text})
+        second = canaried.step(dict(marked))
         for agent in second.observations:
             if agent != writer:
                 _check_prompt(agent, writer, second, canary)
         equal = {agent for agent in equal if _same_signals(agent, first, second)}
         for agent in sorted(equal):
             _check_equal_prompts(agent, writer, first, second)
+
+
+def _is_speaking(env: TextEnv) -> bool:
+    """Check whether the next actions are messages of a channel."""
+    channel = channel_of(env)
+    return channel is not None and channel.speaking
+
+
+def _check_listeners(trial: Trial, writer: str) -> None:
+    """Send a unique word as every message of an agent, and look for it in the prompts of those it is not for."""
+    watched, word = trial.watch(trial.make()), f"canary{trial.seed:x}qzjx"
+    channel = channel_of(watched.env)
+    if channel is None:
+        return
+    watched.reset(trial.seed)
+    allowed = {writer, *channel.listeners(writer)}
+    for _ in range(trial.max_turns):
+        if not watched.env.agents:
+            return
+        texts = dict.fromkeys(watched.env.agents, PROSE)
+        record = watched.step({**texts, writer: word} if channel.speaking else texts)
+        for agent in record.observations.keys() - allowed:
+            _check_prompt(agent, writer, record, word)
 
 
 def _same_signals(agent: str, first: Record, second: Record) -> bool:

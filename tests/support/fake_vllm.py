@@ -71,17 +71,25 @@ class FakeVllm(servers.Server):
 
     def rows(self, body: dict[str, Any]) -> list[dict[str, Any]]:
         generator = torch.Generator().manual_seed(body["seed"])
-        sampling = Sampling(temperature=body["temperature"], max_new_tokens=body["max_tokens"])
+        stops = body.get("stop")
+        sampling = Sampling(
+            temperature=body["temperature"], max_new_tokens=body["max_tokens"], stop=stops
+        )
         prompt = Prompt(body["prompt"], sampling, generator)
         if body["model"] != BASE:
             self.engine.activate(body["model"])
-        found = sample(self.engine.model, [prompt], body["n"], body["stop_token_ids"])
+        ends, decode = body["stop_token_ids"], self.engine.decode
+        found = sample(self.engine.model, [prompt], body["n"], ends, decode=decode)
         return [
             {
                 "index": index,
                 "token_ids": row.tokens,
                 "logprobs": {"token_logprobs": [p + self.noise for p in row.log_probs]},
                 "finish_reason": "stop" if row.stopped else "length",
+                "stop_reason": next(
+                    (s for s in stops or () if s in decode(row.tokens)),
+                    None,
+                ),
             }
             for index, row in enumerate(found)
         ][::-1]

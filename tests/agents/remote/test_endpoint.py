@@ -103,6 +103,8 @@ def test_what_a_model_refuses_is_left_out_and_more_is_added(server: ChatServer) 
     for request in server.requests[before:]:
         assert request.keys() == {"model", "messages", "max_completion_tokens"}
     assert len(server.requests) == before + 2
+    Endpoint("m", server.url, stop=["."]).act("b")
+    assert server.requests[-1]["stop"] == ["."]
 
 
 @pytest.mark.parametrize(

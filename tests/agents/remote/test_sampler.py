@@ -111,6 +111,22 @@ def test_a_server_draws_what_this_project_s_sampler_draws_by_the_same_seeds(
     assert any(c.finish_reason == "stop" for group in draw(policies) for c in group)
 
 
+def test_a_server_ends_completions_at_stop_strings_where_this_process_does(
+    model: Path, server: FakeVllm, tmp_path: Path
+) -> None:
+    whole, policies = (two(model, temperature=1.4, stop=stop) for stop in (None, ["a", "e"]))
+    for team in (whole, policies):
+        attach(server, team, tmp_path)
+    ended = 0
+    for full, group in zip(draw(whole), draw(policies), strict=True):
+        for before, completion in zip(full, group, strict=True):
+            assert completion.tokens == before.tokens[: len(completion.tokens)]
+            assert not {"a", "e"} & set(completion.text)
+            ended += completion.finish_reason == "stop" and completion.tokens[-1] != 0
+    assert ended > 3
+    assert server.calls[-2][1]["stop"] == ["a", "e"]
+
+
 def test_requests_of_a_batch_are_queued_and_begin_in_order(
     model: Path, server: FakeVllm, tmp_path: Path
 ) -> None:

@@ -56,6 +56,7 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
             "env": TaggedEnv(2),
             "early_termination_threshold": 3.0,
             "refill": 1,
+            "curriculum": "pass_rate",
             "learner": {"updates_per_batch": 2},
         },
         {

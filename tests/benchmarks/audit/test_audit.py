@@ -223,6 +223,7 @@ def test_an_example_that_the_reference_alone_breaks_is_a_note(tmp_path: Path) ->
         ("bugfix-v0", "train[:8]", 8),
         ("humanevalfix-v0", "test[:10]", 10),
         ("classeval-v0", "test[:5]", 5),
+        ("compose-v0", "test[:10]", 10),
     ],
 )
 def test_the_shipped_problems_are_sound(env_id: str, split: str, references: int) -> None:

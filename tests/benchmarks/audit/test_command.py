@@ -56,7 +56,7 @@ def test_the_command_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["coop-v0"], 2, "did you mean 'coophumaneval-v0'"),
+        (["coophuman-v0"], 2, "did you mean 'coophumaneval-v0'"),
         (["humaneval-v0", "--source", "nowhere.jsonl"], 2, "nowhere.jsonl"),
         (["humaneval-v0", "--source", "bundled", "--repeats", "1"], 2, "at least 2"),
         (["humaneval-v0", "--source", "bundled", "--episodes", "none"], 2, "no file none"),

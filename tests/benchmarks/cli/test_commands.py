@@ -56,6 +56,7 @@ def test_help_begins_with_the_commands_to_start_with(capsys: pytest.CaptureFixtu
     [
         ("crossplay", "crossplay [OPTIONS] RUN...\n"),
         ("necessity", "necessity [OPTIONS] TEAM SINGLE\n"),
+        ("partners", "partners [OPTIONS] RUN [ANOTHER]\n"),
         ("play", "play [OPTIONS] [env_id]\n"),
         ("eval", "eval [OPTIONS]\n"),
     ],
@@ -102,7 +103,7 @@ def test_list_names_every_environment_and_configuration(
         (["play", "--team", "x", "--file", "y"], 2, "--agent"),
         (["play", "--team", "x", "--base-url", "http://x"], 2, "leave out --base-url"),
         (["play", "bugfix-v0", "--env-option", "bugs"], 2, "KEY=VALUE, got 'bugs'"),
-        (["play", "coop-v0"], 2, "did you mean 'coophumaneval-v0'"),
+        (["play", "coophuman-v0"], 2, "did you mean 'coophumaneval-v0'"),
         (["play", "coophumaneval-v0", "--agent", "main_1"], 2, "did you mean 'main_0'"),
         (["play", "humaneval-v0", "--task-id", "HumanEval/999"], 2, "HumanEval/99"),
         (["play", "humaneval-v0", "--task-id", "HumanEval/9"], 2, "--partner MODEL"),
@@ -169,6 +170,7 @@ FAMILIES = {
     "classeval-v0 --num-agents 3": 6.0,
     "bugfix-v0": 3.0,
     "humanevalfix-v0": 3.0,
+    "compose-v0": 4.0,
 }
 
 

@@ -104,7 +104,7 @@ def test_null_clears_an_optional_value(write: Callable[[str], Path]) -> None:
         ("env.options={matching: word}", "coophumaneval-v0: unknown argument 'matching'"),
         ("env.options={num_turns: 3}", "env.options: 'num_turns' has a key of its own"),
         ("env.options=[a]", r"env.options: must be a mapping .*, got \['a'\]"),
-        ("env.id=coop-v0", "did you mean 'coophumaneval-v0'"),
+        ("env.id=coophuman-v0", "did you mean 'coophumaneval-v0'"),
         ("external.mode=pased", "did you mean 'passed'"),
         ("external.sandbox_slice=1.5", "external.sandbox_slice: must be a whole number"),
         ("external.mode=expert_edits", "needs expert_model"),

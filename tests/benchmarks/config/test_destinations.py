@@ -23,6 +23,8 @@ from llm_decpomdp.benchmarks.config.load import learner_options, load_config
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs.resolved import trainer_options
 from llm_decpomdp.benchmarks.runs.train import train
+from llm_decpomdp.channel import ChannelEnv
+from llm_decpomdp.messages import ChannelOptions
 from llm_decpomdp.options import pick
 
 ENV: dict[str, Any] = {
@@ -46,6 +48,8 @@ MODEL: dict[str, Any] = {
     "model.top_p": 0.5,
     "model.top_k": 7,
     "model.max_new_tokens": 9,
+    "model.stop": ["a", "b"],
+    "model.prefill": "go",
     "model.system_prompt": "Be brief.",
     "model.chat_template_kwargs": {"mood": "calm"},
     "model.max_prompt_tokens": 80,
@@ -73,6 +77,7 @@ RUN: dict[str, Any] = {
     "algorithm.truncation_penalty": 0.5,
     "algorithm.overlong_tokens": 2,
     "algorithm.refill": 1,
+    "algorithm.curriculum": "pass_rate",
     "algorithm.turn_gradient_weights": [1.5, 0.5, 2.0],
     "algorithm.early_termination_threshold": 0,
     "env.num_turns": 3,
@@ -125,7 +130,7 @@ def items(values: dict[str, Any]) -> list[str]:
 
 def test_arguments_of_an_environment_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    assert set(ENV) == set(ARGUMENTS)
+    assert {*ENV, "env.channel"} == set(ARGUMENTS)
     more = ["env.id=mbpp-v0", "env.options={exclude_known_issues: true}", "dataset.source=bundled"]
     config = load_config(None, [*items(ENV), *more, "dataset.train_split=all[:9]"])
     env = config.make_train_env()
@@ -134,6 +139,14 @@ def test_arguments_of_an_environment_arrive(monkeypatch: pytest.MonkeyPatch) -> 
         assert env.spec_kwargs[ARGUMENTS[key]] == value, key
     assert env.spec_id == "mbpp-v0" and env.spec_kwargs["exclude_known_issues"]
     assert len(env.tasks) == 9
+
+
+def test_a_channel_arrives_and_doubles_the_horizon() -> None:
+    overrides = ["env.id=compose-v0", "dataset.train_split=train", "dataset.eval_split=test"]
+    config = load_config(None, [*overrides, "env.channel={bandwidth: 9}", "env.channel.loss=0.5"])
+    env = config.make_train_env()
+    assert isinstance(env, ChannelEnv) and env.options == ChannelOptions(bandwidth=9, loss=0.5)
+    assert config.horizon == env.num_turns == 2 and load_config(None, overrides).horizon == 1
 
 
 def test_options_of_a_model_arrive(quick: list[str], chat_model: str) -> None:
@@ -161,6 +174,7 @@ WARM_START: dict[str, Any] = {
     "warm_start.learning_rate": 0.25,
     "warm_start.share": 0.2,
     "warm_start.batch_size": 2,
+    "warm_start.disjoint": False,
 }
 
 

@@ -69,6 +69,14 @@ def test_an_evaluation_agrees_from_tasks_and_from_seeds(tmp_path: Path) -> None:
     assert (rescore(tmp_path).episodes, rescore(tmp_path).differences) == (4, ())
 
 
+def test_an_evaluation_with_a_channel_agrees(tmp_path: Path) -> None:
+    env = make("compose-v0", split="test[:2]", types="text", channel={"bandwidth": 9, "price": 0.1})
+    starts = [Start(task_id=task.task_id) for task in env.tasks.tasks]
+    team = {agent: Mixed(None, "hello") for agent in env.possible_agents}
+    evaluate(env, team, starts, folder=tmp_path)
+    assert (rescore(tmp_path).samples, rescore(tmp_path).differences) == (4, ())
+
+
 def test_every_joint_sample_is_stepped_once(make_word_env: Make) -> None:
     env = make_word_env(num_turns=3)
     rows = list(enumerate(played(env, "tree"), 1))

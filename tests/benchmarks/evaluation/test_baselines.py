@@ -293,7 +293,7 @@ def learn_something(checkpoint: Path) -> None:
         ("--baseline gold --greedy --samples 2", 2, "all the same"),
         ("--baseline random --greedy", 2, "leave out --greedy"),
         ("--baseline gold --k 3", 2, "pass@3 needs"),
-        ("--baseline gold --env coop-v0", 2, "did you mean 'coophumaneval-v0'"),
+        ("--baseline gold --env coophuman-v0", 2, "did you mean 'coophumaneval-v0'"),
         ("--baseline gold --env-option num_turn=2", 2, "did you mean 'num_turns'"),
         ("--baseline gold --env-option source=x.jsonl", 1, "x.jsonl"),
         ("--baseline gold --env-option foo", 2, "must look like KEY=VALUE, got 'foo'"),

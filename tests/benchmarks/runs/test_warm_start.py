@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from llm_decpomdp.agents import load_saved_team
+from llm_decpomdp.algorithms.training.lessons import WarmStartOptions, drawn
 from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.registry import make
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines
 from tests.support.commands import call
 
@@ -111,3 +114,50 @@ def test_a_team_learns_from_its_own_passes(
     )
     report = (tmp_path / "run" / "report.html").read_text()
     assert "The team first imitated its own passes of 2 rounds, in" in report
+
+
+def test_a_prefilled_team_imitates_what_follows_and_reinforcement_leaves_these_problems_out(
+    quick: list[str], tmp_path: Path
+) -> None:
+    override = [
+        *quick,
+        "env.id=compose-v0",
+        "env.options={convention: name, types: numbers}",
+        "dataset.train_split=train[:6]",
+        "dataset.eval_split=test[:1]",
+        "model.stop=['zz']",
+        "model.prefill=def",
+        "warm_start.share=0.5",
+        "warm_start.disjoint=true",
+        "output.report=false",
+    ]
+    override = [item for item in override if "max_" not in item]
+    override += ["model.max_new_tokens=60", "algorithm.max_updates=3"]
+    assert train("--warm-start", "gold", override=override) == 0
+    run = tmp_path / "run"
+    rows = list(read_json_lines(run / "metrics.jsonl"))
+    (lesson,) = (row for row in rows if row["kind"] == "warm_start")
+    env = make("compose-v0", convention="name", types="numbers", split="train[:6]")
+    tasks = [task.task_id for task in env.tasks.tasks]
+    imitated = drawn(tasks, 0.5, 0)
+    texts = [str(r.reference(env.tasks.find(task))) for task in imitated for r in env.roles]
+    assert lesson["completion_tokens"] == sum(len(t) - len("def") + 1 for t in texts)  # and the end
+    episodes = list(read_json_lines(run / "episodes.jsonl"))
+    played = {e["start"]["task_id"] for e in episodes if e["phase"] == "train"}
+    assert played == set(tasks) - set(imitated)
+    answers = [
+        t for e in episodes for g in e["groups"] for a in g["completions"].values() for t in a
+    ]
+    assert all(text.startswith("def") for text in answers)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"source": "gold"}, "no problem for reinforcement with share=1"),
+        ({"source": "a.jsonl", "share": 0.5}, "which problems the lines of source=a.jsonl are of"),
+    ],
+)
+def test_problems_that_cannot_be_kept_apart_are_refused(options: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        WarmStartOptions(disjoint=True, **options)

@@ -19,7 +19,7 @@ from llm_decpomdp.envs.programs.parsing import (
 )
 from tests.envs.hostile_texts import HOSTILE, SQ
 
-FAMILIES = ("mbpp-v0", "classeval-v0", "bugfix-v0", "humanevalfix-v0")
+FAMILIES = ("mbpp-v0", "classeval-v0", "bugfix-v0", "humanevalfix-v0", "compose-v0")
 
 
 @pytest.fixture

@@ -1,0 +1,140 @@
+"""A trained team whose last agent keeps its place, while its partners are exchanged for others.
+
+A gain that is lost with partners who were not trained along was one of cooperation; one that stays was each
+agent's own. The folder `partners/` of a run holds an evaluation of each case, with the same tasks and seed:
+
+- `before`: the team before any training.
+- `after`: the trained team.
+- `untrained`: the last agent is trained, its partners are not.
+- `another`: its partners come from another training run, such as one of another seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean
+
+from rich.table import Table
+
+from llm_decpomdp.benchmarks.config import teams
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.cooperation.crossplay_teams import load_teams, locate
+from llm_decpomdp.benchmarks.evaluation.folder import Evaluation, read_evaluation
+from llm_decpomdp.benchmarks.evaluation.request import Request, setting_of
+from llm_decpomdp.benchmarks.evaluation.run import evaluate
+from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, share
+from llm_decpomdp.benchmarks.evaluation.summary import as_text
+from llm_decpomdp.benchmarks.runs import kept_teams
+from llm_decpomdp.policy import Team
+
+FOLDER = "partners"
+
+NAMED = "reward/names_aux"
+"""Measure of calls of a helper: points of `compose-v0`, 0 where the entry function calls none that is defined."""
+
+CASES = {
+    "before": "before training",
+    "after": "after training, together",
+    "untrained": "after training, with an untrained partner",
+    "another": "after training, with a partner of another run",
+}
+"""Names of the evaluations and their words, in the order in which they are told."""
+
+
+def exchange_partners(
+    run: Path,
+    another: Path | None = None,
+    *,
+    tasks: int | None = None,
+    samples: int = 1,
+    seed: int = 0,
+    at_a_time: int = 64,
+) -> dict[str, Evaluation]:
+    """Evaluate a run's team before and after training, and with exchanged partners, as far as it was not done yet.
+
+    Args:
+        run: A training run, whose environment and held-out problems are played.
+        another: Another run, or a saved team of the same agents.
+        tasks: Number of the first held-out problems; all if none is given.
+        samples: Episodes of each.
+        seed: Decides all that is sampled.
+        at_a_time: Episodes in a batch.
+
+    Returns:
+        The evaluations by case; without `another` there are three.
+
+    Raises:
+        ConfigError: If the team has one agent, or teams do not fit.
+        RunError: If a model cannot be loaded.
+    """
+    if not (run / "config.yaml").is_file():
+        raise ConfigError(f"{run} is no training run: it has no config.yaml")
+    setting = setting_of(Request(team=run))
+    agents = setting.env.possible_agents
+    if len(agents) < 2:
+        raise ConfigError(f"the team in {run} has one agent alone, and no partners to exchange")
+    paths = {"after": locate(run, None)}
+    if another is not None:
+        paths["another"] = locate(another, None)
+    players: dict[str, Team] = load_teams(paths, setting)
+    for name, team in players.items():
+        if set(team) != set(agents):
+            raise ConfigError(
+                f"{paths[name]} plays {', '.join(team)}, and the environment has {', '.join(agents)}"
+            )
+    players["untrained"] = teams.load(load_config(run / "config.yaml"), [setting.env])
+    players["before"] = players["untrained"]
+    about = {name: kept_teams.kept(path) for name, path in paths.items()}
+    evaluations = {}
+    for case in (case for case in CASES if case in players):
+        keeper = case if case == "before" else "after"
+        sources = {agent: keeper if agent == agents[-1] else case for agent in agents}
+        evaluations[case] = evaluate(
+            setting.env,
+            {agent: players[source][agent] for agent, source in sources.items()},
+            setting.starts(tasks),
+            samples=samples,
+            folder=run / FOLDER / case,
+            seed=seed,
+            at_a_time=at_a_time,
+            about={agent: about.get(source, "untrained") for agent, source in sources.items()},
+        )
+    return evaluations
+
+
+def solved(evaluation: Evaluation) -> Estimate:
+    """Estimate the share of tasks that are solved; of `pass@1` where the environment tells of none."""
+    if "solved" in evaluation.values:
+        scores = evaluation.means("solved")
+    else:
+        scores = evaluation.pass_at_k(1)
+    return share(list(scores.values()))
+
+
+def called(evaluation: Evaluation) -> Estimate | None:
+    """Estimate the share of tasks in which the last agent's code calls a helper that exists; `None` if unknown."""
+    points = evaluation.values.get(NAMED)
+    if points is None:
+        return None
+    return share([fmean(map(bool, values)) for values in points.values()])
+
+
+def table(evaluations: Mapping[str, Evaluation]) -> Table:
+    """Return the cases for a terminal."""
+    grid = Table("", "solved", "names its helper")
+    for case, evaluation in evaluations.items():
+        calls = called(evaluation)
+        grid.add_row(CASES[case], as_text(solved(evaluation)), as_text(calls) if calls else "-")
+    return grid
+
+
+def read_partners(run: Path) -> Mapping[str, Evaluation]:
+    """Read the evaluations of a run's folder, by case; empty where partners were not exchanged.
+
+    Raises:
+        ConfigError: If one of them is not complete.
+    """
+    folders = {case: run / FOLDER / case for case in CASES}
+    return {case: read_evaluation(f) for case, f in folders.items() if f.is_dir()}

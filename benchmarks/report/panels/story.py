@@ -1,0 +1,115 @@
+"""The panel that comes first where partners were exchanged: did the agents learn to work together?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+
+from llm_decpomdp.benchmarks.cooperation.partners import (
+    CASES,
+    called,
+    read_partners,
+    solved,
+)
+from llm_decpomdp.benchmarks.evaluation.estimates import shown
+from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
+from llm_decpomdp.benchmarks.evaluation.folder import Evaluation
+from llm_decpomdp.benchmarks.evaluation.measures import passed
+from llm_decpomdp.benchmarks.report.elements.page import box, listing, table, tag
+from llm_decpomdp.benchmarks.runs.results import Results, Row, stored_rows, task_name
+
+EXCHANGED = ("untrained", "another")
+"""Cases with exchanged partners."""
+
+
+def story(experiments: Sequence[Experiment]) -> str:
+    """Draw what a team solves before and after training and with exchanged partners, and one task of it."""
+    runs = [run for experiment in experiments for run in experiment.runs]
+    if len(runs) != 1:
+        return ""
+    evaluations = read_partners(runs[0].path)
+    if not {"before", "after"} <= evaluations.keys():
+        return ""
+    return "\n".join(_blocks(runs[0], evaluations))
+
+
+def _blocks(run: Results, evaluations: Mapping[str, Evaluation]) -> Iterator[str]:
+    shares = {case: solved(evaluation).value for case, evaluation in evaluations.items()}
+    gain = shares["after"] - shares["before"]
+    agents = evaluations["after"].manifest["identity"]["team"]
+    yield tag(
+        "p",
+        f"Together they solve {shares['after']:.0%} of the held-out tasks after training, and "
+        f"{shares['before']:.0%} before.",
+        "headline",
+    )
+    if gain > 0:
+        losses = [
+            f"{(shares['after'] - shares[case]) / gain:.0%} of the gain is lost {CASES[case].split(', ')[1]}"
+            for case in EXCHANGED
+            if case in shares
+        ]
+        if losses:
+            text = f"{'; '.join(losses)}. What is lost, {agents[-1]} could not do alone."
+            yield tag("p", text[0].upper() + text[1:])
+    yield _table(run, evaluations)
+    yield tag(
+        "p",
+        f"Shares of {len(evaluations['after'].tasks)} held-out tasks; in brackets: 95 % intervals of a bootstrap "
+        f"over tasks. {agents[-1]} stays, and its partners are exchanged.",
+        "small",
+    )
+    yield from _example(evaluations, agents)
+
+
+def _table(run: Results, evaluations: Mapping[str, Evaluation]) -> str:
+    rows = []
+    for case, evaluation in evaluations.items():
+        calls = called(evaluation)
+        rows.append((CASES[case], shown(solved(evaluation)), shown(calls) if calls else "—"))
+        if case == "before" and run.lessons and "solved" in run.evaluations[0]:
+            share = run.evaluations[0]["solved"]
+            steps = run.lessons[-1]["step"]
+            rows.append((f"after {steps:.0f} steps of imitating references", f"{share:.2f}", "—"))
+    return table("partners", ("", "solved", "main calls a helper that exists"), rows)
+
+
+def _example(evaluations: Mapping[str, Evaluation], agents: Sequence[str]) -> Iterator[str]:
+    """Yield the first task that was solved after training and not before, with what both teams wrote."""
+    before, after = (
+        {task_name(row): row for row in _rows(evaluations[c])} for c in ("before", "after")
+    )
+    task = next((t for t in after if t in before and passed(after[t]) > passed(before[t])), None)
+    if task is None:
+        return
+    yield tag("h3", "One task, before and after")
+    yield tag("p", f"{task}: the first of the held-out tasks that only the trained team solves.")
+    prompts = after[task]["groups"][0]["prompts"]
+    requests = (_writing(f"{agent} is told", prompts[agent]) for agent in agents)
+    yield box("div", requests, "pair")
+    sides = (("Before training", before[task]), ("After training", after[task]))
+    yield box("div", (_side(title, row, agents) for title, row in sides), "pair")
+
+
+def _rows(evaluation: Evaluation) -> list[Row]:
+    """Return the first sample of each task."""
+    rows = (row for _, row in stored_rows(evaluation.folder / "episodes.jsonl"))
+    return [row for row in rows if row["sample"] == 0]
+
+
+def _side(title: str, row: Row, agents: Sequence[str]) -> str:
+    group = row["groups"][-1]
+    info = group["infos"][0]
+    blocks = [tag("h4", f"{title}: {_verdict(info)}")]
+    blocks += [_writing(f"{agent} writes", group["completions"][agent][0]) for agent in agents]
+    return box("div", blocks)
+
+
+def _verdict(info: Mapping[str, float]) -> str:
+    if "tests_total" not in info:
+        return "solved" if info.get("solved") else "not solved"
+    return f"{info['tests_passed']:.0f} of {info['tests_total']:.0f} tests pass"
+
+
+def _writing(title: str, text: str) -> str:
+    return f"<div><p><b>{escape(title)}</b></p>{listing(text)}</div>"

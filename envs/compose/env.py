@@ -1,0 +1,131 @@
+"""The composition family: four parts, tasks, roles, reward and mode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.compose.chains import CONVENTIONS, TYPES
+from llm_decpomdp.envs.compose.feedback import FEEDBACK, ComposeMode
+from llm_decpomdp.envs.compose.reward import ComposeReward
+from llm_decpomdp.envs.compose.roles import compose_team
+from llm_decpomdp.envs.compose.tasks import MAX_AGENTS, compose_rows, compose_task, row_split
+from llm_decpomdp.envs.datasets.loading import Dataset, load, parse_split
+from llm_decpomdp.envs.modes.options import CodeOptions
+from llm_decpomdp.envs.sandbox import Sandbox
+from llm_decpomdp.options import as_arguments
+from llm_decpomdp.tasks import TaskSet
+from llm_decpomdp.validation import check_whole, unknown
+
+SPLITS = ("train", "test", "all")
+
+
+@dataclass(frozen=True)
+class ComposeOptions(CodeOptions):
+    """Options of `compose`."""
+
+    num_agents: int = 2
+    """N for `aux_0` to `aux_{N-2}` and `main_0`, 2 to 8; 1 for `main_0` alone, with what it knows in a pair."""
+    num_turns: int = 1
+    """Turns of an episode, at most."""
+    length: int = 2
+    """Number of steps of the whole, at least one for each agent."""
+    types: str = "all"
+    """Types of all values: `numbers`, `lists`, `text`, or `all`. Single types have fewer tasks."""
+    convention: str = "none"
+    """Open question that a team settles: `none`, the `name` of helpers, the `order` of their arguments, or the
+    `encoding` of two results (pairs alone, of two steps)."""
+    task_seed: int = 0
+    """Decides the tasks."""
+    split: str = "train"
+    """`train`, `test` (pairs of kinds of steps that no training task has) or `all`, with a slice if wanted, such
+    as `train[:50%]`."""
+    source: str = "bundled"
+    """`bundled` (or `auto`): these tasks are made here."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_whole("num_agents", self.num_agents, 1, MAX_AGENTS)
+        check_whole("length", self.length, max(2, self.num_agents), MAX_AGENTS)
+        check_whole("task_seed", self.task_seed, 0)
+        if self.types not in TYPES:
+            raise ValueError(unknown("types", self.types, TYPES))
+        if self.convention not in CONVENTIONS:
+            raise ValueError(unknown("convention", self.convention, CONVENTIONS))
+        if self.convention == "encoding" and (self.length, self.types) != (2, "all"):
+            raise ValueError(
+                f"convention='encoding' has chains of two steps, from a list to a number: drop "
+                f"length={self.length} and types={self.types!r}"
+            )
+        if self.source not in ("auto", "bundled"):
+            raise ValueError(f"source={self.source!r}: these tasks are made here; take 'bundled'")
+        parse_split(self.split, SPLITS)
+
+
+@as_arguments(ComposeOptions)
+def compose(options: ComposeOptions) -> DecPOMDPEnv:
+    """Compose a program whose steps are known to different agents: `compose-v0`.
+
+    ## Description
+    A program is a chain of small steps on numbers, lists and strings. `aux_0` is told some of the steps and
+    writes them as the function `aux`; `main_0` is told the other steps, and that `aux` does the rest, and writes
+    the entry function, which calls it. Nobody is told what a team-mate's steps do, so neither can solve the task
+    alone.
+
+    Tasks are made by rule: every chain of `llm_decpomdp.envs.compose.steps` whose tests can tell the work of every
+    step. In the split `test`, each chain has two kinds of steps side by side that stand so in no training task.
+
+    ## Observation Space
+    `UnicodeText`: the agent's own steps, and the types of the others', on the first turn; then what the external
+    mode says. No prompt shows a test.
+
+    ## Action Space
+    `UnicodeText`: a completion. Any text is legal; code is found in fences and amid prose.
+
+    ## Rewards
+    The components of `llm_decpomdp.envs.compose.reward`, each turn anew: at most 4.0 for a team, 1.25 alone.
+    `solved` in the infos means full marks.
+
+    ## Starting State
+    A task drawn by `reset(seed=...)`, or chosen by `options={"task_id": ...}`. Task number `index` of a
+    `task_seed` is always the same one.
+
+    ## Episode End
+    Terminates after `num_turns` turns, and after a turn with full marks if `stop_when_solved`.
+
+    Raises:
+        ValueError: If an argument has a bad value.
+
+    ## Version History
+    - v0: first version.
+    """
+    roles = compose_team(options.num_agents, options.convention)
+    kind = (options.length, options.types, options.convention, options.task_seed)
+    return DecPOMDPEnv(
+        "compose_v0",
+        tasks=partial(_load, options.split, options.exclude_known_issues, *kind),
+        roles=roles,
+        reward=ComposeReward(roles, Sandbox(isolation=options.isolation)),
+        mode=ComposeMode(roles, FEEDBACK, options),
+        num_turns=options.num_turns,
+        stop_when_solved=options.stop_when_solved,
+        discount=options.discount,
+        render_mode=options.render_mode,
+    )
+
+
+@lru_cache(maxsize=16)
+def _load(split: str, exclude_known_issues: bool, *kind: Any) -> TaskSet:
+    dataset = Dataset(
+        name="compose",
+        hub="",
+        filename="",
+        bundled=partial(compose_rows, *kind),
+        to_task=compose_task,
+        stand_in=False,
+        splits=SPLITS[:-1],
+        split_of=row_split,
+    )
+    return load(dataset, split, "bundled", exclude_known_issues)

@@ -1,0 +1,142 @@
+"""The reward of composition: what the joint program does, and whether it takes every agent's part to do it.
+
+| component      | points   | condition                                                                        |
+|----------------|----------|----------------------------------------------------------------------------------|
+| `aux_defined`  | 0.25     | a helper's function is defined, returns and parses                               |
+| `main_defined` | 0.25     | so is the entry function; otherwise stop                                         |
+| `names_aux`    | 0.5      | the entry function's code has the name of a helper's function in it              |
+| `tests`        | 0 to 1.0 | share of the tests that the joint program passes                                 |
+| `together`     | 0 to 2.0 | share of the tests that it passes and helpers alone do not, for helpers on whose  |
+|                |          | results the outcome of some test depends                                         |
+
+A team earns at most 4.0, an agent alone 1.25. Several helpers have equal shares of the points about helpers. Both
+conditions of `together` are found out by running: the program once more with each helper's results changed
+(`envs/coding/reward.py`), and one in which the entry function does no more than call the helpers. What passes
+without its helpers, or by a helper that does everything, earns `tests` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import ClassVar
+
+from llm_decpomdp.envs.coding.helper_use import IGNORED, NOT_CALLED, USED
+from llm_decpomdp.envs.coding.helper_use import names as names_in
+from llm_decpomdp.envs.compose.feedback import ComposeAnalysis
+from llm_decpomdp.envs.compose.roles import HelperRole, Role
+from llm_decpomdp.envs.compose.tasks import ENTRY_POINT, ComposeTask
+from llm_decpomdp.envs.programs.completion import Reading
+from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Sandbox
+from llm_decpomdp.envs.sandbox.endless_tests import watch
+from llm_decpomdp.envs.sandbox.program import INFO_KEYS, details, not_run, notes
+from llm_decpomdp.episode import Verdict
+from llm_decpomdp.parts import Component
+
+AUX_DEFINED, MAIN_DEFINED, NAMES_AUX, TESTS, TOGETHER = 0.25, 0.25, 0.5, 1.0, 2.0
+
+COMPONENTS = {
+    "aux_defined": Component("0.25 if the helper's function is defined and returns.", form=True),
+    "main_defined": Component("0.25 if the entry function is defined and returns.", form=True),
+    "names_aux": Component("0.5 if the entry function's code names the helper's.", form=True),
+    "tests": Component("Share of the tests that the joint program passes, up to 1.0."),
+    "together": Component(
+        "2.0 times the share of tests that pass, if they depend on the helper's result and on main's own work."
+    ),
+}
+"""The components, for a team with one helper; several helpers share the points."""
+
+
+@dataclass(frozen=True)
+class ComposeReward:
+    """Merges the agents' code into one program, runs it against the tests, and looks who was needed."""
+
+    roles: tuple[Role, ...]
+    sandbox: Sandbox = field(default_factory=Sandbox)
+    components: ClassVar[Mapping[str, Component]] = COMPONENTS
+    info_keys: ClassVar[tuple[str, ...]] = INFO_KEYS
+    notes = staticmethod(notes)
+
+    @property
+    def helpers(self) -> tuple[HelperRole, ...]:
+        """The roles that write helpers."""
+        return tuple(role for role in self.roles if isinstance(role, HelperRole))
+
+    @property
+    def maximum(self) -> float:
+        """Full marks of this team."""
+        alone = MAIN_DEFINED + TESTS
+        return alone + AUX_DEFINED + NAMES_AUX + TOGETHER if self.helpers else alone
+
+    def __call__(self, task: ComposeTask, completions: Mapping[str, str]) -> Verdict:
+        """Judge one joint completion."""
+        points = dict.fromkeys(COMPONENTS, 0.0)
+        readings = {role.agent: role.read(task, completions[role.agent]) for role in self.roles}
+        tests = not_run(task.tests.cases, "the entry function is missing")
+        analysis = ComposeAnalysis(self.roles, readings, tests, {})
+        main = self.roles[-1].agent
+        authors = [helper for helper in self.helpers if analysis.works(helper.agent)]
+        points["aux_defined"] = self._share(AUX_DEFINED, len(authors))
+        if not analysis.works(main):
+            return self._verdict(points, analysis)
+        points["main_defined"] = MAIN_DEFINED
+        functions = {helper.agent: helper.name(completions[helper.agent]) for helper in authors}
+        code = readings[main].code
+        mentions = [name for name in functions.values() if names_in(code, name)]
+        points["names_aux"] = self._share(NAMES_AUX, len(mentions))
+        parts = {agent: readings[agent] for agent in (*functions, main)}
+        execution = self.sandbox.run(_program(parts, functions), task.tests)
+        watch(task, completions, execution)
+        share = sum(test.passed for test in execution.tests) / len(execution.tests)
+        points["tests"] = TESTS * share
+        uses = _uses(execution, functions) if share else {}
+        if count := [*uses.values()].count(USED):
+            joint = self._joint_share(task, execution, parts, functions)
+            points["together"] = joint * self._share(TOGETHER, count)
+        analysis = replace(analysis, tests=execution.tests, uses=uses)
+        return self._verdict(points, analysis, execution.error)
+
+    def _joint_share(
+        self,
+        task: ComposeTask,
+        execution: Execution,
+        parts: Mapping[str, Reading],
+        functions: Mapping[str, str],
+    ) -> float:
+        """Return the share of the tests that the program passes, and helpers without the entry function do not."""
+        passed = [test.passed for test in execution.tests]
+        names = list(functions.values())
+        for helpers in {(name,) for name in names} | {tuple(names)}:
+            value = reduce(lambda inner, name: f"{name}({inner})", helpers, "x")
+            entry = Reading(f"def {ENTRY_POINT}(x):\n    return {value}", None, True, True)
+            alone = self.sandbox.run(
+                _program({**parts, self.roles[-1].agent: entry}, {}), task.tests
+            )
+            pairs = zip(passed, alone.tests, strict=True)
+            passed = [jointly and not test.passed for jointly, test in pairs]
+        return sum(passed) / len(passed)
+
+    def _share(self, points: float, fulfilled: int) -> float:
+        """Return the points of a component that is shared out over the helpers."""
+        return points * fulfilled / len(self.helpers) if fulfilled else 0.0
+
+    def _verdict(
+        self, points: dict[str, float], analysis: ComposeAnalysis, error: Outcome | None = None
+    ) -> Verdict:
+        record = {**details(analysis.tests, error), "helpers": dict(analysis.uses)}
+        verdict = Verdict(points, False, record, analysis)
+        return replace(verdict, solved=verdict.reward >= self.maximum - 1e-9)
+
+
+def _program(parts: Mapping[str, Reading], functions: Mapping[str, str]) -> Program:
+    """Return the joint program: helpers' code comes before the entry function's."""
+    segments = tuple((agent, reading.code) for agent, reading in parts.items())
+    return Program(segments, ENTRY_POINT, helpers=tuple(functions.items()))
+
+
+def _uses(execution: Execution, functions: Mapping[str, str]) -> dict[str, str]:
+    """Return the use of each helper's function, by agent."""
+    pairs = zip(execution.helper_calls, execution.helpers_used, strict=True)
+    uses = [USED if matters else IGNORED if calls else NOT_CALLED for calls, matters in pairs]
+    return dict(zip(functions, uses, strict=True))

@@ -1,0 +1,259 @@
+"""The roles of a team that writes a chain of steps: each is told its own share, and the types of the others'.
+
+The chain is cut into as many shares as there are agents. One share is that of `main_0`, whose function `main` is
+the program's entry; it calls a function of a helper for each of the others. A helper does not know what `main`
+does, and `main_0` does not know what a helper does. Alone, `main_0` has the share and the knowledge that it has in
+a pair.
+
+A *convention* is what a prompt leaves open, so that both sides must settle it alike:
+
+| convention | open                                                                            |
+|------------|---------------------------------------------------------------------------------|
+| `none`     | nothing: the helper is `aux(x)`                                                 |
+| `name`     | the helper's name, one of three                                                 |
+| `order`    | the order of two arguments: a value, and a constant that `main_0` alone knows   |
+| `encoding` | the form in which the helper returns two numbers                                |
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from llm_decpomdp.envs.compose.chains import Chain
+from llm_decpomdp.envs.compose.steps import IN_WORDS, PAIR, TEXT
+from llm_decpomdp.envs.compose.tasks import ENTRY_POINT, MAX_AGENTS, ComposeTask
+from llm_decpomdp.envs.modes.code_mode import Writer
+from llm_decpomdp.envs.programs.completion import Reading, read, read_functions
+from llm_decpomdp.envs.programs.functions import without_bindings
+from llm_decpomdp.validation import check_whole
+
+HELPER = "aux"
+
+NAMES = ("alpha", "beta", "gamma")
+"""Names that a helper may choose from under the convention `name`."""
+
+ATOMS = (ast.Name, ast.Call, ast.Subscript, ast.List, ast.ListComp)
+"""Expressions that need no parentheses as a part of another one."""
+
+
+@dataclass(frozen=True)
+class HelperRole(Writer):
+    """Writes the function of a share that is not that of the entry function."""
+
+    number: int
+    team: int
+    """Number of agents."""
+    convention: str = "none"
+
+    @property
+    def agent(self) -> str:
+        """The agent's id."""
+        return f"aux_{self.number}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names that its function may have; several helpers' have their numbers."""
+        stems = NAMES if self.convention == "name" else (HELPER,)
+        return stems if self.team == 2 else tuple(f"{stem}_{self.number}" for stem in stems)
+
+    @property
+    def label(self) -> str:
+        """Name in feedback."""
+        return self.names[0] if len(self.names) == 1 else "the helper"
+
+    @property
+    def title(self) -> str:
+        """Name of its implementation."""
+        return f"{self.label} "
+
+    def request(self, task: ComposeTask) -> str:
+        """Return the name of what the agent is asked to revise."""
+        return "function" if len(self.names) > 1 else f"{self.names[0]}(...)"
+
+    def share(self, task: ComposeTask) -> Chain:
+        """Return its steps."""
+        return others(task, self.team)[self.number]
+
+    def name(self, completion: str) -> str:
+        """Return the name that the agent gave its function; the first of `names` where it gave none, or two."""
+        readings = read_functions(completion, self.names)
+        defined = [name for name, reading in readings.items() if reading.defined]
+        return defined[0] if len(defined) == 1 else self.names[0]
+
+    def read(self, task: ComposeTask, completion: str) -> Reading:
+        """Read a completion; it has no function where it has two of the names that it may choose from."""
+        readings = read_functions(completion, self.names)
+        defined = [reading for reading in readings.values() if reading.defined]
+        if len(defined) != 1:
+            return replace(readings[self.names[0]], code="", defined=False, returns=False)
+        (reading,) = defined
+        if reading.problem or len(self.names) == 1:
+            return reading
+        code = without_bindings(reading.code, self.names)  # such as `beta = alpha`
+        return replace(reading, code=code)
+
+    def reference(self, task: ComposeTask) -> str:
+        """Return its steps as code: value before constant, a tuple, and a name that the task draws.
+
+        References of one task have the same name, and those of many tell of no name that a team should prefer.
+        """
+        chain = self.share(task)
+        parameters, constant = ("x, n", "n") if self.convention == "order" else ("x", None)
+        value = chain[0].expression("x", constant)
+        return (
+            f"def {self.drawn_name(task)}({parameters}):\n    return {nested(chain[1:], value)}\n"
+        )
+
+    def drawn_name(self, task: ComposeTask) -> str:
+        """Return the name of its function in the references of a task."""
+        return self.names[task.place // 2 % len(self.names)]
+
+    def instructions(self, task: ComposeTask) -> str:
+        """Return the first prompt."""
+        chain, name = self.share(task), self.names[0]
+        source, caller = IN_WORDS[chain[0].source], f"A team-mate's function `{ENTRY_POINT}`"
+        opening = f"Write the Python function `{name}(x)`. {caller} calls it."
+        about, result, header = (
+            f"x is {source}.",
+            "Return the result of",
+            f"def {name}(x):\n    return",
+        )
+        if self.convention == "name":
+            choice = in_turn(self.names, task.index)
+            opening = f"Write a Python function of x and name it {choice}. {caller} calls it."
+            header = "def"
+        elif self.convention == "order":
+            opening = f"Write the Python function `{name}` of x and n; choose their order. {caller} calls it."
+            about, header = f"x is {source}, n is {_kind(chain)}.", f"def {name}("
+        elif self.convention == "encoding":
+            result = "Return two integers, red and blue, in a form of your choice"
+        words = _in_words(chain, "n" if self.convention == "order" else None)
+        return _prompt(opening, f"{about} {result}", words, header)
+
+
+@dataclass(frozen=True)
+class EntryRole(Writer):
+    """Writes the entry function."""
+
+    team: int
+    convention: str = "none"
+    agent: str = "main_0"
+    label: str = ENTRY_POINT
+
+    @property
+    def helpers(self) -> tuple[HelperRole, ...]:
+        """The team-mates."""
+        return tuple(HelperRole(i, self.team, self.convention) for i in range(self.team - 1))
+
+    @property
+    def title(self) -> str:
+        """Name of its implementation."""
+        return f"{ENTRY_POINT} "
+
+    def request(self, task: ComposeTask) -> str:
+        """Return the name of what the agent is asked to revise."""
+        return f"{ENTRY_POINT}(...)"
+
+    def read(self, task: ComposeTask, completion: str) -> Reading:
+        """Read a completion."""
+        return read(completion, ENTRY_POINT)
+
+    def reference(self, task: ComposeTask) -> str:
+        """Return its steps as code, with calls for the others; alone, all steps."""
+        lines, value = [], "x"
+        helpers = iter(self.helpers)
+        for position, chain in enumerate(task.shares(max(self.team, 2))):
+            if self.team > 1 and position != entry_place(task, self.team):
+                helper = next(helpers)
+                constant = f", {chain[0].constant}" if self.convention == "order" else ""
+                value = f"{helper.drawn_name(task)}({value}{constant})"
+                continue
+            if chain[0].source == PAIR:
+                lines.append(f"red, blue = {value}")
+            value = nested(chain, value)
+        return "\n    ".join([f"def {ENTRY_POINT}(x):", *lines, f"return {value}\n"])
+
+    def instructions(self, task: ComposeTask) -> str:
+        """Return the first prompt."""
+        lines: list[str] = []
+        helpers = iter(self.helpers)
+        for position, chain in enumerate(task.shares(max(self.team, 2))):
+            if position == entry_place(task, self.team):
+                lines += [step.statement() for step in chain]
+            else:
+                lines.append(_call(next(helpers, None), chain, task))
+        opening = f"Write the Python function `{ENTRY_POINT}(x)`."
+        about = f"x is {IN_WORDS[task.chain[0].source]}. Return the result of these steps"
+        numbered = "".join(f"\n{number}. {line}" for number, line in enumerate(lines, 1))
+        return _prompt(opening, about, numbered, f"def {ENTRY_POINT}(x):\n    return")
+
+
+Role = HelperRole | EntryRole
+
+
+def compose_team(num_agents: int, convention: str = "none") -> tuple[Role, ...]:
+    """Return the roles of a team, the entry function's author last.
+
+    Raises:
+        ValueError: If `num_agents` is no whole number from 1 to 8.
+    """
+    check_whole("num_agents", num_agents, 1, MAX_AGENTS)
+    entry = EntryRole(num_agents, convention)
+    return (*entry.helpers, entry)
+
+
+def entry_place(task: ComposeTask, num_agents: int) -> int:
+    """Return which share is that of the entry function's author."""
+    return task.place % max(num_agents, 2)
+
+
+def others(task: ComposeTask, num_agents: int) -> tuple[Chain, ...]:
+    """Return the helpers' shares."""
+    place, shares = entry_place(task, num_agents), task.shares(max(num_agents, 2))
+    return (*shares[:place], *shares[place + 1 :])
+
+
+def nested(chain: Chain, value: str) -> str:
+    """Return steps of an expression as one expression."""
+    for step in chain:
+        atom = isinstance(ast.parse(value, mode="eval").body, ATOMS)
+        value = step.expression(value if atom else f"({value})")
+    return value
+
+
+def in_turn(names: Sequence[str], start: int) -> str:
+    """Return a choice of names in words, beginning with any of them: the first is no convention."""
+    listed = [f"`{names[(start + i) % len(names)]}`" for i in range(len(names))]
+    return f"{', '.join(listed[:-1])} or {listed[-1]}"
+
+
+def _kind(chain: Chain) -> str:
+    return IN_WORDS[TEXT] if str(chain[0].constant).startswith("'") else "an integer"
+
+
+def _in_words(chain: Chain, constant: str | None) -> str:
+    words = [chain[0].statement(constant), *(step.statement() for step in chain[1:])]
+    if len(words) == 1:
+        return f" {words[0]}."
+    return "".join(f"\n{number}. {line}" for number, line in enumerate(words, 1))
+
+
+def _call(helper: HelperRole | None, chain: Chain, task: ComposeTask) -> str:
+    """Return a team-mate's share, as far as the entry function's author may know it."""
+    source, target = IN_WORDS[chain[0].source], IN_WORDS[chain[-1].target]
+    if helper is None:
+        return f"a step that nobody tells you: it takes {source} and returns {target}"
+    name, form = f"`{helper.names[0]}`, which a team-mate writes", ""
+    if helper.convention == "name":
+        name = f"a team-mate's function, whose name is {in_turn(helper.names, task.index + 1)}"
+    elif helper.convention == "order":
+        source += f" and {chain[0].constant}, in an order that the team-mate chooses,"
+    elif helper.convention == "encoding":
+        form = ", in a form that the team-mate chooses"
+    return f"call {name}: it takes {source} and returns {target}{form}"
+
+
+def _prompt(opening: str, about: str, words: str, header: str) -> str:
+    return f"{opening}\n{about}:{words}\nAnswer with code only, beginning with:\n{header}"

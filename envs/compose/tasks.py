@@ -1,0 +1,125 @@
+"""Composition tasks: a chain of steps, and the tests of the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from math import lcm
+
+from llm_decpomdp.envs.compose.chains import Chain, Chains, is_task, run, split_of
+from llm_decpomdp.envs.compose.steps import IN_WORDS, INPUTS, Step, pair_steps, steps
+from llm_decpomdp.envs.datasets.rows import Row
+from llm_decpomdp.envs.problems.humaneval import CodeTask
+from llm_decpomdp.seeding import stream
+
+ENTRY_POINT = "main"
+
+MAX_AGENTS = 8
+
+PLACES = lcm(*range(1, MAX_AGENTS + 1))
+"""Number that all sizes of teams divide: the place of `main_0` in a team is a task's `place` modulo its size."""
+
+SIZE, LONG, SIZE_OF_LONG = 6000, 3, 600
+"""Most tasks of a data set: of chains of up to three steps, and of longer ones, of which few pass `is_task`."""
+
+TEST_EVERY = 6
+"""One task of so many is for tests."""
+
+MAX_DRAWS = 1000
+"""Draws in a row without a new task, after which there are taken to be no more."""
+
+
+@dataclass(frozen=True)
+class ComposeTask(CodeTask):
+    """A chain of steps to write as one program; `prompt` states all of them, which no agent of a team sees."""
+
+    links: tuple[tuple[str, str], ...] = field(kw_only=True)
+    """Name and type of the argument of each step, in order."""
+    place: int = field(kw_only=True)
+    """From 0 to `PLACES` - 1; decides which share of the chain is that of the entry function's author."""
+
+    @cached_property
+    def chain(self) -> Chain:
+        """The steps."""
+        return tuple(_step(*link) for link in self.links)
+
+    def shares(self, num_agents: int) -> tuple[Chain, ...]:
+        """Return the chain in as many stretches of equal length, or one step more, the longer ones first."""
+        length, longer = divmod(len(self.chain), num_agents)
+        sizes = [length + (i < longer) for i in range(num_agents)]
+        starts = [sum(sizes[:i]) for i in range(num_agents)]
+        return tuple(
+            self.chain[start : start + size] for start, size in zip(starts, sizes, strict=True)
+        )
+
+
+@lru_cache(maxsize=1)
+def _by_name() -> dict[tuple[str, str], Step]:
+    return {(step.name, step.source): step for step in (*steps(), *pair_steps())}
+
+
+def _step(name: str, source: str) -> Step:
+    return _by_name()[name, source]
+
+
+def compose_task(index: int, row: Row) -> ComposeTask:
+    """Make a task of a row of `compose_rows`."""
+    chain, number = row["chain"], row["index"]
+    return ComposeTask(
+        task_id=f"compose/{number}",
+        index=number,
+        prompt=_prompt(chain),
+        test=_test(chain),
+        entry_point=ENTRY_POINT,
+        links=tuple((step.name, step.source) for step in chain),
+        place=row["place"],
+    )
+
+
+@lru_cache(maxsize=8)
+def compose_rows(length: int, types: str, convention: str, task_seed: int) -> list[Row]:
+    """Draw the rows of a data set: chains of steps that differ, or else in the share of the entry function.
+
+    Row `index` of a `task_seed` is always the same. Every sixth row is for tests. There are fewer rows where few
+    chains fit the arguments.
+    """
+    chains = Chains(length, types, convention)
+    rng = stream(task_seed, "compose", length, types, convention)
+    size = SIZE if length <= LONG else SIZE_OF_LONG
+    earlier: set[tuple[Chain, int]] = set()
+    rows: list[Row] = []
+    exhausted: set[str] = set()
+    for index in range(size):
+        split = "test" if index % TEST_EVERY == TEST_EVERY - 1 else "train"
+        for _ in range(0 if split in exhausted else MAX_DRAWS):
+            chain = chains.draw(rng)
+            place = 1 if convention == "encoding" else int(rng.integers(PLACES))
+            if split_of(chain) == split and (chain, place % 2) not in earlier and is_task(chain):
+                earlier.add((chain, place % 2))
+                rows.append({"index": index, "split": split, "chain": chain, "place": place})
+                break
+        else:
+            exhausted.add(split)
+    return rows
+
+
+def row_split(row: Row) -> str:
+    """Return the split of a row."""
+    return str(row["split"])
+
+
+def _prompt(chain: Chain) -> str:
+    lines = [f"{number}. {step.statement()}" for number, step in enumerate(chain, 1)]
+    source = IN_WORDS[chain[0].source]
+    text = "\n    ".join([f"x is {source}. Return the result of these steps.", "", *lines])
+    return f'def {ENTRY_POINT}(x):\n    """{text}\n    """\n'
+
+
+def _test(chain: Chain) -> str:
+    return "def check(candidate):\n" + "".join(_asserts(chain))
+
+
+def _asserts(chain: Chain) -> Iterator[str]:
+    for argument in INPUTS[chain[0].source]:
+        yield f"    assert candidate({argument!r}) == {run(chain, argument)!r}\n"

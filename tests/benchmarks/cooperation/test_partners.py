@@ -1,0 +1,89 @@
+"""Exchanged partners: which agents play which case, and what the report tells of them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from llm_decpomdp.agents.saved_team import save_team
+from llm_decpomdp.agents.scripted import Constant
+from llm_decpomdp.benchmarks.cli.main import main
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.cooperation import partners
+from llm_decpomdp.benchmarks.cooperation.partners import called, exchange_partners, solved
+from llm_decpomdp.benchmarks.report import write_report
+from llm_decpomdp.benchmarks.runs.train import train
+from llm_decpomdp.registry import make
+from llm_decpomdp.utils.storage import RunFolder
+
+OPTIONS = [
+    "env={id: compose-v0, options: {convention: name, types: numbers}}",
+    "dataset={source: bundled, train_split: 'train[:4]', eval_split: 'test[:2]'}",
+    "model={name: tiny-random, max_new_tokens: 2}",
+    "algorithm={num_generations: 2, max_updates: 1}",
+    "output={report: false, name: run, save_final_model: true}",
+]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return train(load_config(None, [*OPTIONS, f"output.base_dir={tmp_path}"]), "run").folder.path
+
+
+def write_teams(run: Path, other: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the trained pair agree on one name, the other on another, and the untrained say nothing."""
+    env = make("compose-v0", convention="name", types="numbers", split="test[:2]")
+    task = env.tasks.tasks[0]
+    texts = {role.agent: str(role.reference(task)) for role in env.roles}
+    name = texts["aux_0"].split("(")[0].removeprefix("def ")
+    apart = next(n for n in ("alpha", "beta") if n != name)
+    for folder, called_ in ((run / "final_model", name), (other, apart)):
+        save_team(
+            {agent: Constant(text.replace(name, called_)) for agent, text in texts.items()}, folder
+        )
+    silent = {agent: Constant("") for agent in texts}
+    monkeypatch.setattr(partners.teams, "load", lambda config, envs: silent)
+
+
+def test_the_last_agent_stays_and_its_partners_are_exchanged(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.rmtree(run / "final_model")
+    write_teams(run, tmp_path / "other", monkeypatch)
+    found = exchange_partners(run, tmp_path / "other")
+    assert list(found) == ["before", "after", "untrained", "another"]
+    assert [solved(found[case]).value for case in found] == [0.0, 0.5, 0.0, 0.0]
+    shares = [called(found[case]) for case in found]
+    assert [share.value for share in shares if share] == [0.0, 1.0, 0.0, 0.0]
+    about = {case: found[case].manifest["identity"]["about"] for case in found}
+    assert about["another"]["main_0"] == about["after"]["main_0"] != about["another"]["aux_0"]
+    page = write_report(RunFolder(run)).read_text(encoding="utf-8")
+    story = page.partition('id="together"')[2].partition("</section>")[0]
+    assert "solve 50% of the held-out tasks after training, and 0% before" in story
+    assert "100% of the gain is lost with an untrained partner" in story
+    assert "the first of the held-out tasks that only the trained team solves" in story
+    assert "Before training: 0 of 6 tests pass" in story and "6 of 6 tests pass" in story
+    assert page.index('id="together"') < page.index('id="summary"')
+
+
+def test_a_report_of_a_run_without_them_has_no_story(run: Path) -> None:
+    assert 'id="together"' not in write_report(RunFolder(run)).read_text(encoding="utf-8")
+
+
+def test_the_command_plays_the_team_of_the_run_and_writes_its_report(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["partners", str(run), "--tasks", "1"])
+    assert not end.value.code
+    told = capsys.readouterr().out
+    assert "after training, together" in told and "another run" not in told
+    assert (run / "report.html").is_file() and (run / "partners" / "untrained").is_dir()
+
+
+def test_what_is_no_run_of_a_team_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no training run: it has no config"):
+        exchange_partners(tmp_path)

@@ -1,0 +1,110 @@
+"""Chains of steps: what is drawn, and what is held out."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from llm_decpomdp import make
+from llm_decpomdp.envs.compose.alone import best_alone
+from llm_decpomdp.envs.compose.chains import MAX_EQUAL, is_held_out, is_task, run, split_of
+from llm_decpomdp.envs.compose.steps import INPUTS, pair_steps, steps
+from llm_decpomdp.envs.compose.tasks import compose_rows
+
+ROWS = {
+    "numbers": compose_rows(2, "numbers", "none", 0),
+    "three": compose_rows(4, "all", "none", 0),
+}
+
+
+def kinds(split):
+    return {step.kind for row in ROWS["numbers"] if row["split"] == split for step in row["chain"]}
+
+
+def test_a_step_does_what_its_code_says():
+    by_name = {step.name: step for step in (*steps(), *pair_steps())}
+    assert (
+        by_name["add 3"].apply([1, 2]) == [4, 5]
+        and by_name["add 3"].statement() == "add 3 to each number"
+    )
+    assert by_name["spread '-'"].apply("abc") == "a-b-c"
+    assert by_name["largest_length"].apply([4, 9]) == (9, 2)
+    assert by_name["2 * red - 3 * blue"].apply((9, 2)) == 12
+
+
+def test_every_step_changes_its_type_or_its_argument():
+    for step in steps():
+        changed = [step.apply(argument) != argument for argument in INPUTS[step.source]]
+        assert sum(changed) >= len(changed) - 1, step.name
+
+
+def test_tasks_depend_on_seed_and_index_alone():
+    again = compose_rows.__wrapped__(2, "numbers", "none", 0)
+    assert again == ROWS["numbers"]
+    other = compose_rows(2, "numbers", "none", 1)
+    assert [row["chain"] for row in other[:20]] != [row["chain"] for row in again[:20]]
+
+
+def test_no_task_comes_twice_and_one_of_six_is_for_tests():
+    rows = compose_rows(2, "all", "none", 0)
+    assert len(rows) == 6000 and sum(row["split"] == "test" for row in rows) == 1000
+    assert len({(row["chain"], row["place"] % 2) for row in rows}) == 6000
+    assert [row["index"] for row in rows] == list(range(6000))
+
+
+@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
+def test_held_out_pairs_of_steps_stand_in_test_tasks_alone(rows):
+    for row in rows:
+        tested = [is_held_out(*pair) for pair in pairwise(row["chain"])]
+        assert any(tested) == (row["split"] == "test")
+        assert all(
+            is_held_out(*pair) == is_held_out(*pair[::-1]) for pair in pairwise(row["chain"])
+        )
+
+
+def test_every_kind_of_step_is_trained_and_tested():
+    assert kinds("train") == kinds("test") and len(kinds("train")) == 8
+
+
+@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
+def test_tests_tell_the_work_of_every_step_and_no_constant_passes_many(rows):
+    for row in rows[:200]:
+        chain, arguments = row["chain"], INPUTS[row["chain"][0].source]
+        results = [run(chain, argument) for argument in arguments]
+        assert max(map(results.count, results)) <= MAX_EQUAL
+        for i, step in enumerate(chain):
+            if step.source == step.target:
+                shorter = (*chain[:i], *chain[i + 1 :])
+                assert all(
+                    run(shorter, a) != result for a, result in zip(arguments, results, strict=True)
+                )
+
+
+def test_a_chain_with_an_idle_step_makes_no_task():
+    by_name = {step.name: step for step in steps()}
+    assert is_task((by_name["reverse"], by_name["add 3"]))
+    assert not is_task((by_name["reverse"], by_name["sort"]))
+    assert not is_task((by_name["plus 3"], by_name["plus 4"]))
+    assert not is_task((by_name["decimal"], by_name["size"]))  # few results
+
+
+def test_one_agent_alone_is_bounded():
+    bound = best_alone("train", "numbers")
+    assert bound.tasks > 2000 and bound.prompts < 100
+    assert 0 < bound.solved <= bound.tests < 0.1
+
+
+def test_the_bound_is_reached_by_the_best_guess():
+    """The most frequent results of a prompt, by another way: over the tasks of the data set."""
+    env = make("compose-v0", types="numbers")
+    groups: dict[str, list[tuple[int, ...]]] = {}
+    for task in env.tasks.tasks:
+        values = tuple(run(task.chain, argument) for argument in INPUTS["number"])
+        groups.setdefault(env.roles[-1].instructions(task), []).append(values)
+    guessed = sum(max(map(rows.count, rows)) for rows in groups.values()) / len(env.tasks)
+    assert guessed == pytest.approx(best_alone("train", "numbers").solved, abs=0.01)
+
+
+def test_splits_differ_by_chains():
+    assert {split_of(row["chain"]) for row in ROWS["three"]} == {"train", "test"}

@@ -1,0 +1,229 @@
+"""Composition: prompts, references, rewards, and attacks on these."""
+
+from __future__ import annotations
+
+import pytest
+
+from llm_decpomdp import answers, check_env, make
+from llm_decpomdp.benchmarks.quality.compose import references_solve
+from llm_decpomdp.envs.compose.roles import EntryRole
+
+KINDS = {
+    "pairs": {},
+    "alone": {"num_agents": 1},
+    "numbers": {"types": "numbers", "split": "test"},
+    "long": {"length": 4},
+    "three": {"num_agents": 3, "length": 4},
+    "name": {"convention": "name", "types": "text"},
+    "names of several": {"convention": "name", "num_agents": 3, "length": 4},
+    "order": {"convention": "order", "types": "text"},
+    "encoding": {"convention": "encoding", "split": "test"},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_references_earn_full_marks(kind):
+    solved = references_solve(make("compose-v0", **kind), 12)
+    assert len(solved) >= 12 and all(solved)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [*KINDS.values(), {"num_agents": 8, "length": 8}])
+def test_all_references_earn_full_marks(kind):
+    solved = references_solve(make("compose-v0", **{**kind, "split": "all"}))
+    assert len(solved) >= 500 and all(solved)
+
+
+@pytest.fixture(scope="module")
+def env():
+    return make("compose-v0", types="lists", num_turns=2)
+
+
+def earned(env, aux: str, main: str, task_id: str = "compose/0"):
+    env.reset(options={"task_id": task_id})
+    *_, rewards, _, _, infos = env.step({"aux_0": aux, "main_0": main})
+    points = infos["main_0"]
+    return rewards["main_0"], {k[7:]: v for k, v in points.items() if k.startswith("reward/")}
+
+
+def parts(env, task_id: str = "compose/0"):
+    env.reset(options={"task_id": task_id})
+    gold = answers(env)
+    return gold.reference("aux_0"), gold.reference("main_0"), EntryRole(1).reference(env.task)
+
+
+def test_the_levels_of_the_reward(env):
+    aux, main, _ = parts(env)
+    assert earned(env, aux, main)[0] == env.reward.maximum == 4.0
+    assert earned(env, "no code", "no code")[0] == 0.0
+    assert earned(env, aux, "no code")[0] == 0.25
+    assert earned(env, "no code", main)[0] == 0.25
+    assert earned(env, "def aux(x):\n    return 7", main)[0] == 1.0
+    assert earned(env, "def aux(x):\n    return (", main)[0] == 0.25
+    assert earned(env, aux, "def main(x):\n    print(aux(x))")[0] == 0.25
+
+
+def table(env) -> str:
+    """All results of the tests, as a function: nobody is told them."""
+    lines = [
+        line.partition("candidate(")[2].split(") == ") for line in env.task.test.splitlines()[1:]
+    ]
+    return "{" + ", ".join(f"{argument!r}: {result}" for argument, result in lines) + "}[repr(x)]"
+
+
+@pytest.mark.parametrize("task_id", ["compose/0", "compose/1", "compose/2", "compose/3"])
+def test_whoever_does_without_a_team_mate_earns_half_at_most(env, task_id):
+    aux, _, whole = parts(env, task_id)
+    results = f"def main(x):\n    return {table(env)}\n"
+    called = "def main(x):\n    aux(x)\n    return "
+    attacks = {
+        "main ignores the helper": (aux, whole),
+        "main calls and ignores it": (aux, whole.replace("    return", "    aux(x)\n    return")),
+        "main calls it and drops it": (aux, whole.replace("return ", "return aux(x) and 0 or ")),
+        "answers by heart": (aux, results),
+        "answers by heart beside a call": (aux, called + table(env)),
+        "answers by heart in the helper": (results.replace("main", "aux"), "main = aux"),
+        "a helper that does all": (whole.replace("main", "aux"), "def main(x):\n    return aux(x)"),
+        "and an alibi": (
+            whole.replace("main", "aux"),
+            "def main(x):\n    y = aux(x)\n    return y[:]",
+        ),
+        "the helper writes main": (f"{aux}\n{whole}", "def main(x):\n    return main(x)"),
+        "the helper writes main, unanswered": (f"{aux}\n{whole}", ""),
+    }
+    for name, (helper, entry) in attacks.items():
+        reward, points = earned(env, helper, entry, task_id)
+        assert reward <= 2.0 and points["together"] == 0, name
+
+
+def test_several_helpers_share_the_points():
+    env = make("compose-v0", num_agents=3, length=4)
+    env.reset(options={"task_id": "compose/0"})
+    gold = dict(answers(env).references)
+    *_, infos = env.fork().step(gold)
+    assert infos["aux_0"]["solved"]
+    lost = {**gold, "aux_1": "def aux_1(x):\n    return None"}
+    *_, infos = env.fork().step(lost)
+    assert infos["aux_0"]["reward/together"] == 0 and infos["aux_0"]["reward/aux_defined"] == 0.25
+    missing = {**gold, "aux_1": ""}
+    *_, infos = env.fork().step(missing)
+    assert infos["aux_0"]["reward/aux_defined"] == infos["aux_0"]["reward/names_aux"] / 2 == 0.125
+
+
+def test_helpers_that_do_all_between_them_earn_half():
+    env = make("compose-v0", num_agents=3, length=4)
+    env.reset(options={"task_id": "compose/0"})
+    whole = EntryRole(1).reference(env.task).replace("main", "aux_0")
+    same = "def aux_1(x):\n    return x"
+    entry = "def main(x):\n    return aux_1(aux_0(x))"
+    *_, infos = env.step({"aux_0": whole, "aux_1": same, "main_0": entry})
+    assert infos["main_0"]["reward/tests"] == 1 and infos["main_0"]["reward/together"] == 0
+
+
+# What agents are told
+
+
+def test_a_prompt_tells_an_agents_own_steps_alone():
+    for convention in ("none", "name", "encoding"):
+        env = make("compose-v0", convention=convention)
+        for seed in range(30):
+            prompts, _ = env.reset(seed=seed)
+            place = env.task.place % 2
+            own, others = env.task.chain[place].statement(), env.task.chain[1 - place].statement()
+            assert own in prompts["main_0"] and others in prompts["aux_0"]
+            assert others not in prompts["main_0"] and own not in prompts["aux_0"]
+
+
+def test_with_an_order_to_agree_on_main_alone_knows_the_constant():
+    env = make("compose-v0", convention="order")
+    prompts, _ = env.reset(seed=0)
+    helper = env.task.chain[1 - env.task.place % 2]
+    assert f" and {helper.constant}, in an order" in prompts["main_0"]
+    assert helper.statement("n") in prompts["aux_0"] and helper.statement() not in prompts["aux_0"]
+
+
+def test_both_must_choose_the_same_name():
+    env = make("compose-v0", convention="name")
+    aux, main, _ = parts(env)
+    assert earned(env, aux, main)[0] == 4.0
+    name = env.roles[0].drawn_name(env.task)
+    aux, main = (text.replace(name, "alpha") for text in (aux, main))
+    assert earned(env, aux.replace("alpha", "beta"), main.replace("alpha", "beta"))[0] == 4.0
+    for tricks in (
+        aux.replace("alpha", "beta"),
+        aux + aux.replace("alpha", "beta"),  # two names are none
+        aux.replace("alpha", "beta") + "alpha = beta\n",
+        "alpha = beta = lambda x: x",
+    ):
+        assert earned(env, tricks, main)[0] < 1.0, tricks
+
+
+def test_references_have_all_names_and_prompts_do_not_tell_which():
+    env = make("compose-v0", convention="name", types="numbers")
+    role, tasks = env.roles[0], env.tasks.tasks[:900]
+    drawn = [role.drawn_name(task) for task in tasks]
+    assert all(f"def {name}(x)" in role.reference(t) for name, t in zip(drawn, tasks, strict=True))
+    for listed in range(3):  # by the place in the prompt's list, which the index decides
+        places = [name for name, task in zip(drawn, tasks, strict=True) if task.index % 3 == listed]
+        assert all(0.25 < places.count(name) / len(places) < 0.42 for name in role.names)
+
+
+def test_the_first_name_that_each_is_shown_is_never_the_same():
+    env = make("compose-v0", convention="name")
+    for seed in range(10):
+        prompts, _ = env.reset(seed=seed)
+        first = [min(("alpha", "beta", "gamma"), key=text.index) for text in prompts.values()]
+        assert first[0] != first[1]
+
+
+def test_one_side_of_a_convention_alone_loses():
+    for convention, usual, changed in (
+        ("order", "(x, n)", "(n, x)"),
+        ("encoding", ")\n", ")[::-1]\n"),
+    ):
+        env = make("compose-v0", convention=convention)
+        aux, main, _ = parts(env)
+        head, _, rest = aux.rpartition(usual)
+        assert earned(env, aux, main)[0] == 4.0
+        assert earned(env, head + changed + rest, main)[0] <= 1.5
+
+
+def test_feedback_counts_tests_and_shows_none(env):
+    _, main, _ = parts(env)
+    env.reset(options={"task_id": "compose/0"})
+    prompts, *_ = env.step({"aux_0": "def aux(x):\n    return x[99]", "main_0": main})
+    assert "- Tests: 0/1 passed" in prompts["aux_0"] and "IndexError" in prompts["aux_0"]
+    assert "IndexError" not in prompts["main_0"] and "Use of aux: unknown" in prompts["main_0"]
+    assert not any(case in text for case in env.task.tests.cases for text in prompts.values())
+
+
+# Contracts
+
+
+def test_larger_teams_and_conventions_keep_the_contract():
+    check_env(
+        "compose-v0",
+        num_agents=3,
+        length=3,
+        types="text",
+        convention="name",
+        num_turns=2,
+        external_mode="level_passed",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"num_agents": 3}, "length must be a whole number from 3 to 8, got 2"),
+        ({"num_agents": 9}, "num_agents must be a whole number from 1 to 8, got 9"),
+        ({"types": "list"}, "did you mean 'lists'"),
+        ({"convention": "names"}, "did you mean 'name'"),
+        ({"convention": "encoding", "length": 3}, "chains of two steps"),
+        ({"source": "hub"}, "these tasks are made here"),
+        ({"split": "valid"}, "unknown split 'valid'"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        make("compose-v0", **arguments)
