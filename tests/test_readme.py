@@ -69,3 +69,10 @@ def test_the_python_of_the_page_on_wrappers_runs() -> None:
         'assert env.metadata["id"] == "coophumaneval-v0" and gold.secrets'
     )
     python("-c", f"{code}\n{check}", env=environment)
+
+
+def test_the_python_of_the_page_on_views_runs() -> None:
+    page = (ROOT / "docs" / "views.md").read_text(encoding="utf-8")
+    code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    python("-c", f"{code}\nassert terminated or prompt, prompt\nassert reward < 2", env=environment)
