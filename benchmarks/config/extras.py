@@ -14,6 +14,7 @@ EXTRAS = {
     ),
     "expert": ("openai", "anthropic"),
     "cluster": ("ray",),
+    "trl": ("trl",),
 }
 """Packages of each extra."""
 

@@ -41,7 +41,7 @@ class Seat(View):
         self, env: ParallelEnv[str, Any, Any], agent: str, partners: Mapping[str, Policy]
     ) -> None:
         super().__init__(env, agent)
-        _check_team(env.possible_agents, agent, partners)
+        check_team(env.possible_agents, agent, partners)
         self.observation_space = env.observation_space(agent)
         self.action_space = env.action_space(agent)
         self._partners = {mate: partners[mate] for mate in env.possible_agents if mate != agent}
@@ -83,7 +83,8 @@ class Seat(View):
         return prompts[self._agent]
 
 
-def _check_team(agents: list[str], agent: str, partners: Mapping[str, Policy]) -> None:
+def check_team(agents: list[str], agent: str, partners: Mapping[str, Policy]) -> None:
+    """Check that there is a policy for each agent but one; errors as of `seat`."""
     if agent not in agents:
         raise KeyError(unknown("agent", agent, agents))
     others = [mate for mate in agents if mate != agent]
