@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pettingzoo import ParallelEnv
 
@@ -15,7 +15,16 @@ from llm_decpomdp.integrations.trl.rewards import RewardFunc
 if TYPE_CHECKING:
     from datasets import Dataset
 
-Trainer = TypeVar("Trainer")
+
+class Training(Protocol):
+    """A trainer, as far as it is used here."""
+
+    def train(self) -> Any:
+        """Train."""
+        ...
+
+
+Trainer = TypeVar("Trainer", bound=Training)
 
 
 def lockstep(

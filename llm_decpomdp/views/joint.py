@@ -70,4 +70,5 @@ class Joint(View):
 
 def _room(env: ParallelEnv[str, Any, Any], space: Any) -> int:
     """Return the length of the longest joint text: those of all agents, with as much again for titles or tags."""
-    return (len(env.possible_agents) + 1) * max(space(a).max_length for a in env.possible_agents)
+    longest: int = max(space(agent).max_length for agent in env.possible_agents)
+    return (len(env.possible_agents) + 1) * longest
