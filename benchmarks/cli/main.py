@@ -28,6 +28,7 @@ from llm_decpomdp.benchmarks.cli import (
     report,
     rescore,
     reward_model,
+    serve,
     train,
 )
 from llm_decpomdp.benchmarks.cli import list as listing
@@ -46,6 +47,7 @@ COMMANDS: Mapping[str, Mapping[Callable[..., None], str | None]] = {
         plan.plan: "Example: llm-decpomdp plan magrpo_che_config --gpus 8xh100",
         bench.bench: "Example: llm-decpomdp bench laptop --dry-run",
         crossplay.crossplay: "Example: llm-decpomdp crossplay runs/a runs/b",
+        serve.serve: "Example: llm-decpomdp serve coophumaneval-v0 --seat main_0 --partner aux_0=gold",
     },
     "After a run": {
         report.report: "Example: llm-decpomdp report runs/a runs/b --output both.html",
@@ -60,7 +62,7 @@ COMMANDS: Mapping[str, Mapping[Callable[..., None], str | None]] = {
 }
 """The panels of the help, the commands in each, and the last lines of their own help."""
 
-WITH_MODELS = ("train", "demo", "eval", "play", "crossplay", "reward-model")
+WITH_MODELS = ("train", "demo", "eval", "play", "crossplay", "reward-model", "serve")
 """Commands in whose process models compute."""
 
 

@@ -15,6 +15,7 @@ EXTRAS = {
     "expert": ("openai", "anthropic"),
     "cluster": ("ray",),
     "trl": ("trl",),
+    "openenv": ("openenv",),
 }
 """Packages of each extra."""
 
