@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 CONSTRAINTS ?= --constraint constraints.txt
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet $(CONSTRAINTS)
 
-.PHONY: help demo test slow trl lint types check clean
+.PHONY: help demo test slow trl openenv lint types check clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -23,6 +23,9 @@ slow: $(VENV)/demo-installed $(VENV)/test-installed  ## run the tests that need 
 
 trl: build/trl/installed  ## run what needs TRL, in an environment of its own
 	build/trl/bin/python -m pytest -m slow tests/integrations/test_trl_training.py
+
+openenv: build/openenv/installed  ## run what needs OpenEnv, in an environment of its own
+	build/openenv/bin/python -m pytest -m slow tests/integrations/test_openenv.py
 
 lint: $(VENV)/test-installed  ## ruff, as in CI
 	$(BIN)/ruff check .
@@ -44,9 +47,9 @@ clean:  ## remove what the other commands made, but not runs/
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
-build/trl/installed: pyproject.toml setup.py constraints.txt
-	$(PYTHON) -m venv build/trl
-	build/trl/bin/python -m pip --disable-pip-version-check install --quiet $(CONSTRAINTS) --editable '.[train,trl]' pytest
+build/%/installed: pyproject.toml setup.py constraints.txt  # an integration, by its extra
+	$(PYTHON) -m venv build/$*
+	build/$*/bin/python -m pip --disable-pip-version-check install --quiet $(CONSTRAINTS) --editable '.[train,$*]' pytest
 	@touch $@
 
 $(VENV)/test-installed: $(VENV)/bin/python pyproject.toml setup.py constraints.txt

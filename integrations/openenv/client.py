@@ -7,6 +7,7 @@ their own when they are stepped, in which they play the same again.
 from __future__ import annotations
 
 import copy
+import sys
 from typing import Any, ClassVar
 
 import numpy as np
@@ -127,7 +128,7 @@ class Client(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo ha
         return {**vars(self), "_session": None}
 
     def __del__(self) -> None:
-        if vars(self).get("_session") is not None:
+        if vars(self).get("_session") is not None and not sys.is_finalizing():
             self.close()
 
     def _connected(self) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from openenv.core.env_server import create_app
 from openenv.core.env_server.interfaces import Environment
-from openenv.core.env_server.types import State
+from openenv.core.env_server.types import ConcurrencyConfig, State
 from pettingzoo import ParallelEnv
 
 from llm_decpomdp.branching import branch
@@ -29,6 +29,9 @@ from llm_decpomdp.views.seat import seat as seat_of
 
 MAX_SESSIONS = 64
 
+SESSION_TIMEOUT = 3600.0
+"""Seconds after which a session is closed in which nothing happens."""
+
 
 def app(
     env_id: str,
@@ -36,6 +39,7 @@ def app(
     seat: str | None = None,
     partners: Mapping[str, Policy] | None = None,
     max_sessions: int = MAX_SESSIONS,
+    session_timeout: float = SESSION_TIMEOUT,
     **env_options: Any,
 ) -> Any:
     """Build the application that serves an environment.
@@ -45,6 +49,7 @@ def app(
         seat: The agent that clients play; they play the whole team if none is given.
         partners: A policy for each other agent of a seat.
         max_sessions: Most sessions at the same time; further ones are refused.
+        session_timeout: Seconds without a message after which a session is closed.
         **env_options: Arguments of the environment.
 
     Returns:
@@ -63,7 +68,8 @@ def app(
     else:
         sessions = seat_sessions(env, seat, partners or {})
         messages = (SeatAction, SeatObservation)
-    return create_app(sessions, *messages, env_name=env_id, max_concurrent_envs=max_sessions)
+    limits = ConcurrencyConfig(max_concurrent_envs=max_sessions, session_timeout=session_timeout)
+    return create_app(sessions, *messages, env_name=env_id, concurrency_config=limits)
 
 
 class Session(Environment):  # type: ignore[misc]  # openenv has no types

@@ -97,7 +97,8 @@ class Solo(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has 
         """
         if seed is not None:
             self._rng = seeding.np_random(seed)[0]
-        self._start = {"seed": int(self._rng.integers(2**31)), **self._options(options)}
+        start = int(self._rng.integers(2**31)) if seed is None else seed
+        self._start = {"seed": start, **self._options(options)}
         self._texts = ()
         result = self._env.reset(**self._start)
         if not (isinstance(result, tuple) and len(result) == 2):

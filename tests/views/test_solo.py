@@ -102,6 +102,17 @@ def test_ends_infos_and_unknown_tasks():
         env.reset(options={"task_id": "a"})
 
 
+def test_seeds_reach_the_environment_and_are_drawn_where_none_is_given():
+    env, same = solo(Guess), Guess()
+    digits = []
+    for seed in range(10):
+        env.reset(seed=seed), same.reset(seed=seed)
+        assert env._env.digit == same.digit
+        env.reset()
+        digits.append(env._env.digit)
+    assert len(set(digits)) > 3
+
+
 def test_options_reach_an_environment_that_takes_them():
     env = solo(view)
     task = make("probe-turns-v0").tasks.tasks[1]
