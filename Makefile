@@ -47,6 +47,8 @@ clean:  ## remove what the other commands made, but not runs/
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
+# OpenEnv does not go with the pinned version of datasets.
+build/openenv/installed: CONSTRAINTS =
 build/%/installed: pyproject.toml setup.py constraints.txt  # an integration, by its extra
 	$(PYTHON) -m venv build/$*
 	build/$*/bin/python -m pip --disable-pip-version-check install --quiet $(CONSTRAINTS) --editable '.[train,$*]' pytest

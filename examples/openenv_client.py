@@ -15,5 +15,5 @@ with GenericEnvClient(base_url=address).sync() as env:
         prompts = result.observation["prompts"]
         for agent, prompt in prompts.items():
             print(f"{agent} is asked:\n{prompt}\n")
-        result = env.step({"actions": {agent: "def solve(): ..." for agent in prompts}})
+        result = env.step({"actions": dict.fromkeys(prompts, "def solve(): ...")})
         print(f"reward {result.reward:.2f}, tests {result.metadata['tests_passed']}\n")

@@ -19,26 +19,26 @@ Completion = Annotated[str, Field(max_length=MAX_ACTION_LENGTH)]
 """Text of an agent; a longer one is refused before it is read."""
 
 
-class TeamAction(Action):
+class TeamAction(Action):  # type: ignore[misc]  # openenv has no types
     """A completion of each live agent."""
 
     actions: dict[str, Completion] = Field(max_length=MAX_AGENTS)
 
 
-class TeamObservation(Observation):
+class TeamObservation(Observation):  # type: ignore[misc]  # openenv has no types
     """The prompts of all agents, empty at the end; the reward is the team's."""
 
     prompts: dict[str, str] = Field(default_factory=dict)
     truncated: bool = False
 
 
-class SeatAction(Action):
+class SeatAction(Action):  # type: ignore[misc]  # openenv has no types
     """The completion of the agent in the seat."""
 
     message: Completion
 
 
-class SeatObservation(Observation):
+class SeatObservation(Observation):  # type: ignore[misc]  # openenv has no types
     """The prompt of the agent in the seat, empty at the end."""
 
     prompt: str = ""
