@@ -47,7 +47,7 @@ clean:  ## remove what the other commands made, but not runs/
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
-# OpenEnv does not go with the pinned version of datasets.
+# The gradio that OpenEnv installs needs an older pillow than the pinned one.
 build/openenv/installed: CONSTRAINTS =
 build/%/installed: pyproject.toml setup.py constraints.txt  # an integration, by its extra
 	$(PYTHON) -m venv build/$*
