@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 CONSTRAINTS ?= --constraint constraints.txt
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet $(CONSTRAINTS)
 
-.PHONY: help demo test slow lint types check clean
+.PHONY: help demo test slow trl openenv lint types check clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -21,6 +21,12 @@ test: $(VENV)/test-installed  ## run the tests
 slow: $(VENV)/demo-installed $(VENV)/test-installed  ## run the tests that need the real offline model or minutes
 	$(BIN)/python -m pytest -m slow
 
+trl: build/trl/installed  ## run what needs TRL, in an environment of its own
+	build/trl/bin/python -m pytest -m slow tests/integrations/test_trl_training.py
+
+openenv: build/openenv/installed  ## run what needs OpenEnv, in an environment of its own
+	build/openenv/bin/python -m pytest -m slow tests/integrations/test_openenv.py
+
 lint: $(VENV)/test-installed  ## ruff, as in CI
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -33,13 +39,20 @@ check: lint types test  ## all that CI runs
 links:  # one tree that static tools can follow
 	@rm -rf build/links && mkdir -p build/links/llm_decpomdp
 	@ln -s $(CURDIR)/llm_decpomdp/* build/links/llm_decpomdp/
-	@for d in envs agents algorithms benchmarks; do ln -s $(CURDIR)/$$d build/links/llm_decpomdp/$$d; done
+	@for d in envs agents algorithms integrations benchmarks; do ln -s $(CURDIR)/$$d build/links/llm_decpomdp/$$d; done
 
 clean:  ## remove what the other commands made, but not runs/
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+# The gradio that OpenEnv installs needs an older pillow than the pinned one.
+build/openenv/installed: CONSTRAINTS =
+build/%/installed: pyproject.toml setup.py constraints.txt  # an integration, by its extra
+	$(PYTHON) -m venv build/$*
+	build/$*/bin/python -m pip --disable-pip-version-check install --quiet $(CONSTRAINTS) --editable '.[train,$*]' pytest
+	@touch $@
 
 $(VENV)/test-installed: $(VENV)/bin/python pyproject.toml setup.py constraints.txt
 	$(INSTALL) --editable '.[train,expert,dev]'

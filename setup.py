@@ -4,7 +4,10 @@ from setuptools import find_packages, setup
 
 FOLDERS = {
     "llm_decpomdp": "llm_decpomdp",
-    **{f"llm_decpomdp.{name}": name for name in ("envs", "agents", "algorithms", "benchmarks")},
+    **{
+        f"llm_decpomdp.{name}": name
+        for name in ("envs", "agents", "algorithms", "integrations", "benchmarks")
+    },
 }
 DEVELOPMENT = ("performance*", "quality*")
 """Packages of use in a checkout only: how fast the parts are, and how good the data."""

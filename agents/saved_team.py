@@ -26,6 +26,7 @@ from llm_decpomdp.agents.remote.endpoint import Endpoint
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
 from llm_decpomdp.agents.specs import KINDS, PolicySpec
 from llm_decpomdp.agents.team import check_declaration, load_team
+from llm_decpomdp.plugins import origin_of
 from llm_decpomdp.policy import Policy, Team, TrainablePolicy
 
 FORMAT = 1
@@ -122,8 +123,18 @@ def declaration(
                     f"the team in {folder} lacks the folder {entry['folder']!r}"
                 )
             options |= {"name": str(checkpoint), "device": device}
-        policies[name] = PolicySpec(**options)
+        policies[name] = _declared(options, entry)
     return manifest["agents"], policies
+
+
+def _declared(options: dict[str, Any], entry: Mapping[str, Any]) -> PolicySpec:
+    """Return a declaration of the manifest; raise a `ValueError` that names the package which is missing."""
+    try:
+        return PolicySpec(**options)
+    except ValueError as error:
+        if "package" not in entry:
+            raise
+        raise ValueError(f"{error}; it was of the package {entry['package']}") from None
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -189,6 +200,8 @@ def spec_of(policy: Policy) -> PolicySpec:
         return PolicySpec("constant", text=policy.text)
     if isinstance(policy, Replay):
         return PolicySpec("replay", texts=list(policy.texts))
+    if isinstance(spec := vars(policy).get("spec"), PolicySpec):
+        return spec
     raise TypeError(
         f"a {type(policy).__name__} cannot be saved with its team, as nothing could load it again; "
         "save it on its own"
@@ -209,6 +222,8 @@ def _write(policy: Policy, spec: PolicySpec, folder: Path, name: str) -> dict[st
     """Write a policy's checkpoint, if it has one; return its entry of the manifest."""
     machine = ("device", "attn_implementation", "gradient_checkpointing", "lora", "name")
     entry = {"kind": spec.kind, **spec.options()}
+    if (origin := origin_of("policy", spec.kind)) is not None:
+        entry["package"] = origin
     if isinstance(policy, TrainablePolicy):
         policy.save(folder / name)
         entry = {key: value for key, value in entry.items() if key not in machine}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any
 
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.options import ModelOptions
 from llm_decpomdp.agents.remote.endpoint import Endpoint, check_request
-from llm_decpomdp.options import Options, names, option, option_of
+from llm_decpomdp.options import Options, names, option_of
+from llm_decpomdp.plugins import announced, is_added
+from llm_decpomdp.validation import unknown
 
 _ENDPOINT = ("base_url", "key_variable", "max_parallel", "timeout", "max_retries", "omit", "extra")
 
@@ -22,6 +24,9 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 """Kinds of policies, and the fields that each of them reads."""
 
+OWN = ("arguments",)
+"""Fields that the kinds of others read."""
+
 _REQUIRED = {"model": "name", "endpoint": "name", "constant": "text", "replay": "texts"}
 
 
@@ -29,8 +34,9 @@ _REQUIRED = {"model": "name", "endpoint": "name", "constant": "text", "replay": 
 class PolicyKind(Options):
     """Kind and name of a policy: the fields of `PolicySpec` that come first."""
 
-    kind: str = option("model", choices=tuple(KINDS))
-    """Kind of the policy."""
+    kind: str = "model"
+    """Kind of the policy, one of those above, or of your own: `module:NAME` of a class with `generate` and `act`,
+    or the name of one that an installed package announces."""
     name: str | None = None
     """The model: a name or folder as `load_policy` takes it, or its name on the endpoint."""
 
@@ -46,6 +52,7 @@ class PolicySpec(ModelOptions, PolicyKind):
     - `random`: random characters.
     - `constant`: always the same text.
     - `replay`: the texts of a list, in order.
+    - `module:NAME`: an object of your own class, called with `arguments`.
 
     Only a `model` can be trained.
 
@@ -73,13 +80,16 @@ class PolicySpec(ModelOptions, PolicyKind):
     """Completion of a constant policy."""
     texts: list[str] | None = None
     """Completions of a replay."""
+    arguments: dict[str, Any] = field(default_factory=dict)
+    """Keyword arguments of a class of your own."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for field in fields(self):
-            name = field.name
-            if name not in ("kind", *KINDS[self.kind]) and getattr(self, name) != field.default:
-                has = ", ".join(KINDS[self.kind]) or "no options"
+        read = fields_of(self.kind)
+        for declared in fields(self):
+            name = declared.name
+            if name not in ("kind", *read) and getattr(self, name) != default_of(declared):
+                has = ", ".join(read) or "no options"
                 raise ValueError(f"a {self.kind} policy has no {name}; it has {has}")
         required = _REQUIRED.get(self.kind)
         if required is not None and getattr(self, required) is None:
@@ -98,7 +108,24 @@ class PolicySpec(ModelOptions, PolicyKind):
 
     def options(self) -> dict[str, Any]:
         """Return the fields that the kind reads, and their values."""
-        return {name: getattr(self, name) for name in KINDS[self.kind]}
+        return {name: getattr(self, name) for name in fields_of(self.kind)}
+
+
+def fields_of(kind: str) -> tuple[str, ...]:
+    """Return the fields that a kind of policy reads.
+
+    Raises:
+        ValueError: If there is no such kind, here or of others.
+    """
+    if kind not in KINDS and not is_added("policy", kind):
+        names = [*KINDS, *(plugin.name for plugin in announced("policy"))]
+        raise ValueError(f"{unknown('kind', kind, names)}. One of your own is 'module:NAME'")
+    return KINDS.get(kind, OWN)
+
+
+def default_of(declared: Field[Any]) -> Any:
+    """Return the default of a field."""
+    return declared.default if declared.default_factory is MISSING else declared.default_factory()
 
 
 def check_device(name: str) -> None:

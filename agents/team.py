@@ -14,9 +14,10 @@ from llm_decpomdp.agents.models.local_models import model_source
 from llm_decpomdp.agents.models.prompting import Prompting
 from llm_decpomdp.agents.remote.endpoint import Endpoint
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
-from llm_decpomdp.agents.specs import PolicySpec, check_device
+from llm_decpomdp.agents.specs import KINDS, PolicySpec, check_device
 from llm_decpomdp.options import pick
-from llm_decpomdp.policy import Policy
+from llm_decpomdp.plugins import find
+from llm_decpomdp.policy import Policy, Seedable, TrainablePolicy
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.validation import unknown
 
@@ -180,8 +181,35 @@ def _load(spec: PolicySpec, seed: int) -> Policy:
             return RandomText(seed, **options)
         case "constant":
             return Constant(**options)
-    assert spec.kind == "replay", spec
-    return Replay(**options)
+        case "replay":
+            return Replay(**options)
+    return _load_own(spec, seed)
+
+
+def _load_own(spec: PolicySpec, seed: int) -> Policy:
+    """Build a policy of somebody else's class, which keeps its declaration as `spec`.
+
+    Raises:
+        ImportError: If the module of the class cannot be imported.
+        ValueError: If there is no such class, it does not take its arguments, or it makes no policy.
+    """
+    try:
+        policy = find("policy", spec.kind, KINDS)(**spec.arguments)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"policy {spec.kind!r}: {error.args[0]}") from error
+    if not isinstance(policy, Policy):
+        raise ValueError(
+            f"policy {spec.kind!r}: a {type(policy).__name__} is no policy, which has generate and act"
+        )
+    if isinstance(policy, TrainablePolicy):
+        raise ValueError(
+            f"policy {spec.kind!r} can be trained, which only a Learner or Trainer in Python does with classes of "
+            "others; leave out log_probs for a partner that does not change"
+        )
+    policy.spec = spec  # type: ignore[attr-defined]  # for `save_team`
+    if isinstance(policy, Seedable):
+        policy.seed(seed)
+    return policy
 
 
 def _freeze(policy: CausalLM) -> None:

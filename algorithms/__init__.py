@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from llm_decpomdp.registry import imported
+from llm_decpomdp.plugins import find
 from llm_decpomdp.utils.lazy import lazy_names
-from llm_decpomdp.validation import unknown
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.learning.algorithm import Algorithm as Algorithm
@@ -75,15 +74,8 @@ class _Algorithms(Mapping[str, "Algorithm"]):
 
         if name in NAMES:
             name = f"{__name__}.{name}:{name.upper()}"
-        module, _, constant = name.rpartition(":")
-        if not module:
-            raise KeyError(f"{unknown('algorithm', name, NAMES)}. One of your own is 'module:NAME'")
-        algorithm = getattr(imported(module, name), constant, None)
-        if not isinstance(algorithm, Algorithm):
-            raise KeyError(
-                f"{name!r}: {module} has no algorithm {constant!r}: assign an `llm_decpomdp.algorithms.Algorithm` "
-                "to that name"
-            )
+        remedy = "assign an `llm_decpomdp.algorithms.Algorithm` to that name"
+        algorithm: Algorithm = find("algorithm", name, NAMES, Algorithm, remedy)
         return algorithm
 
     def __contains__(self, name: object) -> bool:
@@ -98,4 +90,4 @@ class _Algorithms(Mapping[str, "Algorithm"]):
 
 ALGORITHMS: Mapping[str, Algorithm] = _Algorithms()
 """Algorithm by name, as in `ALGORITHMS["magrpo"]`; unknown names raise with the nearest one. `module:NAME` is one
-of your own, in a module that can be imported from here."""
+of your own, in a module that can be imported from here, or an installed package announces a name for it."""

@@ -21,6 +21,9 @@ from llm_decpomdp.policy import Completion, Policy
 from llm_decpomdp.privileged import Answers, answers
 from llm_decpomdp.registry import make, pprint_registry, register, spec
 from llm_decpomdp.spaces import UnicodeText
+from llm_decpomdp.views.joint import joint
+from llm_decpomdp.views.seat import seat
+from llm_decpomdp.views.solo import solo
 
 import llm_decpomdp.envs  # noqa: F401  isort: skip  (registers the ids)
 
@@ -36,8 +39,11 @@ __all__ = [
     "__version__",
     "answers",
     "check_env",
+    "joint",
     "make",
     "pprint_registry",
     "register",
+    "seat",
+    "solo",
     "spec",
 ]

@@ -9,12 +9,9 @@ import importlib
 import inspect
 import json
 import re
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pettingzoo
@@ -24,7 +21,12 @@ from llm_decpomdp.channel import with_channel
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.messages import ChannelOptions
 from llm_decpomdp.options import names
+from llm_decpomdp.plugins import announced, find, imported, is_added
+from llm_decpomdp.utils.warn import warn
 from llm_decpomdp.validation import check_flags, unknown
+
+PARTS = {"reward": ("components",), "mode": ("info_keys", "first", "secrets")}
+"""Parts that others can replace, and the attributes of each besides `__call__`."""
 
 ID_PATTERN = re.compile(r"[a-z][a-z0-9_-]*-v\d+")
 
@@ -94,36 +96,27 @@ def spec(id: str) -> EnvSpec:
             f"{imported(module, id)} registers none of this name: call llm_decpomdp.register in it"
         )
     if name not in _registry:
+        _add_announced()
+    if name not in _registry:
         raise KeyError(f"{unknown('environment', name, _registry)}. {remedy}")
     return _registry[name]
 
 
-def imported(module: str, id: str) -> ModuleType:
-    """Import the module of an id such as `module:id`, also from the current folder, as `python -m` does.
-
-    The folder is added to `sys.path` and stays there, since environments import more when they are made. It is the
-    last entry, so that no file in it hides an installed module.
-    """
-    if (folder := str(Path.cwd())) not in sys.path:
-        sys.path.append(folder)
-    missing = ModuleNotFoundError(
-        f"{id!r}: there is no module {module!r}, neither installed nor in {folder}; name it as `import` does"
-    )
-    if not all(part.isidentifier() for part in module.split(".")):
-        raise missing
-    try:
-        return importlib.import_module(module)
-    except Exception as error:  # a module may do anything
-        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
-            raise missing from None
-        raise ImportError(
-            f"{id!r}: importing {module!r} failed with {type(error).__name__}: {error}; "
-            f"`python -c 'import {module}'` shows where"
-        ) from error
+def _add_announced() -> None:
+    """Register the environments that installed packages announce; those whose id is taken are left out."""
+    for plugin in announced("environment"):
+        entry = _registry.get(plugin.name)
+        if entry is not None and entry.entry_point == plugin.path:
+            continue
+        try:
+            register(plugin.name, plugin.path)
+        except ValueError as error:
+            warn(f"an environment of the package {plugin.origin} is left out: {error}")
 
 
 def registered() -> list[str]:
-    """Return all ids, sorted."""
+    """Return all ids, those of installed packages too, sorted."""
+    _add_announced()
     return sorted(_registry)
 
 
@@ -132,6 +125,7 @@ def make(
     *,
     centralised: bool = False,
     channel: Mapping[str, Any] | None = None,
+    reward: str | None = None,
     **kwargs: Any,
 ) -> DecPOMDPEnv:
     """Build an environment.
@@ -142,15 +136,22 @@ def make(
         centralised: Let one agent, `team_0`, stand for all: see `llm_decpomdp.centralised`.
         channel: Let agents send each other messages: options of `llm_decpomdp.messages.ChannelOptions` by name.
             Without any there is no channel.
-        **kwargs: Arguments of the environment; they override the registered defaults.
+        reward: A reward of your own: `module:NAME` of a function from the environment's reward to yours, or the
+            name of one that an installed package announces.
+        **kwargs: Arguments of the environment; they override the registered defaults. An `external_mode` of your
+            own is such a name too, of a function from the environment's mode to yours.
 
     Raises:
-        ImportError: If the module cannot be imported.
-        KeyError: If the id is unknown.
-        TypeError: If an argument is unknown; the text names the nearest valid one.
+        ImportError: If a module cannot be imported.
+        KeyError: If the id is unknown, or there is no such reward.
+        TypeError: If an argument is unknown; the text names the nearest valid one. Or if the environment has no
+            parts to replace, or what replaces them is none.
         ValueError: If an argument has a bad value.
     """
     check_flags(centralised=centralised)
+    parts = {} if reward is None else {"reward": reward}
+    if _is_own_mode(id, kwargs.get("external_mode")):
+        parts["mode"] = kwargs.pop("external_mode")
     for key in kwargs:
         if not takes(id, key):
             valid = inspect.signature(_builder(id)).parameters
@@ -158,6 +159,9 @@ def make(
     arguments = {**spec(id).kwargs, **kwargs}
     env: DecPOMDPEnv = _builder(id)(**arguments)
     bare = env.unwrapped
+    for kind, name in parts.items():
+        exchange(bare, kind, name)
+        arguments["external_mode" if kind == "mode" else kind] = name
     bare.spec_id, bare.spec_kwargs, bare.description = id, arguments, description(id)
     if channel:
         if centralised:
@@ -172,6 +176,35 @@ def _talking(env: DecPOMDPEnv, channel: Mapping[str, Any]) -> Any:
         if key not in names(ChannelOptions):
             raise TypeError(unknown("option of channel", key, names(ChannelOptions)))
     return with_channel(env, channel)
+
+
+def _is_own_mode(id: str, mode: Any) -> bool:
+    """Check whether a mode is none of the environment's own; its default is not looked up elsewhere."""
+    return mode != defaults(id).get("external_mode") and is_added("mode", mode)
+
+
+def exchange(env: Any, kind: str, name: str) -> None:
+    """Replace the reward or the mode of an environment by what a function of somebody else makes of it.
+
+    Args:
+        env: The environment, without wrappers.
+        kind: `reward` or `mode`.
+        name: As `plugins.find` takes it.
+
+    Raises:
+        ImportError, KeyError: As `plugins.find`.
+        TypeError: If the environment has no such part, or the function returns none.
+    """
+    if not isinstance(env, DecPOMDPEnv):
+        raise TypeError(f"{type(env).__name__} has no parts, so no {kind} {name!r} can replace one")
+    part = find(kind, name)(getattr(env, kind))
+    lacking = [attribute for attribute in PARTS[kind] if not hasattr(part, attribute)]
+    if lacking or not callable(part):
+        raise TypeError(
+            f"{kind} {name!r}: the function returned a {type(part).__name__}, which is no {kind}: it lacks "
+            f"{', '.join(lacking) or '__call__'} (llm_decpomdp/parts.py)"
+        )
+    setattr(env, kind, part)
 
 
 def description(id: str) -> str:
@@ -215,8 +248,17 @@ def defaults(id: str) -> dict[str, Any]:
 
 def _builder(id: str) -> Callable[..., DecPOMDPEnv]:
     """Load the function that builds an environment."""
-    module, _, name = spec(id).entry_point.partition(":")
-    build: Callable[..., DecPOMDPEnv] = getattr(importlib.import_module(module), name)
+    entry = spec(id)
+    module, _, name = entry.entry_point.partition(":")
+    try:
+        build: Callable[..., DecPOMDPEnv] = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        for plugin in announced("environment"):
+            if (plugin.name, plugin.path) == (entry.id, entry.entry_point):
+                raise ImportError(
+                    f"the environment {entry.id!r} of the package {plugin.origin}: {error}"
+                ) from error
+        raise
     return build
 
 

@@ -18,7 +18,8 @@ KNOWS = {
     "envs": {CORE, "envs"},
     "agents": {CORE, "agents"},
     "algorithms": {CORE, "agents", "algorithms"},
-    "benchmarks": {CORE, "envs", "agents", "algorithms", "benchmarks"},
+    "integrations": {CORE, "integrations"},
+    "benchmarks": {CORE, "envs", "agents", "algorithms", "integrations", "benchmarks"},
 }
 """What each folder may import."""
 

@@ -20,7 +20,7 @@ import tomllib
 from llm_decpomdp.benchmarks.config.extras import EXTRAS
 from tests.support.processes import ROOT
 
-FOLDERS = ("llm_decpomdp", "envs", "agents", "algorithms", "benchmarks")
+FOLDERS = ("llm_decpomdp", "envs", "agents", "algorithms", "integrations", "benchmarks")
 BESIDE = ("docs", "examples", "tests")
 """Folders that are in the source archive and not in the wheel."""
 DEVELOPMENT = ("benchmarks/performance", "benchmarks/quality")

@@ -37,7 +37,7 @@ def test_the_pages_link_to_files_that_exist() -> None:
 
 
 def test_the_files_that_the_source_names_exist() -> None:
-    folders = ("llm_decpomdp", "envs", "agents", "algorithms", "benchmarks")
+    folders = ("llm_decpomdp", "envs", "agents", "algorithms", "integrations", "benchmarks")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     ends = [f"/{path.relative_to(ROOT).as_posix()}" for path in [*files, *ROOT.glob("*/*.py")]]
     for path in files:
@@ -69,3 +69,17 @@ def test_the_python_of_the_page_on_wrappers_runs() -> None:
         'assert env.metadata["id"] == "coophumaneval-v0" and gold.secrets'
     )
     python("-c", f"{code}\n{check}", env=environment)
+
+
+def test_the_python_of_the_page_on_views_runs() -> None:
+    page = (ROOT / "docs" / "views.md").read_text(encoding="utf-8")
+    code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    python("-c", f"{code}\nassert terminated or prompt, prompt\nassert reward < 2", env=environment)
+
+
+def test_the_python_of_the_page_on_trl_runs_without_it() -> None:
+    page = (ROOT / "docs" / "trl.md").read_text(encoding="utf-8")
+    code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    python("-c", f"{code}\nassert len(rows) == 2 * len(turns.tasks)", env=environment)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from tests.support.processes import ROOT
 
-SOURCE = ("llm_decpomdp", "envs", "agents", "algorithms", "benchmarks")
+SOURCE = ("llm_decpomdp", "envs", "agents", "algorithms", "integrations", "benchmarks")
 
 RELATIVE = set("as how of than that what when where whether which who whom whose why".split())
 """Words that open a relative clause or an indirect question."""

@@ -114,7 +114,9 @@ def test_what_is_handed_on_does_not_count():
         assert not isinstance(Delegate(Sampler()), protocol)
 
 
-@pytest.mark.parametrize("folder", ["llm_decpomdp", "envs", "agents", "algorithms", "benchmarks"])
+@pytest.mark.parametrize(
+    "folder", ["llm_decpomdp", "envs", "agents", "algorithms", "integrations", "benchmarks"]
+)
 def test_every_protocol_that_is_asked_for_is_of_typing_extensions(folder):
     """Those of `typing` ask `hasattr` before Python 3.12, and what hands on attributes has them all."""
     for path in (ROOT / folder).rglob("*.py"):

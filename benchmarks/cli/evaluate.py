@@ -45,7 +45,8 @@ def eval_(
     ] = None,
     checkpoint: options.Checkpoint = None,
     baseline: Annotated[
-        str | None, typer.Option(help=f"A baseline instead: {', '.join(BASELINES)}.")
+        str | None,
+        typer.Option(help=f"A baseline instead: {', '.join(BASELINES)}, or module:NAME of yours."),
     ] = None,
     model: Annotated[
         list[str] | None,

@@ -29,6 +29,7 @@ from llm_decpomdp.benchmarks.cli import (
     report,
     rescore,
     reward_model,
+    serve,
     train,
 )
 from llm_decpomdp.benchmarks.cli import list as listing
@@ -48,6 +49,7 @@ COMMANDS: Mapping[str, Mapping[Callable[..., None], str | None]] = {
         bench.bench: "Example: llm-decpomdp bench laptop --dry-run",
         crossplay.crossplay: "Example: llm-decpomdp crossplay runs/a runs/b",
         partners.partners: "Example: llm-decpomdp partners runs/a runs/b",
+        serve.serve: "Example: llm-decpomdp serve coophumaneval-v0 --seat main_0 --partner aux_0=gold",
     },
     "After a run": {
         report.report: "Example: llm-decpomdp report runs/a runs/b --output both.html",
@@ -62,7 +64,16 @@ COMMANDS: Mapping[str, Mapping[Callable[..., None], str | None]] = {
 }
 """The panels of the help, the commands in each, and the last lines of their own help."""
 
-WITH_MODELS = ("train", "demo", "eval", "play", "crossplay", "partners", "reward-model")
+WITH_MODELS = (
+    "train",
+    "demo",
+    "eval",
+    "play",
+    "crossplay",
+    "partners",
+    "reward-model",
+    "serve",
+)
 """Commands in whose process models compute."""
 
 

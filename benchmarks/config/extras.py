@@ -14,6 +14,8 @@ EXTRAS = {
     ),
     "expert": ("openai", "anthropic"),
     "cluster": ("ray",),
+    "trl": ("trl",),
+    "openenv": ("openenv",),
 }
 """Packages of each extra."""
 

@@ -26,6 +26,7 @@ from llm_decpomdp.benchmarks.config.legacy import canonical, older_defaults, ren
 from llm_decpomdp.benchmarks.config.overrides import Whole, parse_overrides, parts, plain
 from llm_decpomdp.benchmarks.config.places import placed
 from llm_decpomdp.benchmarks.config.placing import check_places
+from llm_decpomdp.benchmarks.config.plugins import require_origins
 from llm_decpomdp.benchmarks.config.samplers import check_sampler
 from llm_decpomdp.benchmarks.config.schema import (
     FIELDS,
@@ -96,8 +97,11 @@ def read_config(
             the file start at its folder.
 
     Raises:
-        ConfigError: If a key is unknown, or a value has the wrong type or range.
+        ConfigError: If a key is unknown, a value has the wrong type or range, or the configuration is of a run
+            with names of a package that is missing.
     """
+    if path:
+        require_origins(path.with_name("manifest.json"))
     base = {"algorithm.name": ScheduleConfig.name, **(defaults or {})}
     folder = folder or Path.cwd()
     tree = _read(path) if path else {}

@@ -45,6 +45,9 @@ class EnvConfig(Options):
     stop_when_solved: bool = option_of(CodeOptions, "stop_when_solved")
     discount: float = option_of(LearnerOptions, "discount", CodeOptions.discount)
     isolation: str = option_of(CodeOptions, "isolation")
+    reward: str | None = None
+    """A reward of your own in place of the environment's: `module:NAME` of a function from that one to yours, or
+    the name of one that an installed package announces. An `external.mode` of your own is named likewise."""
     centralised: bool = False
     """Let one policy, `team_0`, read the prompts of all agents and write all their parts in one completion: an
     upper bound for communication. `num_agents` counts the agents whose parts it writes."""
@@ -113,7 +116,7 @@ class ScheduleConfig(Options):
     name: str = "magrpo"
     """`grpo` (for one agent), `magrpo`, `marloo`, `maremax`, `mareinforce`, `rae`, `iac`, `maac` or `coma`;
     `madpo`, which learns from pairs of joint samples; or `module:NAME`, an `llm_decpomdp.algorithms.Algorithm` of
-    your own.
+    your own, or the name of one that an installed package announces.
 
     All but `madpo` differ by what a return is compared with: the mean of its group (`grpo`, `magrpo`), the mean of
     the others (`marloo`), the group's best (`maremax`), nothing (`mareinforce`), what the agent has earned on the
@@ -183,8 +186,8 @@ class OutputConfig(StorageOptions, FolderConfig):
     """Results of a run."""
 
     trackers: dict[str, Any] = field(default_factory=dict)
-    """Trackers of metrics besides `metrics.jsonl`: `tensorboard`, `wandb` and `trackio`, each true, false or
-    options; see `llm_decpomdp.benchmarks.runs.trackers`."""
+    """Trackers of metrics besides `metrics.jsonl`: `tensorboard`, `wandb`, `trackio`, and classes of
+    your own by `module:NAME`, each true, false or options; see `llm_decpomdp.benchmarks.runs.trackers`."""
     report: bool = True
     """Write `report.html` at the end. The commands do; in Python, `llm_decpomdp.benchmarks.write_report`."""
 

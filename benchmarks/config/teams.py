@@ -26,7 +26,7 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from llm_decpomdp.agents.specs import KINDS, PolicySpec, check_device
+from llm_decpomdp.agents.specs import PolicySpec, check_device, fields_of
 from llm_decpomdp.agents.team import check_declaration, load_team
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.extras import missing_models
@@ -127,17 +127,19 @@ def _spec(config: Config, name: str) -> PolicySpec:
     if not isinstance(settings, Mapping):
         raise ConfigError(f"{where} must be a mapping such as {{kind: gold}}, got {settings!r}")
     kind = settings.get("kind", "model")
-    if kind not in KINDS:
-        raise ConfigError(f"{where}: {unknown('kind of policy', kind, KINDS)}")
+    try:
+        read = fields_of(kind)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}") from None
     for key in settings:
         if key == "learn_on":
             raise ConfigError(
                 f"{where}.learn_on: a policy learns on its device: set {where}.device, as in cuda:2; over several "
                 "GPUs learner.shards cuts all that learn"
             )
-        if key not in ("kind", *KINDS[kind]):
-            raise ConfigError(unknown(f"key of {where} ({kind})", key, ("kind", *KINDS[kind])))
-    inherited = {key: value for key, value in asdict(config.model).items() if key in KINDS[kind]}
+        if key not in ("kind", *read):
+            raise ConfigError(unknown(f"key of {where} ({kind})", key, ("kind", *read)))
+    inherited = {key: value for key, value in asdict(config.model).items() if key in read}
     typed = OmegaConf.structured(PolicySpec)
     OmegaConf.set_readonly(typed, False)
     for key, value in {**inherited, **settings}.items():

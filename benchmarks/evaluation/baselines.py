@@ -10,6 +10,7 @@
 | `expert_edits`         | the team before training, whose answers an outside model edits between turns   |
 | `gold`                 | the data's own answers: an upper bound                                         |
 | `random`               | random characters: a lower bound                                               |
+| `module:NAME`          | a function of your own, from the environment to a policy for each agent        |
 
 The first six play the model that a configuration's `model` section names, each agent with its own copy or all
 with one as `model.shared` says; `team` and `policies` are for trained teams and do not count. They sample as the
@@ -35,9 +36,9 @@ from llm_decpomdp.benchmarks.config.load import build_env
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.evaluation.play import at_once
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.policy import Team
+from llm_decpomdp.plugins import find
+from llm_decpomdp.policy import Policy, Team
 from llm_decpomdp.registry import make
-from llm_decpomdp.validation import unknown
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ def find_baseline(name: str, setting: Setting) -> Baseline:
         ConfigError: If the name is unknown, or the baseline makes no sense with the environment.
     """
     if name not in BASELINES:
-        raise ConfigError(unknown("baseline", name, BASELINES))
+        return replace(_own(name, setting), name=name)
     if name in OF_TEAMS and setting.env_options.get("centralised"):
         raise ConfigError(
             f"{name} is about a team, and one agent stands for a centralised one: drop env.centralised"
@@ -146,7 +147,26 @@ def find_baseline(name: str, setting: Setting) -> Baseline:
 def baseline_of(about: Mapping[str, Any]) -> str | None:
     """Read the baseline of a manifest, evaluated by itself or as the method of a suite's cell."""
     name = about.get("baseline", about.get("method"))
-    return name if name in BASELINES else None
+    return name if name in BASELINES or "baseline" in about else None
+
+
+def _own(name: str, setting: Setting) -> Baseline:
+    """Build a baseline of somebody else: what a function makes of the environment.
+
+    Raises:
+        ConfigError: If there is no such function, or it returns no policy for each agent.
+    """
+    try:
+        build = find("baseline", name, BASELINES)
+    except (KeyError, ImportError) as error:
+        raise ConfigError(error.args[0]) from None
+    agents, team = setting.env.possible_agents, build(setting.env)
+    fits = isinstance(team, Mapping) and set(team) == set(agents)
+    if not fits or not all(isinstance(policy, Policy) for policy in team.values()):
+        raise ConfigError(
+            f"baseline {name!r} must return a policy for each of {agents}, got {team!r:.200}"
+        )
+    return Baseline(setting.env, team={agent: team[agent] for agent in agents})
 
 
 def single_agent(setting: Setting) -> Baseline:

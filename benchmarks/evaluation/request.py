@@ -250,8 +250,8 @@ def env_arguments(items: Sequence[str]) -> dict[str, Any]:
 
 def default_folder(setting: Setting, name: str) -> Path:
     """Return the folder of results: equal for equal names and environments, so that the same command goes on."""
-    place = setting.env_id.replace(":", "-")
-    return Path(setting.config.output.base_dir) / f"{name}-{place}"
+    folder = f"{name}-{setting.env_id}".replace(":", "-")
+    return Path(setting.config.output.base_dir) / folder
 
 
 def _entry(request: Request, setting: Setting) -> Entry:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import MISSING, Field, fields
 from typing import Any
 
-from llm_decpomdp.agents.specs import KINDS, PolicySpec
+from llm_decpomdp.agents.specs import KINDS, OWN, PolicySpec
 from llm_decpomdp.benchmarks.cli.scripts import FLAGS
 from llm_decpomdp.benchmarks.config import catalogue as shipped
 from llm_decpomdp.benchmarks.config import legacy, overrides, teams
@@ -105,16 +105,17 @@ def _keys(keys: Iterable[str], about: dict[str, str]) -> str:
 
 def _policies() -> str:
     about = documented(PolicySpec)
+    kinds = {**KINDS, "module:NAME": OWN}
     rows = []
     for field in fields(PolicySpec):
         key = f"model.{field.name}"
-        of = ", ".join(f"`{kind}`" for kind, keys in KINDS.items() if field.name in keys)
+        of = ", ".join(f"`{kind}`" for kind, keys in kinds.items() if field.name in keys)
         if key in FIELDS:
             rows.append((f"`{field.name}`", of, _type(FIELDS[key]), f"`{key}`", f"As `{key}`."))
         elif of:
             rows.append((f"`{field.name}`", of, _type(field), _default(field), about[field.name]))
-    kinds = (inspect.getdoc(PolicySpec) or "").split("\n\n")[1]
-    return f"{kinds}\n\n{_table(('key', 'kinds', 'type', 'default', 'meaning'), rows)}"
+    meanings = (inspect.getdoc(PolicySpec) or "").split("\n\n")[1]
+    return f"{meanings}\n\n{_table(('key', 'kinds', 'type', 'default', 'meaning'), rows)}"
 
 
 def _spellings() -> str:

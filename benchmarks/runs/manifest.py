@@ -12,6 +12,7 @@ from typing import Any
 import llm_decpomdp
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.benchmarks.config.extras import installed
+from llm_decpomdp.benchmarks.config.plugins import origins
 from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun
 from llm_decpomdp.env import DecPOMDPEnv
 
@@ -41,6 +42,7 @@ def manifest(run: ResolvedRun, name: str) -> dict[str, Any]:
     import torch
 
     config, train_env = run.config, run.train_env
+    packages_of_names = origins(config)
     return {
         "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "config": name,
@@ -51,6 +53,7 @@ def manifest(run: ResolvedRun, name: str) -> dict[str, Any]:
             **described(train_env),
             "algorithm": ALGORITHMS[config.algorithm.name].description,
         },
+        **({"plugins": packages_of_names} if packages_of_names else {}),
         "seed": config.seed,
         "updates": len(run.batches),
         **({"pairs": pairs_in(run)} if run.pairs else {}),

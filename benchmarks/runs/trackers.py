@@ -6,11 +6,14 @@ output:
     tensorboard: true                    # into the run's folder; torch.utils.tensorboard.SummaryWriter
     wandb: {project: mine, tags: [a]}    # wandb.init
     trackio: {project: mine}             # trackio.init
+    my_package.mine:Lines: {every: 10}   # a class of your own: Lines(run, config, every=10)
 ```
 
-Each is on (`true`, or options of the call in its comment) or off (`false`). A value is named after the row and its
-key, as in `train/reward_mean` and `eval/solved`, and its step is the update. Nothing depends on trackers: one that
-fails is left out from then on, with a warning.
+Each is on (`true`, or options of the call in its comment) or off (`false`). One of your own is a `Tracker`, made
+from the run's folder (`RunFolder`) and its configuration as a mapping.
+
+A value is named after the row and its key, as in `train/reward_mean` and `eval/solved`, and its step is the
+update. Nothing depends on trackers: one that fails is left out from then on, with a warning.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
 
 from llm_decpomdp.benchmarks.config.errors import RunError
-from llm_decpomdp.benchmarks.config.trackers import TRACKERS, options_of
+from llm_decpomdp.benchmarks.config.trackers import TRACKERS, options_of, tracker_class
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines, write_atomically
 
 PROJECT = "llm_decpomdp"
@@ -144,7 +147,8 @@ def tracking(
         feeds: list[Callable[[Row], None]] = []
         for name, options in options_of(wanted).items():
             try:
-                feed = Feed(name, CLASSES[name](run, config, **options))
+                begin = CLASSES.get(name) or tracker_class(name)
+                feed = Feed(name, begin(run, config, **options))
             except Exception as error:  # whatever a package makes of options, accounts and networks
                 raise RunError(
                     f"output.trackers: {name} cannot begin: {type(error).__name__}: {error}"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.agents.specs import KINDS, PolicySpec, check_device
+from llm_decpomdp.agents.specs import KINDS, OWN, PolicySpec, check_device
 
 LEAST: dict[str, dict[str, Any]] = {
     "model": {"name": "a"},
@@ -19,7 +19,7 @@ LEAST: dict[str, dict[str, Any]] = {
 
 def test_every_kind_is_tried_here_and_every_field_is_read_by_a_kind() -> None:
     assert set(LEAST) == set(KINDS)
-    read = {"kind", *(name for names in KINDS.values() for name in names)}
+    read = {"kind", *(name for names in KINDS.values() for name in names), *OWN}
     assert read == {field.name for field in fields(PolicySpec)}
 
 

@@ -33,6 +33,7 @@ ENV: dict[str, Any] = {
     "env.stop_when_solved": False,
     "env.discount": 0.5,
     "env.isolation": "require",
+    "env.reward": "tests.support.packages:same",
     "env.centralised": True,
     "external.mode": "expert_edits",
     "external.sandbox_slice": -2,

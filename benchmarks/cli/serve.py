@@ -1,0 +1,64 @@
+"""The command `serve`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from llm_decpomdp.benchmarks.cli.options import EnvOptions
+
+
+def serve(
+    env_id: Annotated[
+        str, typer.Argument(help="An environment of `list`, or your own as MODULE:ID.")
+    ],
+    seat: Annotated[
+        str | None,
+        typer.Option(
+            help="The agent that clients play; they play the whole team if none is given."
+        ),
+    ] = None,
+    partner: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="AGENT=WHO",
+            help="Who plays another agent beside the seat: gold, random, or a model.",
+        ),
+    ] = None,
+    env_option: EnvOptions = None,
+    host: Annotated[
+        str,
+        typer.Option(help="The address to listen at; by default this machine alone reaches it."),
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port.")] = 8000,
+    max_sessions: Annotated[
+        int, typer.Option(min=1, help="Most sessions at the same time; others are refused.")
+    ] = 64,
+) -> None:
+    """Serve an environment to clients of OpenEnv, which need nothing of this package."""
+    from llm_decpomdp.benchmarks.cli.episode import policy_of
+    from llm_decpomdp.benchmarks.config.errors import ConfigError
+    from llm_decpomdp.benchmarks.config.extras import how_to_get, installed
+    from llm_decpomdp.benchmarks.evaluation.request import env_arguments
+
+    if installed("openenv") is None:
+        raise ConfigError(f"this needs openenv, which is not installed: {how_to_get('openenv')}")
+    import uvicorn
+
+    from llm_decpomdp.integrations import openenv
+    from llm_decpomdp.integrations.openenv.messages import MAX_MESSAGE
+
+    names = dict(item.partition("=")[::2] for item in partner or ())
+    for agent, name in names.items():
+        if not agent or not name:
+            raise ConfigError(f"--partner must look like AGENT=gold, got {agent + name!r}")
+    partners = {agent: policy_of(name, None, None) for agent, name in names.items()}
+    options = env_arguments(env_option or ())
+    try:
+        application = openenv.app(
+            env_id, seat=seat, partners=partners, max_sessions=max_sessions, **options
+        )
+    except (KeyError, TypeError, ValueError, ImportError) as error:
+        raise ConfigError(str(error.args[0])) from None
+    uvicorn.run(application, host=host, port=port, ws_max_size=MAX_MESSAGE)

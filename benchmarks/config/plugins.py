@@ -1,0 +1,72 @@
+"""Names in a configuration that installed packages announce: stored with a run, and looked for when it is read."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+from llm_decpomdp.agents.specs import KINDS
+from llm_decpomdp.algorithms import ALGORITHMS
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.config.trackers import TRACKERS, options_of
+from llm_decpomdp.plugins import origin_of
+
+logger = logging.getLogger(__name__)
+
+
+def origins(config: Config) -> dict[str, str]:
+    """Return the packages of the names in a configuration, by `KIND.NAME`; empty where all are of this one.
+
+    Examples:
+        >>> origins(Config())
+        {}
+    """
+    found = {f"{kind}.{name}": origin_of(kind, name) for kind, name in _names(config)}
+    return {name: origin for name, origin in found.items() if origin is not None}
+
+
+def _names(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield the names in a configuration that may be of other packages, with their kinds."""
+    yield "environment", config.env.id
+    if config.env.reward is not None:
+        yield "reward", config.env.reward
+    yield "mode", config.external.mode
+    if config.algorithm.name not in ALGORITHMS:
+        yield "algorithm", config.algorithm.name
+    for policy in config.policies.values():
+        if (kind := (policy or {}).get("kind", "model")) not in KINDS:
+            yield "policy", kind
+    yield from (
+        ("tracker", name) for name in options_of(config.output.trackers) if name not in TRACKERS
+    )
+
+
+def require_origins(manifest: Path) -> None:
+    """Check that the packages are installed whose names a stored run uses; warn of other versions.
+
+    Args:
+        manifest: The run's `manifest.json`, if it has been written.
+
+    Raises:
+        ConfigError: If one is missing; names it.
+    """
+    if not manifest.is_file():
+        return
+    before = json.loads(manifest.read_text(encoding="utf-8")).get("plugins", {})
+    for name, origin in before.items():
+        kind, _, announced = name.partition(".")
+        now = origin_of(kind, announced)
+        if now is None:
+            package = origin.partition(" ")[0]
+            raise ConfigError(
+                f"{manifest.parent} was made with the {kind} {announced!r} of the package {origin}, which is not "
+                f"installed here: pip install {package}"
+            )
+        if now != origin:
+            logger.warning(
+                "%s was made with the %s %r of %s, and here it is of %s",
+                *(manifest.parent, kind, announced, origin, now),
+            )

@@ -1,0 +1,17 @@
+"""OpenEnv: environments of teams behind its server, and such a server as an environment here."""
+
+from typing import TYPE_CHECKING
+
+from llm_decpomdp.utils.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from llm_decpomdp.integrations.openenv.client import client as client
+    from llm_decpomdp.integrations.openenv.server import app as app
+else:
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "llm_decpomdp.integrations.openenv.client": ["client"],
+            "llm_decpomdp.integrations.openenv.server": ["app"],
+        },
+    )

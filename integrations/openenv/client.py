@@ -1,0 +1,161 @@
+"""A server of OpenEnv as an environment here: the whole team, or one seat as a team of one.
+
+A session cannot be copied. Forks, pickles and deep copies keep what has been played, and open a session of
+their own when they are stepped, in which they play the same again.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from typing import Any, ClassVar
+
+import numpy as np
+from gymnasium.error import ResetNeeded
+from gymnasium.utils import seeding
+from openenv.core import GenericEnvClient
+from pettingzoo import ParallelEnv
+
+from llm_decpomdp.env import MAX_OBSERVATION_LENGTH
+from llm_decpomdp.spaces import UnicodeText
+from llm_decpomdp.validation import MAX_ACTION_LENGTH, read_actions
+
+
+def client(base_url: str, *, agent: str = "agent_0") -> Client:
+    """Connect to a server of `app`.
+
+    Args:
+        base_url: Its address, such as `http://127.0.0.1:8000`.
+        agent: Name of the one agent, where the server has a seat.
+
+    Raises:
+        ConnectionError: If nobody answers there.
+    """
+    return Client(base_url, agent=agent)
+
+
+class Client(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has no types
+    """An environment that is played over a connection; `client` makes it."""
+
+    metadata: ClassVar[dict[str, Any]] = {"name": "openenv_client_v0", "render_modes": []}
+
+    def __init__(self, base_url: str, *, agent: str) -> None:
+        self.base_url = base_url
+        self._session: Any = None
+        self._start: dict[str, Any] | None = None
+        self._played: tuple[dict[str, Any], ...] = ()
+        self._rng: np.random.Generator = seeding.np_random()[0]
+        observation = self._connected().reset(seed=0).observation
+        self._team = "prompts" in observation
+        self.possible_agents = list(observation["prompts"]) if self._team else [agent]
+        self.agents: list[str] = []
+        self._prompts = UnicodeText(MAX_OBSERVATION_LENGTH)
+        self._completions = UnicodeText(MAX_ACTION_LENGTH)
+
+    def observation_space(self, agent: str) -> UnicodeText:
+        """Return the space of prompts."""
+        return self._prompts
+
+    def action_space(self, agent: str) -> UnicodeText:
+        """Return the space of completions: all texts."""
+        return self._completions
+
+    def reset(
+        self, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, str], dict[str, Any]]:
+        """Start an episode.
+
+        Args:
+            seed: The server's seed; `None` draws it here.
+            options: `{"task_id": ...}` chooses a task. Other keys are ignored.
+
+        Returns:
+            First prompts and infos of the agents.
+        """
+        if seed is not None:
+            self._rng = seeding.np_random(seed)[0]
+        self._start = {"seed": int(self._rng.integers(2**31)) if seed is None else seed}
+        if options is not None and "task_id" in options:
+            self._start["task_id"] = options["task_id"]
+        self._played = ()
+        result = self._connected().reset(**self._start)
+        self.agents = list(self.possible_agents)
+        return self._texts(result), self._of_all(self._info(result))
+
+    def step(self, actions: dict[str, str]) -> tuple[dict[str, Any], ...]:
+        """Play a turn.
+
+        Returns:
+            Observations, rewards, terminations, truncations and infos of the agents.
+
+        Raises:
+            ResetNeeded: If no episode is running.
+            KeyError: If an agent's action is missing, or an unknown agent acts.
+            TypeError: If an action is not a string.
+        """
+        if not self.agents:
+            if actions or self._start is None:
+                raise ResetNeeded("no episode is running: call reset() before step()")
+            return {}, {}, {}, {}, {}
+        texts = read_actions(actions, self.agents)
+        action: dict[str, Any] = (
+            {"actions": texts} if self._team else {"message": texts.popitem()[1]}
+        )
+        result = self._resumed().step(action)
+        self._played += (action,)
+        if result.done:
+            self.agents = []
+        truncated = bool(result.observation["truncated"])
+        return (
+            self._texts(result),
+            self._of_all(float(result.reward)),
+            self._of_all(bool(result.done) and not truncated),
+            self._of_all(truncated),
+            self._of_all(self._info(result)),
+        )
+
+    def fork(self) -> Client:
+        """Return an independent environment in the same state, which plays it again when it is stepped."""
+        return copy.deepcopy(self)
+
+    def close(self) -> None:
+        """Close the session."""
+        if self._session is not None:
+            self._session.close()
+        self._session = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_session": None}
+
+    def __del__(self) -> None:
+        if vars(self).get("_session") is not None and not sys.is_finalizing():
+            self.close()
+
+    def _connected(self) -> Any:
+        """Return the session, a new one if there is none."""
+        if self._session is None:
+            self._session = GenericEnvClient(base_url=self.base_url).sync()
+            self._session.connect()
+        return self._session
+
+    def _resumed(self) -> Any:
+        """Return a session in which the episode so far has been played."""
+        if self._session is not None:
+            return self._session
+        session = self._connected()
+        session.reset(**(self._start or {}))
+        for action in self._played:
+            session.step(action)
+        return session
+
+    def _texts(self, result: Any) -> dict[str, str]:
+        observation = result.observation
+        if self._team:
+            return dict(observation["prompts"])
+        return dict.fromkeys(self.possible_agents, observation["prompt"])
+
+    def _of_all(self, value: Any) -> dict[str, Any]:
+        return {agent: copy.copy(value) for agent in self.possible_agents}
+
+    def _info(self, result: Any) -> dict[str, float]:
+        return {k: v for k, v in result.metadata.items() if isinstance(v, int | float)}

@@ -1,0 +1,180 @@
+"""An OpenEnv server of an environment: a whole team for clients that are one, or one seat for all others.
+
+A session is a branch of one environment, so all sessions share its loaded tasks. Programs that agents write run in
+the sandbox of the machine that serves.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from openenv.core.env_server import create_app
+from openenv.core.env_server.interfaces import Environment
+from openenv.core.env_server.types import ConcurrencyConfig, State
+from pettingzoo import ParallelEnv
+
+from llm_decpomdp.branching import branch
+from llm_decpomdp.integrations.openenv.messages import (
+    SeatAction,
+    SeatObservation,
+    TeamAction,
+    TeamObservation,
+)
+from llm_decpomdp.policy import Policy
+from llm_decpomdp.registry import make
+from llm_decpomdp.views.seat import seat as seat_of
+
+MAX_SESSIONS = 64
+
+SESSION_TIMEOUT = 3600.0
+"""Seconds after which a session is closed in which nothing happens."""
+
+
+def app(
+    env_id: str,
+    *,
+    seat: str | None = None,
+    partners: Mapping[str, Policy] | None = None,
+    max_sessions: int = MAX_SESSIONS,
+    session_timeout: float = SESSION_TIMEOUT,
+    **env_options: Any,
+) -> Any:
+    """Build the application that serves an environment.
+
+    Args:
+        env_id: A registered id, or `module:id`.
+        seat: The agent that clients play; they play the whole team if none is given.
+        partners: A policy for each other agent of a seat.
+        max_sessions: Most sessions at the same time; further ones are refused.
+        session_timeout: Seconds without a message after which a session is closed.
+        **env_options: Arguments of the environment.
+
+    Returns:
+        A FastAPI application. It asks nobody who they are: serve it where only friends reach it.
+
+    Raises:
+        KeyError, TypeError, ValueError: As `llm_decpomdp.make` and `llm_decpomdp.seat`.
+        ValueError: If there are partners without a seat.
+    """
+    if partners and seat is None:
+        raise ValueError(f"partners {sorted(partners)} play beside a seat: name the seat")
+    env = make(env_id, **env_options)
+    env.reset(seed=0)  # loads the tasks, once for all sessions
+    if seat is None:
+        sessions, messages = team_sessions(env), (TeamAction, TeamObservation)
+    else:
+        sessions = seat_sessions(env, seat, partners or {})
+        messages = (SeatAction, SeatObservation)
+    limits = ConcurrencyConfig(max_concurrent_envs=max_sessions, session_timeout=session_timeout)
+    return create_app(sessions, *messages, env_name=env_id, concurrency_config=limits)
+
+
+class Session(Environment):  # type: ignore[misc]  # openenv has no types
+    """An episode after the other for one client, in an environment of its own."""
+
+    SUPPORTS_CONCURRENT_SESSIONS = True
+
+    seeds = np.random.default_rng()
+    """Seeds of episodes that are reset without one, so that no two sessions play the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._state = State()
+
+    @property
+    def state(self) -> State:
+        """The number of turns; what the environment knows stays with the server."""
+        return self._state
+
+    def _begin(
+        self, seed: int | None, episode_id: str | None, task_id: str | None
+    ) -> dict[str, Any]:
+        """Note that an episode begins; return the arguments of `reset`."""
+        self._state = State(episode_id=episode_id, step_count=0)
+        seed = int(self.seeds.integers(2**31)) if seed is None else seed
+        return {"seed": seed, "options": None if task_id is None else {"task_id": task_id}}
+
+
+def team_sessions(env: ParallelEnv[str, Any, Any]) -> type[Session]:
+    """Return the class of sessions in which a client plays all agents."""
+
+    class TeamSession(Session):
+        def __init__(self) -> None:
+            super().__init__()
+            self.env = branch(env)
+
+        def reset(
+            self,
+            seed: int | None = None,
+            episode_id: str | None = None,
+            task_id: str | None = None,
+            **_: Any,
+        ) -> TeamObservation:
+            prompts, infos = self.env.reset(**self._begin(seed, episode_id, task_id))
+            return TeamObservation(prompts=prompts, metadata=_first(infos))
+
+        def step(
+            self, action: TeamAction, timeout_s: float | None = None, **_: Any
+        ) -> TeamObservation:
+            prompts, rewards, _ends, truncations, infos = self.env.step(action.actions)
+            if not rewards:
+                raise ValueError("no episode is running: reset before you step")
+            if len(set(rewards.values())) > 1:
+                raise ValueError(f"OpenEnv has one reward, and the agents earned {rewards}")
+            self._state.step_count += 1
+            return TeamObservation(
+                prompts=prompts,
+                reward=float(_first(rewards)),
+                done=not self.env.agents,
+                truncated=any(truncations.values()),
+                metadata=_first(infos),
+            )
+
+    return TeamSession
+
+
+def seat_sessions(
+    env: ParallelEnv[str, Any, Any], agent: str, partners: Mapping[str, Policy]
+) -> type[Session]:
+    """Return the class of sessions in which a client plays one agent beside policies."""
+    view = seat_of(env, agent, partners)
+    turn = threading.Lock()  # policies are shared, and need not be safe in threads
+
+    class SeatSession(Session):
+        def __init__(self) -> None:
+            super().__init__()
+            self.view = view.fork()
+
+        def reset(
+            self,
+            seed: int | None = None,
+            episode_id: str | None = None,
+            task_id: str | None = None,
+            **_: Any,
+        ) -> SeatObservation:
+            prompt, info = self.view.reset(**self._begin(seed, episode_id, task_id))
+            return SeatObservation(prompt=prompt, metadata=info)
+
+        def step(
+            self, action: SeatAction, timeout_s: float | None = None, **_: Any
+        ) -> SeatObservation:
+            with turn:
+                prompt, reward, terminated, truncated, info = self.view.step(action.message)
+            self._state.step_count += 1
+            return SeatObservation(
+                prompt=prompt,
+                reward=reward,
+                done=terminated or truncated,
+                truncated=truncated,
+                metadata=info,
+            )
+
+    return SeatSession
+
+
+def _first(values: Mapping[str, Any]) -> Any:
+    """Return the value of the first agent."""
+    return next(iter(values.values()))

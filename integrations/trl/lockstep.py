@@ -1,0 +1,159 @@
+"""One trainer for each agent, in lockstep: all sample, the team is rewarded, all update."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from pettingzoo import ParallelEnv
+
+from llm_decpomdp.integrations.games import play_once
+from llm_decpomdp.integrations.trl.data import dataset, text_of
+from llm_decpomdp.integrations.trl.rewards import RewardFunc
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+
+class Training(Protocol):
+    """A trainer, as far as it is used here."""
+
+    def train(self) -> Any:
+        """Train."""
+        ...
+
+
+Trainer = TypeVar("Trainer", bound=Training)
+
+
+def lockstep(
+    env: ParallelEnv[str, Any, Any],
+    trainers: Mapping[str, Callable[[RewardFunc, Dataset], Trainer]],
+    *,
+    chat: bool = False,
+) -> dict[str, Trainer]:
+    """Train all agents at the same time, each with weights and a `GRPOTrainer` of its own: MAGRPO.
+
+    The trainers live in threads of this process that take turns: one runs from the rewards of a batch over its
+    update to the completions of the next batch, then the next trainer does. So equal seeds give equal weights, and
+    at any time one of them computes. Their configurations must agree in all that decides which rows come when:
+    batch, generations, steps, and the seed or `shuffle_dataset=False`.
+
+    Args:
+        env: An environment of one turn.
+        trainers: For each agent a function that builds its trainer from a reward function and a data set.
+        chat: As of `dataset`.
+
+    Returns:
+        The trainers, after training.
+
+    Raises:
+        KeyError: If there is not one for each agent.
+        ValueError: If the trainers ask for rewards of different rows, or one of them ends before the others.
+        Exception: Whatever a trainer raises; the others are stopped then.
+    """
+    agents = list(env.possible_agents)
+    if set(trainers) != set(agents):
+        raise KeyError(f"lockstep needs a trainer for each of {agents}, got {sorted(trainers)}")
+    table = Table(env)
+    built = {a: trainers[a](table.reward(a), dataset(env, [a], chat=chat)) for a in agents}
+    threads = [
+        threading.Thread(target=table.run, args=(agent, built[agent].train), daemon=True)
+        for agent in agents
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if table.failures:
+        raise table.failures[0]
+    return built
+
+
+class Stopped(Exception):
+    """Ends a trainer, since another one has failed."""
+
+
+class Table:
+    """Where trainers meet: one of them runs, and the others wait for their turn.
+
+    Args:
+        env: The environment of one turn that the completions are played in.
+    """
+
+    def __init__(self, env: ParallelEnv[str, Any, Any]) -> None:
+        self.env = env
+        self.agents = list(env.possible_agents)
+        self.failures: list[BaseException] = []
+        self._turns = {agent: threading.Semaphore(0) for agent in self.agents}
+        self._turns[self.agents[0]].release()
+        self._texts: dict[str, list[str]] = {}
+        self._tasks: dict[str, list[str]] = {}
+        self._rewards: list[dict[str, float]] = []
+        self._rounds = 0
+        self._ended: list[str] = []
+
+    def run(self, agent: str, train: Callable[[], Any]) -> None:
+        """Train one agent when its turn comes; a failure is kept, and stops the others."""
+        try:
+            self._wait(agent)
+            train()
+        except Stopped:
+            pass
+        except BaseException as error:  # of another library, in a thread: the main one raises it
+            self.failures.append(error)
+        self._ended.append(agent)
+        self._pass_on(agent)
+
+    def reward(self, agent: str) -> RewardFunc:
+        """Return the reward function of an agent's trainer, which waits for the completions of the others."""
+
+        def team(
+            prompts: Sequence[Any], completions: Sequence[Any], task_id: Sequence[str], **_: Any
+        ) -> list[float]:
+            self._check(agent, list(task_id))
+            rounds = self._rounds
+            self._texts[agent] = [text_of(completion) for completion in completions]
+            self._tasks[agent] = list(task_id)
+            if agent == self.agents[-1]:
+                self._play()
+            self._pass_on(agent)
+            self._wait(agent)
+            if self._rounds == rounds:
+                self._check(agent, list(task_id))
+            return [float(by_agent[agent]) for by_agent in self._rewards]
+
+        return team
+
+    def _check(self, agent: str, tasks: list[str]) -> None:
+        """Raise a `ValueError` if a trainer has ended, or asks for other rows than the first one."""
+        if self._ended:
+            raise ValueError(
+                f"the trainer of {self._ended[0]!r} has ended, and that of {agent!r} goes on: give all the same "
+                "max_steps, num_train_epochs and batches"
+            )
+        first = self.agents[0]
+        if agent != first and tasks != self._tasks[first]:
+            raise ValueError(
+                f"the trainers of {first!r} and {agent!r} ask for other rows at the same time: give both the same "
+                "batches, num_generations and seed, or shuffle_dataset=False"
+            )
+
+    def _play(self) -> None:
+        tasks = self._tasks[self.agents[0]]
+        plays = [
+            (task, {agent: self._texts[agent][row] for agent in self.agents})
+            for row, task in enumerate(tasks)
+        ]
+        self._rewards = play_once(self.env, plays)
+        self._rounds += 1
+
+    def _pass_on(self, agent: str) -> None:
+        following = self.agents[(self.agents.index(agent) + 1) % len(self.agents)]
+        self._turns[following].release()
+
+    def _wait(self, agent: str) -> None:
+        self._turns[agent].acquire()
+        if self.failures:
+            raise Stopped

@@ -1,0 +1,133 @@
+"""Episodes of several turns, played with the weights that a trainer trains.
+
+TRL scores a row as one sequence, so the turns of an agent are one conversation: in later turns it remembers what
+it has read and written before. Policies of this library's own learners see the prompt of the turn alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from pettingzoo import ParallelEnv
+
+from llm_decpomdp.integrations.games import Games
+from llm_decpomdp.integrations.trl.data import SEPARATOR
+from llm_decpomdp.integrations.trl.rewards import whole_teams
+from llm_decpomdp.policy import Policy
+from llm_decpomdp.validation import unknown
+
+RolloutFunc: TypeAlias = Callable[[Sequence[str], Any], dict[str, Any]]
+"""TRL's `rollout_func`: from prompts and the trainer to token ids and whatever rewards need."""
+
+RETURN = "team_return"
+"""Column of the return of a row's agent, which `rollout_reward` reads."""
+
+
+def rollout_reward(
+    prompts: Sequence[Any], completions: Sequence[Any], team_return: Sequence[float], **_: Any
+) -> list[float]:
+    """Return what the agent of each row has earned in the episode that `rollout_func` has played."""
+    return list(team_return)
+
+
+def rollout_func(
+    env: ParallelEnv[str, Any, Any], partners: Mapping[str, Policy] | None = None
+) -> RolloutFunc:
+    """Return a rollout of whole episodes, in which the trainer's model plays all agents without a partner.
+
+    It goes with the rows of `dataset(env, agents, keyed=True)` for those agents, in their order, and with
+    `rollout_reward`. It samples with transformers in the trainer's process, by a method of TRL that is not public.
+
+    Args:
+        env: An environment of any number of turns.
+        partners: Policies of agents that do not learn.
+
+    Raises:
+        KeyError: If there is no such agent.
+        ValueError: If all agents have partners.
+    """
+    partners = dict(partners or {})
+    for agent in partners:
+        if agent not in env.possible_agents:
+            raise KeyError(unknown("partner", agent, env.possible_agents))
+    learning = [agent for agent in env.possible_agents if agent not in partners]
+    if not learning:
+        raise ValueError("all agents have partners, so nobody learns: leave one out")
+
+    def rollout(prompts: Sequence[str], trainer: Any) -> dict[str, Any]:
+        if trainer.use_vllm:
+            raise ValueError("rollout_func samples with transformers: set use_vllm=False")
+        keys = [(task, agent) for task, _, agent in (p.rpartition(SEPARATOR) for p in prompts)]
+        joint = whole_teams(keys, learning)
+        games = Games(env, [keys[rows[learning[0]]][0] for rows in joint], partners)
+        sequences = [_Sequence(trainer.processing_class) for _ in prompts]
+        while games.running:
+            _play_turn(games, joint, sequences, trainer)
+        return {
+            "prompt_ids": [sequence.prompt for sequence in sequences],
+            "completion_ids": [sequence.rest for sequence in sequences],
+            "env_mask": [sequence.mask for sequence in sequences],
+            "logprobs": None,
+            RETURN: [sequence.earned for sequence in sequences],
+        }
+
+    return rollout
+
+
+def _play_turn(
+    games: Games, joint: Sequence[Mapping[str, int]], sequences: Sequence[_Sequence], trainer: Any
+) -> None:
+    """Let the model answer in all episodes that go on, in one batch, and step them."""
+    asked = [(n, agent, row) for n in games.running for agent, row in joint[n].items()]
+    for n, agent, row in asked:
+        sequences[row].read(games.prompts[n][agent])
+    ids, _ = trainer._generate_single_turn([sequences[row].ids for *_, row in asked], None, {}, 1)
+    texts: dict[int, dict[str, str]] = {n: {} for n in games.running}
+    for (n, agent, row), answer in zip(asked, ids, strict=True):
+        texts[n][agent] = sequences[row].write(answer)
+    for n, rewards in games.step(texts).items():
+        for agent, row in joint[n].items():
+            sequences[row].earned += float(rewards[agent])
+
+
+class _Sequence:
+    """The tokens of one agent in one episode: its first prompt, then its answers and the prompts between them.
+
+    Args:
+        tokenizer: Of the model.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+        self.prompt: list[int] = []
+        self.rest: list[int] = []
+        self.mask: list[int] = []
+        self.earned = 0.0
+
+    @property
+    def ids(self) -> list[int]:
+        """All tokens so far."""
+        return self.prompt + self.rest
+
+    def read(self, prompt: str) -> None:
+        """Add a prompt; nothing of it is trained."""
+        if self.tokenizer.chat_template:
+            message = [{"role": "user", "content": prompt}]
+            text = self.tokenizer.apply_chat_template(
+                message, tokenize=False, add_generation_prompt=True
+            )
+            ids = list(self.tokenizer(text, add_special_tokens=False).input_ids)
+        else:
+            ids = list(self.tokenizer(prompt).input_ids)
+        if not self.prompt:
+            self.prompt = ids
+        else:
+            self.rest += ids
+            self.mask += [0] * len(ids)
+
+    def write(self, answer: Sequence[int]) -> str:
+        """Add an answer of the model, and return its text."""
+        self.rest += answer
+        self.mask += [1] * len(answer)
+        return str(self.tokenizer.decode(answer, skip_special_tokens=True))

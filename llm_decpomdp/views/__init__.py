@@ -1,0 +1,1 @@
+"""Views: a team environment as a Gymnasium environment of one agent, and a foreign one as a team of one."""

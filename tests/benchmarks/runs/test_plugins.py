@@ -1,0 +1,171 @@
+"""Runs with names that a package announces: trained, resumed, evaluated, and missed where it is gone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from llm_decpomdp.agents.saved_team import load_saved_team, save_team
+from llm_decpomdp.agents.specs import PolicySpec
+from llm_decpomdp.agents.team import load_team
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.config.load import load_config, load_stored_config
+from llm_decpomdp.benchmarks.evaluation.baselines import Setting, find_baseline
+from llm_decpomdp.benchmarks.runs.resume import resume
+from llm_decpomdp.benchmarks.runs.train import train
+from llm_decpomdp.plugins import plugins
+from tests.support.commands import call
+from tests.support.packages import looked_up_anew, write_example
+
+OWN = [
+    "env.id=probe-turns-v0",
+    "env.reward=brief",
+    "external.mode=cheerful",
+    "algorithm.name=mamedian",
+    "team={player_0: learner, player_1: partner}",
+    "policies={partner: {kind: parrot, arguments: {words: 2}}}",
+    "output.trackers={lines: {title: rows}, 'nested_of_mine.lines:Lines': true}",
+    "output.report=false",
+]
+"""One name of each kind."""
+
+
+@pytest.fixture
+def about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """What pip keeps of the example package."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    with looked_up_anew(folder, monkeypatch):
+        (folder / "nested_of_mine").mkdir()
+        (folder / "nested_of_mine" / "lines.py").write_text("from terse_agents import Lines")
+        yield write_example(folder)
+
+
+def test_a_run_with_one_name_of_each_kind_is_resumed_while_the_package_is_there(
+    about: Path, quick: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = [*quick, *OWN, "output.checkpoint_every=1", "algorithm.max_updates=1"]
+    train(load_config(None, own), "own")
+    folder = tmp_path / "run"
+    manifest = json.loads((folder / "manifest.json").read_text())
+    names = (
+        "reward.brief",
+        "mode.cheerful",
+        "algorithm.mamedian",
+        "policy.parrot",
+        "tracker.lines",
+    )
+    assert manifest["plugins"] == dict.fromkeys(names, "terse-agents 0.1.0")
+    lines = (folder / "lines.txt").read_text()
+    assert "rows of probe-turns-v0" in lines and "metrics of probe-turns-v0" in lines
+    assert resume(folder, ["algorithm.max_updates=2"]).summary["updates"] == 2
+    newer = about.with_name("terse_agents-0.2.0.dist-info")
+    about.rename(newer)
+    (newer / "METADATA").write_text("Metadata-Version: 2.1\nName: terse-agents\nVersion: 0.2.0\n")
+    plugins.cache_clear()
+    load_stored_config(folder / "config.yaml")
+    assert (
+        "reward 'brief' of terse-agents 0.1.0, and here it is of terse-agents 0.2.0" in caplog.text
+    )
+    shutil.rmtree(newer)
+    plugins.cache_clear()
+    text = "made with the .* of the package terse-agents 0.1.0, which is not installed here: pip install terse"
+    for read in (lambda: resume(folder), lambda: load_stored_config(folder / "config.yaml")):
+        with pytest.raises(ConfigError, match=text):
+            read()
+
+
+def test_a_team_with_an_announced_policy_is_saved_and_loaded(about: Path, tmp_path: Path) -> None:
+    spec = PolicySpec("parrot", arguments={"words": 2})
+    save_team(load_team({"a_0": "p"}, {"p": spec}), tmp_path / "team")
+    assert load_saved_team(tmp_path / "team")["a_0"].act("one two three") == "one two"
+    shutil.rmtree(about)
+    plugins.cache_clear()
+    with pytest.raises(
+        ValueError, match=r"unknown kind 'parrot'.* of the package terse-agents 0\.1\.0"
+    ):
+        load_saved_team(tmp_path / "team")
+
+
+POLICIES = """
+class Silent:
+    def act(self, prompt): return ""
+    def generate(self, prompts, num_samples=1): return []
+class Learning(Silent):
+    def seed(self, seed): pass
+    def state_dict(self): return {}
+    def load_state_dict(self, state): pass
+    def log_probs(self, prompt, completions): pass
+    def parameters(self): return iter(())
+    def save(self, folder): pass
+class Nothing: pass
+def nobody(env): return {"player_0": Silent()}
+"""
+
+
+@pytest.mark.parametrize(
+    ("policy", "text"),
+    [
+        (
+            "{kind: 'policies_of_mine:Silent', arguments: {words: 2}}",
+            "takes no arguments|unexpected",
+        ),
+        (
+            "{kind: 'policies_of_mine:Nothing'}",
+            "a Nothing is no policy, which has generate and act",
+        ),
+        ("{kind: 'policies_of_mine:Learning'}", "can be trained, which only a Learner or Trainer"),
+        ("{kind: 'policies_of_mine:Absent'}", "policies_of_mine has no policy 'Absent': define"),
+        ("{kind: 'policies_of_mine:Silent', text: a}", "unknown key of .* 'text'.*arguments"),
+        ("{kind: parot}", "unknown kind 'parot'; did you mean 'parrot'"),
+    ],
+)
+def test_what_is_no_partner_is_refused(about: Path, policy: str, text: str) -> None:
+    about.with_name("policies_of_mine.py").write_text(POLICIES)
+    from llm_decpomdp.benchmarks.config import teams
+
+    scripted = f"policies={{a: {policy}, b: {{kind: random}}}}"
+    overrides = ["env.id=probe-turns-v0", "team={player_0: a, player_1: b}", scripted]
+    with pytest.raises((ConfigError, RunError), match=text):
+        config = load_config(None, overrides)
+        teams.load(config, [config.make_train_env()])
+
+
+def test_a_baseline_is_found_by_its_name_and_by_its_path(about: Path) -> None:
+    about.with_name("policies_of_mine.py").write_text(POLICIES)
+    setting = Setting.of(load_config(None, ["env.id=probe-turns-v0"]))
+    for name in ("parrots", "terse_agents:parrots"):
+        entry = find_baseline(name, setting).load()
+        assert set(entry.team) == {"player_0", "player_1"} and entry.about == {"baseline": name}
+    for name, text in (
+        ("parots", "did you mean 'parrots'"),
+        ("policies_of_mine:nobody", r"must return a policy for each of \['player_0', 'player_1'\]"),
+        ("absent_mine:x", "there is no module 'absent_mine'"),
+    ):
+        with pytest.raises(ConfigError, match=text):
+            find_baseline(name, setting)
+
+
+def test_an_unknown_tracker_is_refused_before_anything_is_loaded(about: Path) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'lines'"):
+        load_config(None, [*OWN[:-2], "output.trackers={line: true}"])
+
+
+def test_eval_and_list_know_the_names(
+    about: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "measured")
+    assert (
+        call("eval", "--baseline", "terse_agents:parrots", "--env", "terse-v0", "--output", out)
+        == 0
+    )
+    assert (tmp_path / "measured" / "manifest.json").is_file()
+    capsys.readouterr()
+    assert call("list") == 0
+    shown = capsys.readouterr().out
+    assert "terse_agents:terse (terse-agents 0.1.0)" in shown
+    assert "tracker" in shown and "terse_agents:Lines (terse-agents 0.1.0)" in shown

@@ -1,0 +1,184 @@
+"""Names that installed packages announce, and paths of objects, stand for what is in their modules."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import llm_decpomdp
+from llm_decpomdp import check_env, make, registry
+from llm_decpomdp.algorithms import ALGORITHMS
+from llm_decpomdp.plugins import announced, find, origin_of, plugins
+from tests.support.packages import looked_up_anew, write_example, write_package
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A folder of packages, where Python looks."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    with looked_up_anew(folder, monkeypatch):
+        yield folder
+
+
+@pytest.fixture
+def example(site):
+    write_example(site)
+    return site
+
+
+def test_a_package_announces_one_thing_of_each_kind(example):
+    assert [(plugin.kind, plugin.name) for plugin in plugins()] == [
+        ("environment", "terse-v0"),
+        ("algorithm", "mamedian"),
+        ("policy", "parrot"),
+        ("reward", "brief"),
+        ("mode", "cheerful"),
+        ("tracker", "lines"),
+        ("baseline", "parrots"),
+    ]
+    assert {plugin.origin for plugin in plugins()} == {"terse-agents 0.1.0"}
+    assert origin_of("policy", "parrot") == "terse-agents 0.1.0"
+    assert origin_of("policy", "terse_agents:Parrot") is None
+
+
+def test_looking_names_up_imports_nothing(example):
+    assert "terse-v0" in registry.registered() and announced("algorithm")
+    assert "terse_agents" not in sys.modules
+
+
+@pytest.mark.filterwarnings("ignore:Overriding environment")
+def test_an_announced_environment_is_made_by_its_id(example):
+    env = make("terse-v0")
+    assert env.metadata["id"] == "terse-v0" and "few characters" in env.description
+    check_env("terse-v0")
+
+
+def test_an_announced_algorithm_is_looked_up_by_its_name(example):
+    assert ALGORITHMS["mamedian"].name == "mamedian"
+    with pytest.raises(
+        KeyError, match=r"did you mean 'mamedian'.* One of your own is 'module:NAME'"
+    ):
+        ALGORITHMS["mamedia"]
+
+
+@pytest.mark.parametrize(
+    "names", [("brief", "cheerful"), ("terse_agents:Brief", "terse_agents:Cheerful")]
+)
+def test_reward_and_mode_of_an_environment_are_replaced(example, names):
+    reward, mode = names
+    env = make("probe-turns-v0", reward=reward, external_mode=mode)
+    env.reset(seed=0)
+    prompts, rewards, _, _, infos = env.step({"player_0": "abc", "player_1": ""})
+    assert infos["player_0"]["reward/length"] == -0.03
+    assert rewards["player_0"] == pytest.approx(
+        sum(v for k, v in infos["player_0"].items() if "/" in k)
+    )
+    assert all(prompt.endswith("You can do it.") for prompt in prompts.values())
+    assert env.spec_kwargs == {"reward": reward, "external_mode": mode}
+    twin = make(env.spec_id, **env.spec_kwargs)
+    assert twin.metadata == env.metadata and "length" in env.metadata["reward"]["components"]
+
+
+def test_a_centralised_team_has_the_other_reward_too(example):
+    env = make("probe-turns-v0", reward="brief", centralised=True)
+    env.reset(seed=0)
+    infos = env.step({"team_0": "<player_0>ab</player_0><player_1>c</player_1>"})[4]
+    assert infos["team_0"]["reward/length"] == -0.03
+
+
+NUMBER = "import llm_decpomdp\nNUMBER = 3\ndef three(part): return 3\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"reward": "breif"}, KeyError, "unknown reward 'breif'; did you mean 'brief'"),
+        (
+            {"reward": "numbers_of_mine:NUMBER"},
+            KeyError,
+            "has no reward 'NUMBER': define a function",
+        ),
+        (
+            {"reward": "numbers_of_mine:three"},
+            TypeError,
+            "returned a int, which is no reward: it lacks",
+        ),
+        (
+            {"external_mode": "numbers_of_mine:three"},
+            TypeError,
+            "no mode: it lacks info_keys, first",
+        ),
+        ({"external_mode": "absent_mine:x"}, ImportError, "there is no module 'absent_mine'"),
+    ],
+)
+def test_what_is_no_part_is_refused(example, arguments, error, text):
+    (example / "numbers_of_mine.py").write_text(NUMBER)
+    with pytest.raises(error, match=text):
+        make("probe-turns-v0", **arguments)
+
+
+def test_errors_name_the_package(site):
+    write_package(
+        site,
+        "broken-one",
+        {
+            "environment.broken-v0": "broken_one:make",
+            "algorithm.gone": "broken_one.learning:GONE",
+            "algorithm.empty": "llm_decpomdp.plugins:KINDS",
+        },
+    )
+    for call, text in (
+        (
+            lambda: make("broken-v0"),
+            "environment 'broken-v0' of the package broken-one 0.1.0: No module",
+        ),
+        (
+            lambda: ALGORITHMS["gone"],
+            "algorithm 'gone' of the package broken-one 0.1.0: .*no module",
+        ),
+        (
+            lambda: ALGORITHMS["empty"],
+            "package broken-one 0.1.0: llm_decpomdp.plugins has no algorithm",
+        ),
+    ):
+        with pytest.raises((ImportError, KeyError), match=text):
+            call()
+
+
+def test_a_name_of_two_packages_is_refused_and_its_paths_are_told(site):
+    for name in ("first-one", "second-one"):
+        write_package(site, name, {"policy.same": f"{name.replace('-', '_')}:Same"})
+    text = r"by first-one 0\.1\.0 \(first_one:Same\) and second-one .*: name one by its path"
+    with pytest.raises(KeyError, match=text):
+        find("policy", "same")
+
+
+def test_entry_points_of_another_form_are_left_out_and_named(site):
+    write_package(
+        site, "odd-one", {"algorithms.x": "a:B", "policy.y": "only_a_module", "policy.z": "a:B"}
+    )
+    with pytest.warns(
+        UserWarning, match="the package odd-one announces .* a kind one of environment"
+    ):
+        assert [plugin.name for plugin in plugins()] == ["z"]
+
+
+def test_an_id_that_is_taken_stays_what_it_was(site):
+    write_package(site, "greedy-one", {"environment.probe-turns-v0": "greedy:make"})
+    with pytest.warns(
+        UserWarning, match=r"of the package greedy-one 0\.1\.0 is left out: .* already"
+    ):
+        assert "probe-turns-v0" in registry.registered()
+    assert llm_decpomdp.spec("probe-turns-v0").entry_point.startswith("llm_decpomdp.")
+
+
+def test_nothing_is_looked_up_where_all_names_are_of_this_package():
+    code = (
+        "import llm_decpomdp, llm_decpomdp.plugins as p; llm_decpomdp.make('probe-turns-v0');"
+        "llm_decpomdp.make('coophumaneval-v0', source='bundled', external_mode='level_feedback');"
+        "assert p.plugins.cache_info().misses == 0"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
