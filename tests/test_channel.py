@@ -76,11 +76,13 @@ def compose(told: bool, **channel) -> float:
         prompts, *_ = env.step({"aux_0": name if told else "", "main_0": ""})
         gold = answers(env)
         heard = prompts["main_0"].splitlines()[0].removeprefix("aux_0 told you: ")
-        main = heard if heard in ("alpha", "beta", "gamma") else "alpha"
+        guess = heard if heard in ("alpha", "beta", "gamma") else "alpha"
+        helper = gold.reference("aux_0")
+        of_reference = helper.removeprefix("def ").partition("(")[0]
         *_, infos = env.step(
             {
-                "aux_0": gold.reference("aux_0").replace("alpha", name),
-                "main_0": gold.reference("main_0").replace("alpha", main),
+                "aux_0": helper.replace(of_reference, name),
+                "main_0": gold.reference("main_0").replace(of_reference, guess),
             }
         )
         solved += infos["main_0"]["solved"]
