@@ -204,6 +204,7 @@ def test_feedback_counts_tests_and_shows_none(env):
 # Contracts
 
 
+@pytest.mark.slow
 def test_larger_teams_and_conventions_keep_the_contract():
     check_env(
         "compose-v0",
