@@ -14,7 +14,7 @@ from llm_decpomdp.envs.compose.tasks import compose_rows
 
 ROWS = {
     "numbers": compose_rows(2, "numbers", "none", 0),
-    "three": compose_rows(4, "all", "none", 0),
+    "long": compose_rows(4, "all", "none", 0),
 }
 
 
@@ -40,9 +40,9 @@ def test_every_step_changes_its_type_or_its_argument():
 
 
 def test_tasks_depend_on_seed_and_index_alone():
-    again = compose_rows.__wrapped__(2, "numbers", "none", 0)
-    assert again == ROWS["numbers"]
-    other = compose_rows(2, "numbers", "none", 1)
+    again = compose_rows.__wrapped__(4, "all", "none", 0)
+    assert again == ROWS["long"]
+    other = compose_rows(4, "all", "none", 1)
     assert [row["chain"] for row in other[:20]] != [row["chain"] for row in again[:20]]
 
 
@@ -107,4 +107,4 @@ def test_the_bound_is_reached_by_the_best_guess():
 
 
 def test_splits_differ_by_chains():
-    assert {split_of(row["chain"]) for row in ROWS["three"]} == {"train", "test"}
+    assert {split_of(row["chain"]) for row in ROWS["long"]} == {"train", "test"}

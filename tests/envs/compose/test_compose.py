@@ -28,9 +28,13 @@ def test_references_earn_full_marks(kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [*KINDS.values(), {"num_agents": 8, "length": 8}])
-def test_all_references_earn_full_marks(kind):
-    solved = references_solve(make("compose-v0", **{**kind, "split": "all"}))
+@pytest.mark.parametrize(
+    ("kind", "count"),
+    [*((kind, 500) for kind in KINDS.values()), ({}, None), ({"num_agents": 8, "length": 8}, None)],
+)
+def test_all_references_earn_full_marks(kind, count):
+    """Those of a pair, and of eight agents; of other kinds some hundreds."""
+    solved = references_solve(make("compose-v0", **{**kind, "split": "all"}), count)
     assert len(solved) >= 500 and all(solved)
 
 
@@ -200,6 +204,7 @@ def test_feedback_counts_tests_and_shows_none(env):
 # Contracts
 
 
+@pytest.mark.slow
 def test_larger_teams_and_conventions_keep_the_contract():
     check_env(
         "compose-v0",
