@@ -92,6 +92,12 @@ def test_the_server_counts_tokens_of_single_samples(server: ChatServer) -> None:
     assert policy.generate(["a"])[0][0].num_tokens is None
 
 
+def test_stop_strings_are_sent_where_there_are_any(server: ChatServer) -> None:
+    Endpoint("m", server.url, stop=["."]).act("b")
+    Endpoint("m", server.url).act("b")
+    assert [request.get("stop") for request in server.requests] == [["."], None]
+
+
 def test_what_a_model_refuses_is_left_out_and_more_is_added(server: ChatServer) -> None:
     server.refused = {"top_p", "max_tokens"}
     with pytest.raises(EndpointError, match=r"'max_tokens'.* omit: \[top_p\]"):
@@ -103,8 +109,6 @@ def test_what_a_model_refuses_is_left_out_and_more_is_added(server: ChatServer) 
     for request in server.requests[before:]:
         assert request.keys() == {"model", "messages", "max_completion_tokens"}
     assert len(server.requests) == before + 2
-    Endpoint("m", server.url, stop=["."]).act("b")
-    assert server.requests[-1]["stop"] == ["."]
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def promised(name: str) -> str:
 def test_the_configurations_of_these_families_are_complete() -> None:
     families = ("_he_config", "_che_config", "_mbpp_config", "_classeval_config", "_bugfix_config")
     found = {name for name in shipped() if name.partition(".")[0].endswith((*families, "demo"))}
-    assert found == {*SEEDS, *AUGUST, *JANUARY, *MBPP, *OTHERS, "demo"}
+    assert found == {*SEEDS, *AUGUST, *JANUARY, *MBPP, *OTHERS, "demo", "cooperation_demo"}
 
 
 @pytest.mark.parametrize("name", [name for rows, *_ in FAMILIES for name in rows])
