@@ -13,7 +13,7 @@ from llm_decpomdp.algorithms.rollouts.plans import rollout_chains
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.benchmarks.science.hypothesis import Clause, Hypothesis, Measures
-from llm_decpomdp.benchmarks.science.training import LEARNING_RATE, team_of, train, value
+from llm_decpomdp.benchmarks.science.training import LEARNING_RATE, tasks, team_of, train, value
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.probes.credit import GRADES
 from llm_decpomdp.envs.probes.parts import LETTERS
@@ -94,7 +94,7 @@ def lazy(seed: int) -> Measures:
         team = team_of(env, LETTERS, seed)
         train(env, team, seed=seed, updates=20, rollouts=rollouts)
         second = env.possible_agents[1]
-        prompts = {task.cues[1]: task.letters[1] for task in env.tasks.tasks}
+        prompts = {task.cues[1]: task.letters[1] for task in tasks(env)}
         shares[name] = float(
             np.mean([team[second].probabilities(cue)[word] for cue, word in prompts.items()])
         )

@@ -14,7 +14,7 @@ from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.benchmarks.science.hypothesis import Clause, Hypothesis, Measures
-from llm_decpomdp.benchmarks.science.training import train, value
+from llm_decpomdp.benchmarks.science.training import tasks, train, value
 from llm_decpomdp.envs.probes.parts import LETTERS
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.seeding import stream
@@ -82,7 +82,7 @@ def ends(seed: int) -> Measures:
         options = LearnerOptions(learning_rate=TINY_RATE, max_grad_norm=0.3)
         train(env, team, seed=seed, updates=30, group_size=32, options=options)
         measures[f"value, {name}"] = value(env, team)
-        prompts = [task.cues[0] for task in env.tasks.tasks]
+        prompts = [task.cues[0] for task in tasks(env)]
         answers = team[env.possible_agents[0]].generate(prompts, 64)
         measures[f"length, {name}"] = float(
             np.mean([len(answer.text) for group in answers for answer in group])

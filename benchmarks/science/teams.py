@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -12,10 +12,10 @@ from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.benchmarks.science.hypothesis import Clause, Hypothesis, Measures
 from llm_decpomdp.benchmarks.science.tabular import TabularPolicy
-from llm_decpomdp.benchmarks.science.training import LEARNING_RATE, team_of, train
+from llm_decpomdp.benchmarks.science.training import LEARNING_RATE, tasks, team_of, train
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.probes.credit import GRADES
-from llm_decpomdp.envs.probes.parts import LETTERS
+from llm_decpomdp.envs.probes.parts import LETTERS, ProbeTask
 
 ONE_PARTNER = RolloutOptions(joint_mode="common", num_partners=1)
 
@@ -62,15 +62,16 @@ def sizes(seed: int) -> Measures:
 def _updates_to_learn(size: int, rollouts: RolloutOptions, seed: int) -> int:
     """Count the updates until the policies' expected reward is 90 % of the optimum."""
     env = make("probe-noisy-partners-v0", num_agents=size)
+    team = team_of(env, GRADES, seed)
     count = 0
 
-    def watch(update: int, team: Tables, _: Mapping[str, float]) -> bool:
+    def watch(update: int, _: Mapping[str, float]) -> bool:
         nonlocal count
         count = update
         return _expected_worth(env, team) >= LEARNED
 
     train(
-        *(env, team_of(env, GRADES, seed)),
+        *(env, team),
         seed=seed,
         updates=LONGEST,
         rollouts=rollouts,
@@ -84,15 +85,15 @@ def _expected_worth(env: DecPOMDPEnv, team: Tables) -> float:
     """Return the expected reward of noisy partners: the mean of what each one's letters are worth."""
     worths = [
         chance * _alone(env, task, agent, letter) * len(team)
-        for task in env.tasks.tasks
+        for task in tasks(env)
         for place, agent in enumerate(team)
         for letter, chance in team[agent].probabilities(task.cues[place]).items()
         if letter
     ]
-    return sum(worths) / len(team) / len(env.tasks.tasks)
+    return sum(worths) / len(team) / len(tasks(env))
 
 
-def _alone(env: DecPOMDPEnv, task: Any, agent: str, letter: str) -> float:
+def _alone(env: DecPOMDPEnv, task: ProbeTask, agent: str, letter: str) -> float:
     """Return the reward of a letter beside silent partners."""
     return env.reward(task, {mate: letter * (mate == agent) for mate in env.possible_agents}).reward
 
@@ -102,7 +103,7 @@ def reuse(seed: int) -> Measures:
     logs = []
     for size in (1, 2, 4):
         env = make("probe-halves-v0", num_agents=size)
-        rows: list[Mapping[str, float]] = []
+        shares: list[float] = []
         options = LearnerOptions(learning_rate=LEARNING_RATE, updates_per_batch=8)
         train(
             *(env, team_of(env, LETTERS, seed)),
@@ -110,11 +111,15 @@ def reuse(seed: int) -> Measures:
             updates=10,
             group_size=16,
             options=options,
-            watch=lambda _, __, row, rows=rows: bool(rows.append(row)),
+            watch=partial(_note, shares),
         )
-        shares = [row[ESS] for row in rows if ESS in row]
         logs.append(float(np.log(np.mean(shares))))
     return {"slope": float(np.polyfit((1, 2, 4), logs, 1)[0])}
+
+
+def _note(shares: list[float], update: int, metrics: Mapping[str, float]) -> bool:
+    shares += [metrics[ESS]] if ESS in metrics else []
+    return False
 
 
 HYPOTHESES = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,8 @@ from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.benchmarks.science.features import HashedParts
 from llm_decpomdp.benchmarks.science.tabular import TabularPolicy
 from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.probes.parts import ProbeTask
+from llm_decpomdp.policy import Team
 from llm_decpomdp.seeding import stream
 
 LEARNING_RATE = 0.3
@@ -25,8 +26,8 @@ LEARNING_RATE = 0.3
 EPISODES = 192
 """Episodes of an evaluation, shared by all tasks."""
 
-Watch = Callable[[int, Mapping[str, TabularPolicy], Mapping[str, float]], bool]
-"""Sees the number of updates, the team and the update's metrics; true ends the training."""
+Watch = Callable[[int, Mapping[str, float]], bool]
+"""Sees the number of updates and the metrics of the last one; true ends the training."""
 
 
 def team_of(
@@ -43,7 +44,7 @@ def team_of(
 
 def train(
     env: DecPOMDPEnv,
-    team: Mapping[str, TabularPolicy],
+    team: Team,
     *,
     seed: int,
     updates: int,
@@ -71,17 +72,22 @@ def train(
             views=learner.critic is not None,
         )
         metrics = learner.update(batch)
-        if watch is not None and watch(update, team, metrics):
+        if watch is not None and watch(update, metrics):
             return
 
 
-def value(env: DecPOMDPEnv, team: Mapping[str, Any]) -> float:
+def value(env: DecPOMDPEnv, team: Team) -> float:
     """Return the mean sum of rewards of `EPISODES` episodes."""
     starts = every_start(env)
     rollouts = play_episodes(env, team, starts * (EPISODES // len(starts)))
     return float(
         np.mean([sum(group.rewards[0] for group in rollout.groups) for rollout in rollouts])
     )
+
+
+def tasks(env: DecPOMDPEnv) -> list[ProbeTask]:
+    """Return the tasks of a probe."""
+    return [task for task in env.tasks.tasks if isinstance(task, ProbeTask)]
 
 
 def every_start(env: DecPOMDPEnv) -> list[Start]:
