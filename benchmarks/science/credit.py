@@ -153,6 +153,7 @@ HYPOTHESES = (
         "probe-lazy-v0, tabular policies, MAGRPO, 20 updates, G = 8; probability of the second agent's right "
         "letter.",
         (
+            Clause("aligned: it works in less than half of all cases", {"aligned": 1}, below=0.5),
             Clause(
                 "common partners: it works more often than aligned, by over 0.1",
                 {"common": 1, "aligned": -1},

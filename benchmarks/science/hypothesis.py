@@ -7,7 +7,9 @@ a bound: the hypothesis predicts that its expectation lies on one side. All clau
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -73,13 +75,14 @@ class Hypothesis:
     """Number of seeds, from 0 on."""
 
     def declaration(self) -> dict[str, Any]:
-        """Return all that is said beforehand, as JSON has it."""
+        """Return all that is said beforehand, as JSON has it, with a digest of the module that measures."""
         return {
             "id": self.id,
             "statement": self.statement,
             "theory": self.theory,
             "setting": self.setting,
             "seeds": self.seeds,
+            "measure": _digest_of(self.measure),
             "clauses": [
                 {
                     "words": clause.words,
@@ -90,6 +93,11 @@ class Hypothesis:
                 for clause in self.clauses
             ],
         }
+
+
+def _digest_of(measure: Measure) -> str:
+    module = sys.modules[measure.__module__]
+    return hashlib.sha256(inspect.getsource(module).encode()).hexdigest()
 
 
 def fingerprint(declarations: Sequence[Mapping[str, Any]]) -> str:

@@ -23,10 +23,11 @@ HEAD = (
 
 EXPLANATION = (
     "Each hypothesis was declared with its measure and its bounds before the first seed was measured; the "
-    "fingerprint is that of the declarations. Settings were tried on seeds that do not count, from 1000 on. A "
-    "hypothesis is confirmed if all of its predictions hold, refuted if one does not, both at 5 % after Holm's "
-    "correction over all hypotheses shown, and undecided otherwise. Intervals are of the mean over seeds "
-    "(bootstrap); with few seeds they are too narrow. Budgets that are compared are of equal completions."
+    "fingerprint is that of the declarations, and of the code that measures. Settings were tried on seeds "
+    "that do not count, from 1000 on. A hypothesis is confirmed if all of its predictions hold, refuted if "
+    "one does not, both at 5 % after Holm's correction over all hypotheses of the suite, and undecided "
+    "otherwise (tests by flipped signs). Intervals are of the mean over seeds (bootstrap); with few seeds "
+    "they are too narrow. Budgets that are compared are of equal completions."
 )
 
 

@@ -1,14 +1,16 @@
 """Verdicts: which hypotheses the measures of all seeds confirm, refute, or leave undecided.
 
-For each clause the mean over seeds has a bootstrap distribution (Efron 1979). p against a clause is the share of
-replicates on the wrong side of its bound, p for it that on the right side, both with one added to either count
-(Davison and Hinkley 1997, section 4.2). A hypothesis has the largest p against any of its clauses, since all have
-to hold (an intersection-union test; Berger 1982, Technometrics 24, 295), and is refuted by any one of them: p is
-then the smallest p for a clause, times their number. Both families of p are corrected over the suite by Holm
-(1979, Scandinavian Journal of Statistics 6, 65), and count from `LEVEL` on.
+For each clause, the differences of the seeds' numbers from its bound are flipped in sign at random (Fisher 1935;
+exact where they are symmetric about the true one): p against the clause is the share of flips whose mean lies as
+far on the predicted side as that of the data, or farther, and p for it that on the other side, with one added to
+either count. So n seeds give no p below 2^-n.
 
-Intervals of few seeds are too narrow (see `evaluation/statistics.py`): with 20 an interval of 95 % holds the true
-mean in about 93 % of all cases.
+A hypothesis has the largest p against any of its clauses, since all have to hold (an intersection-union test;
+Berger 1982, Technometrics 24, 295), and is refuted by any one of them: p is then the smallest p for a clause,
+times their number. Each of both families of p is corrected over all hypotheses of the suite, also those that were
+not measured (Holm 1979, Scandinavian Journal of Statistics 6, 65), and counts up to `LEVEL`.
+
+The intervals are of the bootstrap (Efron 1979), and too narrow where seeds are few (`evaluation/statistics.py`).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from llm_decpomdp.benchmarks.science.hypothesis import Clause, Hypothesis, Measures
 from llm_decpomdp.seeding import stream
@@ -40,9 +43,9 @@ class Finding:
     """Of the percentile interval of 95 %, as `high`."""
     high: float
     against: float
-    """p of the data if the clause did not hold."""
+    """p of the data if the number were at the bound, for the predicted side."""
     support: float
-    """p of the data if it did hold."""
+    """The same for the other side."""
     seeds: int
 
 
@@ -68,30 +71,39 @@ def find(clause: Clause, rows: Sequence[Measures]) -> Finding:
         raise ValueError(
             f"a clause needs finite numbers of two seeds or more, got {values}: {clause.words}"
         )
-    picks = stream(0, "science", clause.words).integers(len(values), size=(REPLICATES, len(values)))
-    means = values[picks].mean(1)
-    right = means < clause.bound if clause.above is None else means > clause.bound
-    count = int(right.sum())
+    rng = stream(0, "science", clause.words)
+    means = values[rng.integers(len(values), size=(REPLICATES, len(values)))].mean(1)
     low, high = np.quantile(means, [0.025, 0.975])
+    distances = values - clause.bound if clause.below is None else clause.bound - values
+    flips = rng.choice([-1.0, 1.0], size=(REPLICATES, len(values))) @ distances
+    margin = 1e-9 * np.abs(distances).sum()  # sums of the same numbers differ in their last digits
     return Finding(
         clause,
         float(values.mean()),
         float(low),
         float(high),
-        against=(REPLICATES - count + 1) / (REPLICATES + 1),
-        support=(count + 1) / (REPLICATES + 1),
+        against=_share(flips >= distances.sum() - margin),
+        support=_share(flips <= distances.sum() + margin),
         seeds=len(values),
     )
 
 
+def _share(hits: NDArray[np.bool_]) -> float:
+    return (int(hits.sum()) + 1) / (len(hits) + 1)
+
+
 def judge(
-    hypotheses: Sequence[Hypothesis], measures: Mapping[str, Sequence[Measures]]
+    hypotheses: Sequence[Hypothesis],
+    measures: Mapping[str, Sequence[Measures]],
+    family: int | None = None,
 ) -> list[Verdict]:
     """Judge all hypotheses of a suite together.
 
     Args:
         hypotheses: Those that were declared.
         measures: Those of each seed, by the hypothesis's id.
+
+        family: Number of hypotheses of the suite, if not all of them are judged.
 
     Raises:
         KeyError: If one was not measured.
@@ -100,8 +112,11 @@ def judge(
         tuple(find(clause, measures[hypothesis.id]) for clause in hypothesis.clauses)
         for hypothesis in hypotheses
     ]
-    against = holm([max(f.against for f in group) for group in findings])
-    support = holm([min(1.0, len(group) * min(f.support for f in group)) for group in findings])
+    number = max(family or 0, len(findings))
+    against = holm([max(f.against for f in group) for group in findings], number)
+    support = holm(
+        [min(1.0, len(group) * min(f.support for f in group)) for group in findings], number
+    )
     return [
         Verdict(hypothesis, group, _word(wrong, right), min(wrong, right))
         for hypothesis, group, wrong, right in zip(
@@ -116,13 +131,13 @@ def _word(against: float, support: float) -> Word:
     return "refuted" if support <= LEVEL else "undecided"
 
 
-def holm(values: Sequence[float]) -> list[float]:
-    """Correct p-values for their number.
+def holm(values: Sequence[float], number: int) -> list[float]:
+    """Correct p-values for a number of tests, m, of which these are some; the others count as 1.
 
-    The smallest of m is multiplied by m, the next by m - 1, and so on; none is below one before it, or above 1.
+    The smallest is multiplied by m, the next by m - 1, and so on; none is below one before it, or above 1.
     """
     results, largest = [0.0] * len(values), 0.0
     for rank, place in enumerate(np.argsort(values, kind="stable")):
-        largest = max(largest, min(1.0, (len(values) - rank) * values[place]))
+        largest = max(largest, min(1.0, (number - rank) * values[place]))
         results[place] = largest
     return results

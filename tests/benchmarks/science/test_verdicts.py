@@ -32,7 +32,8 @@ NOISE = np.random.default_rng(0).normal(size=20)
         ((ABOVE,), 1 + NOISE - NOISE.mean(), "undecided"),
         ((ABOVE, BELOW), 3 + NOISE, "refuted"),
         ((ABOVE,), np.full(20, 1.1), "confirmed"),
-        ((ABOVE,), np.full(20, 1.0), "refuted"),  # at the bound is not above it
+        ((ABOVE,), np.full(20, 1.0), "undecided"),  # at the bound
+        ((ABOVE,), np.full(4, 3.0), "undecided"),  # four seeds show nothing at 5 %
     ],
 )
 def test_a_verdict_is_that_of_the_interval(
@@ -51,9 +52,21 @@ def test_what_one_hypothesis_shows_is_not_shown_among_many() -> None:
     assert {verdict.word for verdict in verdicts} == {"undecided"}
 
 
+def test_a_suite_that_is_measured_in_part_is_corrected_as_a_whole() -> None:
+    values = {"H": rows(1.0 + 0.46 + NOISE - NOISE.mean())}
+    assert judge([hypothesis("H", ABOVE)], values, family=20)[0].word == "undecided"
+
+
+def test_chance_alone_confirms_no_more_often_than_it_may() -> None:
+    rng = np.random.default_rng(1)
+    at_the_bound = [find(ABOVE, rows(1 + rng.normal(size=8))).against <= 0.05 for _ in range(200)]
+    assert sum(at_the_bound) <= 20  # 10 expected
+
+
 def test_holms_correction_is_that_of_his_paper() -> None:
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([0.01, 0.04, 0.03, 0.005], 4) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.01, 0.5], 10) == pytest.approx([0.1, 1.0])
+    assert holm([0.9, 0.8], 2) == [1.0, 1.0]
 
 
 def test_a_finding_has_the_mean_of_the_weighted_sum() -> None:
