@@ -233,9 +233,9 @@ class _Rows:
 
     def _stop_at_strings(self, decode: Decode) -> None:
         """End the live rows whose text holds one of their stop strings."""
-        tokens = self._tokens[self._alive, : self._length].tolist()
-        for row, ids in zip(self._alive.tolist(), tokens, strict=True):
-            if self._stops[row] and first_stop(decode(ids), self._stops[row]):
+        for row in self._alive.tolist():
+            stops = self._stops[row]
+            if stops and first_stop(decode(self._tokens[row, : self._length].tolist()), stops):
                 self._stopped[row] = True
 
     def keep_going(self) -> Tensor:

@@ -26,5 +26,7 @@ def before_stop(text: str, stops: Sequence[str]) -> str:
 
 def stop_length(tokens: Sequence[int], stops: Sequence[str], decode: Decode) -> int | None:
     """Return the number of tokens with which a text first holds a stop string; `None` if it holds none."""
+    if not first_stop(decode(tokens), stops):
+        return None
     lengths = range(1, len(tokens) + 1)
     return next((n for n in lengths if first_stop(decode(tokens[:n]), stops)), None)

@@ -98,13 +98,14 @@ class PromptEncoder:
 
     def in_words(self) -> str:
         """Describe the messages that are sent, for a log line."""
+        prefill = [f"completions begin with {self.prefill!r}"] if self.prefill else []
         if not self.tokenizer.chat_template:
-            return "prompts are sent as they are, for the model has no chat template"
+            words = "prompts are sent as they are, for the model has no chat template"
+            return ", ".join([words, *prefill])
         system = self.prompting.system_prompt
         before = "" if system is None else f" after a system prompt of {len(system)} characters"
         variables = self._variables.items()
         texts = [f"{key}={value!r}" for key, value in variables]
-        prefill = [f"completions begin with {self.prefill!r}"] if self.prefill else []
         return ", ".join(
             [f"prompts are user messages of the chat template{before}", *texts, *prefill]
         )

@@ -4,9 +4,9 @@ Where p is the share of episodes that solve a problem, passing has the variance 
 passed, or never, teaches nothing. An update's problems are drawn without replacement, in proportion to p (1 - p),
 among those with p in `BAND`; where too few are left there, the nearest of the others follow.
 
-p is the mean of a Beta posterior whose prior is one pass and one failure, so that what was never played has 1/2,
-and is likely to be drawn. A visit counts as G episodes. Measurements fade with every update, as the team changes:
-what was left out drifts back towards 1/2, and returns.
+p is the mean of a Beta posterior whose prior is a quarter of a pass and of a failure: what was never played has 1/2,
+and is likely to be drawn, and one visit whose G episodes all passed, or all failed, leaves the band from G = 3 on.
+Measurements fade with every update, as the team changes: what was left out drifts back towards 1/2, and returns.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from llm_decpomdp.seeding import stream
 
 BAND = (0.1, 0.9)
 """Pass rates, both included, of problems that are drawn."""
+
+PRIOR = 0.25
+"""Passes, and failures, that every problem has had before any."""
 
 FADING = 0.98
 """Factor of all measurements in each update: they halve in 34."""
@@ -49,7 +52,7 @@ class Curriculum:
     @property
     def rates(self) -> NDArray[np.float64]:
         """The estimated pass rate of each problem, above 0 and below 1."""
-        return (1 + self._passed) / (2 + self._played)
+        return (PRIOR + self._passed) / (2 * PRIOR + self._played)
 
     def draw(self, update: int, number: int) -> tuple[list[Start], dict[str, float]]:
         """Draw the problems of an update, counted from 1.

@@ -105,7 +105,7 @@ class Lagged:
         """Continue from `state_dict`'s value.
 
         Raises:
-            ValueError: If it is of another number of processes.
+            ValueError: If it is of another number of processes, or an earlier version.
         """
         rank, size = processes.rank(), processes.world_size()
         self._begun, self._waiting = None, {}
@@ -115,6 +115,11 @@ class Lagged:
                 raise ValueError(
                     f"the batches that wait (lag={self.lag}) are those of {len(shares)} processes, and there are "
                     f"{size}: go on in as many"
+                )
+            if "texts" not in row:
+                raise ValueError(
+                    "the batches that wait (lag) are of an earlier version of llm_decpomdp: finish the run with "
+                    "that one, or begin anew"
                 )
             rollouts = list(map(from_text, row["texts"]))
             lessons = self.source.rewarded([rollouts[place] for place in shares[rank]])

@@ -242,6 +242,10 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
                 f"pairs_source means nothing with {algorithm.name}, which learns from its own samples: set "
                 "name=madpo, or drop it"
             )
+        elif config.warm_start.disjoint:
+            raise ValueError(
+                "pairs_source learns from stored pairs, of whatever problems: drop warm_start.disjoint"
+            )
         start_cost(config)
         learner = learner_options(config, 1, team.policies.values())
         learner.check_horizon(config.horizon)

@@ -200,7 +200,7 @@ def placed(work: Work, fleet: Fleet, assumed: Assumptions, lag: int = 0) -> Layo
         else:
             loops.append(loop_seconds(model, work, work.starts, rates))
             notes.append(f"{_names([model])} has no server, and its memory is not counted")
-    homes = {int(model.device.partition(":")[2] or 0) for model in trained}
+    homes = {int(model.device.partition(":")[2] or 0) for model in trained if model.device != "cpu"}
     if len(set(gpus)) < len(gpus) or homes & set(gpus):
         notes.append("some devices hold several servers or learners: their memory was not added up")
     return Layout(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
+from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.cooperation.partners import (
     CASES,
     called,
@@ -27,7 +28,10 @@ def story(experiments: Sequence[Experiment]) -> str:
     runs = [run for experiment in experiments for run in experiment.runs]
     if len(runs) != 1:
         return ""
-    evaluations = read_partners(runs[0].path)
+    try:
+        evaluations = read_partners(runs[0].path)
+    except ConfigError as error:
+        return tag("p", f"Exchanged partners are left out: {error}")
     if not {"before", "after"} <= evaluations.keys():
         return ""
     return "\n".join(_blocks(runs[0], evaluations))
@@ -35,7 +39,9 @@ def story(experiments: Sequence[Experiment]) -> str:
 
 def _blocks(run: Results, evaluations: Mapping[str, Evaluation]) -> Iterator[str]:
     shares = {case: solved(evaluation).value for case, evaluation in evaluations.items()}
-    gain = shares["after"] - shares["before"]
+    before, after = solved(evaluations["before"]), solved(evaluations["after"])
+    gain = after.value - before.value
+    apart = None not in (after.low, before.high) and (after.low or 0) > (before.high or 0)
     agents = evaluations["after"].manifest["identity"]["team"]
     yield tag(
         "p",
@@ -43,9 +49,9 @@ def _blocks(run: Results, evaluations: Mapping[str, Evaluation]) -> Iterator[str
         f"{shares['before']:.0%} before.",
         "headline",
     )
-    if gain > 0:
+    if gain > 0 and apart:
         losses = [
-            f"{(shares['after'] - shares[case]) / gain:.0%} of the gain is lost {CASES[case].split(', ')[1]}"
+            f"{max(0.0, (after.value - shares[case]) / gain):.0%} of the gain is lost {CASES[case].split(', ')[1]}"
             for case in EXCHANGED
             if case in shares
         ]
@@ -67,7 +73,7 @@ def _table(run: Results, evaluations: Mapping[str, Evaluation]) -> str:
     for case, evaluation in evaluations.items():
         calls = called(evaluation)
         rows.append((CASES[case], shown(solved(evaluation)), shown(calls) if calls else "—"))
-        if case == "before" and run.lessons and "solved" in run.evaluations[0]:
+        if case == "before" and run.lessons and run.evaluations and "solved" in run.evaluations[0]:
             share = run.evaluations[0]["solved"]
             steps = run.lessons[-1]["step"]
             rows.append((f"after {steps:.0f} steps of imitating references", f"{share:.2f}", "—"))

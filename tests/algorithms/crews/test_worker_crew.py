@@ -88,6 +88,7 @@ def test_a_bundle_that_kills_every_worker_ends_the_run_and_is_named(tmp_path: Pa
     assert run.saved == 1 and not crew.workers
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_another_number_of_workers(local: Trainer, tmp_path: Path) -> None:
     crew: Any = WorkerCrew(sites.echo, 2)
     first = trainer(tmp_path, crew=crew)
@@ -101,6 +102,7 @@ def test_a_run_goes_on_with_another_number_of_workers(local: Trainer, tmp_path: 
     require_same(local, second)
 
 
+@pytest.mark.slow
 def test_what_fails_for_everyone_is_told_at_once_and_as_it_is(tmp_path: Path) -> None:
     run = trainer(tmp_path / "1", crew=WorkerCrew(sites.broken, 1), eval_starts=[])
     with pytest.raises(FloatingPointError, match=r"^the task has a fault$"):

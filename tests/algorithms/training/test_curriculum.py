@@ -44,10 +44,19 @@ def test_a_pass_rate_is_shrunk_towards_a_half_and_fades_back_to_it(played: Any) 
     drawing = Curriculum(PROBLEMS, 8, 0)
     assert drawing.rates.tolist() == [0.5] * 12
     drawing.observe([played(0, 0.0), played(1, 1.0), played(2, 0.25)])
-    assert drawing.rates[:4] == pytest.approx([1 / 10, 9 / 10, 3 / 10, 1 / 2])
+    rates = [0.25 / 8.5, 8.25 / 8.5, 2.25 / 8.5, 1 / 2]
+    assert drawing.rates[:4] == pytest.approx(rates)
     for _ in range(34):
         drawing.observe([])
-    assert drawing.rates[:4] == pytest.approx([1 / 6, 5 / 6, 2 / 6, 1 / 2], abs=0.01)
+    rates = [0.25 / 4.5, 4.25 / 4.5, 1.25 / 4.5, 1 / 2]
+    assert drawing.rates[:4] == pytest.approx(rates, abs=0.01)
+
+
+def test_one_visit_of_four_episodes_leaves_the_band_if_all_or_none_pass(played: Any) -> None:
+    drawing = Curriculum(PROBLEMS, 4, 0)
+    drawing.observe([played(0, 0.0), played(1, 1.0), played(2, 0.75)])
+    inside = (drawing.rates >= curriculum.BAND[0]) & (drawing.rates <= curriculum.BAND[1])
+    assert inside[:4].tolist() == [False, False, True, True]
 
 
 def test_problems_of_the_band_are_drawn_by_their_variance_and_each_once(played: Any) -> None:

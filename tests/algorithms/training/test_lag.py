@@ -251,6 +251,7 @@ def test_a_crew_begins_with_a_later_update_before_the_learner_learns(
         assert during == [*played[0], *played[1], "learn", "step"]
 
 
+@pytest.mark.slow
 def test_workers_that_sample_ahead_and_die_play_what_one_process_plays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -109,7 +109,7 @@ def test_a_run_counts_gpus_before_it_loads_or_writes(
 
 def test_policies_are_served_by_base() -> None:
     def groups(*overrides: str) -> list[list[str]]:
-        config = load_config(None, overrides)
+        config = load_config(None, ["model.name=tiny-random", *overrides])
         return served(policies_of(config, agents_of(config, ["aux_0", "main_0"])))
 
     assert groups() == [["aux_0"], ["main_0"]]

@@ -162,6 +162,7 @@ def test_peers_get_the_prompts_that_our_models_see(tiny_model: str) -> None:
         ]
 
 
+@pytest.mark.slow
 def test_the_command_measures_an_update_from_end_to_end(
     tiny_model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -40,6 +40,7 @@ def adapters(result: Result) -> list[bytes]:
     return [path.read_bytes() for path in sorted(result.team.rglob("*.safetensors"))]
 
 
+@pytest.mark.slow
 def test_a_configuration_with_workers_is_the_same_run_and_may_change_their_number(
     quick: list[str], tmp_path: Path
 ) -> None:

@@ -24,7 +24,7 @@ def train(*arguments: str, override: list[str]) -> int:
     return call("train", "--config", "demo", *arguments, "--override", *override)
 
 
-@pytest.mark.parametrize("adapters", [False, True])
+@pytest.mark.parametrize("adapters", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_team_learns_its_references_before_its_first_update(
     quick: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], adapters: bool
 ) -> None:

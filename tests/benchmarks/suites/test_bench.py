@@ -42,6 +42,7 @@ def test_a_broken_cell_does_not_stop_the_others_and_its_traceback_stands_in_the_
     assert (job.name, job.error) == ("broken, seed 0", error.strip())
 
 
+@pytest.mark.slow
 def test_one_process_at_a_time_finds_the_same_as_several(finished: Path, tmp_path: Path) -> None:
     arguments = ("--cores", "1", "--only", "random", "--only", "gold")
     assert bench(suite(tmp_path), "--output", str(tmp_path / "out"), *arguments) == 0
