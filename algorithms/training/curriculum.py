@@ -5,7 +5,7 @@ passed, or never, teaches nothing. An update's problems are drawn without replac
 among those with p in `BAND`; where too few are left there, the nearest of the others follow.
 
 p is the mean of a Beta posterior whose prior is a quarter of a pass and of a failure: what was never played has
-1/2, and is likely to be drawn, and one visit whose G episodes all passed, or all failed, leaves the band from G = 3.
+1/2, and is likely to be drawn, and one visit whose G episodes all passed, or all failed, leaves the band if G > 2.
 Measurements fade with every update, as the team changes: what was left out drifts back towards 1/2, and returns.
 """
 
