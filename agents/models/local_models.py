@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
 import os
@@ -137,6 +138,8 @@ def gguf_model(file: Path) -> Path:
     try:
         return made_once(folder, partial(_convert, file))
     except UNREADABLE as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            raise
         raise ModelError(
             f"transformers cannot read the GGUF file {file} ({type(error).__name__}: {error}): name a folder that "
             "it can load, or a model on the hub, or let llama.cpp serve the file to a policy of kind endpoint"

@@ -99,11 +99,13 @@ class RemoteSampler:
         )  # adapters with weights of which no answer was compared
         self._client: Client | None = None
         self._lost = False
+        self._closed = False
         self._process = secrets.token_hex(3)  # names of another process are others
 
     def launch(self) -> None:
         """Begin to start the server, if it does not run, and sample at it from now on; do not wait."""
         self.engine.remote = self
+        self._closed = False
         self.server.launch()
 
     def publish(self, version: int) -> None:
@@ -176,7 +178,7 @@ class RemoteSampler:
 
         Until then the model here samples.
         """
-        self.engine.remote = None
+        self._closed, self.engine.remote = True, None
         if self._client is not None:
             with suppress(SamplerError):  # it has gone already
                 for adapter, publication in self._there.items():
@@ -206,6 +208,8 @@ class RemoteSampler:
             try:
                 return work(self._ready())
             except ServerLost as error:
+                if self._closed:  # by another thread, which starts nothing again
+                    raise SamplerError(f"asked while it was closed ({error})") from error
                 words = self.server.last_words()
                 self._leave()
                 self._lost = True

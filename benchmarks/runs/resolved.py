@@ -70,11 +70,21 @@ class ResolvedRun:
         return drawn([task.task_id for task in tasks], options.share, self.config.seed)
 
     def batches_of(self, config: Config, skipped: Collection[str] = ()) -> Batches:
-        """Schedule the training problems as a configuration says, without some of them; or stored pairs."""
+        """Schedule the training problems as a configuration says, without some of them; or stored pairs.
+
+        Raises:
+            ConfigError: If all of them are kept for the warm start.
+        """
         if self.pairs:
             return [[pair.start for pair in of_one] for of_one in arranged(config, self.pairs)]
         tasks = [task.task_id for task in self.train_env.tasks.tasks]
-        return schedule(config, tasks, {*skipped, *self.kept_apart})
+        apart = self.kept_apart
+        if len(apart) == len(tasks):
+            raise ConfigError(
+                f"warm_start.share={config.warm_start.share:g} of {len(tasks)} problems, rounded up, is all of "
+                "them: warm_start.disjoint leaves reinforcement none; lower the share, or take more problems"
+            )
+        return schedule(config, tasks, {*skipped, *apart})
 
     def lessons(self) -> list[Lesson] | None:
         """Return the lessons of the warm start, none of those that the team is to sample; `None` without one.

@@ -18,7 +18,7 @@ from llm_decpomdp.agents.models.engine import end_ids
 from llm_decpomdp.agents.models.options import ModelOptions
 from llm_decpomdp.agents.models.pretrained import adapter_policies
 from llm_decpomdp.agents.models.prompting import Prompting
-from llm_decpomdp.agents.remote.options import SamplerError, SamplerOptions
+from llm_decpomdp.agents.remote.options import SamplerError, SamplerOptions, ServerLost
 from llm_decpomdp.agents.remote.sampler import RemoteSampler
 from llm_decpomdp.agents.remote.server import RunningServer
 from llm_decpomdp.policy import SKIPPED, Completion
@@ -194,6 +194,24 @@ def test_a_batch_is_asked_again_when_the_server_is_lost_in_the_middle_of_it(
     server.fault, server.fault_in = "dies", 3
     with pytest.raises(SamplerError, match=r"(?s)lost 1 times in a row.*its log is where"):
         draw(policies)
+
+
+def test_a_sampler_closed_while_it_asks_starts_no_server_again(
+    model: Path, server: FakeVllm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policies = two(model)
+    sampler = attach(server, policies, tmp_path)
+    launches = []
+
+    def closed_by_another_thread(*_: Any) -> Any:
+        sampler.close()
+        monkeypatch.setattr(sampler.server, "launch", lambda: launches.append(True))
+        raise ServerLost("the connection was closed")
+
+    monkeypatch.setattr(sampler, "_ask", closed_by_another_thread)
+    with pytest.raises(SamplerError, match="asked while it was closed"):
+        draw(policies)
+    assert not launches
 
 
 def test_answers_of_other_weights_are_refused(
