@@ -11,7 +11,7 @@ import pytest
 from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.catalogue import find_config
-from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import load_config, read_config
 from llm_decpomdp.benchmarks.runs.resolved import resolve
 from llm_decpomdp.benchmarks.runs.train import dry_run, train
@@ -111,6 +111,6 @@ def test_a_warm_start_that_keeps_all_problems_to_itself_is_refused(quick: list[s
     few = ["dataset.train_split=test[:4]", "warm_start={source: gold, share: 0.9, disjoint: true}"]
     config = read_config(find_config("demo"), [*quick, *few])
     with pytest.raises(
-        ConfigError, match=r"warm_start\.share=0\.9 of 4 problems, rounded up, is all"
+        RunError, match=r"warm_start\.share=0\.9 of 4 problems, rounded up, is all"
     ):
         resolve(config)
