@@ -110,7 +110,5 @@ def test_what_is_skipped_leaves_the_schedule_and_its_length(quick: list[str]) ->
 def test_a_warm_start_that_keeps_all_problems_to_itself_is_refused(quick: list[str]) -> None:
     few = ["dataset.train_split=test[:4]", "warm_start={source: gold, share: 0.9, disjoint: true}"]
     config = read_config(find_config("demo"), [*quick, *few])
-    with pytest.raises(
-        RunError, match=r"warm_start\.share=0\.9 of 4 problems, rounded up, is all"
-    ):
+    with pytest.raises(RunError, match=r"warm_start\.share=0\.9 of 4 problems, rounded up, is all"):
         resolve(config)
