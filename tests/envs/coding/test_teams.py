@@ -248,7 +248,8 @@ class QuietExpert:
 
 
 @pytest.mark.parametrize(
-    ("mode", "num_agents"), [*((mode, 3) for mode in MODES), ("level_feedback", 5)]
+    ("mode", "num_agents"),
+    [*((mode, 3) for mode in MODES), pytest.param("level_feedback", 5, marks=pytest.mark.slow)],
 )
 def test_larger_teams_pass_our_strict_check(mode, num_agents, monkeypatch):
     monkeypatch.setattr(
