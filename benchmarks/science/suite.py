@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.science import credit, horizon, losses, teams
+from llm_decpomdp.benchmarks.science import credit, horizon, losses, messages, teams
 from llm_decpomdp.benchmarks.science.hypothesis import Hypothesis, Measures, fingerprint
 from llm_decpomdp.benchmarks.science.verdicts import Verdict, judge
 from llm_decpomdp.utils.storage import write_atomically
@@ -36,6 +36,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     *credit.HYPOTHESES,
     *horizon.HYPOTHESES,
     *teams.HYPOTHESES,
+    *messages.HYPOTHESES,
     *losses.HYPOTHESES,
 )
 

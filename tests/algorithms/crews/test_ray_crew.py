@@ -33,7 +33,7 @@ def crew(build: Any, workers: int, cluster: Any = None) -> RayCrew:
 
 
 @slow
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, 2, 3])
 def test_actors_play_what_one_process_plays(
     local: Trainer, tmp_path: Path, cluster: Any, workers: int
 ) -> None:
