@@ -7,13 +7,15 @@ the sandbox of the machine that serves.
 from __future__ import annotations
 
 import threading
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from gymnasium.error import ResetNeeded
 from openenv.core.env_server import create_app
 from openenv.core.env_server.interfaces import Environment
-from openenv.core.env_server.types import ConcurrencyConfig, State
+from openenv.core.env_server.types import ConcurrencyConfig, Observation, State
 from pettingzoo import ParallelEnv
 
 from llm_decpomdp.branching import branch
@@ -83,19 +85,44 @@ class Session(Environment):  # type: ignore[misc]  # openenv has no types
     def __init__(self) -> None:
         super().__init__()
         self._state = State()
+        self._running = False
 
     @property
     def state(self) -> State:
         """The number of turns; what the environment knows stays with the server."""
         return self._state
 
-    def _begin(
-        self, seed: int | None, episode_id: str | None, task_id: str | None
-    ) -> dict[str, Any]:
-        """Note that an episode begins; return the arguments of `reset`."""
-        self._state = State(episode_id=episode_id, step_count=0)
+    def reset(
+        self,
+        seed: int | None = None,
+        episode_id: str | None = None,
+        task_id: str | None = None,
+        **_: Any,
+    ) -> Observation:
+        """Start an episode."""
         seed = int(self.seeds.integers(2**31)) if seed is None else seed
-        return {"seed": seed, "options": None if task_id is None else {"task_id": task_id}}
+        options = None if task_id is None else {"task_id": task_id}
+        observation = self._begin(seed, options)
+        self._state = State(episode_id=episode_id, step_count=0)
+        self._running = True
+        return observation
+
+    def step(self, action: Any, timeout_s: float | None = None, **_: Any) -> Observation:
+        """Play a turn; raise a `ResetNeeded` where no episode is running."""
+        if not self._running:
+            raise ResetNeeded("no episode is running: reset before you step")
+        observation = self._play(action)
+        self._state.step_count += 1
+        self._running = not observation.done
+        return observation
+
+    @abstractmethod
+    def _begin(self, seed: int, options: dict[str, Any] | None) -> Observation:
+        """Reset the environment."""
+
+    @abstractmethod
+    def _play(self, action: Any) -> Observation:
+        """Step the environment."""
 
 
 def team_sessions(env: ParallelEnv[str, Any, Any]) -> type[Session]:
@@ -106,25 +133,14 @@ def team_sessions(env: ParallelEnv[str, Any, Any]) -> type[Session]:
             super().__init__()
             self.env = branch(env)
 
-        def reset(
-            self,
-            seed: int | None = None,
-            episode_id: str | None = None,
-            task_id: str | None = None,
-            **_: Any,
-        ) -> TeamObservation:
-            prompts, infos = self.env.reset(**self._begin(seed, episode_id, task_id))
+        def _begin(self, seed: int, options: dict[str, Any] | None) -> TeamObservation:
+            prompts, infos = self.env.reset(seed=seed, options=options)
             return TeamObservation(prompts=prompts, metadata=_first(infos))
 
-        def step(
-            self, action: TeamAction, timeout_s: float | None = None, **_: Any
-        ) -> TeamObservation:
+        def _play(self, action: TeamAction) -> TeamObservation:
             prompts, rewards, _ends, truncations, infos = self.env.step(action.actions)
-            if not rewards:
-                raise ValueError("no episode is running: reset before you step")
             if len(set(rewards.values())) > 1:
                 raise ValueError(f"OpenEnv has one reward, and the agents earned {rewards}")
-            self._state.step_count += 1
             return TeamObservation(
                 prompts=prompts,
                 reward=float(_first(rewards)),
@@ -148,22 +164,13 @@ def seat_sessions(
             super().__init__()
             self.view = view.fork()
 
-        def reset(
-            self,
-            seed: int | None = None,
-            episode_id: str | None = None,
-            task_id: str | None = None,
-            **_: Any,
-        ) -> SeatObservation:
-            prompt, info = self.view.reset(**self._begin(seed, episode_id, task_id))
+        def _begin(self, seed: int, options: dict[str, Any] | None) -> SeatObservation:
+            prompt, info = self.view.reset(seed=seed, options=options)
             return SeatObservation(prompt=prompt, metadata=info)
 
-        def step(
-            self, action: SeatAction, timeout_s: float | None = None, **_: Any
-        ) -> SeatObservation:
+        def _play(self, action: SeatAction) -> SeatObservation:
             with turn:
                 prompt, reward, terminated, truncated, info = self.view.step(action.message)
-            self._state.step_count += 1
             return SeatObservation(
                 prompt=prompt,
                 reward=reward,

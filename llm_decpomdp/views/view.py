@@ -39,6 +39,7 @@ class View(gymnasium.Env[str, str]):
         self._env = env
         self._agent = agent
         self._prompts: Mapping[str, str] = {}
+        self._running = False
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -50,6 +51,7 @@ class View(gymnasium.Env[str, str]):
         """
         super().reset(seed=seed)
         self._prompts, infos = self._env.reset(seed=seed, options=options)
+        self._running = True
         return self._observation(self._prompts), self._info(infos[self._agent])
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
@@ -59,22 +61,23 @@ class View(gymnasium.Env[str, str]):
             The next prompt, the reward, whether the episode terminated or was truncated, and the agent's infos.
 
         Raises:
-            ResetNeeded: If no episode is running.
+            ResetNeeded: If the view has begun no episode, or its agent has left it.
             TypeError: If the action is not a string.
         """
         if not isinstance(action, str):
             raise TypeError(f"an action is a text, got {type(action).__name__}")
-        if not self._env.agents:
+        if not self._running:
             raise ResetNeeded("no episode is running: call reset() before step()")
         prompts, rewards, terminations, truncations, infos = self._env.step(self._actions(action))
         self._prompts = prompts
-        agent = self._agent
+        terminated, truncated = terminations[self._agent], truncations[self._agent]
+        self._running = not (terminated or truncated)
         return (
             self._observation(prompts),
             self._reward(rewards),
-            terminations[agent],
-            truncations[agent],
-            self._info(infos[agent]),
+            terminated,
+            truncated,
+            self._info(infos[self._agent]),
         )
 
     def fork(self) -> Self:

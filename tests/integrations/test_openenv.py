@@ -129,6 +129,25 @@ def test_unseeded_sessions_play_different_episodes_and_long_texts_are_refused() 
                 one.step({"actions": {"aux_0": "x" * (MAX_ACTION_LENGTH + 1), "main_0": ""}})
 
 
+SEAT = {"seat": "player_0", "partners": {"player_1": Constant("a")}}
+
+
+@pytest.mark.parametrize(
+    ("options", "action"),
+    [({}, {"actions": {"player_0": "a", "player_1": "b"}}), (SEAT, {"message": "a"})],
+)
+def test_a_step_outside_an_episode_is_refused(
+    options: dict[str, Any], action: dict[str, Any]
+) -> None:
+    with served("probe-turns-v0", **options) as address, session(address) as env:
+        with pytest.raises(RuntimeError, match="no episode is running"):
+            env.step(action)
+        env.reset(seed=0)
+        assert not env.step(action).done and env.step(action).done
+        with pytest.raises(RuntimeError, match="no episode is running"):
+            env.step(action)
+
+
 def test_the_client_keeps_the_contract_of_environments_and_plays_as_the_local_one() -> None:
     local = make("probe-turns-v0")
     with served("probe-turns-v0") as address:
@@ -141,8 +160,7 @@ def test_the_client_keeps_the_contract_of_environments_and_plays_as_the_local_on
             assert env.step(actions) == local.step(actions) == twin.step(actions)
             assert pickle.loads(pickle.dumps(twin)).step(actions) == local.step(actions)
         env.close()
-    options = {"seat": "player_0", "partners": {"player_1": Constant("a")}}
-    with served("probe-turns-v0", **options) as address:
+    with served("probe-turns-v0", **SEAT) as address:
         env = adapter.client(address, agent="me_0")
         assert env.possible_agents == ["me_0"]
         check_env(env)
