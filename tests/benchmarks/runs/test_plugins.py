@@ -14,7 +14,9 @@ from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.agents.team import load_team
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import load_config, load_stored_config
+from llm_decpomdp.benchmarks.cooperation.crossplay_teams import load_teams
 from llm_decpomdp.benchmarks.evaluation.baselines import Setting, find_baseline
+from llm_decpomdp.benchmarks.evaluation.teams import of_folder
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.plugins import plugins
@@ -91,6 +93,36 @@ def test_a_team_with_an_announced_policy_is_saved_and_loaded(about: Path, tmp_pa
         load_saved_team(tmp_path / "team")
 
 
+def test_a_saved_team_runs_no_code_that_its_reader_does_not_name(
+    about: Path, tmp_path: Path
+) -> None:
+    folder, code = tmp_path / "team", "terse_agents:Parrot"
+    spec = PolicySpec(code, arguments={"words": 2})
+    save_team(load_team({"player_0": "p", "player_1": "p"}, {"p": spec}), folder)
+    with pytest.raises(ValueError, match=rf"is code, '{code}'.*allow_code=\['{code}'\]"):
+        load_saved_team(folder)
+    assert load_saved_team(folder, allow_code=[code])["player_0"].act("one two three") == "one two"
+    names = ["team={player_0: p, player_1: learner}", f"policies={{p: {{kind: '{code}'}}}}"]
+    stranger = Setting.of(load_config(None, ["env.id=probe-turns-v0"]))
+    reader = Setting.of(load_config(None, ["env.id=probe-turns-v0", *names]))
+    paths = {"a": folder}
+    assert set(of_folder(folder, reader).team) == set(load_teams(paths, reader)["a"])
+    for load in (lambda: of_folder(folder, stranger), lambda: load_teams(paths, stranger)):
+        with pytest.raises(ValueError, match="is code"):
+            load()
+
+
+def test_a_saved_team_runs_no_command(about: Path, tmp_path: Path) -> None:
+    sign = tmp_path / "ran"
+    policy = {"kind": "subprocess:run", "arguments": {"args": ["touch", str(sign)]}}
+    manifest = {"format": 1, "agents": {"a_0": "p"}, "policies": {"p": policy}, "versions": {}}
+    (tmp_path / "team.json").write_text(json.dumps(manifest))
+    for allowed in ((), ["subprocess:run"]):
+        with pytest.raises(ValueError, match=r"is code|no class of policies"):
+            load_saved_team(tmp_path, allow_code=allowed)
+    assert not sign.exists()
+
+
 POLICIES = """
 class Silent:
     def act(self, prompt): return ""
@@ -116,7 +148,11 @@ def nobody(env): return {"player_0": Silent()}
         ),
         (
             "{kind: 'policies_of_mine:Nothing'}",
-            "a Nothing is no policy, which has generate and act",
+            "Nothing'> is no class of policies, with generate and act",
+        ),
+        (
+            "{kind: 'subprocess:run', arguments: {args: [touch, ran_by_a_config]}}",
+            "run .* is no class of policies",
         ),
         ("{kind: 'policies_of_mine:Learning'}", "can be trained, which only a Learner or Trainer"),
         ("{kind: 'policies_of_mine:Absent'}", "policies_of_mine has no policy 'Absent': define"),
