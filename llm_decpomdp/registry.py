@@ -21,6 +21,7 @@ from llm_decpomdp.channel import with_channel
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.messages import ChannelOptions
 from llm_decpomdp.options import names
+from llm_decpomdp.parts import MODES
 from llm_decpomdp.plugins import announced, find, imported, is_added
 from llm_decpomdp.utils.warn import warn
 from llm_decpomdp.validation import check_flags, unknown
@@ -179,8 +180,9 @@ def _talking(env: DecPOMDPEnv, channel: Mapping[str, Any]) -> Any:
 
 
 def _is_own_mode(id: str, mode: Any) -> bool:
-    """Check whether a mode is none of the environment's own; its default is not looked up elsewhere."""
-    return mode != defaults(id).get("external_mode") and is_added("mode", mode)
+    """Check whether a mode is of others: none of this library, nor the environment's default."""
+    own = (*MODES, defaults(id).get("external_mode"))
+    return mode not in own and is_added("mode", mode)
 
 
 def exchange(env: Any, kind: str, name: str) -> None:

@@ -10,6 +10,13 @@ import pytest
 import llm_decpomdp
 from llm_decpomdp import check_env, make, registry
 from llm_decpomdp.algorithms import ALGORITHMS
+from llm_decpomdp.envs.bugfix.feedback import REPAIR_FEEDBACK as REPAIR
+from llm_decpomdp.envs.classeval.feedback import CLASS_FEEDBACK as CLASS
+from llm_decpomdp.envs.coding.feedback import FEEDBACK as CODE
+from llm_decpomdp.envs.compose.feedback import FEEDBACK as COMPOSE
+from llm_decpomdp.envs.modes.code_mode import EXPERT
+from llm_decpomdp.envs.writing.feedback import SIGNALS
+from llm_decpomdp.parts import MODES
 from llm_decpomdp.plugins import announced, find, origin_of, plugins
 from tests.support.packages import looked_up_anew, write_example, write_package
 
@@ -175,10 +182,24 @@ def test_an_id_that_is_taken_stays_what_it_was(site):
     assert llm_decpomdp.spec("probe-turns-v0").entry_point.startswith("llm_decpomdp.")
 
 
+def test_a_mode_of_this_library_stays_what_it_was(site):
+    write_package(site, "greedy-one", {f"mode.{mode}": "terse_agents:Cheerful" for mode in MODES})
+    modes = ("level_passed", "passed", "plain", "level_feedback")
+    for id in ("coophumaneval-v0", "tldr-v1"):
+        envs = [make(id, source="bundled", external_mode=mode) for mode in modes]
+        assert [env.mode.name for env in envs] == list(modes)
+    assert make("classeval-v0", source="bundled").mode.name == "code_feedback"
+
+
+def test_all_modes_of_this_library_are_known():
+    names = {*REPAIR, *CLASS, *CODE, *COMPOSE, *SIGNALS, EXPERT}
+    assert names == set(MODES) and len(MODES) == len(names)
+
+
 def test_nothing_is_looked_up_where_all_names_are_of_this_package():
     code = (
         "import llm_decpomdp, llm_decpomdp.plugins as p; llm_decpomdp.make('probe-turns-v0');"
-        "llm_decpomdp.make('coophumaneval-v0', source='bundled', external_mode='level_feedback');"
+        "llm_decpomdp.make('coophumaneval-v0', source='bundled', external_mode='passed');"
         "assert p.plugins.cache_info().misses == 0"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
