@@ -238,7 +238,7 @@ def _write(policy: Policy, spec: PolicySpec, folder: Path, name: str) -> dict[st
     """Write a policy's checkpoint, if it has one; return its entry of the manifest."""
     machine = ("device", "attn_implementation", "gradient_checkpointing", "lora", "name")
     entry = {"kind": spec.kind, **spec.options()}
-    if (origin := origin_of("policy", spec.kind)) is not None:
+    if (origin := origin_of("policy", spec.kind, KINDS)) is not None:
         entry["package"] = origin
     if isinstance(policy, TrainablePolicy):
         policy.save(folder / name)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
@@ -81,9 +81,13 @@ def is_added(kind: str, name: object) -> bool:
     )
 
 
-def origin_of(kind: str, name: str) -> str | None:
-    """Return the package that announces a name, and its version; `None` for the path of an object."""
-    if ":" in name:
+def origin_of(kind: str, name: str, built_in: Collection[str] = ()) -> str | None:
+    """Return the package that announces a name, and its version.
+
+    It is `None` for the path of an object, and for a built-in name of this kind, whoever announces it.
+    Environments have `llm_decpomdp.registry.origin`.
+    """
+    if ":" in name or name in built_in:
         return None
     return next((plugin.origin for plugin in announced(kind) if plugin.name == name), None)
 

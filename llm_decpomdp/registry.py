@@ -22,7 +22,7 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.messages import ChannelOptions
 from llm_decpomdp.options import names
 from llm_decpomdp.parts import MODES
-from llm_decpomdp.plugins import announced, find, imported, is_added
+from llm_decpomdp.plugins import Plugin, announced, find, imported, is_added
 from llm_decpomdp.utils.warn import warn
 from llm_decpomdp.validation import check_flags, unknown
 
@@ -113,6 +113,23 @@ def _add_announced() -> None:
             register(plugin.name, plugin.path)
         except ValueError as error:
             warn(f"an environment of the package {plugin.origin} is left out: {error}")
+
+
+def _plugin_of(entry: EnvSpec) -> Plugin | None:
+    """Return the announcement of an environment; `None` if it was registered in another way."""
+    plugins = announced("environment")
+    return next((p for p in plugins if (p.name, p.path) == (entry.id, entry.entry_point)), None)
+
+
+def origin(id: str) -> str | None:
+    """Return the package that an environment is of, and its version; `None` if no package announces it.
+
+    Raises:
+        ImportError: As `make`.
+        KeyError: As `make`.
+    """
+    plugin = _plugin_of(spec(id))
+    return None if plugin is None else plugin.origin
 
 
 def registered() -> list[str]:
@@ -255,12 +272,12 @@ def _builder(id: str) -> Callable[..., DecPOMDPEnv]:
     try:
         build: Callable[..., DecPOMDPEnv] = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        for plugin in announced("environment"):
-            if (plugin.name, plugin.path) == (entry.id, entry.entry_point):
-                raise ImportError(
-                    f"the environment {entry.id!r} of the package {plugin.origin}: {error}"
-                ) from error
-        raise
+        plugin = _plugin_of(entry)
+        if plugin is None:
+            raise
+        raise ImportError(
+            f"the environment {entry.id!r} of the package {plugin.origin}: {error}"
+        ) from error
     return build
 
 

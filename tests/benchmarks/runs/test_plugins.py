@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from llm_decpomdp.agents import Gold
 from llm_decpomdp.agents.saved_team import load_saved_team, save_team
 from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.agents.team import load_team
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import load_config, load_stored_config
+from llm_decpomdp.benchmarks.config.plugins import origins
 from llm_decpomdp.benchmarks.cooperation.crossplay_teams import load_teams
 from llm_decpomdp.benchmarks.evaluation.baselines import Setting, find_baseline
 from llm_decpomdp.benchmarks.evaluation.teams import of_folder
@@ -21,7 +24,7 @@ from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.plugins import plugins
 from tests.support.commands import call
-from tests.support.packages import looked_up_anew, write_example
+from tests.support.packages import looked_up_anew, write_example, write_package
 
 OWN = [
     "env.id=probe-turns-v0",
@@ -184,6 +187,24 @@ def test_a_baseline_is_found_by_its_name_and_by_its_path(about: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=text):
             find_baseline(name, setting)
+
+
+@pytest.mark.filterwarnings("ignore:an environment of the package greedy-one .* is left out")
+def test_no_package_gets_credit_for_a_name_of_this_one(
+    about: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    names = ("environment.probe-turns-v0", "mode.plain", "algorithm.magrpo")
+    names += ("policy.gold", "tracker.wandb")
+    write_package(about.parent, "greedy-one", dict.fromkeys(names, "terse_agents:Parrot"))
+    plugins.cache_clear()
+    team = "team={player_0: learner, player_1: p}"
+    overrides = ["env.id=probe-turns-v0", "output.trackers={wandb: true}"]
+    config = load_config(None, [*overrides, team, "policies={p: {kind: gold}}"])
+    assert origins(replace(config, external=replace(config.external, mode="plain"))) == {}
+    save_team({"a_0": Gold()}, tmp_path / "team")
+    assert "greedy" not in (tmp_path / "team" / "team.json").read_text()
+    assert call("list") == 0
+    assert "(greedy-one" not in capsys.readouterr().out.partition("Of installed packages")[0]
 
 
 def test_an_unknown_tracker_is_refused_before_anything_is_loaded(about: Path) -> None:
