@@ -51,6 +51,16 @@ class Plugin:
         """The package and its version, such as `poets 0.1.0`."""
         return f"{self.package} {self.version}"
 
+    @property
+    def full_name(self) -> str:
+        """The name by which nothing else is meant: its path, and of an environment `module:id`."""
+        return f"{self.module}:{self.name}" if self.kind == "environment" else self.path
+
+    @property
+    def module(self) -> str:
+        """The module of the path."""
+        return self.path.partition(":")[0]
+
 
 @cache
 def plugins() -> tuple[Plugin, ...]:
@@ -114,7 +124,7 @@ def find(
     """
     path, origin = name, ""
     if ":" not in name:
-        plugin = _only(kind, name, built_in)
+        plugin = only(kind, name, built_in)
         path, origin = plugin.path, f"{kind} {name!r} of the package {plugin.origin}: "
     module, _, constant = path.rpartition(":")
     try:
@@ -128,14 +138,14 @@ def find(
     return value
 
 
-def _only(kind: str, name: str, built_in: Iterable[str]) -> Plugin:
+def only(kind: str, name: str, built_in: Iterable[str] = ()) -> Plugin:
     """Return the one plug-in of a name; errors as of `find`."""
     matches = [plugin for plugin in announced(kind) if plugin.name == name]
     if not matches:
         names = [*built_in, *(plugin.name for plugin in announced(kind))]
         raise KeyError(f"{unknown(kind, name, names)}. One of your own is 'module:NAME'")
     if len(matches) > 1:
-        rivals = " and ".join(f"{plugin.origin} ({plugin.path})" for plugin in matches)
+        rivals = " and ".join(f"{plugin.origin} ({plugin.full_name})" for plugin in matches)
         raise KeyError(f"the {kind} {name!r} is announced by {rivals}: name one by its path")
     return matches[0]
 

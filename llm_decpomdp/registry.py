@@ -22,7 +22,7 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.messages import ChannelOptions
 from llm_decpomdp.options import names
 from llm_decpomdp.parts import MODES
-from llm_decpomdp.plugins import Plugin, announced, find, imported, is_added
+from llm_decpomdp.plugins import Plugin, announced, find, imported, is_added, only
 from llm_decpomdp.utils.warn import warn
 from llm_decpomdp.validation import check_flags, unknown
 
@@ -88,7 +88,7 @@ def spec(id: str) -> EnvSpec:
 
     Raises:
         ImportError: If the module cannot be imported.
-        KeyError: If there is no such id; the text names the nearest one.
+        KeyError: If there is no such id, the text names the nearest one; or if two packages announce it.
     """
     module, _, name = id.rpartition(":")
     remedy = f"One of your own is 'module:{name}', by the module that registers it"
@@ -96,23 +96,30 @@ def spec(id: str) -> EnvSpec:
         remedy = (
             f"{imported(module, id)} registers none of this name: call llm_decpomdp.register in it"
         )
+        for plugin in announced("environment"):
+            if plugin.full_name == id:
+                fresh = EnvSpec(name, plugin.path)
+                entry = _registry.get(name, fresh)
+                return entry if entry.entry_point == plugin.path else fresh
     if name not in _registry:
         _add_announced()
     if name not in _registry:
+        if is_added("environment", name):
+            only("environment", name)  # raises, as two packages announce it
         raise KeyError(f"{unknown('environment', name, _registry)}. {remedy}")
     return _registry[name]
 
 
 def _add_announced() -> None:
-    """Register the environments that installed packages announce; those whose id is taken are left out."""
+    """Register the environments that one installed package announces; those whose id is taken are left out."""
     for plugin in announced("environment"):
         entry = _registry.get(plugin.name)
         if entry is not None and entry.entry_point == plugin.path:
             continue
         try:
-            register(plugin.name, plugin.path)
-        except ValueError as error:
-            warn(f"an environment of the package {plugin.origin} is left out: {error}")
+            register(plugin.name, only("environment", plugin.name).path)
+        except (KeyError, ValueError) as error:
+            warn(f"an environment of the package {plugin.origin} is left out: {error.args[0]}")
 
 
 def _plugin_of(entry: EnvSpec) -> Plugin | None:

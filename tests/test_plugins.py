@@ -182,6 +182,29 @@ def test_an_id_that_is_taken_stays_what_it_was(site):
     assert llm_decpomdp.spec("probe-turns-v0").entry_point.startswith("llm_decpomdp.")
 
 
+@pytest.mark.filterwarnings("ignore:an environment of the package")
+def test_an_id_of_two_packages_is_refused_and_module_and_id_say_which_one_is_meant(site):
+    for name in ("aaa", "zzz"):
+        write_package(site, name, {"environment.same-v0": f"{name}_m:build"})
+        (site / f"{name}_m.py").write_text(f"{name} = True\ndef build(): ...\n")
+    assert "same-v0" not in registry.registered()
+    text = r"by aaa 0\.1\.0 \(aaa_m:same-v0\) and zzz 0\.1\.0 \(zzz_m:same-v0\): name one"
+    with pytest.raises(KeyError, match=text):
+        make("same-v0")
+    for name in ("aaa", "zzz"):
+        entry = llm_decpomdp.spec(f"{name}_m:same-v0")
+        assert (entry.id, entry.entry_point) == ("same-v0", f"{name}_m:build")
+    with pytest.raises(KeyError, match="announced by aaa"):
+        llm_decpomdp.spec("llm_decpomdp.seeding:same-v0")
+
+
+def test_an_id_that_is_taken_is_meant_where_its_module_is_named(site):
+    write_package(site, "other-one", {"environment.probe-turns-v0": "other_one:make"})
+    (site / "other_one.py").write_text("")
+    assert llm_decpomdp.spec("other_one:probe-turns-v0").entry_point == "other_one:make"
+    assert llm_decpomdp.spec("probe-turns-v0").entry_point.startswith("llm_decpomdp.")
+
+
 def test_a_mode_of_this_library_stays_what_it_was(site):
     write_package(site, "greedy-one", {f"mode.{mode}": "terse_agents:Cheerful" for mode in MODES})
     modes = ("level_passed", "passed", "plain", "level_feedback")
