@@ -35,6 +35,10 @@ def serve(
     max_sessions: Annotated[
         int, typer.Option(min=1, help="Most sessions at the same time; others are refused.")
     ] = 64,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(help="A name by which clients reach it, beside localhost and addresses."),
+    ] = None,
 ) -> None:
     """Serve an environment to clients of OpenEnv, which need nothing of this package."""
     from llm_decpomdp.benchmarks.cli.episode import policy_of
@@ -47,7 +51,7 @@ def serve(
     import uvicorn
 
     from llm_decpomdp.integrations import openenv
-    from llm_decpomdp.integrations.openenv.messages import MAX_MESSAGE
+    from llm_decpomdp.integrations.openenv.guard import MAX_MESSAGE
 
     names = dict(item.partition("=")[::2] for item in partner or ())
     for agent, name in names.items():
@@ -57,7 +61,12 @@ def serve(
     options = env_arguments(env_option or ())
     try:
         application = openenv.app(
-            env_id, seat=seat, partners=partners, max_sessions=max_sessions, **options
+            env_id,
+            seat=seat,
+            partners=partners,
+            max_sessions=max_sessions,
+            names=name or (),
+            **options,
         )
     except (KeyError, TypeError, ValueError, ImportError) as error:
         raise ConfigError(str(error.args[0])) from None

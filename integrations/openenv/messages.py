@@ -12,9 +12,6 @@ from llm_decpomdp.validation import MAX_ACTION_LENGTH
 MAX_AGENTS = 64
 """Most texts of an action."""
 
-MAX_MESSAGE = 16 * 2**20
-"""Most bytes of a message to a server."""
-
 Completion = Annotated[str, Field(max_length=MAX_ACTION_LENGTH)]
 """Text of an agent; a longer one is refused before it is read."""
 

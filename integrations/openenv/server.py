@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 from gymnasium.error import ResetNeeded
-from openenv.core.env_server import create_app
+from openenv.core.env_server import create_fastapi_app
 from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import ConcurrencyConfig, Observation, State
 from pettingzoo import ParallelEnv
 
 from llm_decpomdp.branching import branch
+from llm_decpomdp.integrations.openenv.guard import Guard
 from llm_decpomdp.integrations.openenv.messages import (
     SeatAction,
     SeatObservation,
@@ -42,6 +43,7 @@ def app(
     partners: Mapping[str, Policy] | None = None,
     max_sessions: int = MAX_SESSIONS,
     session_timeout: float = SESSION_TIMEOUT,
+    names: Collection[str] = (),
     **env_options: Any,
 ) -> Any:
     """Build the application that serves an environment.
@@ -52,6 +54,7 @@ def app(
         partners: A policy for each other agent of a seat.
         max_sessions: Most sessions at the same time; further ones are refused.
         session_timeout: Seconds without a message after which a session is closed.
+        names: Names by which clients reach the server, beside `localhost` and addresses.
         **env_options: Arguments of the environment.
 
     Returns:
@@ -71,7 +74,15 @@ def app(
         sessions = seat_sessions(env, seat, partners or {})
         messages = (SeatAction, SeatObservation)
     limits = ConcurrencyConfig(max_concurrent_envs=max_sessions, session_timeout=session_timeout)
-    return create_app(sessions, *messages, env_name=env_id, concurrency_config=limits)
+    application = create_fastapi_app(
+        sessions,
+        *messages,
+        env_name=env_id,
+        concurrency_config=limits,
+        mode="production",  # only sessions play: /step and /reset would count in none
+    )
+    application.add_middleware(Guard, names=names)
+    return application
 
 
 class Session(Environment):  # type: ignore[misc]  # openenv has no types
@@ -86,6 +97,7 @@ class Session(Environment):  # type: ignore[misc]  # openenv has no types
         super().__init__()
         self._state = State()
         self._running = False
+        self._closed = False
 
     @property
     def state(self) -> State:
@@ -100,6 +112,7 @@ class Session(Environment):  # type: ignore[misc]  # openenv has no types
         **_: Any,
     ) -> Observation:
         """Start an episode."""
+        self._check_open()
         seed = int(self.seeds.integers(2**31)) if seed is None else seed
         options = None if task_id is None else {"task_id": task_id}
         observation = self._begin(seed, options)
@@ -109,12 +122,21 @@ class Session(Environment):  # type: ignore[misc]  # openenv has no types
 
     def step(self, action: Any, timeout_s: float | None = None, **_: Any) -> Observation:
         """Play a turn; raise a `ResetNeeded` where no episode is running."""
+        self._check_open()
         if not self._running:
             raise ResetNeeded("no episode is running: reset before you step")
         observation = self._play(action)
         self._state.step_count += 1
         self._running = not observation.done
         return observation
+
+    def close(self) -> None:
+        """End the session; OpenEnv calls it after idle time too, and leaves the connection open."""
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("this session was closed after idle time: connect anew")
 
     @abstractmethod
     def _begin(self, seed: int, options: dict[str, Any] | None) -> Observation:

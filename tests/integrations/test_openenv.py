@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +24,7 @@ import pytest
 from llm_decpomdp import answers, check_env, make, seat, solo
 from llm_decpomdp.agents import Constant, RandomText
 from llm_decpomdp.integrations import openenv as adapter
+from llm_decpomdp.integrations.openenv.guard import MAX_MESSAGE
 from llm_decpomdp.validation import MAX_ACTION_LENGTH
 from tests.support.processes import ROOT
 
@@ -146,6 +149,59 @@ def test_a_step_outside_an_episode_is_refused(
         assert not env.step(action).done and env.step(action).done
         with pytest.raises(RuntimeError, match="no episode is running"):
             env.step(action)
+
+
+def test_nothing_plays_outside_sessions() -> None:
+    action = {"action": {"actions": {"player_0": "a", "player_1": "b"}}}
+    with served("probe-turns-v0", max_sessions=1) as address:
+        for path, body in (("/reset", {}), ("/step", action)):
+            assert posted(address + path, json.dumps(body).encode()) == 404
+        assert posted(f"{address}/mcp", b"x" * (MAX_MESSAGE + 1)) == 413
+        assert posted(f"{address}/mcp", iter([b"x"])) == 411
+
+
+def posted(url: str, body: Any) -> int:
+    """The status of a request with a body."""
+    request = urllib.request.Request(url, data=body, headers={"content-type": "application/json"})
+    try:
+        return int(urllib.request.urlopen(request, timeout=20).status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except urllib.error.URLError as error:  # the server answers and closes before all is sent
+        return 413 if isinstance(error.reason, ConnectionError) else 0
+
+
+def test_a_session_that_was_closed_for_its_idle_time_plays_no_more() -> None:
+    with served("probe-turns-v0", max_sessions=1, session_timeout=1) as address:
+        with session(address) as first:
+            first.reset(seed=1)
+            time.sleep(7)  # OpenEnv looks every five seconds
+            with session(address) as second:
+                second.reset(seed=2)
+                for play in (lambda: first.step({"actions": {}}), lambda: first.reset(seed=1)):
+                    with pytest.raises(RuntimeError, match="closed after idle time"):
+                        play()
+
+
+def test_pages_of_other_servers_and_other_names_are_refused() -> None:
+    from websockets.exceptions import InvalidStatus
+    from websockets.sync.client import connect
+
+    with served("probe-turns-v0", names=["gpu-box"]) as address:
+        place = address.removeprefix("http://")
+        socket_at = f"ws://{place}/ws"
+        for origin in ("http://evil.example", "null"):
+            with pytest.raises(InvalidStatus, match="403"):
+                connect(socket_at, origin=origin, proxy=None)
+        with connect(socket_at, origin=address, proxy=None) as same:
+            same.send(json.dumps({"type": "reset", "data": {"seed": 3}}))
+            assert "prompts" in same.recv()
+        for host, status in (("evil.example", 421), ("gpu-box", 200), (place, 200)):
+            request = urllib.request.Request(f"{address}/health", headers={"host": host})
+            try:
+                assert urllib.request.urlopen(request).status == status
+            except urllib.error.HTTPError as error:
+                assert error.code == status
 
 
 def test_the_client_keeps_the_contract_of_environments_and_plays_as_the_local_one() -> None:
