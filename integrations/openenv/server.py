@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import ConcurrencyConfig, Observation, State
 from pettingzoo import ParallelEnv
 
-from llm_decpomdp.branching import branch
+from llm_decpomdp.branching import branch, branches_in_threads
 from llm_decpomdp.integrations.openenv.guard import Guard
 from llm_decpomdp.integrations.openenv.messages import (
     SeatAction,
@@ -86,15 +87,20 @@ def app(
 
 
 class Session(Environment):  # type: ignore[misc]  # openenv has no types
-    """An episode after the other for one client, in an environment of its own."""
+    """An episode after the other for one client, in an environment of its own.
+
+    Args:
+        turn: Lock of what may not happen in two sessions at the same time.
+    """
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
     seeds = np.random.default_rng()
     """Seeds of episodes that are reset without one, so that no two sessions play the same."""
 
-    def __init__(self) -> None:
+    def __init__(self, turn: AbstractContextManager[Any]) -> None:
         super().__init__()
+        self._turn = turn
         self._state = State()
         self._running = False
         self._closed = False
@@ -115,7 +121,8 @@ class Session(Environment):  # type: ignore[misc]  # openenv has no types
         self._check_open()
         seed = int(self.seeds.integers(2**31)) if seed is None else seed
         options = None if task_id is None else {"task_id": task_id}
-        observation = self._begin(seed, options)
+        with self._turn:
+            observation = self._begin(seed, options)
         self._state = State(episode_id=episode_id, step_count=0)
         self._running = True
         return observation
@@ -125,7 +132,8 @@ class Session(Environment):  # type: ignore[misc]  # openenv has no types
         self._check_open()
         if not self._running:
             raise ResetNeeded("no episode is running: reset before you step")
-        observation = self._play(action)
+        with self._turn:
+            observation = self._play(action)
         self._state.step_count += 1
         self._running = not observation.done
         return observation
@@ -149,10 +157,11 @@ class Session(Environment):  # type: ignore[misc]  # openenv has no types
 
 def team_sessions(env: ParallelEnv[str, Any, Any]) -> type[Session]:
     """Return the class of sessions in which a client plays all agents."""
+    turn = _turn_of(env)
 
     class TeamSession(Session):
         def __init__(self) -> None:
-            super().__init__()
+            super().__init__(turn)
             self.env = branch(env)
 
         def _begin(self, seed: int, options: dict[str, Any] | None) -> TeamObservation:
@@ -178,12 +187,11 @@ def seat_sessions(
     env: ParallelEnv[str, Any, Any], agent: str, partners: Mapping[str, Policy]
 ) -> type[Session]:
     """Return the class of sessions in which a client plays one agent beside policies."""
-    view = seat_of(env, agent, partners)
-    turn = threading.Lock()  # policies are shared, and need not be safe in threads
+    view, turn = seat_of(env, agent, partners), _turn_of(env)
 
     class SeatSession(Session):
         def __init__(self) -> None:
-            super().__init__()
+            super().__init__(turn)
             self.view = view.fork()
 
         def _begin(self, seed: int, options: dict[str, Any] | None) -> SeatObservation:
@@ -191,8 +199,7 @@ def seat_sessions(
             return SeatObservation(prompt=prompt, metadata=info)
 
         def _play(self, action: SeatAction) -> SeatObservation:
-            with turn:
-                prompt, reward, terminated, truncated, info = self.view.step(action.message)
+            prompt, reward, terminated, truncated, info = self.view.step(action.message)
             return SeatObservation(
                 prompt=prompt,
                 reward=reward,
@@ -202,6 +209,11 @@ def seat_sessions(
             )
 
     return SeatSession
+
+
+def _turn_of(env: ParallelEnv[str, Any, Any]) -> AbstractContextManager[Any]:
+    """Return a lock of the sessions of an environment whose branches may share something; or none."""
+    return nullcontext() if branches_in_threads(env) else threading.Lock()
 
 
 def _first(values: Mapping[str, Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,9 @@ from llm_decpomdp.policy import Policy, PrivilegedPolicy, Seedable
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.validation import unknown
 from llm_decpomdp.views.view import View
+
+_ANSWERING = threading.RLock()
+"""Lock of the policies, which seats in several threads share, and which need not be safe there."""
 
 
 def seat(env: ParallelEnv[str, Any, Any], agent: str, partners: Mapping[str, Policy]) -> Seat:
@@ -71,13 +75,14 @@ class Seat(View):
 
     def _answer(self, agent: str) -> str:
         policy = self._partners[agent]
-        if isinstance(policy, Seedable):
-            draws = stream(self._seed, "partner", agent, self._turn)
-            policy.seed(int(draws.integers(2**32)))
-        if isinstance(policy, PrivilegedPolicy):
-            ((completion,),) = policy.generate_in([self._env], [agent])
-            return completion.text
-        return policy.act(self._prompts[agent])
+        with _ANSWERING:
+            if isinstance(policy, Seedable):
+                draws = stream(self._seed, "partner", agent, self._turn)
+                policy.seed(int(draws.integers(2**32)))
+            if isinstance(policy, PrivilegedPolicy):
+                ((completion,),) = policy.generate_in([self._env], [agent])
+                return completion.text
+            return policy.act(self._prompts[agent])
 
     def _observation(self, prompts: Mapping[str, str]) -> str:
         return prompts[self._agent]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import pickle
@@ -21,11 +22,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import llm_decpomdp
 from llm_decpomdp import answers, check_env, make, seat, solo
 from llm_decpomdp.agents import Constant, RandomText
 from llm_decpomdp.integrations import openenv as adapter
 from llm_decpomdp.integrations.openenv.guard import MAX_MESSAGE
 from llm_decpomdp.validation import MAX_ACTION_LENGTH
+from tests.foreign_envs import Rendezvous
 from tests.support.processes import ROOT
 
 openenv = pytest.importorskip("openenv.core")
@@ -149,6 +152,50 @@ def test_a_step_outside_an_episode_is_refused(
         assert not env.step(action).done and env.step(action).done
         with pytest.raises(RuntimeError, match="no episode is running"):
             env.step(action)
+
+
+class Sleepy(Rendezvous):
+    """Thinks about some answers, and counts its copies that do so at the same time."""
+
+    lock = threading.Lock()
+    thinking = most = 0
+
+    def step(self, actions: dict[str, str]) -> Any:
+        with Sleepy.lock:
+            Sleepy.thinking += 1
+            Sleepy.most = max(Sleepy.most, Sleepy.thinking)
+        time.sleep(1.0 if actions["left_0"] == "slow" else 0.0)
+        with Sleepy.lock:
+            Sleepy.thinking -= 1
+        return super().step(actions)
+
+
+class Forked(Sleepy):
+    """With branches that are safe in threads."""
+
+    def fork(self) -> Any:
+        return copy.deepcopy(self)
+
+
+llm_decpomdp.register("sleepy-v0", f"{__name__}:Sleepy")
+llm_decpomdp.register("forked-v0", f"{__name__}:Forked")
+
+
+@pytest.mark.parametrize(("env_id", "at_a_time"), [("sleepy-v0", 1), ("forked-v0", 2)])
+@pytest.mark.parametrize("seated", [False, True])
+def test_a_slow_step_holds_up_no_other_session_where_branches_are_safe(
+    env_id: str, at_a_time: int, seated: bool
+) -> None:
+    options = {"seat": "left_0", "partners": {"right_0": Constant("")}} if seated else {}
+    Sleepy.most = 0
+    with served(env_id, **options) as address, session(address) as one, session(address) as two:
+        for env in (one, two):
+            env.reset(seed=0)
+        texts = {"left_0": "slow", "right_0": ""}
+        action = {"message": "slow"} if seated else {"actions": texts}
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda env: env.step(action), (one, two)))
+    assert Sleepy.most == at_a_time
 
 
 def test_nothing_plays_outside_sessions() -> None:

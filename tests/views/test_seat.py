@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import gymnasium
 import pytest
@@ -203,6 +205,27 @@ def test_only_an_episode_that_the_view_began_is_stepped():
     for view in (seat(env, "player_0", {"player_1": Constant("a")}), joint(env)):
         with pytest.raises(ResetNeeded, match="call reset"):
             view.step("a")
+
+
+class Careful(Constant):
+    """Notices when it is asked in two threads at the same time."""
+
+    asked = False
+
+    def act(self, prompt):
+        assert not self.asked, "asked in two threads"
+        self.asked = True
+        time.sleep(0.01)
+        self.asked = False
+        return ""
+
+
+def test_partners_that_seats_share_are_asked_one_after_the_other():
+    view = seat(make(TURNS), "player_0", {"player_1": Careful("")})
+    view.reset(seed=0)
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda twin: twin.step("a"), [view.fork() for _ in range(4)]))
+    assert results == [view.step("a")] * 4
 
 
 class Leaving(Rendezvous):
