@@ -89,7 +89,7 @@ class Client(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo ha
             result = self._connected().reset(**self._start)
         self.agents = list(self.possible_agents)
         self._first = self._texts(result)
-        return dict(self._first), self._of_all(self._info(result))
+        return dict(self._first), self._infos(result)
 
     def step(self, actions: dict[str, str]) -> tuple[dict[str, Any], ...]:
         """Play a turn.
@@ -124,7 +124,7 @@ class Client(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo ha
             self._of_all(float(result.reward)),
             self._of_all(bool(result.done) and not truncated),
             self._of_all(truncated),
-            self._of_all(self._info(result)),
+            self._infos(result),
         )
 
     def fork(self) -> Client:
@@ -187,5 +187,11 @@ class Client(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo ha
     def _of_all(self, value: Any) -> dict[str, Any]:
         return {agent: copy.copy(value) for agent in self.possible_agents}
 
-    def _info(self, result: Any) -> dict[str, float]:
-        return {k: v for k, v in result.metadata.items() if isinstance(v, int | float)}
+    def _infos(self, result: Any) -> dict[str, Any]:
+        """Return the numbers of each agent's infos; a seat's stand in the metadata."""
+        infos = result.observation["infos"] if self._team else self._of_all(result.metadata or {})
+        numbers = (int, float)
+        return {
+            agent: {key: value for key, value in info.items() if isinstance(value, numbers)}
+            for agent, info in infos.items()
+        }

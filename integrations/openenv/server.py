@@ -166,7 +166,7 @@ def team_sessions(env: ParallelEnv[str, Any, Any]) -> type[Session]:
 
         def _begin(self, seed: int, options: dict[str, Any] | None) -> TeamObservation:
             prompts, infos = self.env.reset(seed=seed, options=options)
-            return TeamObservation(prompts=prompts, metadata=_first(infos))
+            return TeamObservation(prompts=prompts, infos=infos)
 
         def _play(self, action: TeamAction) -> TeamObservation:
             prompts, rewards, _ends, truncations, infos = self.env.step(action.actions)
@@ -174,10 +174,10 @@ def team_sessions(env: ParallelEnv[str, Any, Any]) -> type[Session]:
                 raise ValueError(f"OpenEnv has one reward, and the agents earned {rewards}")
             return TeamObservation(
                 prompts=prompts,
-                reward=float(_first(rewards)),
+                reward=float(next(iter(rewards.values()))),
                 done=not self.env.agents,
                 truncated=any(truncations.values()),
-                metadata=_first(infos),
+                infos=infos,
             )
 
     return TeamSession
@@ -214,8 +214,3 @@ def seat_sessions(
 def _turn_of(env: ParallelEnv[str, Any, Any]) -> AbstractContextManager[Any]:
     """Return a lock of the sessions of an environment whose branches may share something; or none."""
     return nullcontext() if branches_in_threads(env) else threading.Lock()
-
-
-def _first(values: Mapping[str, Any]) -> Any:
-    """Return the value of the first agent."""
-    return next(iter(values.values()))

@@ -69,7 +69,7 @@ def test_a_client_of_openenv_plays_the_team_as_it_is_played_here() -> None:
         written = {agent: gold.reference(agent) for agent in local.possible_agents}
         last = env.step({"actions": written})
         assert (last.reward, last.done) == (4.0, True)
-        assert last.metadata == local.step(written)[4]["main_0"]
+        assert last.observation["infos"] == local.step(written)[4]
         task = local.tasks.tasks[3].task_id
         prompts, _ = local.reset(options={"task_id": task})
         assert env.reset(task_id=task).observation["prompts"] == prompts
@@ -168,6 +168,23 @@ class Sleepy(Rendezvous):
         with Sleepy.lock:
             Sleepy.thinking -= 1
         return super().step(actions)
+
+
+class Telling(Rendezvous):
+    """Tells each agent a number of its own."""
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        return super().reset(seed=seed, options=options)[0], {"left_0": {"n": 1}, "right_0": {}}
+
+
+llm_decpomdp.register("telling-v0", f"{__name__}:Telling")
+
+
+def test_each_agent_has_its_own_infos() -> None:
+    with served("telling-v0") as address:
+        env = adapter.client(address)
+        assert env.reset(seed=0) == Telling().reset(seed=0)
+        env.close()
 
 
 class Forked(Sleepy):
