@@ -26,7 +26,7 @@ class View(gymnasium.Env[str, str]):
 
     Args:
         env: The team environment. It is played as it is, not copied.
-        agent: The agent whose reward, flags and infos are returned.
+        agent: The agent whose reward, flags and infos are returned; the first one if none is given.
 
     Raises:
         TypeError: If the environment is none of a team, or an agent's observations or actions are no texts.
@@ -34,10 +34,10 @@ class View(gymnasium.Env[str, str]):
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}  # type: ignore[misc]  # one for all
 
-    def __init__(self, env: ParallelEnv[str, Any, Any], agent: str) -> None:
+    def __init__(self, env: ParallelEnv[str, Any, Any], agent: str | None = None) -> None:
         _require_texts(env)
         self._env = env
-        self._agent = agent
+        self._agent = env.possible_agents[0] if agent is None else agent
         self._prompts: Mapping[str, str] = {}
         self._running = False
 
