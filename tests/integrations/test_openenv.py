@@ -14,7 +14,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -32,6 +32,7 @@ from tests.foreign_envs import Rendezvous
 from tests.support.processes import ROOT
 
 openenv = pytest.importorskip("openenv.core")
+ConnectionClosed = pytest.importorskip("websockets.exceptions").ConnectionClosed
 
 pytestmark = pytest.mark.slow
 
@@ -117,13 +118,22 @@ def test_sixteen_sessions_are_kept_apart_and_another_is_refused() -> None:
 
 def _reset_when_free(address: str) -> Any:
     """The prompts of a session that begins when the place of one that has left is free."""
+
+    def reset() -> Any:
+        with session(address) as env:
+            return env.reset(seed=3).observation["prompts"]
+
+    return _when_free(reset)
+
+
+def _when_free(play: Callable[[], Any]) -> Any:
+    """Play when the place of a session that has left is free."""
     for _ in range(50):
         try:
-            with session(address) as env:
-                return env.reset(seed=3).observation["prompts"]
+            return play()
         except Exception:  # of the client's own kinds, as long as the server is full
             time.sleep(0.1)
-    raise TimeoutError(address)
+    raise TimeoutError
 
 
 def test_unseeded_sessions_play_different_episodes_and_long_texts_are_refused() -> None:
@@ -285,6 +295,61 @@ def test_the_client_keeps_the_contract_of_environments_and_plays_as_the_local_on
         assert env.possible_agents == ["me_0"]
         check_env(env)
         env.close()
+
+
+def test_after_a_lost_connection_the_same_episode_goes_on() -> None:
+    actions = {"player_0": "a", "player_1": "b"}
+    local = make("probe-turns-v0")
+    local.reset(seed=5), local.step(actions)
+    with served("probe-turns-v0", max_sessions=2) as address:
+        env, twin = adapter.client(address), None
+        env.reset(seed=5), env.step(actions)
+        wire = env._session._async._ws.transport.get_extra_info("socket")
+        wire.shutdown(socket.SHUT_RDWR)  # the connection is lost, and both sides notice
+        with pytest.raises((OSError, RuntimeError, ConnectionError, ConnectionClosed)):
+            env.step(actions)
+        twin = env.fork()
+        with session(address) as one, session(address) as two:
+            one.reset(seed=0), two.reset(seed=0)
+            with pytest.raises(Exception, match=r"(?i)capacity|session"):
+                twin.step(actions)  # there is no place for the replay
+        expected = local.step(actions)
+        for played in (env, twin):
+            assert _when_free(lambda played=played: played.step(actions)) == expected
+            played.close()
+
+
+def test_a_server_that_was_started_anew_goes_on_with_the_same_episode() -> None:
+    actions = {"player_0": "a", "player_1": "b"}
+    local = make("probe-turns-v0")
+    local.reset(seed=5), local.step(actions)
+    with served("probe-turns-v0") as address:
+        env = adapter.client(address)
+        env.reset(seed=5), env.step(actions)
+    with served("probe-turns-v0") as address:
+        env.base_url = address
+        with pytest.raises((OSError, RuntimeError, ConnectionClosed)):
+            env.step(actions)
+        assert env.step(actions) == local.step(actions)
+        env.close()
+
+
+@pytest.mark.parametrize("env_id", ["probe-halves-v0", "probe-turns-v0"])
+def test_a_batch_of_several_groups_plays_as_here(env_id: str) -> None:
+    from llm_decpomdp.algorithms import Start, rollout_chains
+
+    local = make(env_id)
+    starts = [Start(task_id=task.task_id) for task in local.tasks.tasks[:3]]
+    courses = []
+    with served(env_id, max_sessions=2 * 3 * 8 + 8) as address:
+        env = adapter.client(address)
+        for played in (env, local):
+            team = {agent: RandomText(n) for n, agent in enumerate(local.possible_agents)}
+            rng = np.random.default_rng(0)
+            rollouts = rollout_chains(played, team, starts, group_size=8, rng=rng)
+            courses.append([[group.rewards for group in each.groups] for each in rollouts])
+        env.close()
+    assert str(courses[0]) == str(courses[1])
 
 
 def test_a_tiny_model_learns_over_the_connection_what_it_learns_here() -> None:
