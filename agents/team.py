@@ -205,7 +205,12 @@ def _load_own(spec: PolicySpec, seed: int) -> Policy:
             f"policy {spec.kind!r} can be trained, which only a Learner or Trainer in Python does with classes of "
             "others; leave out log_probs for a partner that does not change"
         )
-    policy.spec = spec  # type: ignore[attr-defined]  # for `save_team`
+    try:
+        policy.spec = spec  # type: ignore[attr-defined]  # for `save_team`
+    except AttributeError as error:
+        raise ValueError(
+            f"policy {spec.kind!r}: no `spec` can be set, which saving its team reads: drop __slots__"
+        ) from error
     if isinstance(policy, Seedable):
         policy.seed(seed)
     return policy

@@ -33,6 +33,9 @@ from llm_decpomdp.views.seat import seat as seat_of
 
 MAX_SESSIONS = 64
 
+MAX_NAME = 255
+"""Most characters of the name that a client gives an episode."""
+
 SESSION_TIMEOUT = 3600.0
 """Seconds after which a session is closed in which nothing happens."""
 
@@ -119,6 +122,8 @@ class Session(Environment):  # type: ignore[misc]  # openenv has no types
     ) -> Observation:
         """Start an episode."""
         self._check_open()
+        if episode_id is not None and len(episode_id) > MAX_NAME:
+            raise ValueError(f"an episode_id may have {MAX_NAME} characters, got {len(episode_id)}")
         seed = int(self.seeds.integers(2**31)) if seed is None else seed
         options = None if task_id is None else {"task_id": task_id}
         with self._turn:

@@ -38,7 +38,8 @@ class Seat(View):
     """One agent's view; `seat` makes it.
 
     Equal seeds and actions give equal episodes: a partner with a random stream begins it anew in every turn, from
-    the episode's seed, the turn and its agent. In forks it answers a prompt as in the original.
+    the episode's seed, the turn and its agent, and so it answers a prompt in forks as in the original. One whose
+    answers depend on something else, such as a `Replay` on what it has said, goes on in all forks together.
     """
 
     def __init__(

@@ -6,6 +6,7 @@ import copy
 import inspect
 import sys
 from collections.abc import Callable, Sequence
+from numbers import Number
 from typing import Any, ClassVar
 
 import numpy as np
@@ -95,7 +96,7 @@ class Solo(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has 
 
         Raises:
             KeyError: If a task is asked for, and the environment takes no options.
-            TypeError: If its `reset` returns something else than a text and infos.
+            TypeError: If its `reset` returns something else than a text and infos, or one to keep is no number.
         """
         if self._env is None:
             self._env = self._make()
@@ -120,7 +121,8 @@ class Solo(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has 
         Raises:
             ResetNeeded: If no episode is running.
             KeyError: If the agent's action is missing, or another agent acts.
-            TypeError: If the action or the observation is no text, or `step` returns no five values.
+            TypeError: If the action or the observation is no text, `step` returns no five values, or an info to
+                keep is no number.
         """
         if not self.agents:
             if actions or not self._start:
@@ -207,7 +209,11 @@ class Solo(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has 
         return prompt
 
     def _info(self, info: dict[str, Any]) -> dict[str, float]:
-        return {key: info.get(key, 0) for key in self._info_keys}
+        numbers = {key: info.get(key, 0) for key in self._info_keys}
+        for key, value in numbers.items():
+            if not isinstance(value, Number | np.bool_):
+                raise TypeError(_wrong(self._env, f"the info {key!r}", "a number", value))
+        return numbers
 
 
 def _wrong(env: object, what: str, expected: str, value: object) -> str:

@@ -143,6 +143,8 @@ def test_unseeded_sessions_play_different_episodes_and_long_texts_are_refused() 
             assert starts[0] != starts[1]
             with pytest.raises(RuntimeError, match=r"(?i)at most|too_long|valid"):
                 one.step({"actions": {"aux_0": "x" * (MAX_ACTION_LENGTH + 1), "main_0": ""}})
+            with pytest.raises(RuntimeError, match="may have 255 characters, got 256"):
+                one.reset(seed=0, episode_id="x" * 256)
 
 
 SEAT = {"seat": "player_0", "partners": {"player_1": Constant("a")}}

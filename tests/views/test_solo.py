@@ -144,6 +144,11 @@ def test_ends_infos_and_unknown_tasks():
         env.reset(options={"task_id": "a"})
 
 
+def test_an_info_to_keep_is_a_number():
+    with pytest.raises(TypeError, match=r"the info 'note' of Guess must be a number, got 'text'"):
+        solo(Guess, info_keys=("note",)).reset(seed=0)
+
+
 def test_seeds_reach_the_environment_and_are_drawn_where_none_is_given():
     env, same = solo(Guess), Guess()
     digits = []

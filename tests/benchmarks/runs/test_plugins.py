@@ -137,6 +137,9 @@ class Learning(Silent):
     def log_probs(self, prompt, completions): pass
     def parameters(self): return iter(())
     def save(self, folder): pass
+class Slotted:
+    __slots__ = ()
+    act, generate = Silent.act, Silent.generate
 class Nothing: pass
 def nobody(env): return {"player_0": Silent()}
 """
@@ -157,6 +160,7 @@ def nobody(env): return {"player_0": Silent()}
             "{kind: 'subprocess:run', arguments: {args: [touch, ran_by_a_config]}}",
             "run .* is no class of policies",
         ),
+        ("{kind: 'policies_of_mine:Slotted'}", "no `spec` can be set.*drop __slots__"),
         ("{kind: 'policies_of_mine:Learning'}", "can be trained, which only a Learner or Trainer"),
         ("{kind: 'policies_of_mine:Absent'}", "policies_of_mine has no policy 'Absent': define"),
         ("{kind: 'policies_of_mine:Silent', text: a}", "unknown key of .* 'text'.*arguments"),
