@@ -167,7 +167,7 @@ class Solo(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has 
             env.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_env": None} if self._replay else vars(self)
+        return {**vars(self), "_env": None} if self._replay else dict(vars(self))
 
     def __del__(self) -> None:
         state = vars(self)
