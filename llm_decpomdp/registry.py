@@ -129,12 +129,7 @@ def _plugin_of(entry: EnvSpec) -> Plugin | None:
 
 
 def origin(id: str) -> str | None:
-    """Return the package that an environment is of, and its version; `None` if no package announces it.
-
-    Raises:
-        ImportError: As `make`.
-        KeyError: As `make`.
-    """
+    """Return the package that announces an environment, and its version, if any does; errors as of `spec`."""
     plugin = _plugin_of(spec(id))
     return None if plugin is None else plugin.origin
 

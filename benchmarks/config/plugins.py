@@ -35,8 +35,8 @@ def origins(config: Config) -> dict[str, str]:
 
 def _origin(kind: str, name: str) -> str | None:
     """Return the installed package that a name is of, and its version; `None` for a path."""
-    if kind == "environment":
-        return registry.origin(name) if name in registry.registered() else None
+    if kind == "environment" and name in registry.registered():
+        return registry.origin(name)
     return origin_of(kind, name, BUILT_IN.get(kind, ()))
 
 

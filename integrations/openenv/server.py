@@ -124,6 +124,7 @@ class Session(Environment):  # type: ignore[misc]  # openenv has no types
         self._check_open()
         if episode_id is not None and len(episode_id) > MAX_NAME:
             raise ValueError(f"an episode_id may have {MAX_NAME} characters, got {len(episode_id)}")
+        self._running = False
         seed = int(self.seeds.integers(2**31)) if seed is None else seed
         options = None if task_id is None else {"task_id": task_id}
         with self._turn:

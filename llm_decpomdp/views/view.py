@@ -49,6 +49,7 @@ class View(gymnasium.Env[str, str]):
         Returns:
             The first prompt, and the agent's infos.
         """
+        self._running = False
         super().reset(seed=seed)
         self._prompts, infos = self._env.reset(seed=seed, options=options)
         self._running = True

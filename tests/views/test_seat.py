@@ -199,6 +199,15 @@ def test_steps_out_of_an_episode_and_actions_that_are_no_texts_are_refused():
         view.step(3)
 
 
+def test_after_a_reset_that_failed_no_episode_is_running():
+    view = told("player_0")
+    view.reset(seed=0)
+    with pytest.raises(KeyError, match="absent"):
+        view.reset(options={"task_id": "absent"})
+    with pytest.raises(ResetNeeded, match="call reset"):
+        view.step("a")
+
+
 def test_only_an_episode_that_the_view_began_is_stepped():
     env = make(TURNS)
     env.reset(seed=0)
