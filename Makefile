@@ -25,7 +25,7 @@ trl: build/trl/installed  ## run what needs TRL, in an environment of its own
 	build/trl/bin/python -m pytest -m slow tests/integrations/test_trl_training.py
 
 openenv: build/openenv/installed  ## run what needs OpenEnv, in an environment of its own
-	build/openenv/bin/python -m pytest -m slow tests/integrations/test_openenv.py
+	build/openenv/bin/python -m pytest -m slow tests/integrations/test_openenv.py tests/integrations/test_openenv_serving.py
 
 lint: $(VENV)/test-installed  ## ruff, as in CI
 	$(BIN)/ruff check .

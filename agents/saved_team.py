@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -86,7 +86,7 @@ def check_target(folder: Path) -> None:
 
 
 def load_saved_team(
-    folder: Path | str, *, device: str = "auto", seed: int = 0
+    folder: Path | str, *, device: str = "auto", seed: int = 0, allow_code: Collection[str] = ()
 ) -> dict[str, Policy]:
     """Load a team that `save_team` has written; policies share what they shared.
 
@@ -94,13 +94,29 @@ def load_saved_team(
         folder: The team's folder.
         device: Device of its models: `auto` (a GPU where there is one), or a torch device.
         seed: Decides all that is sampled.
+        allow_code: Classes that the team may name by their paths, such as `mine:Parrot`; of an unknown team they
+            are unknown code. What installed packages announce needs no permission.
 
     Raises:
         FileNotFoundError: If there is no team, or a part of it is missing.
-        ValueError: If the manifest cannot be read, or is of a newer format.
+        ValueError: If the manifest cannot be read, or is of a newer format, or names a class that is not allowed.
     """
     agents, policies = declaration(folder, device=device)
+    check_code(folder, policies, allow_code)
     return load_team(agents, policies, seed=seed)
+
+
+def check_code(
+    folder: Path | str, policies: Mapping[str, PolicySpec], allow_code: Collection[str]
+) -> None:
+    """Raise a `ValueError` if a saved team names a class by a path that is not allowed."""
+    for name, spec in policies.items():
+        if ":" in spec.kind and spec.kind not in allow_code:
+            raise ValueError(
+                f"the policy {name!r} of the team in {folder} is code, {spec.kind!r}, which would be imported and "
+                f"run: if you know it, load the team with allow_code=[{spec.kind!r}], or in a command with a "
+                f"configuration (or as part of a run) whose policies name it"
+            )
 
 
 def declaration(
@@ -222,7 +238,7 @@ def _write(policy: Policy, spec: PolicySpec, folder: Path, name: str) -> dict[st
     """Write a policy's checkpoint, if it has one; return its entry of the manifest."""
     machine = ("device", "attn_implementation", "gradient_checkpointing", "lora", "name")
     entry = {"kind": spec.kind, **spec.options()}
-    if (origin := origin_of("policy", spec.kind)) is not None:
+    if (origin := origin_of("policy", spec.kind, KINDS)) is not None:
         entry["package"] = origin
     if isinstance(policy, TrainablePolicy):
         policy.save(folder / name)

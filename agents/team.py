@@ -194,19 +194,23 @@ def _load_own(spec: PolicySpec, seed: int) -> Policy:
         ValueError: If there is no such class, it does not take its arguments, or it makes no policy.
     """
     try:
-        policy = find("policy", spec.kind, KINDS)(**spec.arguments)
+        build = find("policy", spec.kind, KINDS)
+        if not (isinstance(build, type) and issubclass(build, Policy)):  # before anything is called
+            raise TypeError(f"{build!r:.200} is no class of policies, with generate and act")
+        policy = build(**spec.arguments)
     except (KeyError, TypeError) as error:
         raise ValueError(f"policy {spec.kind!r}: {error.args[0]}") from error
-    if not isinstance(policy, Policy):
-        raise ValueError(
-            f"policy {spec.kind!r}: a {type(policy).__name__} is no policy, which has generate and act"
-        )
     if isinstance(policy, TrainablePolicy):
         raise ValueError(
             f"policy {spec.kind!r} can be trained, which only a Learner or Trainer in Python does with classes of "
             "others; leave out log_probs for a partner that does not change"
         )
-    policy.spec = spec  # type: ignore[attr-defined]  # for `save_team`
+    try:
+        policy.spec = spec  # type: ignore[attr-defined]  # for `save_team`
+    except AttributeError as error:
+        raise ValueError(
+            f"policy {spec.kind!r}: no `spec` can be set, which saving its team reads: drop __slots__"
+        ) from error
     if isinstance(policy, Seedable):
         policy.seed(seed)
     return policy

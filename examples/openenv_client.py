@@ -16,4 +16,5 @@ with GenericEnvClient(base_url=address).sync() as env:
         for agent, prompt in prompts.items():
             print(f"{agent} is asked:\n{prompt}\n")
         result = env.step({"actions": dict.fromkeys(prompts, "def solve(): ...")})
-        print(f"reward {result.reward:.2f}, tests {result.metadata['tests_passed']}\n")
+        info = result.observation["infos"]["main_0"]
+        print(f"reward {result.reward:.2f}, tests {info['tests_passed']}\n")

@@ -9,6 +9,12 @@ from typing import Any, Protocol
 
 from llm_decpomdp.episode import Turn, Verdict
 
+MODES = (
+    *("level_feedback", "level_passed", "passed", "plain"),
+    *("expert_edits", "code_feedback"),
+)
+"""Names of the modes in this library, which mean the same in every environment that has them."""
+
 Info = dict[str, float]
 """The numbers that accompany an observation."""
 

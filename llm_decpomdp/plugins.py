@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
@@ -51,6 +51,16 @@ class Plugin:
         """The package and its version, such as `poets 0.1.0`."""
         return f"{self.package} {self.version}"
 
+    @property
+    def full_name(self) -> str:
+        """The name by which nothing else is meant: its path, and of an environment `module:id`."""
+        return f"{self.module}:{self.name}" if self.kind == "environment" else self.path
+
+    @property
+    def module(self) -> str:
+        """The module of the path."""
+        return self.path.partition(":")[0]
+
 
 @cache
 def plugins() -> tuple[Plugin, ...]:
@@ -81,9 +91,13 @@ def is_added(kind: str, name: object) -> bool:
     )
 
 
-def origin_of(kind: str, name: str) -> str | None:
-    """Return the package that announces a name, and its version; `None` for the path of an object."""
-    if ":" in name:
+def origin_of(kind: str, name: str, built_in: Collection[str] = ()) -> str | None:
+    """Return the package that announces a name, and its version.
+
+    It is `None` for the path of an object, and for a built-in name of this kind, whoever announces it.
+    Environments have `llm_decpomdp.registry.origin`.
+    """
+    if ":" in name or name in built_in:
         return None
     return next((plugin.origin for plugin in announced(kind) if plugin.name == name), None)
 
@@ -110,7 +124,7 @@ def find(
     """
     path, origin = name, ""
     if ":" not in name:
-        plugin = _only(kind, name, built_in)
+        plugin = only(kind, name, built_in)
         path, origin = plugin.path, f"{kind} {name!r} of the package {plugin.origin}: "
     module, _, constant = path.rpartition(":")
     try:
@@ -124,14 +138,14 @@ def find(
     return value
 
 
-def _only(kind: str, name: str, built_in: Iterable[str]) -> Plugin:
+def only(kind: str, name: str, built_in: Iterable[str] = ()) -> Plugin:
     """Return the one plug-in of a name; errors as of `find`."""
     matches = [plugin for plugin in announced(kind) if plugin.name == name]
     if not matches:
         names = [*built_in, *(plugin.name for plugin in announced(kind))]
         raise KeyError(f"{unknown(kind, name, names)}. One of your own is 'module:NAME'")
     if len(matches) > 1:
-        rivals = " and ".join(f"{plugin.origin} ({plugin.path})" for plugin in matches)
+        rivals = " and ".join(f"{plugin.origin} ({plugin.full_name})" for plugin in matches)
         raise KeyError(f"the {kind} {name!r} is announced by {rivals}: name one by its path")
     return matches[0]
 

@@ -21,7 +21,8 @@ from llm_decpomdp.channel import with_channel
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.messages import ChannelOptions
 from llm_decpomdp.options import names
-from llm_decpomdp.plugins import announced, find, imported, is_added
+from llm_decpomdp.parts import MODES
+from llm_decpomdp.plugins import Plugin, announced, find, imported, is_added, only
 from llm_decpomdp.utils.warn import warn
 from llm_decpomdp.validation import check_flags, unknown
 
@@ -87,7 +88,7 @@ def spec(id: str) -> EnvSpec:
 
     Raises:
         ImportError: If the module cannot be imported.
-        KeyError: If there is no such id; the text names the nearest one.
+        KeyError: If there is no such id, the text names the nearest one; or if two packages announce it.
     """
     module, _, name = id.rpartition(":")
     remedy = f"One of your own is 'module:{name}', by the module that registers it"
@@ -95,23 +96,42 @@ def spec(id: str) -> EnvSpec:
         remedy = (
             f"{imported(module, id)} registers none of this name: call llm_decpomdp.register in it"
         )
+        for plugin in announced("environment"):
+            if plugin.full_name == id:
+                fresh = EnvSpec(name, plugin.path)
+                entry = _registry.get(name, fresh)
+                return entry if entry.entry_point == plugin.path else fresh
     if name not in _registry:
         _add_announced()
     if name not in _registry:
+        if is_added("environment", name):
+            only("environment", name)  # raises, as two packages announce it
         raise KeyError(f"{unknown('environment', name, _registry)}. {remedy}")
     return _registry[name]
 
 
 def _add_announced() -> None:
-    """Register the environments that installed packages announce; those whose id is taken are left out."""
+    """Register the environments that one installed package announces; those whose id is taken are left out."""
     for plugin in announced("environment"):
         entry = _registry.get(plugin.name)
         if entry is not None and entry.entry_point == plugin.path:
             continue
         try:
-            register(plugin.name, plugin.path)
-        except ValueError as error:
-            warn(f"an environment of the package {plugin.origin} is left out: {error}")
+            register(plugin.name, only("environment", plugin.name).path)
+        except (KeyError, ValueError) as error:
+            warn(f"an environment of the package {plugin.origin} is left out: {error.args[0]}")
+
+
+def _plugin_of(entry: EnvSpec) -> Plugin | None:
+    """Return the announcement of an environment; `None` if it was registered in another way."""
+    plugins = announced("environment")
+    return next((p for p in plugins if (p.name, p.path) == (entry.id, entry.entry_point)), None)
+
+
+def origin(id: str) -> str | None:
+    """Return the package that announces an environment, and its version, if any does; errors as of `spec`."""
+    plugin = _plugin_of(spec(id))
+    return None if plugin is None else plugin.origin
 
 
 def registered() -> list[str]:
@@ -179,8 +199,9 @@ def _talking(env: DecPOMDPEnv, channel: Mapping[str, Any]) -> Any:
 
 
 def _is_own_mode(id: str, mode: Any) -> bool:
-    """Check whether a mode is none of the environment's own; its default is not looked up elsewhere."""
-    return mode != defaults(id).get("external_mode") and is_added("mode", mode)
+    """Check whether a mode is of others: none of this library, nor the environment's default."""
+    own = (*MODES, defaults(id).get("external_mode"))
+    return mode not in own and is_added("mode", mode)
 
 
 def exchange(env: Any, kind: str, name: str) -> None:
@@ -253,12 +274,12 @@ def _builder(id: str) -> Callable[..., DecPOMDPEnv]:
     try:
         build: Callable[..., DecPOMDPEnv] = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        for plugin in announced("environment"):
-            if (plugin.name, plugin.path) == (entry.id, entry.entry_point):
-                raise ImportError(
-                    f"the environment {entry.id!r} of the package {plugin.origin}: {error}"
-                ) from error
-        raise
+        plugin = _plugin_of(entry)
+        if plugin is None:
+            raise
+        raise ImportError(
+            f"the environment {entry.id!r} of the package {plugin.origin}: {error}"
+        ) from error
     return build
 
 

@@ -10,6 +10,13 @@ import pytest
 import llm_decpomdp
 from llm_decpomdp import check_env, make, registry
 from llm_decpomdp.algorithms import ALGORITHMS
+from llm_decpomdp.envs.bugfix.feedback import REPAIR_FEEDBACK as REPAIR
+from llm_decpomdp.envs.classeval.feedback import CLASS_FEEDBACK as CLASS
+from llm_decpomdp.envs.coding.feedback import FEEDBACK as CODE
+from llm_decpomdp.envs.compose.feedback import FEEDBACK as COMPOSE
+from llm_decpomdp.envs.modes.code_mode import EXPERT
+from llm_decpomdp.envs.writing.feedback import SIGNALS
+from llm_decpomdp.parts import MODES
 from llm_decpomdp.plugins import announced, find, origin_of, plugins
 from tests.support.packages import looked_up_anew, write_example, write_package
 
@@ -175,10 +182,47 @@ def test_an_id_that_is_taken_stays_what_it_was(site):
     assert llm_decpomdp.spec("probe-turns-v0").entry_point.startswith("llm_decpomdp.")
 
 
+@pytest.mark.filterwarnings("ignore:an environment of the package")
+def test_an_id_of_two_packages_is_refused_and_module_and_id_say_which_one_is_meant(site):
+    for name in ("aaa", "zzz"):
+        write_package(site, name, {"environment.same-v0": f"{name}_m:build"})
+        (site / f"{name}_m.py").write_text(f"{name} = True\ndef build(): ...\n")
+    assert "same-v0" not in registry.registered()
+    text = r"by aaa 0\.1\.0 \(aaa_m:same-v0\) and zzz 0\.1\.0 \(zzz_m:same-v0\): name one"
+    with pytest.raises(KeyError, match=text):
+        make("same-v0")
+    for name in ("aaa", "zzz"):
+        entry = llm_decpomdp.spec(f"{name}_m:same-v0")
+        assert (entry.id, entry.entry_point) == ("same-v0", f"{name}_m:build")
+    with pytest.raises(KeyError, match="announced by aaa"):
+        llm_decpomdp.spec("llm_decpomdp.seeding:same-v0")
+
+
+def test_an_id_that_is_taken_is_meant_where_its_module_is_named(site):
+    write_package(site, "other-one", {"environment.probe-turns-v0": "other_one:make"})
+    (site / "other_one.py").write_text("")
+    assert llm_decpomdp.spec("other_one:probe-turns-v0").entry_point == "other_one:make"
+    assert llm_decpomdp.spec("probe-turns-v0").entry_point.startswith("llm_decpomdp.")
+
+
+def test_a_mode_of_this_library_stays_what_it_was(site):
+    write_package(site, "greedy-one", {f"mode.{mode}": "terse_agents:Cheerful" for mode in MODES})
+    modes = ("level_passed", "passed", "plain", "level_feedback")
+    for id in ("coophumaneval-v0", "tldr-v1"):
+        envs = [make(id, source="bundled", external_mode=mode) for mode in modes]
+        assert [env.mode.name for env in envs] == list(modes)
+    assert make("classeval-v0", source="bundled").mode.name == "code_feedback"
+
+
+def test_all_modes_of_this_library_are_known():
+    names = {*REPAIR, *CLASS, *CODE, *COMPOSE, *SIGNALS, EXPERT}
+    assert names == set(MODES) and len(MODES) == len(names)
+
+
 def test_nothing_is_looked_up_where_all_names_are_of_this_package():
     code = (
         "import llm_decpomdp, llm_decpomdp.plugins as p; llm_decpomdp.make('probe-turns-v0');"
-        "llm_decpomdp.make('coophumaneval-v0', source='bundled', external_mode='level_feedback');"
+        "llm_decpomdp.make('coophumaneval-v0', source='bundled', external_mode='passed');"
         "assert p.plugins.cache_info().misses == 0"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

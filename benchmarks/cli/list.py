@@ -6,14 +6,14 @@ from __future__ import annotations
 def list_() -> None:
     """Show the environments, the configurations, and what installed packages add."""
     from llm_decpomdp.benchmarks.config.catalogue import description, shipped
-    from llm_decpomdp.plugins import KINDS, origin_of, plugins
-    from llm_decpomdp.registry import registered, spec
+    from llm_decpomdp.plugins import KINDS, plugins
+    from llm_decpomdp.registry import origin, registered, spec
 
     width = max(map(len, [*shipped(), *registered()]))
     print("Environments: llm_decpomdp.make(ID)\n")
     for env_id in registered():
-        origin = origin_of("environment", env_id)
-        print(f"{env_id:<{width}}  {spec(env_id).entry_point}{f' ({origin})' if origin else ''}")
+        package = origin(env_id)
+        print(f"{env_id:<{width}}  {spec(env_id).entry_point}{f' ({package})' if package else ''}")
     print("\nConfigurations: llm-decpomdp train --config NAME\n")
     for name, path in shipped().items():
         print(f"{name:<{width}}  {description(path)}")

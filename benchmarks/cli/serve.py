@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -35,6 +36,10 @@ def serve(
     max_sessions: Annotated[
         int, typer.Option(min=1, help="Most sessions at the same time; others are refused.")
     ] = 64,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(help="A name by which clients reach it, beside localhost and addresses."),
+    ] = None,
 ) -> None:
     """Serve an environment to clients of OpenEnv, which need nothing of this package."""
     from llm_decpomdp.benchmarks.cli.episode import policy_of
@@ -42,23 +47,42 @@ def serve(
     from llm_decpomdp.benchmarks.config.extras import how_to_get, installed
     from llm_decpomdp.benchmarks.evaluation.request import env_arguments
 
+    names = _names(partner or ())
+    if names and seat is None:
+        raise ConfigError(f"partners {sorted(names)} play beside a seat: name it with --seat")
     if installed("openenv") is None:
         raise ConfigError(f"this needs openenv, which is not installed: {how_to_get('openenv')}")
     import uvicorn
 
     from llm_decpomdp.integrations import openenv
-    from llm_decpomdp.integrations.openenv.messages import MAX_MESSAGE
+    from llm_decpomdp.integrations.openenv.guard import MAX_MESSAGE
 
-    names = dict(item.partition("=")[::2] for item in partner or ())
-    for agent, name in names.items():
-        if not agent or not name:
-            raise ConfigError(f"--partner must look like AGENT=gold, got {agent + name!r}")
-    partners = {agent: policy_of(name, None, None) for agent, name in names.items()}
+    partners = {agent: policy_of(who, None, None) for agent, who in names.items()}
     options = env_arguments(env_option or ())
     try:
         application = openenv.app(
-            env_id, seat=seat, partners=partners, max_sessions=max_sessions, **options
+            env_id,
+            seat=seat,
+            partners=partners,
+            max_sessions=max_sessions,
+            names=name or (),
+            **options,
         )
     except (KeyError, TypeError, ValueError, ImportError) as error:
-        raise ConfigError(str(error.args[0])) from None
+        raise ConfigError(str(error.args[0]) if error.args else repr(error)) from None
     uvicorn.run(application, host=host, port=port, ws_max_size=MAX_MESSAGE)
+
+
+def _names(items: Sequence[str]) -> dict[str, str]:
+    """Read who plays beside the seat, by agent; raise a `ConfigError` for another form, or an agent twice."""
+    from llm_decpomdp.benchmarks.config.errors import ConfigError
+
+    names: dict[str, str] = {}
+    for item in items:
+        agent, _, who = item.partition("=")
+        if not agent or not who:
+            raise ConfigError(f"--partner must look like AGENT=gold, got {item!r}")
+        if agent in names:
+            raise ConfigError(f"--partner names {agent!r} twice: {names[agent]!r} and {who!r}")
+        names[agent] = who
+    return names

@@ -7,14 +7,19 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
+from llm_decpomdp import registry
 from llm_decpomdp.agents.specs import KINDS
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.config.trackers import TRACKERS, options_of
+from llm_decpomdp.parts import MODES
 from llm_decpomdp.plugins import origin_of
 
 logger = logging.getLogger(__name__)
+
+BUILT_IN = {"mode": MODES, "algorithm": ALGORITHMS, "policy": KINDS, "tracker": TRACKERS}
+"""Names of this package, by kind; environments are registered."""
 
 
 def origins(config: Config) -> dict[str, str]:
@@ -24,8 +29,15 @@ def origins(config: Config) -> dict[str, str]:
         >>> origins(Config())
         {}
     """
-    found = {f"{kind}.{name}": origin_of(kind, name) for kind, name in _names(config)}
-    return {name: origin for name, origin in found.items() if origin is not None}
+    packages = {f"{kind}.{name}": _origin(kind, name) for kind, name in _names(config)}
+    return {name: package for name, package in packages.items() if package is not None}
+
+
+def _origin(kind: str, name: str) -> str | None:
+    """Return the installed package that a name is of, and its version; `None` for a path."""
+    if kind == "environment" and name in registry.registered():
+        return registry.origin(name)
+    return origin_of(kind, name, BUILT_IN.get(kind, ()))
 
 
 def _names(config: Config) -> Iterator[tuple[str, str]]:
@@ -34,14 +46,9 @@ def _names(config: Config) -> Iterator[tuple[str, str]]:
     if config.env.reward is not None:
         yield "reward", config.env.reward
     yield "mode", config.external.mode
-    if config.algorithm.name not in ALGORITHMS:
-        yield "algorithm", config.algorithm.name
-    for policy in config.policies.values():
-        if (kind := (policy or {}).get("kind", "model")) not in KINDS:
-            yield "policy", kind
-    yield from (
-        ("tracker", name) for name in options_of(config.output.trackers) if name not in TRACKERS
-    )
+    yield "algorithm", config.algorithm.name
+    yield from (("policy", (p or {}).get("kind", "model")) for p in config.policies.values())
+    yield from (("tracker", name) for name in options_of(config.output.trackers))
 
 
 def require_origins(manifest: Path) -> None:
@@ -58,7 +65,7 @@ def require_origins(manifest: Path) -> None:
     before = json.loads(manifest.read_text(encoding="utf-8")).get("plugins", {})
     for name, origin in before.items():
         kind, _, announced = name.partition(".")
-        now = origin_of(kind, announced)
+        now = _origin(kind, announced)
         if now is None:
             package = origin.partition(" ")[0]
             raise ConfigError(

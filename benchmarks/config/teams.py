@@ -47,6 +47,12 @@ OF_LORA = {
 """Names that adapters' arguments often have, and peft's names."""
 
 
+def code_of(config: Config) -> list[str]:
+    """Return the paths of policies' classes that a configuration names, which saved teams may name then."""
+    kinds = (str((policy or {}).get("kind")) for policy in config.policies.values())
+    return [kind for kind in kinds if ":" in kind]
+
+
 def agents_of(config: Config, possible_agents: Sequence[str]) -> dict[str, str]:
     """Return the name of each agent's policy, in the order of the agents.
 

@@ -67,7 +67,12 @@ def _saved(folder: Path, setting: Setting) -> Entry:
                 f"the team in {folder} plays {', '.join(agents)}, and {setting.env_id} has "
                 f"{', '.join(env.possible_agents)}: play it in its own environment"
             )
-        team = load_saved_team(folder, device=model.device, seed=setting.config.seed)
+        team = load_saved_team(
+            folder,
+            device=model.device,
+            seed=setting.config.seed,
+            allow_code=teams.code_of(setting.config),
+        )
     except (OSError, ImportError, TypeError) as error:
         raise RunError(f"cannot load the team in {folder}: {error}") from error
     return Entry(env, team, about=kept_teams.kept(folder))

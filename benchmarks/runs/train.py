@@ -237,7 +237,12 @@ def _comparator(run: ResolvedRun) -> Team | None:
     if folder is None:
         return None
     try:
-        return load_saved_team(folder, device=run.config.model.device, seed=run.config.seed)
+        return load_saved_team(
+            folder,
+            device=run.config.model.device,
+            seed=run.config.seed,
+            allow_code=teams.code_of(run.config),
+        )
     except (OSError, ImportError) as error:
         raise RunError(f"cannot load the team in {folder}: {error}") from error
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import copy
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
@@ -43,7 +45,8 @@ class Client(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo ha
         self.base_url = base_url
         self._session: Any = None
         self._start: dict[str, Any] | None = None
-        self._played: tuple[dict[str, Any], ...] = ()
+        self._first: dict[str, str] = {}
+        self._played: tuple[tuple[dict[str, Any], dict[str, str]], ...] = ()
         self._rng: np.random.Generator = seeding.np_random()[0]
         observation = self._connected().reset(seed=0).observation
         self._team = "prompts" in observation
@@ -71,16 +74,22 @@ class Client(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo ha
 
         Returns:
             First prompts and infos of the agents.
+
+        Raises:
+            RuntimeError, ConnectionError, TimeoutError: If the server refuses or is lost.
         """
+        self.agents = []
         if seed is not None:
             self._rng = seeding.np_random(seed)[0]
         self._start = {"seed": int(self._rng.integers(2**31)) if seed is None else seed}
         if options is not None and "task_id" in options:
             self._start["task_id"] = options["task_id"]
         self._played = ()
-        result = self._connected().reset(**self._start)
+        with self._closed_if_it_fails():
+            result = self._connected().reset(**self._start)
         self.agents = list(self.possible_agents)
-        return self._texts(result), self._of_all(self._info(result))
+        self._first = self._texts(result)
+        return dict(self._first), self._infos(result)
 
     def step(self, actions: dict[str, str]) -> tuple[dict[str, Any], ...]:
         """Play a turn.
@@ -92,6 +101,8 @@ class Client(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo ha
             ResetNeeded: If no episode is running.
             KeyError: If an agent's action is missing, or an unknown agent acts.
             TypeError: If an action is not a string.
+            RuntimeError, ConnectionError, TimeoutError: If the server refuses or is lost. The episode stands where
+                it stood: a further `step` plays it again in a new session.
         """
         if not self.agents:
             if actions or self._start is None:
@@ -101,17 +112,19 @@ class Client(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo ha
         action: dict[str, Any] = (
             {"actions": texts} if self._team else {"message": texts.popitem()[1]}
         )
-        result = self._resumed().step(action)
-        self._played += (action,)
+        with self._closed_if_it_fails():
+            result = self._resumed().step(action)
+        prompts = self._texts(result)
+        self._played += ((action, prompts),)
         if result.done:
             self.agents = []
         truncated = bool(result.observation["truncated"])
         return (
-            self._texts(result),
+            dict(prompts),
             self._of_all(float(result.reward)),
             self._of_all(bool(result.done) and not truncated),
             self._of_all(truncated),
-            self._of_all(self._info(result)),
+            self._infos(result),
         )
 
     def fork(self) -> Client:
@@ -120,9 +133,9 @@ class Client(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo ha
 
     def close(self) -> None:
         """Close the session."""
-        if self._session is not None:
-            self._session.close()
-        self._session = None
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_session": None}
@@ -143,10 +156,27 @@ class Client(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo ha
         if self._session is not None:
             return self._session
         session = self._connected()
-        session.reset(**(self._start or {}))
-        for action in self._played:
-            session.step(action)
+        self._compare(session.reset(**(self._start or {})), self._first)
+        for action, prompts in self._played:
+            self._compare(session.step(action), prompts)
         return session
+
+    def _compare(self, result: Any, prompts: dict[str, str]) -> None:
+        """Raise a `RuntimeError` unless the server answers what it answered before."""
+        if (now := self._texts(result)) != prompts:
+            raise RuntimeError(
+                f"{self.base_url} plays another episode than before from {self._start}: it said {prompts!r:.200}, "
+                f"and now {now!r:.200}. Its seeds must decide everything"
+            )
+
+    @contextmanager
+    def _closed_if_it_fails(self) -> Iterator[None]:
+        """Close the session at any failure: nobody knows where its episode stands, and it may be another's."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
 
     def _texts(self, result: Any) -> dict[str, str]:
         observation = result.observation
@@ -157,5 +187,11 @@ class Client(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo ha
     def _of_all(self, value: Any) -> dict[str, Any]:
         return {agent: copy.copy(value) for agent in self.possible_agents}
 
-    def _info(self, result: Any) -> dict[str, float]:
-        return {k: v for k, v in result.metadata.items() if isinstance(v, int | float)}
+    def _infos(self, result: Any) -> dict[str, Any]:
+        """Return the numbers of each agent's infos; a seat's stand in the metadata."""
+        infos = result.observation["infos"] if self._team else self._of_all(result.metadata or {})
+        numbers = (int, float)
+        return {
+            agent: {key: value for key, value in info.items() if isinstance(value, numbers)}
+            for agent, info in infos.items()
+        }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from openenv.core.env_server.types import Action, Observation
 from pydantic import Field
@@ -11,9 +11,6 @@ from llm_decpomdp.validation import MAX_ACTION_LENGTH
 
 MAX_AGENTS = 64
 """Most texts of an action."""
-
-MAX_MESSAGE = 16 * 2**20
-"""Most bytes of a message to a server."""
 
 Completion = Annotated[str, Field(max_length=MAX_ACTION_LENGTH)]
 """Text of an agent; a longer one is refused before it is read."""
@@ -26,9 +23,10 @@ class TeamAction(Action):  # type: ignore[misc]  # openenv has no types
 
 
 class TeamObservation(Observation):  # type: ignore[misc]  # openenv has no types
-    """The prompts of all agents, empty at the end; the reward is the team's."""
+    """The prompts of all agents, empty at the end, and their infos; the reward is the team's."""
 
     prompts: dict[str, str] = Field(default_factory=dict)
+    infos: dict[str, dict[str, Any]] = Field(default_factory=dict)
     truncated: bool = False
 
 

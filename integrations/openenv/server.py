@@ -7,16 +7,20 @@ the sandbox of the machine that serves.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
-from openenv.core.env_server import create_app
+from gymnasium.error import ResetNeeded
+from openenv.core.env_server import create_fastapi_app
 from openenv.core.env_server.interfaces import Environment
-from openenv.core.env_server.types import ConcurrencyConfig, State
+from openenv.core.env_server.types import ConcurrencyConfig, Observation, State
 from pettingzoo import ParallelEnv
 
-from llm_decpomdp.branching import branch
+from llm_decpomdp.branching import branch, branches_in_threads
+from llm_decpomdp.integrations.openenv.guard import Guard
 from llm_decpomdp.integrations.openenv.messages import (
     SeatAction,
     SeatObservation,
@@ -29,6 +33,9 @@ from llm_decpomdp.views.seat import seat as seat_of
 
 MAX_SESSIONS = 64
 
+MAX_NAME = 255
+"""Most characters of the name that a client gives an episode."""
+
 SESSION_TIMEOUT = 3600.0
 """Seconds after which a session is closed in which nothing happens."""
 
@@ -40,6 +47,7 @@ def app(
     partners: Mapping[str, Policy] | None = None,
     max_sessions: int = MAX_SESSIONS,
     session_timeout: float = SESSION_TIMEOUT,
+    names: Collection[str] = (),
     **env_options: Any,
 ) -> Any:
     """Build the application that serves an environment.
@@ -50,6 +58,7 @@ def app(
         partners: A policy for each other agent of a seat.
         max_sessions: Most sessions at the same time; further ones are refused.
         session_timeout: Seconds without a message after which a session is closed.
+        names: Names by which clients reach the server, beside `localhost` and addresses.
         **env_options: Arguments of the environment.
 
     Returns:
@@ -69,68 +78,112 @@ def app(
         sessions = seat_sessions(env, seat, partners or {})
         messages = (SeatAction, SeatObservation)
     limits = ConcurrencyConfig(max_concurrent_envs=max_sessions, session_timeout=session_timeout)
-    return create_app(sessions, *messages, env_name=env_id, concurrency_config=limits)
+    application = create_fastapi_app(
+        sessions,
+        *messages,
+        env_name=env_id,
+        concurrency_config=limits,
+        mode="production",  # only sessions play: /step and /reset would count in none
+    )
+    application.add_middleware(Guard, names=names)
+    return application
 
 
 class Session(Environment):  # type: ignore[misc]  # openenv has no types
-    """An episode after the other for one client, in an environment of its own."""
+    """An episode after the other for one client, in an environment of its own.
+
+    Args:
+        turn: Lock of what may not happen in two sessions at the same time.
+    """
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
     seeds = np.random.default_rng()
     """Seeds of episodes that are reset without one, so that no two sessions play the same."""
 
-    def __init__(self) -> None:
+    def __init__(self, turn: AbstractContextManager[Any]) -> None:
         super().__init__()
+        self._turn = turn
         self._state = State()
+        self._running = False
+        self._closed = False
 
     @property
     def state(self) -> State:
         """The number of turns; what the environment knows stays with the server."""
         return self._state
 
-    def _begin(
-        self, seed: int | None, episode_id: str | None, task_id: str | None
-    ) -> dict[str, Any]:
-        """Note that an episode begins; return the arguments of `reset`."""
-        self._state = State(episode_id=episode_id, step_count=0)
+    def reset(
+        self,
+        seed: int | None = None,
+        episode_id: str | None = None,
+        task_id: str | None = None,
+        **_: Any,
+    ) -> Observation:
+        """Start an episode."""
+        self._check_open()
+        if episode_id is not None and len(episode_id) > MAX_NAME:
+            raise ValueError(f"an episode_id may have {MAX_NAME} characters, got {len(episode_id)}")
+        self._running = False
         seed = int(self.seeds.integers(2**31)) if seed is None else seed
-        return {"seed": seed, "options": None if task_id is None else {"task_id": task_id}}
+        options = None if task_id is None else {"task_id": task_id}
+        with self._turn:
+            observation = self._begin(seed, options)
+        self._state = State(episode_id=episode_id, step_count=0)
+        self._running = True
+        return observation
+
+    def step(self, action: Any, timeout_s: float | None = None, **_: Any) -> Observation:
+        """Play a turn; raise a `ResetNeeded` where no episode is running."""
+        self._check_open()
+        if not self._running:
+            raise ResetNeeded("no episode is running: reset before you step")
+        with self._turn:
+            observation = self._play(action)
+        self._state.step_count += 1
+        self._running = not observation.done
+        return observation
+
+    def close(self) -> None:
+        """End the session; OpenEnv calls it after idle time too, and leaves the connection open."""
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("this session was closed after idle time: connect anew")
+
+    @abstractmethod
+    def _begin(self, seed: int, options: dict[str, Any] | None) -> Observation:
+        """Reset the environment."""
+
+    @abstractmethod
+    def _play(self, action: Any) -> Observation:
+        """Step the environment."""
 
 
 def team_sessions(env: ParallelEnv[str, Any, Any]) -> type[Session]:
     """Return the class of sessions in which a client plays all agents."""
+    turn = _turn_of(env)
 
     class TeamSession(Session):
         def __init__(self) -> None:
-            super().__init__()
+            super().__init__(turn)
             self.env = branch(env)
 
-        def reset(
-            self,
-            seed: int | None = None,
-            episode_id: str | None = None,
-            task_id: str | None = None,
-            **_: Any,
-        ) -> TeamObservation:
-            prompts, infos = self.env.reset(**self._begin(seed, episode_id, task_id))
-            return TeamObservation(prompts=prompts, metadata=_first(infos))
+        def _begin(self, seed: int, options: dict[str, Any] | None) -> TeamObservation:
+            prompts, infos = self.env.reset(seed=seed, options=options)
+            return TeamObservation(prompts=prompts, infos=infos)
 
-        def step(
-            self, action: TeamAction, timeout_s: float | None = None, **_: Any
-        ) -> TeamObservation:
+        def _play(self, action: TeamAction) -> TeamObservation:
             prompts, rewards, _ends, truncations, infos = self.env.step(action.actions)
-            if not rewards:
-                raise ValueError("no episode is running: reset before you step")
             if len(set(rewards.values())) > 1:
                 raise ValueError(f"OpenEnv has one reward, and the agents earned {rewards}")
-            self._state.step_count += 1
             return TeamObservation(
                 prompts=prompts,
-                reward=float(_first(rewards)),
+                reward=float(next(iter(rewards.values()))),
                 done=not self.env.agents,
                 truncated=any(truncations.values()),
-                metadata=_first(infos),
+                infos=infos,
             )
 
     return TeamSession
@@ -140,30 +193,19 @@ def seat_sessions(
     env: ParallelEnv[str, Any, Any], agent: str, partners: Mapping[str, Policy]
 ) -> type[Session]:
     """Return the class of sessions in which a client plays one agent beside policies."""
-    view = seat_of(env, agent, partners)
-    turn = threading.Lock()  # policies are shared, and need not be safe in threads
+    view, turn = seat_of(env, agent, partners), _turn_of(env)
 
     class SeatSession(Session):
         def __init__(self) -> None:
-            super().__init__()
+            super().__init__(turn)
             self.view = view.fork()
 
-        def reset(
-            self,
-            seed: int | None = None,
-            episode_id: str | None = None,
-            task_id: str | None = None,
-            **_: Any,
-        ) -> SeatObservation:
-            prompt, info = self.view.reset(**self._begin(seed, episode_id, task_id))
+        def _begin(self, seed: int, options: dict[str, Any] | None) -> SeatObservation:
+            prompt, info = self.view.reset(seed=seed, options=options)
             return SeatObservation(prompt=prompt, metadata=info)
 
-        def step(
-            self, action: SeatAction, timeout_s: float | None = None, **_: Any
-        ) -> SeatObservation:
-            with turn:
-                prompt, reward, terminated, truncated, info = self.view.step(action.message)
-            self._state.step_count += 1
+        def _play(self, action: SeatAction) -> SeatObservation:
+            prompt, reward, terminated, truncated, info = self.view.step(action.message)
             return SeatObservation(
                 prompt=prompt,
                 reward=reward,
@@ -175,6 +217,6 @@ def seat_sessions(
     return SeatSession
 
 
-def _first(values: Mapping[str, Any]) -> Any:
-    """Return the value of the first agent."""
-    return next(iter(values.values()))
+def _turn_of(env: ParallelEnv[str, Any, Any]) -> AbstractContextManager[Any]:
+    """Return a lock of the sessions of an environment whose branches may share something; or none."""
+    return nullcontext() if branches_in_threads(env) else threading.Lock()

@@ -20,6 +20,9 @@ from llm_decpomdp.validation import unknown
 RolloutFunc: TypeAlias = Callable[[Sequence[str], Any], dict[str, Any]]
 """TRL's `rollout_func`: from prompts and the trainer to token ids and whatever rewards need."""
 
+ANSWER = "<<the model's answer>>"
+"""Text in place of an answer, where the template's own text after it is wanted."""
+
 RETURN = "team_return"
 """Column of the return of a row's agent, which `rollout_reward` reads."""
 
@@ -27,7 +30,7 @@ RETURN = "team_return"
 def rollout_reward(
     prompts: Sequence[Any], completions: Sequence[Any], team_return: Sequence[float], **_: Any
 ) -> list[float]:
-    """Return what the agent of each row has earned in the episode that `rollout_func` has played."""
+    """Return the discounted return of each row's agent in the episode that `rollout_func` has played."""
     return list(team_return)
 
 
@@ -51,6 +54,7 @@ def rollout_func(
     for agent in partners:
         if agent not in env.possible_agents:
             raise KeyError(unknown("partner", agent, env.possible_agents))
+    discount = float(getattr(env.unwrapped, "discount", 1.0))
     learning = [agent for agent in env.possible_agents if agent not in partners]
     if not learning:
         raise ValueError("all agents have partners, so nobody learns: leave one out")
@@ -63,7 +67,7 @@ def rollout_func(
         games = Games(env, [keys[rows[learning[0]]][0] for rows in joint], partners)
         sequences = [_Sequence(trainer.processing_class) for _ in prompts]
         while games.running:
-            _play_turn(games, joint, sequences, trainer)
+            _play_turn(games, joint, sequences, trainer, discount)
         return {
             "prompt_ids": [sequence.prompt for sequence in sequences],
             "completion_ids": [sequence.rest for sequence in sequences],
@@ -76,7 +80,11 @@ def rollout_func(
 
 
 def _play_turn(
-    games: Games, joint: Sequence[Mapping[str, int]], sequences: Sequence[_Sequence], trainer: Any
+    games: Games,
+    joint: Sequence[Mapping[str, int]],
+    sequences: Sequence[_Sequence],
+    trainer: Any,
+    discount: float,
 ) -> None:
     """Let the model answer in all episodes that go on, in one batch, and step them."""
     asked = [(n, agent, row) for n in games.running for agent, row in joint[n].items()]
@@ -88,7 +96,8 @@ def _play_turn(
         texts[n][agent] = sequences[row].write(answer)
     for n, rewards in games.step(texts).items():
         for agent, row in joint[n].items():
-            sequences[row].earned += float(rewards[agent])
+            sequence = sequences[row]
+            sequence.earned += discount ** (sequence.turns - 1) * float(rewards[agent])
 
 
 class _Sequence:
@@ -103,6 +112,7 @@ class _Sequence:
         self.prompt: list[int] = []
         self.rest: list[int] = []
         self.mask: list[int] = []
+        self.turns = 0
         self.earned = 0.0
 
     @property
@@ -112,22 +122,31 @@ class _Sequence:
 
     def read(self, prompt: str) -> None:
         """Add a prompt; nothing of it is trained."""
-        if self.tokenizer.chat_template:
-            message = [{"role": "user", "content": prompt}]
-            text = self.tokenizer.apply_chat_template(
-                message, tokenize=False, add_generation_prompt=True
-            )
-            ids = list(self.tokenizer(text, add_special_tokens=False).input_ids)
-        else:
-            ids = list(self.tokenizer(prompt).input_ids)
+        chat = bool(self.tokenizer.chat_template)
         if not self.prompt:
-            self.prompt = ids
-        else:
-            self.rest += ids
-            self.mask += [0] * len(ids)
+            text = self._conversation(prompt) if chat else prompt
+            self.prompt = list(self.tokenizer(text, add_special_tokens=not chat).input_ids)
+            return
+        if chat:  # all that stands after an answer, before which it writes the system's message too
+            prompt = self._conversation("question", ANSWER, prompt).partition(ANSWER)[2]
+        ids = list(self.tokenizer(prompt, add_special_tokens=False).input_ids)
+        if (
+            chat and ids[:1] == self.rest[-1:]
+        ):  # the end of the message, which the model has written
+            ids = ids[1:]
+        self.rest += ids
+        self.mask += [0] * len(ids)
+
+    def _conversation(self, *texts: str) -> str:
+        """Write the messages of the user and the model, in turn, as the model's template does."""
+        roles = ("user", "assistant")
+        messages = [{"role": roles[n % 2], "content": text} for n, text in enumerate(texts)]
+        options = {"tokenize": False, "add_generation_prompt": True}
+        return str(self.tokenizer.apply_chat_template(messages, **options))
 
     def write(self, answer: Sequence[int]) -> str:
         """Add an answer of the model, and return its text."""
+        self.turns += 1
         self.rest += answer
         self.mask += [1] * len(answer)
         return str(self.tokenizer.decode(answer, skip_special_tokens=True))

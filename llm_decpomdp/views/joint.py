@@ -36,7 +36,7 @@ class Joint(View):
     """
 
     def __init__(self, env: ParallelEnv[str, Any, Any]) -> None:
-        super().__init__(env, env.possible_agents[0])
+        super().__init__(env)
         self.observation_space = UnicodeText(_room(env, env.observation_space))
         self.action_space = UnicodeText(_room(env, env.action_space))
         self._missing = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,9 @@ from llm_decpomdp.policy import Policy, PrivilegedPolicy, Seedable
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.validation import unknown
 from llm_decpomdp.views.view import View
+
+_ANSWERING = threading.RLock()
+"""Lock of the policies, which seats in several threads share, and which need not be safe there."""
 
 
 def seat(env: ParallelEnv[str, Any, Any], agent: str, partners: Mapping[str, Policy]) -> Seat:
@@ -34,7 +38,8 @@ class Seat(View):
     """One agent's view; `seat` makes it.
 
     Equal seeds and actions give equal episodes: a partner with a random stream begins it anew in every turn, from
-    the episode's seed, the turn and its agent. In forks it answers a prompt as in the original.
+    the episode's seed, the turn and its agent, and so it answers a prompt in forks as in the original. One whose
+    answers depend on something else, such as a `Replay` on what it has said, goes on in all forks together.
     """
 
     def __init__(
@@ -71,13 +76,14 @@ class Seat(View):
 
     def _answer(self, agent: str) -> str:
         policy = self._partners[agent]
-        if isinstance(policy, Seedable):
-            draws = stream(self._seed, "partner", agent, self._turn)
-            policy.seed(int(draws.integers(2**32)))
-        if isinstance(policy, PrivilegedPolicy):
-            ((completion,),) = policy.generate_in([self._env], [agent])
-            return completion.text
-        return policy.act(self._prompts[agent])
+        with _ANSWERING:
+            if isinstance(policy, Seedable):
+                draws = stream(self._seed, "partner", agent, self._turn)
+                policy.seed(int(draws.integers(2**32)))
+            if isinstance(policy, PrivilegedPolicy):
+                ((completion,),) = policy.generate_in([self._env], [agent])
+                return completion.text
+            return policy.act(self._prompts[agent])
 
     def _observation(self, prompts: Mapping[str, str]) -> str:
         return prompts[self._agent]

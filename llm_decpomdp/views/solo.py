@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import inspect
+import sys
 from collections.abc import Callable, Sequence
+from numbers import Number
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,8 +36,9 @@ def solo(
         make: Builds the environment: `reset(seed=...)` returns `(text, info)`, and `step(text)` returns
             `(text, reward, terminated, truncated, info)`. It must be a function of a module for pickles.
         agent: Name of the agent.
-        replay: Let a branch be a new environment that is played to the same point, for what cannot be copied, such
-            as a session on a server. It needs equal seeds and actions to give equal everything, and time.
+        replay: Let a copy be a new environment, which is built and played to the same point when the copy is
+            stepped, and closed with it: for what cannot be copied, such as a session on a server. It needs equal
+            seeds and actions to give equal everything, and time.
         info_keys: Numbers of its infos to keep; 0 where it tells none.
     """
     return Solo(make, agent, replay=replay, info_keys=info_keys)
@@ -56,7 +59,8 @@ class Solo(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has 
         self._make = make
         self._replay = replay
         self._info_keys = tuple(info_keys)
-        self._env = make()
+        self._env: Any = make()
+        self._name = type(getattr(self._env, "unwrapped", self._env)).__name__
         self._rng: np.random.Generator = seeding.np_random()[0]
         self._start: dict[str, Any] = {}
         self._texts: tuple[str, ...] = ()
@@ -68,8 +72,7 @@ class Solo(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has 
     @property
     def metadata(self) -> dict[str, Any]:
         """Name of the foreign environment's class, and no way to render it."""
-        name = type(getattr(self._env, "unwrapped", self._env)).__name__
-        return {"name": name, "render_modes": [], "is_parallelizable": True}
+        return {"name": self._name, "render_modes": [], "is_parallelizable": True}
 
     def observation_space(self, agent: str) -> UnicodeText:
         """Return the space of prompts."""
@@ -93,8 +96,10 @@ class Solo(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has 
 
         Raises:
             KeyError: If a task is asked for, and the environment takes no options.
-            TypeError: If its `reset` returns something else than a text and infos.
+            TypeError: If its `reset` returns something else than a text and infos, or one to keep is no number.
         """
+        if self._env is None:
+            self._env = self._make()
         if seed is not None:
             self._rng = seeding.np_random(seed)[0]
         start = int(self._rng.integers(2**31)) if seed is None else seed
@@ -116,15 +121,16 @@ class Solo(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has 
         Raises:
             ResetNeeded: If no episode is running.
             KeyError: If the agent's action is missing, or another agent acts.
-            TypeError: If the action or the observation is no text, or `step` returns no five values.
+            TypeError: If the action or the observation is no text, `step` returns no five values, or an info to
+                keep is no number.
         """
         if not self.agents:
             if actions or not self._start:
                 raise ResetNeeded("no episode is running: call reset() before step()")
             return {}, {}, {}, {}, {}
         (text,) = read_actions(actions, self.agents).values()
+        result = self._opened().step(text)
         self._texts += (text,)
-        result = self._env.step(text)
         if not (isinstance(result, tuple) and len(result) == 5):
             five = "(text, reward, terminated, truncated, info)"
             raise TypeError(_wrong(self._env, "step(text)", five, result))
@@ -140,9 +146,7 @@ class Solo(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has 
         )
 
     def fork(self) -> Solo:
-        """Return an independent environment in the same state.
-
-        It holds a branch of the foreign environment, or a new one that has played the same texts.
+        """Return an independent environment in the same state, with a branch of the foreign one unless it replays.
 
         Raises:
             TypeError: If the foreign environment cannot be copied; `replay` is the remedy then.
@@ -150,22 +154,39 @@ class Solo(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has 
         twin = copy.copy(self)
         twin.agents = list(self.agents)
         twin._rng = copy.deepcopy(self._rng)
-        twin._env = self._again() if self._replay else branch(self._env)
+        if not self._replay:
+            twin._env = branch(self._env)
         return twin
 
     def close(self) -> None:
         """Close the foreign environment."""
-        if callable(getattr(self._env, "close", None)):
-            self._env.close()
+        env = self._env
+        if self._replay:
+            self._env = None
+        if callable(getattr(env, "close", None)):
+            env.close()
 
-    def _again(self) -> Any:
-        """Build the foreign environment anew, and play it to the same point."""
-        env = self._make()
-        if self._start:
-            env.reset(**self._start)
-        for text in self._texts:
-            env.step(text)
-        return env
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_env": None} if self._replay else dict(vars(self))
+
+    def __del__(self) -> None:
+        state = vars(self)
+        if state.get("_replay") and state.get("_env") is not None and not sys.is_finalizing():
+            self.close()
+
+    def _opened(self) -> Any:
+        """Return the foreign environment, built and played to the same point if this is a copy that replays."""
+        if self._env is None:
+            self._env = self._make()
+            try:
+                if self._start:
+                    self._env.reset(**self._start)
+                for text in self._texts:
+                    self._env.step(text)
+            except BaseException:
+                self.close()
+                raise
+        return self._env
 
     def _options(self, options: dict[str, Any] | None) -> dict[str, Any]:
         """Return the options that the foreign `reset` takes."""
@@ -188,7 +209,11 @@ class Solo(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has 
         return prompt
 
     def _info(self, info: dict[str, Any]) -> dict[str, float]:
-        return {key: info.get(key, 0) for key in self._info_keys}
+        numbers = {key: info.get(key, 0) for key in self._info_keys}
+        for key, value in numbers.items():
+            if not isinstance(value, Number | np.bool_):
+                raise TypeError(_wrong(self._env, f"the info {key!r}", "a number", value))
+        return numbers
 
 
 def _wrong(env: object, what: str, expected: str, value: object) -> str:
@@ -197,4 +222,4 @@ def _wrong(env: object, what: str, expected: str, value: object) -> str:
 
 @answers.register
 def _(env: Solo) -> Answers:
-    return answers(env._env)
+    return answers(env._opened())

@@ -26,7 +26,7 @@ class View(gymnasium.Env[str, str]):
 
     Args:
         env: The team environment. It is played as it is, not copied.
-        agent: The agent whose reward, flags and infos are returned.
+        agent: The agent whose reward, flags and infos are returned; the first one if none is given.
 
     Raises:
         TypeError: If the environment is none of a team, or an agent's observations or actions are no texts.
@@ -34,11 +34,12 @@ class View(gymnasium.Env[str, str]):
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}  # type: ignore[misc]  # one for all
 
-    def __init__(self, env: ParallelEnv[str, Any, Any], agent: str) -> None:
+    def __init__(self, env: ParallelEnv[str, Any, Any], agent: str | None = None) -> None:
         _require_texts(env)
         self._env = env
-        self._agent = agent
+        self._agent = env.possible_agents[0] if agent is None else agent
         self._prompts: Mapping[str, str] = {}
+        self._running = False
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -48,8 +49,10 @@ class View(gymnasium.Env[str, str]):
         Returns:
             The first prompt, and the agent's infos.
         """
+        self._running = False
         super().reset(seed=seed)
         self._prompts, infos = self._env.reset(seed=seed, options=options)
+        self._running = True
         return self._observation(self._prompts), self._info(infos[self._agent])
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
@@ -59,22 +62,23 @@ class View(gymnasium.Env[str, str]):
             The next prompt, the reward, whether the episode terminated or was truncated, and the agent's infos.
 
         Raises:
-            ResetNeeded: If no episode is running.
+            ResetNeeded: If the view has begun no episode, or its agent has left it.
             TypeError: If the action is not a string.
         """
         if not isinstance(action, str):
             raise TypeError(f"an action is a text, got {type(action).__name__}")
-        if not self._env.agents:
+        if not self._running:
             raise ResetNeeded("no episode is running: call reset() before step()")
         prompts, rewards, terminations, truncations, infos = self._env.step(self._actions(action))
         self._prompts = prompts
-        agent = self._agent
+        terminated, truncated = terminations[self._agent], truncations[self._agent]
+        self._running = not (terminated or truncated)
         return (
             self._observation(prompts),
             self._reward(rewards),
-            terminations[agent],
-            truncations[agent],
-            self._info(infos[agent]),
+            terminated,
+            truncated,
+            self._info(infos[self._agent]),
         )
 
     def fork(self) -> Self:

@@ -2,56 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import signal
 import socket
-import subprocess
-import sys
-import threading
-import time
-import urllib.request
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
 
+import llm_decpomdp
 from llm_decpomdp import answers, check_env, make, seat, solo
 from llm_decpomdp.agents import Constant, RandomText
 from llm_decpomdp.integrations import openenv as adapter
-from llm_decpomdp.validation import MAX_ACTION_LENGTH
-from tests.support.processes import ROOT
+from tests.foreign_envs import Rendezvous
 
 openenv = pytest.importorskip("openenv.core")
+ConnectionClosed = pytest.importorskip("websockets.exceptions").ConnectionClosed
+
+from tests.support.openenv import CODE, SEAT, served, session, when_free  # needs OpenEnv
 
 pytestmark = pytest.mark.slow
-
-CODE = {"source": "bundled", "num_turns": 2}
-
-
-@contextmanager
-def served(*arguments: Any, **options: Any) -> Iterator[str]:
-    """The address of a server in a thread."""
-    import uvicorn
-
-    application = adapter.app(*arguments, **options)
-    server = uvicorn.Server(uvicorn.Config(application, port=0, log_level="error"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join(10)
-
-
-def session(address: str) -> Any:
-    return openenv.GenericEnvClient(base_url=address).sync()
 
 
 def test_a_client_of_openenv_plays_the_team_as_it_is_played_here() -> None:
@@ -63,7 +32,7 @@ def test_a_client_of_openenv_plays_the_team_as_it_is_played_here() -> None:
         written = {agent: gold.reference(agent) for agent in local.possible_agents}
         last = env.step({"actions": written})
         assert (last.reward, last.done) == (4.0, True)
-        assert last.metadata == local.step(written)[4]["main_0"]
+        assert last.observation["infos"] == local.step(written)[4]
         task = local.tasks.tasks[3].task_id
         prompts, _ = local.reset(options={"task_id": task})
         assert env.reset(task_id=task).observation["prompts"] == prompts
@@ -85,48 +54,21 @@ def test_a_client_of_openenv_plays_one_seat_and_sees_no_more() -> None:
         assert set(after.observation) - {"metadata", "reward", "done"} == {"prompt", "truncated"}
 
 
-def test_sixteen_sessions_are_kept_apart_and_another_is_refused() -> None:
-    local = make("probe-turns-v0")
-    expected = [local.reset(seed=seed)[0] for seed in range(16)]
-    with served("probe-turns-v0", max_sessions=16) as address:
-        sessions = [session(address) for _ in range(16)]
-        with ThreadPoolExecutor(16) as pool:
-            list(pool.map(lambda env: env.connect(), sessions))
-            for _ in range(3):
-                results = pool.map(lambda env, seed: env.reset(seed=seed), sessions, range(16))
-                assert [result.observation["prompts"] for result in results] == expected
-                steps = [{"actions": {"player_0": "a", "player_1": "b" * n}} for n in range(16)]
-                ends = list(pool.map(lambda env, step: env.step(step), sessions, steps))
-                for seed, (step, end) in enumerate(zip(steps, ends, strict=True)):
-                    local.reset(seed=seed)
-                    assert end.reward == local.step(step["actions"])[1]["player_0"]
-        with pytest.raises(Exception, match=r"(?i)capacity|session"):
-            with session(address) as env:
-                env.reset(seed=0)
-        sessions[0].close()
-        assert _reset_when_free(address) == expected[3]
-        for env in sessions[1:]:
-            env.close()
+class Telling(Rendezvous):
+    """Tells each agent a number of its own."""
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        return super().reset(seed=seed, options=options)[0], {"left_0": {"n": 1}, "right_0": {}}
 
 
-def _reset_when_free(address: str) -> Any:
-    """The prompts of a session that begins when the place of one that has left is free."""
-    for _ in range(50):
-        try:
-            with session(address) as env:
-                return env.reset(seed=3).observation["prompts"]
-        except Exception:  # of the client's own kinds, as long as the server is full
-            time.sleep(0.1)
-    raise TimeoutError(address)
+llm_decpomdp.register("telling-v0", f"{__name__}:Telling")
 
 
-def test_unseeded_sessions_play_different_episodes_and_long_texts_are_refused() -> None:
-    with served("coophumaneval-v0", **CODE) as address:
-        with session(address) as one, session(address) as two:
-            starts = [[str(env.reset().observation) for _ in range(4)] for env in (one, two)]
-            assert starts[0] != starts[1]
-            with pytest.raises(RuntimeError, match=r"(?i)at most|too_long|valid"):
-                one.step({"actions": {"aux_0": "x" * (MAX_ACTION_LENGTH + 1), "main_0": ""}})
+def test_each_agent_has_its_own_infos() -> None:
+    with served("telling-v0") as address:
+        env = adapter.client(address)
+        assert env.reset(seed=0) == Telling().reset(seed=0)
+        env.close()
 
 
 def test_the_client_keeps_the_contract_of_environments_and_plays_as_the_local_one() -> None:
@@ -141,12 +83,66 @@ def test_the_client_keeps_the_contract_of_environments_and_plays_as_the_local_on
             assert env.step(actions) == local.step(actions) == twin.step(actions)
             assert pickle.loads(pickle.dumps(twin)).step(actions) == local.step(actions)
         env.close()
-    options = {"seat": "player_0", "partners": {"player_1": Constant("a")}}
-    with served("probe-turns-v0", **options) as address:
+    with served("probe-turns-v0", **SEAT) as address:
         env = adapter.client(address, agent="me_0")
         assert env.possible_agents == ["me_0"]
         check_env(env)
         env.close()
+
+
+def test_after_a_lost_connection_the_same_episode_goes_on() -> None:
+    actions = {"player_0": "a", "player_1": "b"}
+    local = make("probe-turns-v0")
+    local.reset(seed=5), local.step(actions)
+    with served("probe-turns-v0", max_sessions=2) as address:
+        env, twin = adapter.client(address), None
+        env.reset(seed=5), env.step(actions)
+        wire = env._session._async._ws.transport.get_extra_info("socket")
+        wire.shutdown(socket.SHUT_RDWR)  # the connection is lost, and both sides notice
+        with pytest.raises((OSError, RuntimeError, ConnectionError, ConnectionClosed)):
+            env.step(actions)
+        twin = env.fork()
+        with session(address) as one, session(address) as two:
+            one.reset(seed=0), two.reset(seed=0)
+            with pytest.raises(Exception, match=r"(?i)capacity|session"):
+                twin.step(actions)  # there is no place for the replay
+        expected = local.step(actions)
+        for played in (env, twin):
+            assert when_free(lambda played=played: played.step(actions)) == expected
+            played.close()
+
+
+def test_a_server_that_was_started_anew_goes_on_with_the_same_episode() -> None:
+    actions = {"player_0": "a", "player_1": "b"}
+    local = make("probe-turns-v0")
+    local.reset(seed=5), local.step(actions)
+    with served("probe-turns-v0") as address:
+        env = adapter.client(address)
+        env.reset(seed=5), env.step(actions)
+    with served("probe-turns-v0") as address:
+        env.base_url = address
+        with pytest.raises((OSError, RuntimeError, ConnectionClosed)):
+            env.step(actions)
+        assert env.step(actions) == local.step(actions)
+        env.close()
+
+
+@pytest.mark.parametrize("env_id", ["probe-halves-v0", "probe-turns-v0"])
+def test_a_batch_of_several_groups_plays_as_here(env_id: str) -> None:
+    from llm_decpomdp.algorithms import Start, rollout_chains
+
+    local = make(env_id)
+    starts = [Start(task_id=task.task_id) for task in local.tasks.tasks[:3]]
+    courses = []
+    with served(env_id, max_sessions=2 * 3 * 8 + 8) as address:
+        env = adapter.client(address)
+        for played in (env, local):
+            team = {agent: RandomText(n) for n, agent in enumerate(local.possible_agents)}
+            rng = np.random.default_rng(0)
+            rollouts = rollout_chains(played, team, starts, group_size=8, rng=rng)
+            courses.append([[group.rewards for group in each.groups] for each in rollouts])
+        env.close()
+    assert str(courses[0]) == str(courses[1])
 
 
 def test_a_tiny_model_learns_over_the_connection_what_it_learns_here() -> None:
@@ -175,41 +171,3 @@ def curve(env: Any, tasks: list[str], updates: int) -> list[float]:
         learner.update(rollouts)
         means.append(float(np.mean([rollout.groups[0].rewards for rollout in rollouts])))
     return means
-
-
-def test_the_command_serves_until_it_is_stopped() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "llm_decpomdp", "serve", "probe-turns-v0", "--port", str(port)]
-    command += ["--seat", "player_0", "--partner", "player_1=gold"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    server = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
-    address = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(600):
-            try:
-                assert urllib.request.urlopen(f"{address}/health").status == 200
-                break
-            except OSError:
-                assert server.poll() is None, server.stderr and server.stderr.read()
-                time.sleep(0.1)
-        assert b"message" in urllib.request.urlopen(f"{address}/schema").read()
-        with session(address) as env:
-            assert env.reset(seed=0).observation["prompt"]
-    finally:
-        server.send_signal(signal.SIGINT)
-        server.wait(30)
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"partners": {"player_1": Constant("")}}, "play beside a seat: name the seat"),
-        ({"seat": "player_0"}, "no partner plays 'player_1'"),
-        ({"seat": "nobody_0"}, "unknown agent 'nobody_0'"),
-    ],
-)
-def test_a_seat_that_does_not_fit_is_refused(options: dict[str, Any], text: str) -> None:
-    with pytest.raises((KeyError, ValueError), match=text):
-        adapter.app("probe-turns-v0", **options)

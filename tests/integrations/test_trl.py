@@ -131,20 +131,27 @@ class Tokenizer:
 
     chat_template = None
 
-    def __call__(self, text, **options):
-        return SimpleNamespace(input_ids=list(map(ord, text)))
+    def __call__(self, text, add_special_tokens=True):
+        begin = [ord(BEGIN)] if add_special_tokens else []
+        return SimpleNamespace(input_ids=begin + list(map(ord, text)))
 
     def decode(self, ids, **options):
-        return "".join(map(chr, ids))
+        return "".join(map(chr, ids)).replace(END, "")
+
+
+BEGIN, END = "\ue000", "\ue001"
 
 
 class Chat(Tokenizer):
-    """With a template."""
+    """With the template of SmolLM2, which writes a system's message before each conversation."""
 
     chat_template = "yes"
 
-    def apply_chat_template(self, messages, **options):
-        return f"[{messages[0]['content']}]"
+    def apply_chat_template(self, messages, tokenize, add_generation_prompt):
+        assert not tokenize
+        system = {"role": "system", "content": "Be kind."}
+        texts = [f"<{m['role']}\n{m['content']}{END}\n" for m in (system, *messages)]
+        return "".join(texts) + "<assistant\n" * add_generation_prompt
 
 
 class Sampler:
@@ -167,7 +174,7 @@ def test_whole_episodes_are_played_and_only_answers_are_trained():
     for number, row in enumerate(rows):
         prompts, _ = env.reset(options={"task_id": row["task_id"]})
         agent, earned, ids, mask = row["agent"], 0.0, [], []
-        assert played["prompt_ids"][number] == list(map(ord, prompts[agent]))
+        assert played["prompt_ids"][number] == list(map(ord, BEGIN + prompts[agent]))
         while env.agents:
             if ids:
                 ids, mask = ids + list(map(ord, prompts[agent])), mask + [0] * len(prompts[agent])
@@ -185,8 +192,38 @@ def test_partners_play_and_templates_are_applied():
     rollout = trl.rollout_func(env, {"player_1": Gold()})
     rows = [row["prompt"] for row in trl.dataset(env, ["player_0"], keyed=True)]
     played = rollout(rows, Sampler(lambda text: "a", Chat()))
-    assert all(chr(ids[0]) == "[" and chr(ids[-1]) == "]" for ids in played["prompt_ids"])
+    assert all("".join(map(chr, ids)).startswith("<system") for ids in played["prompt_ids"])
     assert len(played["team_return"]) == len(rows)
+
+
+@pytest.mark.parametrize("end", [END, ""])  # the model ends its answers, or is cut off
+def test_the_turns_of_an_agent_are_one_conversation(end):
+    env, tokenizer = make("probe-turns-v0"), Chat()
+    rows = list(trl.dataset(env, keyed=True))
+    played = trl.rollout_func(env)(
+        [row["prompt"] for row in rows], Sampler(lambda text: f"a{end}", tokenizer)
+    )
+    for number, row in enumerate(rows):
+        messages, (prompts, _) = [], env.reset(options={"task_id": row["task_id"]})
+        while env.agents:
+            messages += [{"role": "user", "content": prompts[row["agent"]]}]
+            messages += [{"role": "assistant", "content": "a"}]
+            prompts = env.step(dict.fromkeys(BOTH, "a"))[0]
+        ids = played["prompt_ids"][number] + played["completion_ids"][number]
+        text = tokenizer.apply_chat_template(messages, False, False)
+        assert "".join(map(chr, ids)) == text.removesuffix(f"{END}\n") + end
+        assert sum(played["env_mask"][number]) == 2 * len(f"a{end}")
+
+
+def test_later_rewards_are_discounted():
+    env = make("probe-turns-v0", discount=0.25)
+    rows = list(trl.dataset(env, keyed=True))
+    played = trl.rollout_func(env)([row["prompt"] for row in rows], Sampler(lambda text: "a"))
+    for row, earned in zip(rows, played["team_return"], strict=True):
+        env.reset(options={"task_id": row["task_id"]})
+        first, second = (env.step(dict.fromkeys(BOTH, "a"))[1][row["agent"]] for _ in range(2))
+        assert earned == first + 0.25 * second
+    assert len(set(played["team_return"])) > 1
 
 
 def test_a_rollout_that_cannot_be_is_refused():

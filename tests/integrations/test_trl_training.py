@@ -9,9 +9,10 @@ from ast import literal_eval
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from llm_decpomdp import make
+from llm_decpomdp import make, seat
 from llm_decpomdp.agents import Constant, Gold, tiny_causal_lm
 from llm_decpomdp.integrations import trl as adapter
 from tests.support.processes import ROOT
@@ -128,7 +129,7 @@ def test_rollouts_of_two_turns_learn(tmp_path: Path, seed: int) -> None:
         per_device_train_batch_size=size,
     )
     trained.train()
-    assert curve(trained)[-1] >= 1.5 > curve(trained)[0]  # of 2; seed 1 is slower than the others
+    assert curve(trained)[-1] >= 1.5 > curve(trained)[0]  # of 2; seed 2 is slower than the others
 
 
 def test_code_is_written_in_conversations_and_rewarded(tmp_path: Path) -> None:
@@ -151,6 +152,74 @@ def test_code_is_written_in_conversations_and_rewarded(tmp_path: Path) -> None:
     rows = adapter.dataset(env, ["main_0"], chat=chat)
     trl.GRPOTrainer(model.model, heard, args, rows, processing_class=model.tokenizer).train()
     assert [len(batch) for batch in rewards] == [8, 8] and min(map(min, rewards)) >= 0.4
+
+
+class SeatWithOneTool:
+    """A seat as `environment_factory` takes it: every public method but these three would be a tool too."""
+
+    def __init__(self) -> None:
+        self._seat = seat(make("probe-turns-v0"), "player_0", {"player_1": Constant("a")})
+        self._earned, self._over = 0.0, False
+
+    def reset(self, task_id: str, **_: Any) -> None:
+        self._seat.reset(options={"task_id": task_id})
+        self.task_id = task_id
+        self._earned, self._over = 0.0, False
+
+    def submit(self, answer: str) -> str:
+        """Submit an answer, and read what comes next.
+
+        Args:
+            answer: The answer.
+        """
+        if self._over:
+            return "It is over."
+        prompt, reward, terminated, truncated, _ = self._seat.step(answer)
+        self._earned += reward
+        self._over = terminated or truncated
+        return prompt
+
+    def get_reward(self) -> float:
+        return self._earned
+
+
+CALL = '<tool_call>\n{"name": "submit", "arguments": {"answer": "a"}}\n</tool_call><|im_end|>'
+
+
+def test_a_seat_with_one_tool_is_an_environment_of_trl(tmp_path: Path) -> None:
+    from llm_decpomdp.agents import load_policy
+
+    model = load_policy("tiny-random", compute_dtype="float32")
+    tokenizer = model.tokenizer
+    tokenizer.padding_side = "left"
+    template = Path(trl.__file__).with_name("chat_templates") / "qwen3.jinja"
+    tokenizer.chat_template = template.read_text(encoding="utf-8")
+    rows = adapter.dataset(make("probe-turns-v0"), ["player_0"], chat=True)
+    args = trl.GRPOConfig(
+        str(tmp_path), report_to=[], use_cpu=True, bf16=False, max_steps=1, logging_steps=1
+    )
+    args.num_generations, args.max_completion_length = 2, 1024
+    trainer = trl.GRPOTrainer(
+        model.model,
+        None,
+        args,
+        rows,
+        processing_class=tokenizer,
+        environment_factory=SeatWithOneTool,
+    )
+    assert [tool.__name__ for tool in trainer.tools] == ["submit"]
+    call = tokenizer(CALL, add_special_tokens=False).input_ids
+    trainer._generate_single_turn = lambda prompts, *_, **__: ([list(call) for _ in prompts], None)
+    trainer.max_tool_calling_iterations = 3  # the last one is told that it is over
+    trainer.train()
+    played = [(env.task_id, env.get_reward()) for env in trainer.environments]
+    assert len(played) == 8 and np.mean([earned for _, earned in played]) > 0
+    for task_id, earned in played:
+        env = SeatWithOneTool()
+        env.reset(task_id)
+        env.submit("a"), env.submit("a")
+        assert earned == env.get_reward()
+    assert trainer.state.log_history[0]["reward"] == np.mean([earned for _, earned in played])
 
 
 def test_the_example_runs_and_its_team_learns() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gymnasium
 import pytest
 from gymnasium.utils.env_checker import check_env
 
@@ -36,6 +37,11 @@ def test_a_wrapped_or_foreign_team_has_a_joint_view():
     _, reward, *_, info = twin.step(f"<left_0>{word}</left_0>")
     assert reward == 0.625 and (info["missing_parts"], info["untagged"]) == (1, 0)
     check_env(view, skip_render_check=True)
+
+
+def test_what_is_no_team_has_no_joint_view():
+    with pytest.raises(TypeError, match=r"of a pettingzoo.ParallelEnv, got a Env"):
+        joint(gymnasium.Env())
 
 
 def test_players_with_rewards_of_their_own_have_no_joint_view():

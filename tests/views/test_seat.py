@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import gymnasium
 import pytest
@@ -11,7 +13,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.wrappers import RecordEpisodeStatistics, TimeLimit
 from pettingzoo import ParallelEnv
 
-from llm_decpomdp import Answers, make, seat
+from llm_decpomdp import Answers, joint, make, seat
 from llm_decpomdp.agents import Constant, Gold, RandomText
 from llm_decpomdp.policy import Policy
 from llm_decpomdp.tasks import Task, TaskSet
@@ -195,3 +197,61 @@ def test_steps_out_of_an_episode_and_actions_that_are_no_texts_are_refused():
     view.reset(seed=0)
     with pytest.raises(TypeError, match="an action is a text, got int"):
         view.step(3)
+
+
+def test_after_a_reset_that_failed_no_episode_is_running():
+    view = told("player_0")
+    view.reset(seed=0)
+    with pytest.raises(KeyError, match="absent"):
+        view.reset(options={"task_id": "absent"})
+    with pytest.raises(ResetNeeded, match="call reset"):
+        view.step("a")
+
+
+def test_only_an_episode_that_the_view_began_is_stepped():
+    env = make(TURNS)
+    env.reset(seed=0)
+    for view in (seat(env, "player_0", {"player_1": Constant("a")}), joint(env)):
+        with pytest.raises(ResetNeeded, match="call reset"):
+            view.step("a")
+
+
+class Careful(Constant):
+    """Notices when it is asked in two threads at the same time."""
+
+    asked = False
+
+    def act(self, prompt):
+        assert not self.asked, "asked in two threads"
+        self.asked = True
+        time.sleep(0.01)
+        self.asked = False
+        return ""
+
+
+def test_partners_that_seats_share_are_asked_one_after_the_other():
+    view = seat(make(TURNS), "player_0", {"player_1": Careful("")})
+    view.reset(seed=0)
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda twin: twin.step("a"), [view.fork() for _ in range(4)]))
+    assert results == [view.step("a")] * 4
+
+
+class Leaving(Rendezvous):
+    """The first agent leaves before the other."""
+
+    def step(self, actions):
+        if "left_0" in actions:
+            self.agents = ["right_0"]
+            ends = {"left_0": True, "right_0": False}
+            prompts, rewards = dict.fromkeys(ends, "q"), dict.fromkeys(ends, 1.0)
+            return prompts, rewards, ends, dict.fromkeys(ends, False), {a: {} for a in ends}
+        return super().step(actions)
+
+
+def test_the_episode_of_a_seat_ends_when_its_agent_leaves():
+    view = seat(Leaving(), "left_0", {"right_0": Constant("")})
+    view.reset(seed=0)
+    assert view.step("a") == ("q", 1.0, True, False, {})
+    with pytest.raises(ResetNeeded, match="call reset"):
+        view.step("a")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from functools import partial
 
 import gymnasium
+import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded
 from gymnasium.wrappers import TimeLimit
 
 from llm_decpomdp import Answers, answers, check_env, make, seat, solo
-from llm_decpomdp.agents import Constant
+from llm_decpomdp.agents import Constant, RandomText
+from llm_decpomdp.algorithms import Start, rollout_chains
 from llm_decpomdp.checks.rules import ConformanceError
 
 PARTNER = {"player_1": Constant("a")}
@@ -33,9 +36,18 @@ class Guess:
 
 
 class Session(Guess):
-    """Cannot be copied."""
+    """Cannot be copied, nor pickled."""
 
-    def __deepcopy__(self, memo):
+    count = 0
+    """Sessions that are open."""
+
+    def __init__(self):
+        Session.count += 1
+
+    def close(self):
+        Session.count -= 1
+
+    def __reduce_ex__(self, protocol):
         raise TypeError("a connection cannot be copied")
 
 
@@ -57,6 +69,7 @@ def view():
     [
         partial(solo, Guess, info_keys=("tries",)),
         partial(solo, Guess, agent="guesser_0", replay=True),
+        partial(solo, Session, replay=True),
         partial(solo, view),
     ],
 )
@@ -69,6 +82,35 @@ def test_what_cannot_be_copied_is_played_again():
         branched(solo(Session))
     twin = branched(solo(Session, replay=True))
     assert twin.step({"agent_0": "x"})[3] == {"agent_0": True}  # the third turn
+
+
+def test_copies_that_replay_open_a_session_when_stepped_and_close_it():
+    before = Session.count
+    env = solo(Session, replay=True)
+    twin = branched(env)
+    assert Session.count == before + 1 and twin.metadata == env.metadata
+    twin.step({"agent_0": "x"})
+    assert Session.count == before + 2
+    rollout_chains(
+        env, {"agent_0": RandomText()}, [Start(seed=1)], group_size=4, rng=np.random.default_rng(0)
+    )
+    del twin
+    gc.collect()
+    assert Session.count == before + 1
+    env.close()
+    env.close()
+    assert Session.count == before
+
+
+def test_a_replay_that_fails_leaves_no_session_open():
+    before = Session.count
+    env = solo(Session, replay=True)
+    twin = branched(env)
+    twin._texts += (3,)  # what the session cannot read
+    with pytest.raises(AttributeError):
+        twin.step({"agent_0": "x"})
+    env.close()
+    assert Session.count == before
 
 
 def branched(env):
@@ -100,6 +142,11 @@ def test_ends_infos_and_unknown_tasks():
         env.step({"agent_0": "x"})
     with pytest.raises(KeyError, match="Guess takes no options, so no task 'a'"):
         env.reset(options={"task_id": "a"})
+
+
+def test_an_info_to_keep_is_a_number():
+    with pytest.raises(TypeError, match=r"the info 'note' of Guess must be a number, got 'text'"):
+        solo(Guess, info_keys=("note",)).reset(seed=0)
 
 
 def test_seeds_reach_the_environment_and_are_drawn_where_none_is_given():

@@ -5,21 +5,26 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from llm_decpomdp.agents import Gold
 from llm_decpomdp.agents.saved_team import load_saved_team, save_team
 from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.agents.team import load_team
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import load_config, load_stored_config
+from llm_decpomdp.benchmarks.config.plugins import origins
+from llm_decpomdp.benchmarks.cooperation.crossplay_teams import load_teams
 from llm_decpomdp.benchmarks.evaluation.baselines import Setting, find_baseline
+from llm_decpomdp.benchmarks.evaluation.teams import of_folder
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.plugins import plugins
 from tests.support.commands import call
-from tests.support.packages import looked_up_anew, write_example
+from tests.support.packages import looked_up_anew, write_example, write_package
 
 OWN = [
     "env.id=probe-turns-v0",
@@ -91,6 +96,36 @@ def test_a_team_with_an_announced_policy_is_saved_and_loaded(about: Path, tmp_pa
         load_saved_team(tmp_path / "team")
 
 
+def test_a_saved_team_runs_no_code_that_its_reader_does_not_name(
+    about: Path, tmp_path: Path
+) -> None:
+    folder, code = tmp_path / "team", "terse_agents:Parrot"
+    spec = PolicySpec(code, arguments={"words": 2})
+    save_team(load_team({"player_0": "p", "player_1": "p"}, {"p": spec}), folder)
+    with pytest.raises(ValueError, match=rf"is code, '{code}'.*allow_code=\['{code}'\]"):
+        load_saved_team(folder)
+    assert load_saved_team(folder, allow_code=[code])["player_0"].act("one two three") == "one two"
+    names = ["team={player_0: p, player_1: learner}", f"policies={{p: {{kind: '{code}'}}}}"]
+    stranger = Setting.of(load_config(None, ["env.id=probe-turns-v0"]))
+    reader = Setting.of(load_config(None, ["env.id=probe-turns-v0", *names]))
+    paths = {"a": folder}
+    assert set(of_folder(folder, reader).team) == set(load_teams(paths, reader)["a"])
+    for load in (lambda: of_folder(folder, stranger), lambda: load_teams(paths, stranger)):
+        with pytest.raises(ValueError, match="is code"):
+            load()
+
+
+def test_a_saved_team_runs_no_command(about: Path, tmp_path: Path) -> None:
+    sign = tmp_path / "ran"
+    policy = {"kind": "subprocess:run", "arguments": {"args": ["touch", str(sign)]}}
+    manifest = {"format": 1, "agents": {"a_0": "p"}, "policies": {"p": policy}, "versions": {}}
+    (tmp_path / "team.json").write_text(json.dumps(manifest))
+    for allowed in ((), ["subprocess:run"]):
+        with pytest.raises(ValueError, match=r"is code|no class of policies"):
+            load_saved_team(tmp_path, allow_code=allowed)
+    assert not sign.exists()
+
+
 POLICIES = """
 class Silent:
     def act(self, prompt): return ""
@@ -102,6 +137,9 @@ class Learning(Silent):
     def log_probs(self, prompt, completions): pass
     def parameters(self): return iter(())
     def save(self, folder): pass
+class Slotted:
+    __slots__ = ()
+    act, generate = Silent.act, Silent.generate
 class Nothing: pass
 def nobody(env): return {"player_0": Silent()}
 """
@@ -116,8 +154,13 @@ def nobody(env): return {"player_0": Silent()}
         ),
         (
             "{kind: 'policies_of_mine:Nothing'}",
-            "a Nothing is no policy, which has generate and act",
+            "Nothing'> is no class of policies, with generate and act",
         ),
+        (
+            "{kind: 'subprocess:run', arguments: {args: [touch, ran_by_a_config]}}",
+            "run .* is no class of policies",
+        ),
+        ("{kind: 'policies_of_mine:Slotted'}", "no `spec` can be set.*drop __slots__"),
         ("{kind: 'policies_of_mine:Learning'}", "can be trained, which only a Learner or Trainer"),
         ("{kind: 'policies_of_mine:Absent'}", "policies_of_mine has no policy 'Absent': define"),
         ("{kind: 'policies_of_mine:Silent', text: a}", "unknown key of .* 'text'.*arguments"),
@@ -148,6 +191,24 @@ def test_a_baseline_is_found_by_its_name_and_by_its_path(about: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=text):
             find_baseline(name, setting)
+
+
+@pytest.mark.filterwarnings("ignore:an environment of the package greedy-one .* is left out")
+def test_no_package_gets_credit_for_a_name_of_this_one(
+    about: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    names = ("environment.probe-turns-v0", "mode.plain", "algorithm.magrpo")
+    names += ("policy.gold", "tracker.wandb")
+    write_package(about.parent, "greedy-one", dict.fromkeys(names, "terse_agents:Parrot"))
+    plugins.cache_clear()
+    team = "team={player_0: learner, player_1: p}"
+    overrides = ["env.id=probe-turns-v0", "output.trackers={wandb: true}"]
+    config = load_config(None, [*overrides, team, "policies={p: {kind: gold}}"])
+    assert origins(replace(config, external=replace(config.external, mode="plain"))) == {}
+    save_team({"a_0": Gold()}, tmp_path / "team")
+    assert "greedy" not in (tmp_path / "team" / "team.json").read_text()
+    assert call("list") == 0
+    assert "(greedy-one" not in capsys.readouterr().out.partition("Of installed packages")[0]
 
 
 def test_an_unknown_tracker_is_refused_before_anything_is_loaded(about: Path) -> None:
