@@ -201,6 +201,30 @@ def test_feedback_counts_tests_and_shows_none(env):
     assert not any(case in text for case in env.task.tests.cases for text in prompts.values())
 
 
+def test_an_exception_tells_nothing_of_a_team_mates_results(env):
+    aux, _, _ = parts(env)
+    probes = [
+        "raise ValueError(' '.join(str(aux(x)) for x in [x, x]))",
+        "raise type('E' + str(len(aux(x))), (Exception,), {})()",
+        "assert not aux(x), aux(x)",
+    ]
+    lines = "".join(
+        f"    if aux(x)[0] == {value}:\n        raise ValueError\n" for value in range(-50, 50)
+    )
+    later = set()
+    for probe in (*(f"    {one}\n" for one in probes), lines):
+        for helper in (aux, "def aux(x):\n    return [3, 1]"):
+            env.reset(options={"task_id": "compose/0"})
+            prompts, *_ = env.step(
+                {"aux_0": helper, "main_0": f"def main(x):\n{probe}    return x"}
+            )
+            later.add(prompts["main_0"].partition("Diagnostics:")[2])
+        assert len(later) == 1, probe
+        later.clear()
+    with pytest.raises(TypeError, match="unknown argument 'exception_text'"):
+        make("compose-v0", exception_text=True)
+
+
 # Contracts
 
 
