@@ -138,6 +138,17 @@ def test_references_are_those_of_the_agents_that_learn() -> None:
         reference_lessons(EchoEnv(), [Start(seed=0), Start(seed=1)], ["x"])
 
 
+def test_with_a_channel_references_are_answers_and_no_messages() -> None:
+    env = make("probe-halves-v0", channel={"bandwidth": 8})
+    starts = [Start(task_id="halves/0")]
+    (lesson,) = reference_lessons(env, starts, ["player_0", "player_1"])
+    plain = reference_lessons(make("probe-halves-v0"), starts, ["player_0", "player_1"])[0]
+    assert [example.completion for example in lesson] == [example.completion for example in plain]
+    env.reset(options={"task_id": "halves/0"})
+    prompts, *_ = env.step({"player_0": "", "player_1": ""})
+    assert {example.agent: example.prompt for example in lesson} == prompts
+
+
 def test_a_larger_share_contains_a_smaller_one() -> None:
     shares = [set(drawn(range(10), share, seed=3)) for share in (0.01, 0.2, 0.3, 0.5, 1)]
     assert [len(share) for share in shares] == [1, 2, 3, 5, 10]
