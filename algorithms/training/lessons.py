@@ -107,7 +107,7 @@ def reference_lessons(
 ) -> list[Lesson]:
     """Return the references of some agents to their first prompts, a lesson for each start that has them all.
 
-    References have no messages: with a channel the first prompts are those of answers, where nobody has said anything.
+    References have no messages: with a channel these prompts are those of answers, where nobody has said anything.
 
     Args:
         env: The environment; it is reset.
