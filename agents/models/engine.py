@@ -154,7 +154,7 @@ class ModelEngine:
         return Completion(text, row.tokens, row.log_probs, reason, prompt.long)
 
     def _decode_after(self, prefill: str, tokens: Sequence[int]) -> str:
-        """Return the text of tokens behind a prefill: many decoders drop the blank that a text's first token has."""
+        """Return the text of tokens behind a prefill: some decoders drop the blank of a text's first token."""
         before = self.tokenizer(prefill, add_special_tokens=False).input_ids if prefill else []
         start, whole = self.decode(before), self.decode([*before, *tokens])
         return whole.removeprefix(start) if whole.startswith(start) else self.decode(tokens)

@@ -67,6 +67,17 @@ def test_the_levels_of_the_reward(env):
     assert earned(env, aux, "def main(x):\n    print(aux(x))")[0] == 0.25
 
 
+def test_a_helper_that_is_mentioned_is_not_called(env):
+    aux, main, _ = parts(env)
+    for mention in ("aux", "[aux for x in x]", "x if aux else x"):
+        _, points = earned(env, aux, f"def main(x):\n    return {mention}")
+        assert points["names_aux"] == 0, mention
+    assert earned(env, aux, "def main(aux):\n    return aux")[1]["names_aux"] == 0
+    assert earned(env, aux, "def main(x):\n    return aux(aux(aux(x)))")[1]["names_aux"] == 0.5
+    handed = main.replace("aux(", "(lambda f, *xs: f(*xs))(aux, ")
+    assert earned(env, aux, handed)[0] == 4.0  # it is not called by name, but when it runs
+
+
 def table(env) -> str:
     """All results of the tests, as a function: nobody is told them."""
     lines = [
