@@ -21,7 +21,7 @@ from llm_decpomdp.algorithms.training.passes import pass_rate
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
-from tests.algorithms.runs import build, require_equal
+from tests.algorithms.runs import ROOT, build, require_equal
 
 PROBLEMS = [Start(seed=n) for n in range(12)]
 BATCHES = [PROBLEMS[first : first + 3] for first in range(0, 12, 3)]
@@ -56,6 +56,12 @@ def test_a_pass_rate_is_shrunk_towards_a_half_and_fades_back_to_it(played: Any) 
         drawing.observe([])
     rates = [0.25 / 4.5, 4.25 / 4.5, 1.25 / 4.5, 1 / 2]
     assert drawing.rates[:4] == pytest.approx(rates, abs=0.01)
+
+
+def test_the_page_of_metrics_has_the_formula() -> None:
+    prior = curriculum.PRIOR
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    assert f"({prior:g} + passes) / ({2 * prior:g} + episodes)" in page
 
 
 def test_one_visit_of_four_episodes_leaves_the_band_if_all_or_none_pass(played: Any) -> None:
