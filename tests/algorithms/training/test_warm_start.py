@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
+from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -269,3 +271,15 @@ def test_other_lessons_and_runs_without_any_are_refused_on_resuming(tmp_path: Pa
         warm(tmp_path, lessons=LESSONS[:2]).resume()
     with pytest.raises(ValueError, match=r"warm_start was .*, not None"):
         build(tmp_path, team=pupils(), checkpoint_every=1).resume()
+
+
+def test_a_state_goes_on_whatever_reinforcement_will_leave_out() -> None:
+    """As states of versions do that had no option `disjoint`, whose fingerprint this is."""
+    fields = {k: v for k, v in asdict(options()).items() if k != "disjoint"}
+    earlier = sha256(repr([LESSONS, fields, 0]).encode()).hexdigest()
+    for values in ({}, {"share": 0.5, "disjoint": True}):
+        state = WarmStart(pupils(), LESSONS, options(**values)).state_dict()
+        WarmStart(pupils(), LESSONS, options(**{**values, "disjoint": False})).load_state_dict(
+            state
+        )
+        assert (state["fingerprint"] == earlier) == (not values)
