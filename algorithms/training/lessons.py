@@ -122,7 +122,7 @@ def reference_lessons(
     for start in starts:
         state, prompts = begin(env, start)
         if (channel := channel_of(state)) is not None and channel.speaking:
-            prompts, *_ = state.step(dict.fromkeys(prompts, ""))
+            prompts = dict(state.step(dict.fromkeys(prompts, ""))[0])
         references = answers(state).references
         lacking = [agent for agent in agents if agent not in references]
         for agent in lacking:

@@ -7,7 +7,7 @@ Its table answers a call with one of these values by the result, as the plain va
 call is an error. For one helper at a time the table gives the results of other tests. Then a test passes if
 
 - what the table gave is what the helper's own steps make of the value, and
-- `main` returned what its own steps, and those of the other helpers, make of what it was given.
+- `main` resuccessors what its own steps, and those of the other helpers, make of what it was given.
 
 Conventions stay as they are, since it is the helper itself that was called: under its name, with its encoding, and
 in the order of arguments that `main` takes. Under the other names that it could have, there are tables of wrong
@@ -55,18 +55,18 @@ def exchange_program(
         for helper in _helpers(role, functions)
     )
     encoding = role.convention == "encoding"
-    made = f"{EXCHANGE} = tables(globals(), [{rows}], {_exchanged(task)}, {encoding})\n"
+    setup = f"{EXCHANGE} = tables(globals(), [{rows}], {_permutation(task)}, {encoding})\n"
     *codes, main = ((agent, part.code) for agent, part in parts.items())
-    return Program((*codes, (EXCHANGE, TABLES + made), main), EXCHANGE)
+    return Program((*codes, (EXCHANGE, TABLES + setup), main), EXCHANGE)
 
 
 def exchange_tests(task: ComposeTask, role: EntryRole, functions: Mapping[str, str]) -> Tests:
     """Return the tests of that program: for each helper as many as the task has, in the order of `functions`."""
-    exchanged, lines = _exchanged(task), []
+    permutation, lines = _permutation(task), []
     for number, helper in enumerate(_helpers(role, functions)):
         values, (before, chain) = _values(task, helper), _share(task, helper)
         for argument, value in zip(INPUTS[task.chain[0].source], values, strict=True):
-            result = run(chain, values[exchanged[values.index(value)]])
+            result = run(chain, values[permutation[values.index(value)]])
             answer = run(task.chain[before + len(chain) :], result)
             encoding = role.convention == "encoding"
             forms = [[*result], [*reversed(result)]] if encoding else [result]
@@ -101,12 +101,12 @@ def _calls(task: ComposeTask, helper: HelperRole) -> list[str]:
     return [f"({v}, {constant})" for v in values] + [f"({constant}, {v})" for v in values]
 
 
-def _exchanged(task: ComposeTask) -> list[int]:
+def _permutation(task: ComposeTask) -> list[int]:
     """Return for each test another one, with another result.
 
     By the order of results it comes `MAX_EQUAL` places later, so that it is none of those with an equal result.
     """
     results = [repr(run(task.chain, argument)) for argument in INPUTS[task.chain[0].source]]
     order = sorted(range(len(results)), key=results.__getitem__)
-    turned = order[MAX_EQUAL:] + order[:MAX_EQUAL]
-    return [turned[order.index(test)] for test in range(len(results))]
+    successors = order[MAX_EQUAL:] + order[:MAX_EQUAL]
+    return [successors[order.index(test)] for test in range(len(results))]

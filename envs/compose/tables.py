@@ -9,7 +9,7 @@ from typing import Any
 def tables(
     program: dict[str, Any],
     helpers: Sequence[tuple[str, Sequence[tuple[Any, ...]], Sequence[str]]],
-    exchanged: Sequence[int],
+    permutation: Sequence[int],
     encoding: bool,
 ) -> Callable[[int, Any], list[Any]]:
     """Replace a program's helpers by tables of their results, before the entry function is there.
@@ -18,7 +18,7 @@ def tables(
         program: The namespace of the program, which has the helpers.
         helpers: Of each helper its name, the calls that its table knows, a row for each test and perhaps more such
             rows, and other names, under which a table gives wrong results.
-        exchanged: For each test the one whose result is given in place of its own.
+        permutation: For each test the one whose result is given in place of its own.
         encoding: Look at the integers in the text of results, as long as nothing else differs between them.
 
     Returns:
@@ -31,7 +31,7 @@ def tables(
     from re import findall, sub
 
     integer = r"(?<!\d)-?\d+"
-    turned, given = -1, []
+    target, received = -1, []
 
     def result(function: Callable[..., Any], call: tuple[Any, ...]) -> str:
         try:
@@ -46,30 +46,30 @@ def tables(
 
         def answer(*values: Any, **named: Any) -> Any:
             call = signature(function).bind(*values, **named).args if named else values
-            row, test = divmod(calls.index(call), len(exchanged))
-            for _ in range((number == turned) + decoy):
-                test = exchanged[test]
-            text = texts[row * len(exchanged) + test]
+            row, test = divmod(calls.index(call), len(permutation))
+            for _ in range((number == target) + decoy):
+                test = permutation[test]
+            text = texts[row * len(permutation) + test]
             value = literal_eval(text)
-            if number == turned and not decoy:
+            if number == target and not decoy:
                 integers = [int(part) for part in findall(integer, text)]
-                given.append(value if not encoding else integers if len(forms) == 1 else None)
+                received.append(value if not encoding else integers if len(forms) == 1 else None)
             return value
 
         return answer
 
-    made = {
+    aliases = {
         alias: table(number, name, calls, alias != name)
         for number, (name, calls, decoys) in enumerate(helpers)
         for alias in (name, *decoys)
     }
-    program.update(made)
+    program.update(aliases)
 
     def entry(number: int, argument: Any) -> list[Any]:
-        nonlocal turned
-        turned = number
-        given.clear()
+        nonlocal target
+        target = number
+        received.clear()
         answer = program["main"](argument)
-        return [answer, [value for i, value in enumerate(given) if value not in given[:i]]]
+        return [answer, [value for i, value in enumerate(received) if value not in received[:i]]]
 
     return entry

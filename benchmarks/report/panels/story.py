@@ -56,10 +56,10 @@ def _blocks(run: Results, evaluations: Mapping[str, Evaluation]) -> Iterator[str
         "headline",
     )
     if gain > 0 and apart:
-        lost = {c: (after.value - shares[c]) / gain for c in EXCHANGED if c in shares}
+        parts = {c: (after.value - shares[c]) / gain for c in EXCHANGED if c in shares}
         losses = [
             f"{min(1.0, max(0.0, part)):.0%} of the gain is lost {CASES[case].split(', ')[1]}"
-            for case, part in lost.items()
+            for case, part in parts.items()
         ]
         if losses:
             yield tag("p", f"{'; '.join(losses)}.")
