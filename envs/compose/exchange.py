@@ -7,7 +7,7 @@ Its table answers a call with one of these values by the result, as the plain va
 call is an error. For one helper at a time the table gives the results of other tests. Then a test passes if
 
 - what the table gave is what the helper's own steps make of the value, and
-- `main` resuccessors what its own steps, and those of the other helpers, make of what it was given.
+- `main` returned what its own steps, and those of the other helpers, make of what it was given.
 
 Conventions stay as they are, since it is the helper itself that was called: under its name, with its encoding, and
 in the order of arguments that `main` takes. Under the other names that it could have, there are tables of wrong

@@ -14,14 +14,20 @@ def env():
     return make("compose-v0", types="lists", length=4)  # few tasks, soon drawn
 
 
-def references(env, task_id="compose/2"):
-    env.reset(options={"task_id": task_id})
+def reset(env, place):
+    """Choose the first task in which `main` comes first (0) or last (1)."""
+    tasks = (task for task in env.tasks.tasks if task.place % 2 == place)
+    env.reset(options={"task_id": next(tasks).task_id})
+
+
+def references(env, place=1):
+    reset(env, place)
     gold = answers(env)
     return gold.reference("aux_0"), gold.reference("main_0")
 
 
-def points(env, aux, main, task_id="compose/2"):
-    env.reset(options={"task_id": task_id})
+def points(env, aux, main, place=1):
+    reset(env, place)
     *_, infos = env.step({"aux_0": aux, "main_0": main})
     found = infos["main_0"]
     return found["reward/tests"], found["reward/together"]
@@ -31,9 +37,9 @@ def expression(code):
     return code.split("return ")[1].strip()
 
 
-@pytest.mark.parametrize("task_id", ["compose/0", "compose/2"])  # main comes first, and last
-def test_whoever_does_everything_and_only_asks_for_a_sign_earns_nothing_together(env, task_id):
-    aux, _ = references(env, task_id)
+@pytest.mark.parametrize("place", [0, 1])
+def test_whoever_does_everything_and_only_asks_for_a_sign_earns_nothing_together(env, place):
+    aux, _ = references(env, place)
     whole, step = expression(EntryRole(1).reference(env.task)), expression(aux)
     memory = f"calls = []\ndef aux(x):\n    calls.append(x)\n    return {step} if len(calls) % 2 else {whole}"
     attacks = {
@@ -60,7 +66,7 @@ def test_whoever_does_everything_and_only_asks_for_a_sign_earns_nothing_together
         ),
     }
     for name, (helper, entry) in attacks.items():
-        assert points(env, helper, entry, task_id) == (1.0, 0.0), name
+        assert points(env, helper, entry, place) == (1.0, 0.0), name
 
 
 def test_an_entry_function_that_checks_the_helpers_work_does_it_itself(env):
@@ -125,7 +131,7 @@ def test_an_order_is_no_flag():
     env = make("compose-v0", convention="order", types="lists", length=4)
     aux, main = references(env)
     swapped = aux.replace("(x, n)", "(n, x)"), "def main(x):\n    return " + expression(main)
-    env.reset(options={"task_id": "compose/2"})
+    reset(env, 1)
     constant = env.roles[0].share(env.task)[0].constant
     call = main[main.index("aux(") :]
     turned = f"aux({constant}, {call[4 : call.index(f', {constant})')]})"
