@@ -58,9 +58,9 @@ class ChannelOptions(Options):
 
     def noise(self, rng: np.random.Generator) -> str:
         """Draw a text that says nothing, not even how long a message was."""
-        letters = self.alphabet or NOISE
-        size = int(rng.integers(min(1, self.bandwidth), self.bandwidth + 1))
-        return "".join(letters[i] for i in rng.integers(len(letters), size=size))
+        letters = [c for c in self.alphabet or NOISE if c.isprintable() and not _BRACKET.match(c)]
+        size = int(rng.integers(min(1, self.bandwidth), self.bandwidth + 1)) if letters else 0
+        return "".join(letters[i] for i in rng.integers(max(1, len(letters)), size=size))
 
 
 @dataclass(frozen=True)

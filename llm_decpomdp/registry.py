@@ -192,6 +192,10 @@ def make(
 
 def _talking(env: DecPOMDPEnv, channel: Mapping[str, Any]) -> Any:
     """Put a channel around an environment; an unknown option raises a `TypeError` with the nearest one."""
+    if not isinstance(channel, Mapping):
+        raise TypeError(
+            f"channel must be a mapping of options, such as {{'bandwidth': 40}}, got {channel!r}"
+        )
     for key in channel:
         if key not in names(ChannelOptions):
             raise TypeError(unknown("option of channel", key, names(ChannelOptions)))

@@ -115,6 +115,16 @@ def test_noise_does_not_depend_on_messages():
 
 
 @pytest.mark.parametrize(
+    ("alphabet", "letters"), [("<|im_end>\n", "|im_end"), ("<[\n\x00", ""), ("ab", "ab")]
+)
+def test_noise_has_no_letter_that_does_not_pass(alphabet, letters):
+    options = ChannelOptions(bandwidth=20, alphabet=alphabet)
+    noise = [options.noise(np.random.default_rng(seed)) for seed in range(40)]
+    assert set("".join(noise)) == set(letters)
+    assert all(options.passed(text) == text for text in noise)
+
+
+@pytest.mark.parametrize(
     ("topology", "listeners"),
     [
         ("all", {"a": "bc", "b": "ac", "c": "ab"}),
@@ -275,6 +285,8 @@ def test_the_strict_check_finds_a_leak(kind):
     ("arguments", "error", "words"),
     [
         ({"channel": {"bandwith": 3}}, TypeError, "did you mean 'bandwidth'"),
+        ({"channel": True}, TypeError, "mapping of options, such as .* got True"),
+        ({"channel": "ring"}, TypeError, "mapping of options, such as .* got 'ring'"),
         ({"channel": {"loss": 2}}, ValueError, "loss must be at most 1, got 2"),
         ({"channel": {"topology": "line"}}, ValueError, "unknown topology 'line'"),
         ({"channel": {"delay": 0}, "num_agents": 1}, ValueError, "needs two agents or more"),

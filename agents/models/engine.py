@@ -148,10 +148,16 @@ class ModelEngine:
 
     def _completion(self, row: SampledRow, prompt: Prompt) -> Completion:
         has_end = row.stopped and row.tokens[-1] in self._end_ids
-        body = self.decode(row.tokens[:-1] if has_end else row.tokens)
+        body = self._decode_after(prompt.prefill, row.tokens[:-1] if has_end else row.tokens)
         text = prompt.prefill + before_stop(body, prompt.sampling.stop or ())
         reason = "stop" if row.stopped else "length"
         return Completion(text, row.tokens, row.log_probs, reason, prompt.long)
+
+    def _decode_after(self, prefill: str, tokens: Sequence[int]) -> str:
+        """Return the text of tokens behind a prefill: some decoders drop the blank of a text's first token."""
+        before = self.tokenizer(prefill, add_special_tokens=False).input_ids if prefill else []
+        start, whole = self.decode(before), self.decode([*before, *tokens])
+        return whole.removeprefix(start) if whole.startswith(start) else self.decode(tokens)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of tokens, without special ones."""

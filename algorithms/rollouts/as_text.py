@@ -55,6 +55,7 @@ def _group(row: Row) -> Group:
         "view": _view(row["view"]),
         "views": tuple(map(_view, row["views"])),
         "scores": tuple(row["scores"]),
+        "ended": tuple(row.get("ended", ())),  # earlier versions wrote none
     }
     return Group(**{**row, **fields})
 

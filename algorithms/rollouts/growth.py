@@ -100,6 +100,7 @@ class _State:
                 anchors=pairs.anchors,
                 rewards=rewards,
                 infos=tuple(outcome.info for outcome in outcomes),
+                ended=tuple(not outcome.prompts for outcome in outcomes),
                 chosen=chosen,
                 drafts=move.drafts,
                 stopped_early=enough and any(outcome.prompts for outcome in outcomes),

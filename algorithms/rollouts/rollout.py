@@ -83,6 +83,8 @@ class Group:
     stopped early. Where a time limit cut the episode off, the state that it was cut off in."""
     scores: tuple[float, ...] = ()
     """The score of each joint sample by a reward model, if there is one."""
+    ended: tuple[bool, ...] = ()
+    """True for each joint sample after which the episode is over."""
 
 
 @dataclass(frozen=True)

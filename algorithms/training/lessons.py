@@ -12,6 +12,7 @@ from typing import Any
 
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv, begin
 from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.channel import channel_of
 from llm_decpomdp.options import Options, option
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.privileged import answers
@@ -106,6 +107,8 @@ def reference_lessons(
 ) -> list[Lesson]:
     """Return the references of some agents to their first prompts, a lesson for each start that has them all.
 
+    References have no messages: with a channel these prompts are those of answers, where nobody has said anything.
+
     Args:
         env: The environment; it is reset.
         starts: Starts of episodes, each with a task or a seed.
@@ -118,6 +121,8 @@ def reference_lessons(
     missing: dict[str, int] = dict.fromkeys(agents, 0)
     for start in starts:
         state, prompts = begin(env, start)
+        if (channel := channel_of(state)) is not None and channel.speaking:
+            prompts = dict(state.step(dict.fromkeys(prompts, ""))[0])
         references = answers(state).references
         lacking = [agent for agent in agents if agent not in references]
         for agent in lacking:

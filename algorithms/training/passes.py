@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
@@ -72,15 +73,35 @@ def passes(
 
 
 def pass_rate(rollout: Rollout) -> float:
-    """Return the share of a rollout's episodes that end with `solved`.
+    """Estimate how often an episode from a rollout's start ends with `solved`.
+
+    A joint sample whose episode is over counts as it ended, and one that goes on as the group that follows it. In
+    a chain one alone is handed on, and stands for all of its group that could have been: the estimate has no bias
+    where that one is drawn at random.
 
     Raises:
         ValueError: If the infos have no `solved`.
     """
-    infos = [rollout.groups[index].infos[sample] for index, sample in _ends(rollout)]
-    if not all("solved" in info for info in infos):
+    following: dict[tuple[int, int], float] = {}
+    rate = 0.0
+    for index, group in reversed([*enumerate(rollout.groups)]):  # each comes after its parent
+        known = [following[index, j] for j in range(len(group.joint)) if (index, j) in following]
+        rates = []
+        for j, info in enumerate(group.infos):
+            if not known or group.ended[j]:
+                rates.append(_solved(info))
+            else:
+                rates.append(following.get((index, j), fmean(known)))
+        rate = fmean(rates)
+        if group.parent is not None:
+            following[group.parent] = rate
+    return rate
+
+
+def _solved(info: Mapping[str, float]) -> float:
+    if "solved" not in info:
         raise ValueError(f"{UNTOLD}: a curriculum by pass rate cannot be had")
-    return sum(bool(info["solved"]) for info in infos) / len(infos)
+    return float(bool(info["solved"]))
 
 
 def _passes(info: Mapping[str, float], reward: float, min_reward: float | None) -> bool:

@@ -81,9 +81,10 @@ class WarmStart:
         self._batches = list(batches(len(self._lessons), options, seed))
         self.total = len(self._batches)
         """Number of all steps."""
-        self._fingerprint = hashlib.sha256(
-            repr([lessons, asdict(options), seed]).encode()
-        ).hexdigest()
+        about = {
+            key: v for key, v in asdict(options).items() if key != "disjoint"
+        }  # about what follows
+        self._fingerprint = hashlib.sha256(repr([lessons, about, seed]).encode()).hexdigest()
         self._optimizers: dict[str, PolicyOptimizer] = {}
         if lessons:
             self._check(lessons)

@@ -88,6 +88,12 @@ def policies_of(config: Config, agents: Mapping[str, str]) -> dict[str, PolicySp
         check_declaration(agents, specs)
     except (KeyError, ValueError) as error:
         raise ConfigError(f"policies: {error.args[0]}") from None
+    for name in agents.values():
+        if config.env.channel and specs[name].prefill:
+            raise ConfigError(
+                f"the prefill {specs[name].prefill!r} of {name!r} would begin every message of the channel, too: "
+                "drop prefill, or env.channel"
+            )
     return specs
 
 

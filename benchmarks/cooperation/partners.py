@@ -31,7 +31,7 @@ from llm_decpomdp.policy import Team
 
 FOLDER = "partners"
 
-NAMED = "reward/names_aux"
+CALLS = "reward/names_aux"
 """Measure of calls of a helper: points of `compose-v0`, 0 where the entry function calls none that is defined."""
 
 CASES = {
@@ -115,7 +115,7 @@ def solved(evaluation: Evaluation) -> Estimate:
 
 def called(evaluation: Evaluation) -> Estimate | None:
     """Estimate the share of tasks in which the last agent's code calls a helper that exists; `None` if unknown."""
-    points = evaluation.values.get(NAMED)
+    points = evaluation.values.get(CALLS)
     if points is None:
         return None
     return share([fmean(map(bool, values)) for values in points.values()])
@@ -123,7 +123,7 @@ def called(evaluation: Evaluation) -> Estimate | None:
 
 def table(evaluations: Mapping[str, Evaluation]) -> Table:
     """Return the cases for a terminal."""
-    grid = Table("", "solved", "names its helper")
+    grid = Table("", "solved", "calls its helper")
     for case, evaluation in evaluations.items():
         calls = called(evaluation)
         grid.add_row(CASES[case], as_text(solved(evaluation)), as_text(calls) if calls else "-")

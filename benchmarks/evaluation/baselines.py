@@ -35,6 +35,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import build_env
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.evaluation.play import at_once
+from llm_decpomdp.channel import channel_of
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.plugins import find
 from llm_decpomdp.policy import Policy, Team
@@ -175,9 +176,10 @@ def single_agent(setting: Setting) -> Baseline:
 
 
 def single_agent_matched(setting: Setting) -> Baseline:
-    """Build that of one agent alone, whose limit is the sum of those of the team's agents."""
+    """Build that of one agent alone, whose limit is the sum of those of the team's agents, messages included."""
     team = teams.team_spec(setting.config, setting.env.possible_agents)
-    limit = sum(team.policies[name].max_new_tokens for name in team.agents.values())
+    texts = 1 if channel_of(setting.env) is None else 2  # of an agent, in a turn without a channel
+    limit = texts * sum(team.policies[name].max_new_tokens for name in team.agents.values())
     model = replace(setting.config.model, max_new_tokens=limit)
     return _with_model(replace(setting.config, model=model), _alone(setting))
 

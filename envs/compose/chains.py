@@ -2,7 +2,8 @@
 
 A chain makes a task if its tests can tell the work of every step. For each of the tests' arguments, leaving out
 any stretch of steps whose types allow it changes the result, no stretch alone gives it, and no result is shared by
-more than `MAX_EQUAL` arguments. So no part of a team is idle, and no constant answer passes many tests.
+more than `MAX_EQUAL` arguments; and no step with another constant gives all results. So no part of a team is idle,
+no constant answer passes many tests, and no wrong constant passes them all.
 
 Two kinds of steps are *held out* if no training task has them side by side, in either order. Every test task has
 such a pair, and each kind is in both splits: what is tested is the composition of known parts.
@@ -145,17 +146,40 @@ def is_task(chain: Chain) -> bool:
     """Check that tests can tell the work of every step, and that values stay small."""
     if any(itertools.starmap(_is_same_kind, itertools.pairwise(chain))):
         return False
-    results: Counter[str] = Counter()
+    results = []
     for argument in INPUTS[chain[0].source]:
         values = _values(chain, argument)
         if len(values) <= len(chain) or _has_idle_steps(chain, values):
             return False
-        results[repr(values[-1])] += 1
-    return max(results.values()) <= MAX_EQUAL
+        results.append(values[-1])
+    if max(Counter(map(repr, results)).values()) > MAX_EQUAL:
+        return False
+    return not any(_has_results(other, results) for other in _with_other_constants(chain))
 
 
 def _is_same_kind(first: Step, second: Step) -> bool:
     return first.kind == second.kind
+
+
+def _with_other_constants(chain: Chain) -> Iterator[Chain]:
+    """Yield the chains that differ in the constant of one step."""
+    for place, step in enumerate(chain):
+        for other in _of_kind()[step.kind, step.source]:
+            if other != step:
+                yield (*chain[:place], other, *chain[place + 1 :])
+
+
+@lru_cache(maxsize=1)
+def _of_kind() -> dict[tuple[str, str], list[Step]]:
+    kinds: dict[tuple[str, str], list[Step]] = {}
+    for step in (*steps(), *pair_steps()):
+        kinds.setdefault((step.kind, step.source), []).append(step)
+    return kinds
+
+
+def _has_results(chain: Chain, results: Sequence[Any]) -> bool:
+    arguments = INPUTS[chain[0].source]
+    return all(_result(chain, a) == result for a, result in zip(arguments, results, strict=True))
 
 
 def _values(chain: Chain, argument: Any) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, ClassVar
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.compose.chains import CONVENTIONS, TYPES
@@ -44,6 +44,7 @@ class ComposeOptions(CodeOptions):
     as `train[:50%]`."""
     source: str = "bundled"
     """`bundled` (or `auto`): these tasks are made here."""
+    exception_text: ClassVar[bool] = False  # type: ignore[misc]  # no option here: it would tell values
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -79,7 +80,8 @@ def compose(options: ComposeOptions) -> DecPOMDPEnv:
 
     ## Observation Space
     `UnicodeText`: the agent's own steps, and the types of the others', on the first turn; then what the external
-    mode says. No prompt shows a test.
+    mode says. No prompt shows a test, nor the text of an exception: an agent could put a team-mate's results
+    into it.
 
     ## Action Space
     `UnicodeText`: a completion. Any text is legal; code is found in fences and amid prose.

@@ -4,30 +4,29 @@
 |----------------|----------|----------------------------------------------------------------------------------|
 | `aux_defined`  | 0.25     | a helper's function is defined, returns and parses                               |
 | `main_defined` | 0.25     | so is the entry function; otherwise stop                                         |
-| `names_aux`    | 0.5      | the entry function's code has the name of a helper's function in it              |
+| `names_aux`    | 0.5      | the entry function's code calls a helper's function by its name                  |
 | `tests`        | 0 to 1.0 | share of the tests that the joint program passes                                 |
-| `together`     | 0 to 2.0 | share of the tests that it passes and helpers alone do not, for helpers on whose  |
-|                |          | results the outcome of some test depends                                         |
+| `together`     | 0 to 2.0 | the same share, or that of the tests that it passes while a helper's results are |
+|                |          | exchanged (`exchange.py`), if that is less                                       |
 
-A team earns at most 4.0, an agent alone 1.25. Several helpers have equal shares of the points about helpers. Both
-conditions of `together` are found out by running: the program once more with each helper's results changed
-(`envs/coding/reward.py`), and one in which the entry function does no more than call the helpers. What passes
-without its helpers, or by a helper that does everything, earns `tests` alone.
+A team earns at most 4.0, an agent alone 1.25. Several helpers have equal shares of the points about helpers. A
+program that passes tests without its helpers, by a helper that does more than its own steps, or by an entry
+function that needs no helper to do so, earns `tests` for them and nothing of `together`.
 """
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import ClassVar
 
 from llm_decpomdp.envs.coding.helper_use import IGNORED, NOT_CALLED, USED
-from llm_decpomdp.envs.coding.helper_use import names as names_in
+from llm_decpomdp.envs.compose.exchange import exchange_program, exchange_tests
 from llm_decpomdp.envs.compose.feedback import ComposeAnalysis
-from llm_decpomdp.envs.compose.roles import HelperRole, Role
+from llm_decpomdp.envs.compose.roles import EntryRole, HelperRole, Role
 from llm_decpomdp.envs.compose.tasks import ENTRY_POINT, ComposeTask
-from llm_decpomdp.envs.programs.completion import Reading
+from llm_decpomdp.envs.programs.completion import Reading, parsed
 from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Sandbox
 from llm_decpomdp.envs.sandbox.endless_tests import watch
 from llm_decpomdp.envs.sandbox.program import INFO_KEYS, details, not_run, notes
@@ -39,10 +38,10 @@ AUX_DEFINED, MAIN_DEFINED, NAMES_AUX, TESTS, TOGETHER = 0.25, 0.25, 0.5, 1.0, 2.
 COMPONENTS = {
     "aux_defined": Component("0.25 if the helper's function is defined and returns.", form=True),
     "main_defined": Component("0.25 if the entry function is defined and returns.", form=True),
-    "names_aux": Component("0.5 if the entry function's code names the helper's.", form=True),
+    "names_aux": Component("0.5 if the entry function's code calls the helper's.", form=True),
     "tests": Component("Share of the tests that the joint program passes, up to 1.0."),
     "together": Component(
-        "2.0 times the share of tests that pass, if they depend on the helper's result and on main's own work."
+        "2.0 times the share of tests that pass, as long as each function does its own author's steps and no more."
     ),
 }
 """The components, for a team with one helper; several helpers share the points."""
@@ -82,42 +81,36 @@ class ComposeReward:
             return self._verdict(points, analysis)
         points["main_defined"] = MAIN_DEFINED
         functions = {helper.agent: helper.name(completions[helper.agent]) for helper in authors}
-        code = readings[main].code
-        mentions = [name for name in functions.values() if names_in(code, name)]
-        points["names_aux"] = self._share(NAMES_AUX, len(mentions))
         parts = {agent: readings[agent] for agent in (*functions, main)}
         execution = self.sandbox.run(_program(parts, functions), task.tests)
         watch(task, completions, execution)
         share = sum(test.passed for test in execution.tests) / len(execution.tests)
         points["tests"] = TESTS * share
         uses = _uses(execution, functions) if share else {}
-        if count := [*uses.values()].count(USED):
-            joint = self._joint_share(task, execution, parts, functions)
-            points["together"] = joint * self._share(TOGETHER, count)
+        callees = _callees(readings[main].code)
+        calls = [a for a, name in functions.items() if name in callees or uses.get(a) == USED]
+        points["names_aux"] = self._share(NAMES_AUX, len(calls))
+        if USED in uses.values():
+            shares = self._exchange_shares(task, parts, functions)
+            points["together"] = self._share(TOGETHER, sum(min(share, one) for one in shares))
         analysis = replace(analysis, tests=execution.tests, uses=uses)
         return self._verdict(points, analysis, execution.error)
 
-    def _joint_share(
-        self,
-        task: ComposeTask,
-        execution: Execution,
-        parts: Mapping[str, Reading],
-        functions: Mapping[str, str],
-    ) -> float:
-        """Return the share of the tests that the program passes, and helpers without the entry function do not."""
-        passed = [test.passed for test in execution.tests]
-        names = list(functions.values())
-        for helpers in {(name,) for name in names} | {tuple(names)}:
-            value = reduce(lambda inner, name: f"{name}({inner})", helpers, "x")
-            entry = Reading(f"def {ENTRY_POINT}(x):\n    return {value}", None, True, True)
-            alone = self.sandbox.run(
-                _program({**parts, self.roles[-1].agent: entry}, {}), task.tests
-            )
-            pairs = zip(passed, alone.tests, strict=True)
-            passed = [jointly and not test.passed for jointly, test in pairs]
-        return sum(passed) / len(passed)
+    def _exchange_shares(
+        self, task: ComposeTask, parts: Mapping[str, Reading], functions: Mapping[str, str]
+    ) -> list[float]:
+        """Return for each helper the share of tests that the program passes while its results are exchanged."""
+        role = self.roles[-1]
+        assert isinstance(role, EntryRole)
+        program = exchange_program(task, role, parts, functions)
+        passed = [
+            test.passed
+            for test in self.sandbox.run(program, exchange_tests(task, role, functions)).tests
+        ]
+        size = len(passed) // len(functions)
+        return [sum(passed[i : i + size]) / size for i in range(0, len(passed), size)]
 
-    def _share(self, points: float, fulfilled: int) -> float:
+    def _share(self, points: float, fulfilled: float) -> float:
         """Return the points of a component that is shared out over the helpers."""
         return points * fulfilled / len(self.helpers) if fulfilled else 0.0
 
@@ -133,6 +126,13 @@ def _program(parts: Mapping[str, Reading], functions: Mapping[str, str]) -> Prog
     """Return the joint program: helpers' code comes before the entry function's."""
     segments = tuple((agent, reading.code) for agent, reading in parts.items())
     return Program(segments, ENTRY_POINT, helpers=tuple(functions.items()))
+
+
+def _callees(code: str) -> set[str]:
+    """Return the names of all functions that code calls."""
+    tree = parsed(code)
+    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree else []
+    return {function.id for function in calls if isinstance(function, ast.Name)}
 
 
 def _uses(execution: Execution, functions: Mapping[str, str]) -> dict[str, str]:

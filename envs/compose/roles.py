@@ -13,6 +13,10 @@ A *convention* is what a prompt leaves open, so that both sides must settle it a
 | `name`     | the helper's name, one of three                                                 |
 | `order`    | the order of two arguments: a value, and a constant that `main_0` alone knows   |
 | `encoding` | the form in which the helper returns two numbers                                |
+
+Where one side is tolerant there is nothing to agree on: a `main` that reads several forms, a helper that tells its
+arguments by their types. Only of names is that excluded, by `exchange.py`: there a `main` that takes whichever
+name exists has the wrong one.
 """
 
 from __future__ import annotations

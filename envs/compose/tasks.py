@@ -81,13 +81,14 @@ def compose_task(index: int, row: Row) -> ComposeTask:
 def compose_rows(length: int, types: str, convention: str, task_seed: int) -> list[Row]:
     """Draw the rows of a data set: chains of steps that differ, or else in the share of the entry function.
 
+    A chain comes twice at most, with places that are neighbours, so that these shares differ in teams of any size.
     Row `index` of a `task_seed` is always the same. Every sixth row is for tests. There are fewer rows where few
     chains fit the arguments.
     """
     chains = Chains(length, types, convention)
     rng = stream(task_seed, "compose", length, types, convention)
     size = SIZE if length <= LONG else SIZE_OF_LONG
-    earlier: set[tuple[Chain, int]] = set()
+    earlier: dict[tuple[Chain, int], int] = {}
     rows: list[Row] = []
     exhausted: set[str] = set()
     for index in range(size):
@@ -96,7 +97,9 @@ def compose_rows(length: int, types: str, convention: str, task_seed: int) -> li
             chain = chains.draw(rng)
             place = 1 if convention == "encoding" else int(rng.integers(PLACES))
             if split_of(chain) == split and (chain, place % 2) not in earlier and is_task(chain):
-                earlier.add((chain, place % 2))
+                twin = earlier.get((chain, 1 - place % 2))
+                place = place if twin is None else (twin + 1) % PLACES
+                earlier[chain, place % 2] = place
                 rows.append({"index": index, "split": split, "chain": chain, "place": place})
                 break
         else:

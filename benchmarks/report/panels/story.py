@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
+from omegaconf import OmegaConf
+
+from llm_decpomdp.algorithms.training.lessons import GOLD, PASSES
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.cooperation.partners import (
     CASES,
@@ -21,6 +24,9 @@ from llm_decpomdp.benchmarks.runs.results import Results, Row, stored_rows, task
 
 EXCHANGED = ("untrained", "another")
 """Cases with exchanged partners."""
+
+LESSONS = {GOLD: "references", PASSES: "their own passes"}
+"""Sources of a warm start in words."""
 
 
 def story(experiments: Sequence[Experiment]) -> str:
@@ -50,14 +56,13 @@ def _blocks(run: Results, evaluations: Mapping[str, Evaluation]) -> Iterator[str
         "headline",
     )
     if gain > 0 and apart:
+        parts = {c: (after.value - shares[c]) / gain for c in EXCHANGED if c in shares}
         losses = [
-            f"{max(0.0, (after.value - shares[case]) / gain):.0%} of the gain is lost {CASES[case].split(', ')[1]}"
-            for case in EXCHANGED
-            if case in shares
+            f"{min(1.0, max(0.0, part)):.0%} of the gain is lost {CASES[case].split(', ')[1]}"
+            for case, part in parts.items()
         ]
         if losses:
-            text = f"{'; '.join(losses)}. What is lost, {agents[-1]} could not do alone."
-            yield tag("p", text[0].upper() + text[1:])
+            yield tag("p", f"{'; '.join(losses)}.")
     yield _table(run, evaluations)
     yield tag(
         "p",
@@ -73,11 +78,18 @@ def _table(run: Results, evaluations: Mapping[str, Evaluation]) -> str:
     for case, evaluation in evaluations.items():
         calls = called(evaluation)
         rows.append((CASES[case], shown(solved(evaluation)), shown(calls) if calls else "—"))
-        if case == "before" and run.lessons and run.evaluations and "solved" in run.evaluations[0]:
-            share = run.evaluations[0]["solved"]
-            steps = run.lessons[-1]["step"]
-            rows.append((f"after {steps:.0f} steps of imitating references", f"{share:.2f}", "—"))
+        if case == "before":
+            rows += _after_lessons(run, len(evaluation.tasks))
     return table("partners", ("", "solved", "main calls a helper that exists"), rows)
+
+
+def _after_lessons(run: Results, tasks: int) -> Iterator[tuple[str, str, str]]:
+    """Yield the row of a warm start, if it was followed by an evaluation of as many tasks."""
+    first = run.evaluations[0] if run.evaluations else {}
+    if run.lessons and "solved" in first and (first["update"], first["n"]) == (0, tasks):
+        source = OmegaConf.create(run.config_text).warm_start.source
+        title = f"after {run.lessons[-1]['step']:.0f} steps of imitating {LESSONS.get(source, 'a file')}"
+        yield title, f"{first['solved']:.2f}", "—"
 
 
 def _example(evaluations: Mapping[str, Evaluation], agents: Sequence[str]) -> Iterator[str]:

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow
 from llm_decpomdp.agents.inference.stops import before_stop, first_stop, stop_length
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.prompting import Prompting
@@ -97,6 +100,24 @@ def test_a_prefill_is_told_to_the_environment_and_neither_sampled_nor_learned(
 def plain_drawn(policy: CausalLM, prompt: str) -> list[Completion]:
     policy.seed(0)
     return policy.generate([prompt], 40)[0]
+
+
+def test_the_blank_behind_a_prefill_is_kept_where_a_decoder_drops_that_of_the_first_token(
+    make_policy: Make,
+) -> None:
+    """A decoder as of Llama 2: a blank begins each word's token, and is taken from the beginning of a text."""
+    words = {token: i for i, token in enumerate(["<unk>", "</s>", "▁return", "▁aux(x)", "(x)"])}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(content=" ", left=1)]
+    )
+    engine = make_policy().engine
+    engine.tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>")
+    for tokens, text in (((3,), "return aux(x)"), ((4,), "return(x)"), ((), "return")):
+        row = SampledRow(tokens, (0.0,) * len(tokens), False)
+        prompt = Prompt((), Sampling(), torch.Generator(), None, False, "return")
+        assert engine._completion(row, prompt).text == text
 
 
 def test_the_prefill_comes_behind_the_chat_template(make_policy: Make) -> None:

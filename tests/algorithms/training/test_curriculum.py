@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,12 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.as_text import from_text, to_text
+from llm_decpomdp.algorithms.rollouts.plans import roll_out
+from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training import curriculum
 from llm_decpomdp.algorithms.training.curriculum import Curriculum
+from llm_decpomdp.algorithms.training.passes import pass_rate
+from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
-from tests.algorithms.runs import build, require_equal
+from tests.algorithms.runs import ROOT, build, require_equal
 
 PROBLEMS = [Start(seed=n) for n in range(12)]
 BATCHES = [PROBLEMS[first : first + 3] for first in range(0, 12, 3)]
@@ -50,6 +56,12 @@ def test_a_pass_rate_is_shrunk_towards_a_half_and_fades_back_to_it(played: Any) 
         drawing.observe([])
     rates = [0.25 / 4.5, 4.25 / 4.5, 1.25 / 4.5, 1 / 2]
     assert drawing.rates[:4] == pytest.approx(rates, abs=0.01)
+
+
+def test_the_page_of_metrics_has_the_formula() -> None:
+    prior = curriculum.PRIOR
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    assert f"({prior:g} + passes) / ({2 * prior:g} + episodes)" in page
 
 
 def test_one_visit_of_four_episodes_leaves_the_band_if_all_or_none_pass(played: Any) -> None:
@@ -172,3 +184,56 @@ def test_an_environment_that_tells_of_no_solution_is_refused(tmp_path: Path) -> 
     trainer = build(tmp_path, BATCHES, curriculum="pass_rate", **options)
     with pytest.raises(ValueError, match=r"no `solved` in its infos\): a curriculum"):
         trainer.run_updates()
+
+
+class Halting:
+    """Says nothing to half of all prompts, and to the others one letter."""
+
+    def __init__(self) -> None:
+        self.rng = np.random.default_rng(0)
+
+    def generate(self, prompts: list[str], num_samples: int = 1) -> list[list[Completion]]:
+        return [
+            [Completion("b" * int(self.rng.integers(2))) for _ in range(num_samples)]
+            for _ in prompts
+        ]
+
+    def act(self, prompt: str) -> str:
+        return self.generate([prompt])[0][0].text
+
+
+def test_a_pass_rate_is_that_of_episodes_under_any_plan() -> None:
+    """Silence of both solves and ends an episode: 1/4 at once, and 1/4 of the others in the second turn."""
+    for plan in ("chain", "tree", "episodes"):
+        rollouts = roll_out(
+            EchoEnv(2),
+            dict.fromkeys("xy", Halting()),
+            [Start(seed=0)] * 40,
+            RolloutOptions(plan=plan),
+            group_size=6,
+            rng=np.random.default_rng(1),
+        )
+        rate = np.mean([pass_rate(rollout) for rollout in rollouts])
+        assert rate == pytest.approx(1 / 4 + 3 / 4 * 1 / 4, abs=0.1), plan
+        assert all(from_text(to_text(rollout)).groups == rollout.groups for rollout in rollouts[:9])
+
+
+def test_a_sample_that_was_not_handed_on_is_no_failure() -> None:
+    """Of four samples one ends at once, unsolved, and one goes on, to two solved ones of four."""
+    turns = [
+        Group(0, None, {}, {}, ((0,),) * 4, (0.0,) * 4, ({"solved": 0.0},) * 4),
+        Group(
+            1,
+            Parent(0, 2),
+            {},
+            {},
+            ((0,),) * 4,
+            (0.0,) * 4,
+            ({"solved": 0.0},) * 2 + ({"solved": 1.0},) * 2,
+        ),
+    ]
+    groups = [
+        replace(turns[0], ended=(True, False, False, False)),
+        replace(turns[1], ended=(True,) * 4),
+    ]
+    assert pass_rate(Rollout(Start(), tuple(groups))) == 3 / 4 * 1 / 2

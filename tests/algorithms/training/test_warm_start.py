@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
+from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -138,6 +140,17 @@ def test_references_are_those_of_the_agents_that_learn() -> None:
         reference_lessons(EchoEnv(), [Start(seed=0), Start(seed=1)], ["x"])
 
 
+def test_with_a_channel_references_are_answers_and_no_messages() -> None:
+    env = make("probe-halves-v0", channel={"bandwidth": 8})
+    starts = [Start(task_id="halves/0")]
+    (lesson,) = reference_lessons(env, starts, ["player_0", "player_1"])
+    plain = reference_lessons(make("probe-halves-v0"), starts, ["player_0", "player_1"])[0]
+    assert [example.completion for example in lesson] == [example.completion for example in plain]
+    env.reset(options={"task_id": "halves/0"})
+    prompts, *_ = env.step({"player_0": "", "player_1": ""})
+    assert {example.agent: example.prompt for example in lesson} == prompts
+
+
 def test_a_larger_share_contains_a_smaller_one() -> None:
     shares = [set(drawn(range(10), share, seed=3)) for share in (0.01, 0.2, 0.3, 0.5, 1)]
     assert [len(share) for share in shares] == [1, 2, 3, 5, 10]
@@ -258,3 +271,15 @@ def test_other_lessons_and_runs_without_any_are_refused_on_resuming(tmp_path: Pa
         warm(tmp_path, lessons=LESSONS[:2]).resume()
     with pytest.raises(ValueError, match=r"warm_start was .*, not None"):
         build(tmp_path, team=pupils(), checkpoint_every=1).resume()
+
+
+def test_a_state_goes_on_whatever_reinforcement_will_leave_out() -> None:
+    """As states of versions do that had no option `disjoint`, whose fingerprint this is."""
+    fields = {k: v for k, v in asdict(options()).items() if k != "disjoint"}
+    earlier = sha256(repr([LESSONS, fields, 0]).encode()).hexdigest()
+    for values in ({}, {"share": 0.5, "disjoint": True}):
+        state = WarmStart(pupils(), LESSONS, options(**values)).state_dict()
+        WarmStart(pupils(), LESSONS, options(**{**values, "disjoint": False})).load_state_dict(
+            state
+        )
+        assert (state["fingerprint"] == earlier) == (not values)

@@ -100,6 +100,13 @@ def test_a_wrong_declaration_is_refused_by_its_key(overrides: list[str], expecte
         load_config(None, overrides)
 
 
+def test_a_prefill_with_a_channel_is_refused() -> None:
+    prefill, channel = "policies.aux_0.prefill=def", "env.channel={bandwidth: 8}"
+    with pytest.raises(ConfigError, match="prefill 'def' of 'aux_0' would begin every message"):
+        specs(prefill, channel)
+    assert specs(prefill)["aux_0"].prefill == "def" and specs(channel)["aux_0"].prefill is None
+
+
 def test_a_team_without_a_trainable_policy_is_played_but_not_trained(
     quick: list[str], tmp_path: Path
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,9 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.cooperation import partners
 from llm_decpomdp.benchmarks.cooperation.partners import called, exchange_partners, solved
+from llm_decpomdp.benchmarks.evaluation.statistics import Estimate
 from llm_decpomdp.benchmarks.report import write_report
+from llm_decpomdp.benchmarks.report.panels import story as story_panel
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.registry import make
 from llm_decpomdp.utils.storage import RunFolder
@@ -67,6 +71,46 @@ def test_the_last_agent_stays_and_its_partners_are_exchanged(
     assert "the first of the held-out tasks that only the trained team solves" in story
     assert "Before training: 0 of 6 tests pass" in story and "6 of 6 tests pass" in story
     assert page.index('id="together"') < page.index('id="summary"')
+
+
+def drawn_story(monkeypatch: pytest.MonkeyPatch, **run: Any) -> str:
+    """Draw the panel of a team that gains 0.5, and loses 0.6 with one stranger and nothing with another."""
+    values = {"before": 0.2, "after": 0.7, "untrained": 0.1, "another": 0.8}
+    evaluations = {
+        case: SimpleNamespace(
+            manifest={"identity": {"team": ["aux_0", "main_0"]}}, tasks=range(32), of=value
+        )
+        for case, value in values.items()
+    }
+    estimate = lambda e: Estimate(e.of, e.of - 0.05, e.of + 0.05, 32)  # noqa: E731
+    monkeypatch.setattr(story_panel, "solved", estimate)
+    monkeypatch.setattr(story_panel, "called", lambda evaluation: None)
+    monkeypatch.setattr(story_panel, "_example", lambda *of: iter(()))
+    results = SimpleNamespace(**{"lessons": (), "evaluations": (), "config_text": "", **run})
+    return "".join(story_panel._blocks(results, evaluations))  # type: ignore[arg-type]
+
+
+def test_no_more_than_the_gain_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = drawn_story(monkeypatch)
+    assert (
+        "100% of the gain is lost with an untrained partner; 0% of the gain is lost with a" in page
+    )
+    assert "alone" not in page
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [("gold", "references"), ("passes", "their own passes"), ("l.jsonl", "a file")],
+)
+def test_the_row_after_a_warm_start_says_what_was_imitated(
+    monkeypatch: pytest.MonkeyPatch, source: str, words: str
+) -> None:
+    run = {"lessons": ({"step": 7},), "config_text": f"warm_start: {{source: {source}}}"}
+    first = {"update": 0, "n": 32, "solved": 0.25}
+    page = drawn_story(monkeypatch, evaluations=(first,), **run)
+    assert f"after 7 steps of imitating {words}<" in page and "0.25" in page
+    for other in ({**first, "n": 16}, {**first, "update": 12}):
+        assert "imitating" not in drawn_story(monkeypatch, evaluations=(other,), **run)
 
 
 def test_a_report_of_a_run_without_them_has_no_story(run: Path) -> None:

@@ -127,6 +127,12 @@ def test_a_matched_agent_has_the_tokens_of_a_team_of_any_size(setting: Setting) 
     assert one.about["model"]["max_new_tokens"] == 12
 
 
+def test_a_matched_agent_has_the_tokens_of_messages_too(setting: Setting) -> None:
+    talking = replace(setting, env_options={**setting.env_options, "channel": {"bandwidth": 8}})
+    assert BASELINES["single_agent_matched"](talking).limits == {"main_0": 2 * 2 * 4}
+    assert BASELINES["single_agent"](talking).limits == {"main_0": 4}
+
+
 def test_baselines_that_sample_in_another_way_are_others(setting: Setting) -> None:
     warmer = replace(setting.config, model=replace(setting.config.model, temperature=0.5))
     one, two = (

@@ -10,7 +10,7 @@ from llm_decpomdp import make
 from llm_decpomdp.envs.compose.alone import best_alone
 from llm_decpomdp.envs.compose.chains import MAX_EQUAL, is_held_out, is_task, run, split_of
 from llm_decpomdp.envs.compose.steps import INPUTS, pair_steps, steps
-from llm_decpomdp.envs.compose.tasks import compose_rows
+from llm_decpomdp.envs.compose.tasks import MAX_AGENTS, compose_rows
 
 ROWS = {
     "numbers": compose_rows(2, "numbers", "none", 0),
@@ -53,6 +53,13 @@ def test_no_task_comes_twice_and_one_of_six_is_for_tests():
     assert [row["index"] for row in rows] == list(range(6000))
 
 
+def test_equal_chains_give_teams_of_every_size_different_tasks():
+    rows = ROWS["numbers"]
+    assert len({row["chain"] for row in rows}) < len(rows)
+    for size in range(2, MAX_AGENTS + 1):
+        assert len({(row["chain"], row["place"] % size) for row in rows}) == len(rows)
+
+
 @pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
 def test_held_out_pairs_of_steps_stand_in_test_tasks_alone(rows):
     for row in rows:
@@ -87,6 +94,20 @@ def test_a_chain_with_an_idle_step_makes_no_task():
     assert not is_task((by_name["reverse"], by_name["sort"]))
     assert not is_task((by_name["plus 3"], by_name["plus 4"]))
     assert not is_task((by_name["decimal"], by_name["size"]))  # few results
+
+
+def test_a_chain_whose_tests_a_wrong_constant_passes_makes_no_task():
+    by_name = {step.name: step for step in steps()}
+    assert not is_task((by_name["minus 7"], by_name["divide 8"]))  # as minus 8
+    assert not is_task((by_name["take 2"], by_name["above 7"]))  # as above 6
+    assert is_task((by_name["minus 7"], by_name["times 8"]))
+    for row in ROWS["numbers"][:200]:
+        results = [run(row["chain"], argument) for argument in INPUTS["number"]]
+        for place, step in enumerate(row["chain"]):
+            for other in (s for s in steps() if (s.kind, s.source) == (step.kind, step.source)):
+                chain = (*row["chain"][:place], other, *row["chain"][place + 1 :])
+                same = [run(chain, argument) for argument in INPUTS["number"]] == results
+                assert same == (other == step)
 
 
 def test_one_agent_alone_is_bounded():

@@ -67,6 +67,17 @@ def test_the_levels_of_the_reward(env):
     assert earned(env, aux, "def main(x):\n    print(aux(x))")[0] == 0.25
 
 
+def test_a_helper_that_is_mentioned_is_not_called(env):
+    aux, main, _ = parts(env)
+    for mention in ("aux", "[aux for x in x]", "x if aux else x"):
+        _, points = earned(env, aux, f"def main(x):\n    return {mention}")
+        assert points["names_aux"] == 0, mention
+    assert earned(env, aux, "def main(aux):\n    return aux")[1]["names_aux"] == 0
+    assert earned(env, aux, "def main(x):\n    return aux(aux(aux(x)))")[1]["names_aux"] == 0.5
+    handed = main.replace("aux(", "(lambda f, *xs: f(*xs))(aux, ")
+    assert earned(env, aux, handed)[0] == 4.0  # it is not called by name, but when it runs
+
+
 def table(env) -> str:
     """All results of the tests, as a function: nobody is told them."""
     lines = [
@@ -199,6 +210,30 @@ def test_feedback_counts_tests_and_shows_none(env):
     assert "- Tests: 0/1 passed" in prompts["aux_0"] and "IndexError" in prompts["aux_0"]
     assert "IndexError" not in prompts["main_0"] and "Use of aux: unknown" in prompts["main_0"]
     assert not any(case in text for case in env.task.tests.cases for text in prompts.values())
+
+
+def test_an_exception_tells_nothing_of_a_team_mates_results(env):
+    aux, _, _ = parts(env)
+    probes = [
+        "raise ValueError(' '.join(str(aux(x)) for x in [x, x]))",
+        "raise type('E' + str(len(aux(x))), (Exception,), {})()",
+        "assert not aux(x), aux(x)",
+    ]
+    lines = "".join(
+        f"    if aux(x)[0] == {value}:\n        raise ValueError\n" for value in range(-50, 50)
+    )
+    later = set()
+    for probe in (*(f"    {one}\n" for one in probes), lines):
+        for helper in (aux, "def aux(x):\n    return [3, 1]"):
+            env.reset(options={"task_id": "compose/0"})
+            prompts, *_ = env.step(
+                {"aux_0": helper, "main_0": f"def main(x):\n{probe}    return x"}
+            )
+            later.add(prompts["main_0"].partition("Diagnostics:")[2])
+        assert len(later) == 1, probe
+        later.clear()
+    with pytest.raises(TypeError, match="unknown argument 'exception_text'"):
+        make("compose-v0", exception_text=True)
 
 
 # Contracts
