@@ -10,7 +10,13 @@ from llm_decpomdp.agents import Sampling, tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS, Learner, LearnerOptions, Start, rollout_chains
 from llm_decpomdp.integrations.reasoning_gym import questions
 
-SUMS = {"min_terms": 2, "max_terms": 2, "max_digits": 1, "operators": ["+"], "whitespace": "no_space"}
+SUMS = {
+    "min_terms": 2,
+    "max_terms": 2,
+    "max_digits": 1,
+    "operators": ["+"],
+    "whitespace": "no_space",
+}
 DATA = {"dataset": "basic_arithmetic", "size": 4, "seed": 3, "allow_negation": False, **SUMS}
 
 check_env(questions, **DATA)

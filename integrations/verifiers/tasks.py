@@ -56,4 +56,3 @@ class TeamTaskset(vf.Taskset[TeamTask, TeamTasksetConfig]):  # type: ignore[misc
         origin = {"env_id": config.env_id, "env_options": config.env_options}
         for task_id in task_ids(config.team()):
             yield TeamTask(TeamData(id=task_id, name=task_id, **origin), config.task)
-

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 
 from llm_decpomdp import answers, make
+from tests.support.processes import ROOT, python
 
 inspect_ai = pytest.importorskip("inspect_ai")
 
@@ -84,7 +87,9 @@ def test_wrong_answers_earn_what_they_earn_here_in_both_turns(tmp_path: Path) ->
         local.reset(seed=0, options={"task_id": task.task_id})
         texts = {"aux_0": "def aux(x):\n    return x", "main_0": "nobody has this role"}
         returns.append(sum(local.step(texts)[1]["main_0"] for _ in range(2)))
-    aux = role(lambda prompt: "def aux(x):\n    return x")  # the other one has the model of the evaluation
+    aux = role(
+        lambda prompt: "def aux(x):\n    return x"
+    )  # the other one has the model of the evaluation
     log = evaluate(tmp_path, team("coophumaneval-v0", **CODE), {"aux_0": aux})
     assert [s.scores["team_reward"].value["return"] for s in log.samples] == returns
     assert scores(log)["solved"] == 0.0
@@ -100,12 +105,33 @@ def test_a_model_that_fails_is_no_low_reward(tmp_path: Path) -> None:
     assert log.status == "error" and "as the test wants" in log.error.message
 
 
+BY_NAME = """
+from inspect_ai import eval
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
+
+def answer(*_):
+    output = ModelOutput.from_content("mockllm", "a")
+    output.usage = ModelUsage()
+    return output
+
+model = get_model("mockllm/model", custom_outputs=answer)
+arguments = {"env_id": "probe-turns-v0"}
+(log,) = eval("llm_decpomdp/team", task_args=arguments, model=model, limit=2, display="none")
+print(log.status, log.eval.task, sorted(score.name for score in log.results.scores))
+"""
+
+
 @pytest.mark.skipif(
     not any(point.name == "llm_decpomdp" for point in entry_points(group="inspect_ai")),
     reason="Inspect finds tasks by name in installed packages",
 )
-def test_the_task_is_known_by_its_name(tmp_path: Path) -> None:
-    log = evaluate(
-        tmp_path, "llm_decpomdp/team", {}, task_args={"env_id": "probe-turns-v0"}, limit=2
-    )
-    assert set(scores(log)) >= {"return", "solved", "turn"} and len(log.samples) == 2
+def test_the_installed_task_is_known_by_its_name(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    run = python("-c", BY_NAME, cwd=tmp_path, env=environment)
+    assert run.stdout.startswith("success llm_decpomdp/team [") and "return" in run.stdout
+
+
+def test_the_example_prints_the_scores() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    run = python("examples/inspect_roles.py", env=environment)
+    assert float(re.findall(r"^return +(\d\.\d\d)$", run.stdout, re.MULTILINE)[0]) > 0

@@ -37,7 +37,11 @@ def test_data_sets_keep_the_contract_and_their_answers_earn_all(dataset, config)
             twin = pickle.loads(pickle.dumps(env.fork()))
             assert twin.step({"agent_0": text})[1] == {"agent_0": 1.0}
         assert env.step({"agent_0": "no answer"})[1]["agent_0"] < 0.5
-        assert 0 <= infos["agent_0"]["task_index"] < len(reasoning_gym.create_dataset(dataset, **config))
+        assert (
+            0
+            <= infos["agent_0"]["task_index"]
+            < len(reasoning_gym.create_dataset(dataset, **config))
+        )
 
 
 def test_tasks_are_positions_and_questions_follow_instructions():

@@ -8,6 +8,7 @@ import random
 import pytest
 
 from llm_decpomdp import check_env
+from tests.support.processes import python
 
 textarena = pytest.importorskip("textarena")
 
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 GAMES = (
     *("GuessTheNumber-v0", "Mastermind-v0", "TowerOfHanoi-v0", "FrozenLake-v0-random"),
-    *("Secretary-v0", "Blackjack-v0", "Bandit-v0", "Sokoban-v0", "2048-v0", "Minesweeper-v0"),
+    *("Secretary-v0", "Blackjack-v0", "Bandit-v0", "2048-v0", "Minesweeper-v0"),
 )
 
 
@@ -69,23 +70,6 @@ def test_games_for_several_players_and_unknown_ones_are_refused():
 
 
 def test_a_tiny_model_learns_the_number_that_a_seed_hides():
-    import numpy as np
-
-    from llm_decpomdp.agents import Sampling, tiny_causal_lm
-    from llm_decpomdp.algorithms import ALGORITHMS, Learner, LearnerOptions, Start, rollout_chains
-    from llm_decpomdp.integrations.textarena import game
-
-    env = game("GuessTheNumber-v0", max_number=9)
-    prompts, _ = env.reset(seed=5)
-    alphabet = "".join(sorted({*prompts["player_0"], *"0123456789"}))
-    model = tiny_causal_lm(alphabet, Sampling(max_new_tokens=1), context=1200)
-    step = LearnerOptions(learning_rate=4e-3, max_grad_norm=0.3)
-    learner, rng = Learner({"player_0": model}, ALGORITHMS["grpo"], step), np.random.default_rng(0)
-    means = []
-    for _ in range(60):
-        rollouts = rollout_chains(
-            env, {"player_0": model}, [Start(seed=5)], group_size=16, rng=rng, max_turns=1
-        )
-        learner.update(rollouts)
-        means.append(np.mean([group.rewards for group in rollouts[0].groups[:1]]))
-    assert np.mean(means[:10]) < 0.3 and np.mean(means[-10:]) > 0.9, means
+    run = python("examples/textarena_guess.py", timeout=300)
+    means = [float(line.rpartition(" ")[2]) for line in run.stdout.splitlines()]
+    assert len(means) == 6 and means[0] < 0.3 and means[-1] > 0.8, means

@@ -144,6 +144,15 @@ def test_a_team_of_three_has_three_seats(tmp_path: Path) -> None:
     assert sorted(r["model"] for r in requests) == ["A", "A", "C"]
 
 
+def test_the_example_plays_the_team_that_its_file_describes(tmp_path: Path) -> None:
+    file = str(ROOT / "examples" / "verifiers_team.toml")
+    with Models(lambda model, prompt: "no code") as server:
+        here = ("--client.base-url", f"{server.address}/v1", "--client.api-key-var", "TEST_KEY")
+        evaluate(tmp_path, "@", file, *here)
+    assert len(server.requests) == 4 * 2 * 2
+    assert {request["model"] for request in server.requests} == {"gpt-5", "gpt-5-mini"}
+
+
 def test_a_server_that_fails_is_no_low_reward(tmp_path: Path) -> None:
     options = {**CODE, "split": "test[:1]"}
     played, _ = episodes(tmp_path, lambda m, p: None, "coophumaneval-v0", options)
