@@ -50,8 +50,8 @@ def team(env_id: str = "coophumaneval-v0", seed: int = 0, **env_options: Any) ->
 def play(env_id: str, seed: int, env_options: dict[str, Any]) -> Solver:
     """Return the solver that plays an episode, and asks the model of an agent's role in each turn.
 
-    An agent without a role is played by the model of the evaluation. A prompt holds all that an agent knows, so its
-    model is told nothing else. All prompts and answers stand in the messages of the sample, by agent.
+    An agent without a role is played by the model of the evaluation. A prompt holds all that an agent knows, so
+    its model is told nothing else. All prompts and answers stand in the messages of the sample, by agent.
     """
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:

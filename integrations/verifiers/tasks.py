@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import verifiers.v1 as vf
+from pydantic import Field
 
 from llm_decpomdp.integrations.games import shared, task_ids
 
@@ -15,7 +16,7 @@ class TeamTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]  # verifiers ha
 
     env_id: str = "coophumaneval-v0"
     """A registered id, or `module:id`."""
-    env_options: dict[str, Any] = {}
+    env_options: dict[str, Any] = Field(default_factory=dict)
     """Arguments of the environment, such as `num_turns`."""
     seed: int = 0
     """Seed of every episode, for what an environment draws beside the task."""

@@ -1,4 +1,4 @@
-"""A team as a multi-agent environment of verifiers, with a seat for each agent, whatever their number and names."""
+"""A team as a multi-agent environment of verifiers, with a seat for each agent, whoever they are."""
 
 from __future__ import annotations
 
