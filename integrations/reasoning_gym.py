@@ -51,7 +51,8 @@ class Questions(gymnasium.Env[str, str]):
     def __init__(
         self, dataset: str, agent: str, instructions: str, config: Mapping[str, Any]
     ) -> None:
-        self._data = reasoning_gym.create_dataset(dataset, **config)
+        self._origin = {"name": dataset, **config}
+        self._data = reasoning_gym.create_dataset(**self._origin)
         self._agent = agent
         self._instructions = instructions
         self._entry: dict[str, Any] = {}
@@ -90,6 +91,13 @@ class Questions(gymnasium.Env[str, str]):
         twin = copy.copy(self)
         twin._np_random = copy.deepcopy(self._np_random)
         return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the data set, which is made again: some cannot be pickled, or go on differently."""
+        return {**vars(self), "_data": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _data=reasoning_gym.create_dataset(**state["_origin"]))
 
 
 @answers.register
