@@ -59,11 +59,13 @@ clean:  ## remove what the other commands made, but not runs/
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
+LEARNERS := train,
+build/verifiers/installed build/inspect/installed: LEARNERS =
 # OpenEnv needs an older pillow than the pinned one, verifiers an older openai, Inspect an older fsspec.
 build/openenv/installed build/verifiers/installed build/inspect/installed: CONSTRAINTS =
 build/%/installed: pyproject.toml setup.py constraints.txt  # an integration, by its extra
 	$(PYTHON) -m venv build/$*
-	build/$*/bin/python -m pip --disable-pip-version-check install --quiet $(CONSTRAINTS) --editable '.[train,$*]' pytest
+	build/$*/bin/python -m pip --disable-pip-version-check install --quiet $(CONSTRAINTS) --editable '.[$(LEARNERS)$*]' pytest
 	@touch $@
 
 $(VENV)/test-installed: $(VENV)/bin/python pyproject.toml setup.py constraints.txt

@@ -33,7 +33,7 @@ class ChatHarness(vf.Harness[ChatConfig]):  # type: ignore[misc]  # as above
     ) -> vf.ProgramResult:
         """Call the model of `ctx` through `endpoint`, where verifiers records what is said."""
         system, prompt = self.resolve_prompt(data)
-        messages = [{"role": "system", "content": system}] if system else []
+        messages: list[Any] = [{"role": "system", "content": system}] if system else []
         if isinstance(prompt, str):
             messages.append({"role": "user", "content": prompt})
         else:
