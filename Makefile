@@ -7,10 +7,10 @@ BIN := $(VENV)/bin
 CONSTRAINTS ?= --constraint constraints.txt
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet $(CONSTRAINTS)
 
-.PHONY: help demo test slow trl openenv lint types check clean
+.PHONY: help demo test slow trl openenv verifiers inspect reasoning-gym textarena lint types check clean
 
 help:  ## this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 demo: $(VENV)/demo-installed  ## train two language models on a CPU, without a hub, and write a report
 	$(BIN)/llm-decpomdp demo
@@ -26,6 +26,18 @@ trl: build/trl/installed  ## run what needs TRL, in an environment of its own
 
 openenv: build/openenv/installed  ## run what needs OpenEnv, in an environment of its own
 	build/openenv/bin/python -m pytest -m slow tests/integrations/test_openenv.py tests/integrations/test_openenv_serving.py
+
+verifiers: build/verifiers/installed  ## run what needs verifiers, in an environment of its own
+	build/verifiers/bin/python -m pytest -m slow tests/integrations/test_verifiers.py
+
+inspect: build/inspect/installed  ## run what needs Inspect, in an environment of its own
+	build/inspect/bin/python -m pytest -m slow tests/integrations/test_inspect.py
+
+reasoning-gym: build/reasoning-gym/installed  ## run what needs reasoning-gym, in an environment of its own
+	build/reasoning-gym/bin/python -m pytest -m slow tests/integrations/test_reasoning_gym.py
+
+textarena: build/textarena/installed  ## run what needs TextArena, in an environment of its own
+	build/textarena/bin/python -m pytest -m slow tests/integrations/test_textarena.py
 
 lint: $(VENV)/test-installed  ## ruff, as in CI
 	$(BIN)/ruff check .
@@ -47,11 +59,13 @@ clean:  ## remove what the other commands made, but not runs/
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
-# The gradio that OpenEnv installs needs an older pillow than the pinned one.
-build/openenv/installed: CONSTRAINTS =
+LEARNERS := train,
+build/verifiers/installed build/inspect/installed: LEARNERS =
+# OpenEnv needs an older pillow than the pinned one, verifiers an older openai, Inspect an older fsspec.
+build/openenv/installed build/verifiers/installed build/inspect/installed: CONSTRAINTS =
 build/%/installed: pyproject.toml setup.py constraints.txt  # an integration, by its extra
 	$(PYTHON) -m venv build/$*
-	build/$*/bin/python -m pip --disable-pip-version-check install --quiet $(CONSTRAINTS) --editable '.[train,$*]' pytest
+	build/$*/bin/python -m pip --disable-pip-version-check install --quiet $(CONSTRAINTS) --editable '.[$(LEARNERS)$*]' pytest
 	@touch $@
 
 $(VENV)/test-installed: $(VENV)/bin/python pyproject.toml setup.py constraints.txt

@@ -14,6 +14,7 @@ DEVELOPMENT = ("performance*", "quality*")
 
 setup(
     package_dir=FOLDERS,
+    py_modules=["llm_decpomdp_verifiers"],  # verifiers names its plug-ins by modules without dots
     packages=[
         package
         for name, folder in FOLDERS.items()

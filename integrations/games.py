@@ -1,15 +1,18 @@
-"""Episodes of one environment that are played side by side, each in a branch."""
+"""Episodes of one environment that are played side by side, each in a branch, and its tasks."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 from pettingzoo import ParallelEnv
 
 from llm_decpomdp.branching import branch, branches_in_threads
 from llm_decpomdp.policy import Policy, PrivilegedPolicy
+from llm_decpomdp.registry import make
 
 MAX_THREADS = 16
 """Most steps at the same time: a step may wait for a sandbox."""
@@ -100,3 +103,27 @@ def play_once(
             "make the environment with num_turns=1, or play all turns with rollout_func"
         )
     return [rewards[number] for number in range(len(plays))]
+
+
+def task_ids(env: ParallelEnv[str, Any, Any]) -> list[str]:
+    """Return the ids of an environment's tasks; raise a `TypeError` where it has none."""
+    tasks = getattr(env.unwrapped, "tasks", None)
+    if tasks is None:
+        raise TypeError(
+            f"{type(env.unwrapped).__name__} has no tasks to make rows of; a DecPOMDPEnv has (docs/own_family.md)"
+        )
+    return [task.task_id for task in tasks.tasks]
+
+
+def shared(env_id: str, env_options: Mapping[str, Any]) -> Any:
+    """Return an environment, one for all of equal id and options in a process; play branches of it alone.
+
+    Raises:
+        KeyError, TypeError, ValueError: As `llm_decpomdp.make`.
+    """
+    return _made(env_id, json.dumps(env_options, sort_keys=True))
+
+
+@cache
+def _made(env_id: str, env_options: str) -> Any:
+    return make(env_id, **json.loads(env_options))

@@ -83,3 +83,11 @@ def test_the_python_of_the_page_on_trl_runs_without_it() -> None:
     code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     python("-c", f"{code}\nassert len(rows) == 2 * len(turns.tasks)", env=environment)
+
+
+def test_the_python_of_the_page_of_recipes_runs() -> None:
+    page = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    check = "assert not env.agents and set(env.rewards.values()) <= {4.0}, env.rewards"
+    python("-c", f"{code}\n{check}", env=environment)

@@ -16,6 +16,10 @@ EXTRAS = {
     "cluster": ("ray",),
     "trl": ("trl",),
     "openenv": ("openenv",),
+    "verifiers": ("verifiers",),
+    "inspect": ("inspect-ai",),
+    "reasoning-gym": ("reasoning-gym",),
+    "textarena": ("textarena",),
 }
 """Packages of each extra."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pettingzoo import ParallelEnv
 
+from llm_decpomdp.integrations.games import task_ids
 from llm_decpomdp.validation import unknown
 
 if TYPE_CHECKING:
@@ -58,16 +59,6 @@ def dataset(
                 prompt = [{"role": "user", "content": prompt}]
             rows.append({"prompt": prompt, "task_id": task, "agent": agent})
     return Dataset.from_list(rows)
-
-
-def task_ids(env: ParallelEnv[str, Any, Any]) -> list[str]:
-    """Return the ids of an environment's tasks; raise a `TypeError` where it has none."""
-    tasks = getattr(env.unwrapped, "tasks", None)
-    if tasks is None:
-        raise TypeError(
-            f"{type(env.unwrapped).__name__} has no tasks to make rows of; a DecPOMDPEnv has (docs/own_family.md)"
-        )
-    return [task.task_id for task in tasks.tasks]
 
 
 def text_of(completion: Any) -> str:

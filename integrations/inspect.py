@@ -1,0 +1,88 @@
+"""Inspect: a team as a task, and a model role for each agent, so that models behind APIs are evaluated there.
+
+```bash
+inspect eval llm_decpomdp/team -T env_id=coophumaneval-v0 --model-role aux_0=MODEL --model-role main_0=MODEL
+```
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio.to_thread
+from inspect_ai import Task, task
+from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.model import ChatMessageUser, get_model
+from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
+from inspect_ai.solver import Generate, Solver, TaskState, solver
+from inspect_ai.util import collect
+
+from llm_decpomdp.branching import branch
+from llm_decpomdp.integrations.games import shared, task_ids
+
+RETURN = "return"
+"""Name of the sum of a team's rewards among the scores."""
+
+
+@task  # type: ignore[untyped-decorator]  # inspect_ai is not installed where mypy runs
+def team(env_id: str = "coophumaneval-v0", seed: int = 0, **env_options: Any) -> Task:
+    """Make a task of an environment, with a sample for each of its tasks.
+
+    Args:
+        env_id: A registered id, or `module:id`.
+        seed: Seed of every episode, for what an environment draws beside the task.
+        **env_options: Arguments of the environment.
+
+    Raises:
+        KeyError, ValueError: As `llm_decpomdp.make`.
+        TypeError: If the environment has no tasks.
+    """
+    env = shared(env_id, env_options)
+    samples = [Sample(id=task_id, input=task_id) for task_id in task_ids(env)]
+    return Task(
+        dataset=MemoryDataset(samples, name=env_id),
+        solver=play(env_id, seed, env_options),
+        scorer=team_reward(),
+    )
+
+
+@solver  # type: ignore[untyped-decorator]  # as above
+def play(env_id: str, seed: int, env_options: dict[str, Any]) -> Solver:
+    """Return the solver that plays an episode, and asks the model of an agent's role in each turn.
+
+    An agent without a role is played by the model of the evaluation. A prompt holds all that an agent knows, so
+    its model is told nothing else. All prompts and answers stand in the messages of the sample, by agent.
+    """
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        env = branch(shared(env_id, env_options))
+        prompts, infos = env.reset(seed=seed, options={"task_id": state.sample_id})
+        total = 0.0
+        while env.agents:
+            agents = list(env.agents)
+            asked = [get_model(role=agent).generate(prompts[agent]) for agent in agents]
+            outputs = dict(zip(agents, await collect(*asked), strict=True))
+            for agent, output in outputs.items():
+                state.messages.append(ChatMessageUser(content=f"[{agent}]\n{prompts[agent]}"))
+                state.messages.append(output.message)
+            actions = {agent: output.completion for agent, output in outputs.items()}
+            prompts, rewards, _, _, infos = await anyio.to_thread.run_sync(env.step, actions)
+            total += next(iter(rewards.values()))
+            state.output = outputs[agents[-1]]
+        state.store.set(RETURN, total)
+        state.store.set("infos", next(iter(infos.values())))
+        return state
+
+    return solve
+
+
+@scorer(metrics={"*": [mean(), stderr()]})  # type: ignore[untyped-decorator]  # as above
+def team_reward() -> Scorer:
+    """Return the scorer: the environment's rewards over the episode, and the numbers of its last infos."""
+
+    async def score(state: TaskState, target: Target) -> Score:
+        infos = state.store.get("infos")
+        values = {key: float(value) for key, value in infos.items() if key != "task_index"}
+        return Score(value={RETURN: state.store.get(RETURN), **values})
+
+    return score

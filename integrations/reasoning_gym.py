@@ -1,0 +1,106 @@
+"""reasoning-gym: its data sets of questions as environments of one agent and one turn, for the learners here."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import gymnasium
+import reasoning_gym
+from reasoning_gym.utils import extract_answer
+
+from llm_decpomdp.env import MAX_OBSERVATION_LENGTH
+from llm_decpomdp.privileged import Answers, answers
+from llm_decpomdp.spaces import UnicodeText
+from llm_decpomdp.validation import MAX_ACTION_LENGTH
+from llm_decpomdp.views.solo import Solo, solo
+
+
+def questions(
+    dataset: str, *, agent: str = "agent_0", instructions: str = "", **config: Any
+) -> Solo:
+    """Return a data set as an environment: `reset` asks a question, and `step` scores its answer from 0 to 1.
+
+    Tasks are the positions in the data set, from `"0"` on; a seed draws one. An answer is the text in the last
+    `<answer>` tags, or all of it if there are none.
+
+    Args:
+        dataset: Name of a data set, such as `basic_arithmetic`.
+        agent: Name of the agent.
+        instructions: Text before each question, such as `reasoning_gym.utils.SYSTEM_PROMPTS["direct"]`.
+        **config: Fields of the data set's configuration, such as `size`; `seed` is 0 if none is given.
+
+    Raises:
+        ValueError: If there is no such data set.
+        TypeError: If it has no such field.
+    """
+    return solo(
+        partial(Questions, dataset, agent, instructions, {"seed": 0, **config}),
+        agent,
+        info_keys=("task_index",),
+    )
+
+
+class Questions(gymnasium.Env[str, str]):
+    """A data set with Gymnasium's interface; `questions` makes a team of it."""
+
+    metadata = {"render_modes": []}  # noqa: RUF012  # as Gymnasium declares it
+
+    def __init__(
+        self, dataset: str, agent: str, instructions: str, config: Mapping[str, Any]
+    ) -> None:
+        self._origin = {"name": dataset, **config}
+        self._data = reasoning_gym.create_dataset(**self._origin)
+        self._agent = agent
+        self._instructions = instructions
+        self._entry: dict[str, Any] = {}
+        self.observation_space = UnicodeText(MAX_OBSERVATION_LENGTH)
+        self.action_space = UnicodeText(MAX_ACTION_LENGTH)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Ask a question.
+
+        Args:
+            seed: Draws the position.
+            options: `{"task_id": ...}` chooses it.
+
+        Raises:
+            KeyError: If there is no such position.
+        """
+        super().reset(seed=seed)
+        drawn = str(self.np_random.integers(len(self._data)))
+        position = str((options or {}).get("task_id", drawn))
+        if not (position.isdecimal() and int(position) < len(self._data)):
+            raise KeyError(f"no task_id {position!r}: give one from 0 to {len(self._data) - 1}")
+        self._entry = self._data[int(position)]
+        question = f"{self._instructions}\n\n{self._entry['question']}".lstrip("\n")
+        return question, {"task_index": int(position)}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Score the answer, as the data set does."""
+        tagged = extract_answer(action)
+        answer = action.strip() if tagged is None else tagged
+        return "", float(self._data.score_answer(answer, self._entry)), True, False, {}
+
+    def fork(self) -> Questions:
+        """Return an independent environment with the same question; the data set is shared."""
+        twin = copy.copy(self)
+        twin._np_random = copy.deepcopy(self._np_random)
+        return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the data set, which is made again: some cannot be pickled, or go on differently."""
+        return {**vars(self), "_data": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _data=reasoning_gym.create_dataset(**state["_origin"]))
+
+
+@answers.register
+def _(env: Questions) -> Answers:
+    answer = env._entry.get("answer")
+    return Answers({} if answer is None else {env._agent: answer}, where="this question")

@@ -1,0 +1,124 @@
+"""TextArena: its games for one player as environments of one agent, for the learners here."""
+
+from __future__ import annotations
+
+import copy
+import random
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import gymnasium
+import numpy as np
+import textarena
+
+from llm_decpomdp.env import MAX_OBSERVATION_LENGTH
+from llm_decpomdp.spaces import UnicodeText
+from llm_decpomdp.validation import MAX_ACTION_LENGTH
+from llm_decpomdp.views.solo import Solo, solo
+
+_GLOBAL_GENERATORS = threading.Lock()
+
+
+def game(game_id: str, *, agent: str = "player_0", **options: Any) -> Solo:
+    """Return a game as an environment; its reward is that of the game, in the turn that ends it.
+
+    Args:
+        game_id: Name of a game for one player, such as `GuessTheNumber-v0`.
+        agent: Name of the agent.
+        **options: Arguments of the game, such as `max_number`.
+
+    Raises:
+        ValueError: If there is no such game; or, from `reset`, if it is one for several players.
+        TypeError: If it has no such option.
+    """
+    return solo(partial(Game, game_id, options), agent)
+
+
+class Game(gymnasium.Env[str, str]):
+    """A game with Gymnasium's interface; `game` makes a team of it.
+
+    TextArena's games draw from Python's and NumPy's global generators. Here each has a stream of its own, which
+    stands in for the global ones while the game is asked, one game at a time.
+    """
+
+    metadata = {"render_modes": []}  # noqa: RUF012  # as Gymnasium declares it
+
+    def __init__(self, game_id: str, options: Mapping[str, Any]) -> None:
+        self._id = game_id
+        self._options = dict(options)
+        self._game: Any = textarena.make(game_id, **self._options)
+        self._stream: tuple[Any, Any] | None = None
+        self._seed: int | None = None
+        self._texts: tuple[str, ...] = ()
+        self.observation_space = UnicodeText(MAX_OBSERVATION_LENGTH)
+        self.action_space = UnicodeText(MAX_ACTION_LENGTH)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Start a game; equal seeds start equal ones.
+
+        Raises:
+            ValueError: If it is a game for several players.
+        """
+        super().reset(seed=seed)
+        start = int(self.np_random.integers(2**31)) if seed is None else seed
+        self._seed, self._texts = start, ()
+        with self._own_stream():
+            random.seed(start)
+            np.random.seed(start % 2**32)
+            # Made anew, since wrappers keep the observations of the game before.
+            self._game = textarena.make(self._id, **self._options)
+            try:
+                self._game.reset(num_players=1, seed=start)
+            except AssertionError as error:
+                raise ValueError(f"{self._id} is no game for one player: {error}") from error
+            return self._game.get_observation()[1], {}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Play a turn; the reward is 0 before the last."""
+        self._texts += (action,)
+        with self._own_stream():
+            ended, _ = self._game.step(action=action)
+            if ended:
+                rewards, _ = self._game.close()
+                return "", float(rewards[0]), True, False, {}
+            return self._game.get_observation()[1], 0.0, False, False, {}
+
+    def fork(self) -> Game:
+        """Return an independent game in the same state."""
+        twin = copy.copy(self)
+        twin._game = copy.deepcopy(self._game)
+        twin._np_random = copy.deepcopy(self._np_random)
+        return twin
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle how the game was played, as TextArena's wrappers cannot be pickled."""
+        return _played, (self._id, self._options, self._seed, self._texts)
+
+    @contextmanager
+    def _own_stream(self) -> Iterator[None]:
+        with _GLOBAL_GENERATORS:
+            outside = random.getstate(), np.random.get_state()
+            if self._stream is not None:
+                random.setstate(self._stream[0])
+                np.random.set_state(self._stream[1])
+            try:
+                yield
+            finally:
+                self._stream = random.getstate(), np.random.get_state()
+                random.setstate(outside[0])
+                np.random.set_state(outside[1])
+
+
+def _played(game_id: str, options: Mapping[str, Any], seed: int | None, texts: Any) -> Game:
+    """Make a game that has been played to some point."""
+    env = Game(game_id, options)
+    if seed is not None:
+        env.reset(seed=seed)
+        for text in texts:
+            env.step(text)
+    return env

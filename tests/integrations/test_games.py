@@ -1,0 +1,40 @@
+"""Helpers of the adapters, and their examples, without any other library."""
+
+from __future__ import annotations
+
+import pytest
+
+from llm_decpomdp.integrations.games import shared, task_ids
+from tests.foreign_envs import Rendezvous
+from tests.support.processes import ROOT, python
+
+FOREIGN = ("trl", "openenv", "verifiers", "inspect_ai", "reasoning_gym", "textarena")
+
+
+def test_equal_options_share_an_environment():
+    first = shared("probe-turns-v0", {"discount": 0.5, "offset": 1.0})
+    assert shared("probe-turns-v0", {"offset": 1.0, "discount": 0.5}) is first
+    assert shared("probe-turns-v0", {"offset": 1.0, "discount": 0.9}) is not first
+    assert task_ids(first) == [task.task_id for task in first.tasks.tasks]
+
+
+def test_an_environment_without_tasks_has_no_ids():
+    with pytest.raises(TypeError, match="Rendezvous has no tasks"):
+        task_ids(Rendezvous())
+
+
+def test_no_other_library_is_imported_before_it_is_used():
+    code = "import sys, llm_decpomdp.integrations.verifiers, llm_decpomdp.integrations.openenv\n"
+    code += f"print(sorted(set({FOREIGN!r}) & set(sys.modules)))"
+    assert python("-c", code).stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("trl_lockstep.py", "openenv_client.py", "verifiers_team.toml", "inspect_roles.py"),
+        *("reasoning_gym_sums.py", "textarena_guess.py"),
+    ],
+)
+def test_an_example_of_an_adapter_is_at_most_forty_lines(name):
+    assert len((ROOT / "examples" / name).read_text(encoding="utf-8").splitlines()) <= 40
