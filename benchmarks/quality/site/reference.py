@@ -1,0 +1,61 @@
+"""Pages of the public names, which mkdocstrings fills from the docstrings; no module is imported."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from llm_decpomdp.benchmarks.quality.site.sources import ROOT
+
+PACKAGES = {
+    "llm_decpomdp": "llm_decpomdp",
+    "llm_decpomdp.envs": "envs",
+    "llm_decpomdp.agents": "agents",
+    "llm_decpomdp.algorithms": "algorithms",
+    "llm_decpomdp.benchmarks": "benchmarks",
+    "llm_decpomdp.integrations.trl": "integrations/trl",
+    "llm_decpomdp.integrations.openenv": "integrations/openenv",
+}
+"""Public packages, and their folders in the checkout."""
+
+
+def reference() -> dict[str, str]:
+    """Return a page for each public package, as Markdown by the package's name."""
+    return {package: _page(package, ROOT / folder) for package, folder in PACKAGES.items()}
+
+
+def _page(package: str, folder: Path) -> str:
+    tree = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
+    homes = sorted(public_names(package, tree))
+    entries = (
+        f"::: {home}.{name}\n    options:\n      heading: {package}.{name}\n      toc_label: {name}\n"
+        for name, home in homes
+    )
+    return f"# {package}\n\n{ast.get_docstring(tree)}\n\n" + "\n".join(entries)
+
+
+def public_names(package: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield each public name of a package, and the module that defines it.
+
+    They are those of `__all__` where it is a list, or else what the package imports for type checkers alone, and
+    what it adds to `__all__`.
+
+    Args:
+        package: Name of the package.
+        tree: Syntax tree of its `__init__.py`.
+    """
+    listed: set[str] = set()
+    blocks = [tree.body]
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name("__all__")], value=ast.List() as names):
+                listed = set(ast.literal_eval(names))
+            case ast.AugAssign(target=ast.Name("__all__"), value=ast.List() as names):
+                yield from ((name, package) for name in ast.literal_eval(names))
+            case ast.If(test=ast.Name("TYPE_CHECKING"), body=body):
+                blocks.append(body)
+    for node in blocks[0 if listed else 1]:
+        if isinstance(node, ast.ImportFrom):
+            imported = {alias.name for alias in node.names}
+            yield from ((name, str(node.module)) for name in imported & listed or imported)
