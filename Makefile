@@ -35,10 +35,19 @@ types: $(VENV)/test-installed links  ## mypy --strict, as in CI
 	cd build/links && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml -p llm_decpomdp
 
 docs: $(VENV)/docs-installed links  ## the documentation site, strictly, into build/site
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 docs-serve: $(VENV)/docs-installed links  ## the site, while pages are edited
 	$(BIN)/mkdocs serve
+
+# `make release-check PYTHON=python3.12` tries another Python, without learners.
+release-check: build/release/installed  ## build what would be uploaded, check it, and use it in a fresh environment
+	rm -rf build/release/dist build/release/fresh
+	build/release/bin/python -m build --outdir build/release/dist
+	build/release/bin/twine check --strict build/release/dist/*
+	$(PYTHON) -m venv build/release/fresh
+	build/release/fresh/bin/python -m pip --disable-pip-version-check install --quiet build/release/dist/*.whl
+	cd build/release/fresh && bin/llm-decpomdp play coophumaneval-v0 --policy gold --source bundled
 
 check: lint types docs test  ## all that CI runs
 
@@ -55,6 +64,11 @@ $(VENV)/bin/python:
 
 # The gradio that OpenEnv installs needs an older pillow than the pinned one.
 build/openenv/installed: CONSTRAINTS =
+build/release/installed: constraints.txt
+	$(PYTHON) -m venv build/release
+	build/release/bin/python -m pip --disable-pip-version-check install --quiet $(CONSTRAINTS) build twine
+	@touch $@
+
 build/%/installed: pyproject.toml setup.py constraints.txt  # an integration, by its extra
 	$(PYTHON) -m venv build/$*
 	build/$*/bin/python -m pip --disable-pip-version-check install --quiet $(CONSTRAINTS) --editable '.[train,$*]' pytest

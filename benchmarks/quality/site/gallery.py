@@ -32,11 +32,13 @@ def page(env_id: str) -> str:
     """
     env = played(env_id)
     about, arguments = _documentation(env_id)
+    first, _, rest = about.partition("\n\n")
     return "\n\n".join(
         [
             f"# {env_id}",
-            about,
-            f"## Facts\n\n{_facts(env)}",
+            first,
+            _facts(env),
+            rest,
             *([f"## Arguments\n\n{arguments}"] if arguments else []),
             f"## An episode\n\n{_introduction(env)}\n\n~~~~~text\n{env.render()}\n~~~~~\n",
         ]

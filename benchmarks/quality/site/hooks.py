@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -25,8 +27,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for folder, pages in folders.items():
         for name, text in pages.items():
             files.append(File.generated(config, f"{folder}/{name}.md", content=text))
-        section = _section(config.nav, f"{folder}.md")
-        section.extend({name: f"{folder}/{name}.md"} for name in pages)
+        entries = [{_short(name): f"{folder}/{name}.md"} for name in pages]
+        _section(config.nav, f"{folder}.md").insert(1, {"Each one": entries})
     for uri, text in source_pages([*DOCS.glob("*.md"), ROOT / "README.md"]).items():
         files.append(File.generated(config, uri, content=text))
     missing = [
@@ -40,6 +42,16 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Let links to files of the checkout lead to their pages."""
     return rewritten(markdown, page.file.src_uri)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Put the pages' Markdown beside them, where `llms.txt` names it."""
+    for page in DOCS.glob("*.md"):
+        shutil.copy(page, Path(config.site_dir))
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("llm_decpomdp.")
 
 
 def _section(nav: list[Entry], uri: str) -> list[Entry]:

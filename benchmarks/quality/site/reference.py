@@ -46,16 +46,16 @@ def public_names(package: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
         tree: Syntax tree of its `__init__.py`.
     """
     listed: set[str] = set()
-    blocks = [tree.body]
+    checked: list[ast.stmt] = []
     for node in tree.body:
         match node:
-            case ast.Assign(targets=[ast.Name("__all__")], value=ast.List() as names):
-                listed = set(ast.literal_eval(names))
-            case ast.AugAssign(target=ast.Name("__all__"), value=ast.List() as names):
-                yield from ((name, package) for name in ast.literal_eval(names))
+            case ast.Assign(targets=[ast.Name("__all__")], value=ast.List() as literal):
+                listed = set(ast.literal_eval(literal))
+            case ast.AugAssign(target=ast.Name("__all__"), value=ast.List() as literal):
+                yield from ((name, package) for name in ast.literal_eval(literal))
             case ast.If(test=ast.Name("TYPE_CHECKING"), body=body):
-                blocks.append(body)
-    for node in blocks[0 if listed else 1]:
+                checked = body
+    for node in tree.body if listed else checked:
         if isinstance(node, ast.ImportFrom):
-            imported = {alias.name for alias in node.names}
-            yield from ((name, str(node.module)) for name in imported & listed or imported)
+            names = {alias.name for alias in node.names}
+            yield from ((name, str(node.module)) for name in (names & listed if listed else names))

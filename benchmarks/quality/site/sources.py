@@ -1,7 +1,7 @@
 """Pages for files of the checkout outside `docs/`, and links of pages that lead there.
 
-Pages of `docs/` link to files of the checkout by relative paths, as a forge wants them. On the site such a file is a
-page below `source/`.
+Pages of `docs/` link to files of the checkout by relative paths, as a forge wants them. On the site such a file is
+a page below `source/`.
 """
 
 from __future__ import annotations
