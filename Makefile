@@ -46,8 +46,8 @@ release-check: build/release/installed  ## build what would be uploaded, check i
 	build/release/bin/python -m build --outdir build/release/dist
 	build/release/bin/twine check --strict build/release/dist/*
 	$(PYTHON) -m venv build/release/fresh
-	build/release/fresh/bin/python -m pip --disable-pip-version-check install --quiet build/release/dist/*.whl
-	cd build/release/fresh && bin/llm-decpomdp play coophumaneval-v0 --policy gold --source bundled
+	PYTHONPATH= build/release/fresh/bin/python -m pip --disable-pip-version-check install --quiet build/release/dist/*.whl
+	cd build/release/fresh && PYTHONPATH= bin/llm-decpomdp play coophumaneval-v0 --policy gold --source bundled
 
 check: lint types docs test  ## all that CI runs
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,8 @@ from llm_decpomdp import registry
 from llm_decpomdp.benchmarks.cli.main import app, main, spread
 from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.load import load_config
-from tests.documentation.blocks import blocks, reason
-from tests.support.packages import EXAMPLE, looked_up_anew, write_example
+from tests.documentation.blocks import blocks
+from tests.support.packages import looked_up_anew, write_example
 from tests.support.processes import ROOT
 
 pytestmark = pytest.mark.filterwarnings("ignore:Overriding environment")
@@ -89,7 +87,9 @@ def test_a_quick_command_runs(folder: Path, line: str, capsys: pytest.CaptureFix
 
 
 def test_every_make_target_of_the_pages_exists() -> None:
-    targets = {line.split()[0] for line in (ROOT / "Makefile").read_text().splitlines() if ": " in line}
+    targets = {
+        line.split()[0] for line in (ROOT / "Makefile").read_text().splitlines() if ": " in line
+    }
     for page, line in COMMANDS:
         if line.startswith("make "):
             assert {f"{target}:" for target in line.split()[1:]} <= targets, (page, line)

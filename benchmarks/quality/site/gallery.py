@@ -76,7 +76,11 @@ def _documentation(env_id: str) -> tuple[str, str]:
     about = parts[0] + "".join(text[text.index("\n## ") :] for text in rest)
     taken = inspect.signature(build).parameters
     meanings = {**_items(sections.get("Args", "")), **_items(sections.get("Options", ""))}
-    rows = [f"- `{n}`: {text}" for n, text in meanings.items() if n in taken]
+    rows = [
+        f"- `{name}={value.default!r}`{f': {meanings[name]}' if name in meanings else ''}"
+        for name, value in taken.items()
+        if value.default is not value.empty
+    ]
     return about.strip(), "\n".join(rows)
 
 

@@ -51,10 +51,12 @@ def public_names(package: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
         match node:
             case ast.Assign(targets=[ast.Name("__all__")], value=ast.List() as literal):
                 listed = set(ast.literal_eval(literal))
-            case ast.AugAssign(target=ast.Name("__all__"), value=ast.List() as literal):
-                yield from ((name, package) for name in ast.literal_eval(literal))
-            case ast.If(test=ast.Name("TYPE_CHECKING"), body=body):
+            case ast.If(test=ast.Name("TYPE_CHECKING"), body=body, orelse=loaded):
                 checked = body
+                for statement in loaded:
+                    if isinstance(statement, ast.AugAssign):
+                        names = ast.literal_eval(statement.value)
+                        yield from ((name, package) for name in names)
     for node in tree.body if listed else checked:
         if isinstance(node, ast.ImportFrom):
             names = {alias.name for alias in node.names}
