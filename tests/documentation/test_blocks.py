@@ -131,7 +131,7 @@ def test_the_python_of_a_page_runs(folder: Path, name: str) -> None:
                 stem = Path(block.saved_as).stem
                 page = sys.modules[stem] = types.ModuleType(stem)
             exec(compile(block.text, name, "exec"), page.__dict__)
-    exec(AFTER[name], page.__dict__)
+    exec(AFTER.get(name, ""), page.__dict__)
 
 
 def test_every_yaml_is_a_configuration_or_a_suite(

@@ -29,7 +29,7 @@ def _page(package: str, folder: Path) -> str:
     tree = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
     homes = sorted(public_names(package, tree))
     entries = (
-        f"::: {home}.{name}\n    options:\n      heading: {package}.{name}\n      toc_label: {name}\n"
+        f"::: {home}.{name}\n    options:\n      heading: {name}\n      toc_label: {name}\n"
         for name, home in homes
     )
     return f"# {package}\n\n{ast.get_docstring(tree)}\n\n" + "\n".join(entries)
