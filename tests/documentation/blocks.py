@@ -32,6 +32,7 @@ NOT_RUN = {
     "head=": "needs a cluster",
     "export RAY_AUTH_MODE": "needs a cluster",
     "srun": "needs a cluster",
+    "llm-decpomdp audit classeval-v0": MINUTES,
     "llm-decpomdp bench laptop": MINUTES,
     "llm-decpomdp bench mine.yaml --only wide": MINUTES,
     "llm-decpomdp bench paper --only": HOURS,
