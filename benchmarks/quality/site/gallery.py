@@ -50,9 +50,10 @@ def played(env_id: str) -> DecPOMDPEnv:
 
     Where the data have an answer for one agent alone, a single agent plays.
     """
-    bundled = {"source": "bundled"} if _has_bundled(env_id) else {}
-    for size in ({}, {"num_agents": 1}):
-        env = llm_decpomdp.make(env_id, render_mode="ansi", **bundled, **size)
+    options: dict[str, Any] = {"source": "bundled"} if _has_bundled(env_id) else {}
+    sizes: tuple[dict[str, Any], ...] = ({}, {"num_agents": 1})
+    for size in sizes:
+        env = llm_decpomdp.make(env_id, render_mode="ansi", **options, **size)
         env.reset(seed=SEED)
         if set(llm_decpomdp.answers(env).references) >= set(env.agents):
             break
