@@ -8,7 +8,7 @@ from tempfile import mkdtemp
 from inspect_ai import eval
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
-from llm_decpomdp.integrations.inspect import team
+from llm_decpomdp.integrations import inspect
 
 
 def model(text):
@@ -26,7 +26,7 @@ roles = {
     "aux_0": model("def aux(*values):\n    return values"),
     "main_0": model("I am sorry, but I do not know how to do this."),
 }
-task = team("coophumaneval-v0", source="bundled", num_turns=2)
+task = inspect.team("coophumaneval-v0", source="bundled", num_turns=2)
 (log,) = eval(task, model=model(""), model_roles=roles, log_dir=mkdtemp(), display="none", limit=8)
 for score in log.results.scores:
     print(f"{score.name:30} {score.metrics['mean'].value:.2f}")

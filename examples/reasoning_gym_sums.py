@@ -8,7 +8,7 @@ import numpy as np
 from llm_decpomdp import check_env
 from llm_decpomdp.agents import Sampling, tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS, Learner, LearnerOptions, Start, rollout_chains
-from llm_decpomdp.integrations.reasoning_gym import questions
+from llm_decpomdp.integrations import reasoning_gym
 
 SUMS = {
     "min_terms": 2,
@@ -19,8 +19,8 @@ SUMS = {
 }
 DATA = {"dataset": "basic_arithmetic", "size": 4, "seed": 3, "allow_negation": False, **SUMS}
 
-check_env(questions, **DATA)
-env = questions(**DATA)
+check_env(reasoning_gym.questions, **DATA)
+env = reasoning_gym.questions(**DATA)
 starts = [Start(task_id=str(position)) for position in range(DATA["size"])]
 prompts = [env.reset(options={"task_id": start.task_id})[0]["agent_0"] for start in starts]
 alphabet = "".join(sorted({*"".join(prompts), *"0123456789"}))

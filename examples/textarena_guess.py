@@ -11,12 +11,12 @@ import numpy as np
 from llm_decpomdp import check_env
 from llm_decpomdp.agents import Sampling, tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS, Learner, LearnerOptions, Start, rollout_chains
-from llm_decpomdp.integrations.textarena import game
+from llm_decpomdp.integrations import textarena
 
 GAME = {"game_id": "GuessTheNumber-v0", "max_number": 9}
 
-check_env(game, **GAME)
-env = game(**GAME)
+check_env(textarena.game, **GAME)
+env = textarena.game(**GAME)
 
 team = {"player_0": tiny_causal_lm(string.printable, Sampling(max_new_tokens=1), context=3000)}
 step = LearnerOptions(learning_rate=4e-3, max_grad_norm=0.3)

@@ -22,7 +22,7 @@ from tests.support.processes import ROOT
 
 pytestmark = pytest.mark.filterwarnings("ignore:Overriding environment", "ignore:The hub")
 
-MOST_NOT_RUN = 64
+MOST_NOT_RUN = 80
 """Commands and blocks that no test may run; a page that needs more says why in `blocks.NOT_RUN`."""
 
 
@@ -110,6 +110,7 @@ env = llm_decpomdp.make("probe-halves-v0")
 env.reset(seed=0)
 verdict = Brief(env.reward)(env.task, {"player_0": "12345", "player_1": ""})
 assert verdict.components["length"] == -0.05""",
+    "recipes.md": "assert not env.agents and set(env.rewards.values()) <= {4.0}, env.rewards",
     "start.md": "assert reward > 0.9",
     "trl.md": "assert len(rows) == 2 * len(turns.tasks)",
     "views.md": "assert terminated or prompt, prompt\nassert reward < 2",
