@@ -55,7 +55,7 @@ NOT_RUN = {
     "llm-decpomdp train --config demo --override sampler.engine=vllm": GPUS,
     "llm-decpomdp train --config demo_tldr --override algorithm.prompts_per_update=8 "
     "algorithm.starts_per_bundle=2 cluster.engine=ray": "needs Ray",
-    "llm-decpomdp train --config demo --override algorithm.reward_model": "needs the model that the reward model read",
+    "llm-decpomdp train --config demo --override algorithm.reward_model": "needs the reward model's own model",
     "make": ENVIRONMENT,
     "pip install": ENVIRONMENT,
     "python -m llm_decpomdp.benchmarks.performance": MINUTES,
