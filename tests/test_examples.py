@@ -12,7 +12,7 @@ LEARNERS = ("training_loop.py", "own_environment.py")
 """The examples that train from scratch, offline and in seconds."""
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("name", [pytest.param(LEARNERS[0], marks=pytest.mark.slow), LEARNERS[1]])
 def test_an_example_runs_offline_and_its_team_learns(name: str) -> None:
     environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     run = python(str(ROOT / "examples" / name), env=environment | {"PATH": ""}, timeout=120)

@@ -37,7 +37,7 @@ OURS = [
 
 GROUP: Any = get_command(app)
 
-QUICK = ("list", "bench --list", "bench couplets.yaml --dry-run", "plan demo")
+QUICK = ("list", "bench --list", "bench couplets.yaml --dry-run")
 """Commands that take a second in this process."""
 
 OWN = {"mine": "demo.yaml", "my_config.yaml": "demo.yaml"}

@@ -54,7 +54,9 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
     return run
 
 
-@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 3])
+@pytest.mark.parametrize(
+    "workers", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)]
+)
 def test_workers_play_what_one_process_plays(local: Trainer, tmp_path: Path, workers: int) -> None:
     run = trainer(tmp_path, crew=WorkerCrew(sites.echo, workers))
     run.run_updates()
@@ -74,6 +76,7 @@ def test_a_bundle_whose_worker_is_killed_is_played_again(
     assert "died by SIGKILL: bundle 2 of update 2 (starts: seed 12, seed 13) is played" in message
 
 
+@pytest.mark.slow
 def test_a_bundle_that_kills_every_worker_ends_the_run_and_is_named(tmp_path: Path) -> None:
     deaths = tmp_path / "deaths"
     deaths.mkdir()

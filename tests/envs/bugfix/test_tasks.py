@@ -63,7 +63,8 @@ def test_a_task_has_as_many_bugs_as_asked(bugs):
     assert {len(task.bugs) for task in tasks} == {bugs}
 
 
-@pytest.mark.parametrize("num_agents", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("num_agents", [2, 3])
 def test_bugs_lie_with_one_agent_or_with_several(num_agents):
     for spread, possible in (("one", {1}), ("across", {2})):
         env = llm_decpomdp.make("bugfix-v0", num_agents=num_agents, bugs=2, spread=spread)

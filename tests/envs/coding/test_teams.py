@@ -249,7 +249,15 @@ class QuietExpert:
 
 @pytest.mark.parametrize(
     ("mode", "num_agents"),
-    [*((mode, 3) for mode in MODES), pytest.param("level_feedback", 5, marks=pytest.mark.slow)],
+    [
+        ("level_feedback", 3),
+        *(
+            pytest.param(mode, 3, marks=pytest.mark.slow)
+            for mode in MODES
+            if mode != "level_feedback"
+        ),
+        pytest.param("level_feedback", 5, marks=pytest.mark.slow),
+    ],
 )
 def test_larger_teams_pass_our_strict_check(mode, num_agents, monkeypatch):
     monkeypatch.setattr(
