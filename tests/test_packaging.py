@@ -220,6 +220,7 @@ print("all there")
     assert "all there" in run_elsewhere(installed, code, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_installed_wheel_runs_a_suite_in_processes_of_its_own(
     installed: Path, tmp_path: Path
 ) -> None:

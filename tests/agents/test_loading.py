@@ -103,6 +103,7 @@ def silent_hub() -> Iterator[SilentHub]:
         one.close()
 
 
+@pytest.mark.slow
 def test_a_hub_that_does_not_answer_is_asked_once_and_told_in_one_line(
     silent_hub: SilentHub, tmp_path: Path
 ) -> None:

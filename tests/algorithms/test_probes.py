@@ -51,6 +51,7 @@ def test_turns_are_right_as_agents_speak_in_turn() -> None:
     require_learned(Trial(TURNS, "magrpo"), budget=16, share=0.85)
 
 
+@pytest.mark.slow
 def test_returns_are_right_as_an_agent_learns_over_trees_to_ask_first() -> None:
     require_learned(Trial(DELAYED, "grpo", "tree"), budget=30, share=0.8)
 

@@ -108,6 +108,7 @@ def test_a_run_and_all_that_follows_it_know_the_module(folder: Path, quick: list
     run("llm-decpomdp rescore run")
 
 
+@pytest.mark.slow
 def test_the_processes_of_a_suite_find_the_module(folder: Path) -> None:
     (folder / "two.yaml").write_text("config: couplet.yaml\ncells: [{method: [random, gold]}]\n")
     run("llm-decpomdp bench two.yaml --cores 1")

@@ -45,6 +45,7 @@ def found(end: Usage = BUSY, closed: Usage = IDLE) -> Findings:
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
+@pytest.mark.slow
 def test_every_kind_of_program_gets_its_verdict_and_leaves_nothing() -> None:
     alone = multiprocessing.get_context("spawn")  # other tests' pools may end at any moment
     with ProcessPoolExecutor(1, mp_context=alone) as process:

@@ -157,6 +157,7 @@ def test_a_bench_in_the_background_is_stopped_with_its_jobs(tmp_path: Path) -> N
     require_cut(tmp_path)
 
 
+@pytest.mark.slow
 @two_at_once
 def test_jobs_have_cores_of_their_own_and_one_that_is_killed_fails_alone_and_is_made_good(
     begun: subprocess.Popen[bytes], unharmed: dict[str, Any], tmp_path: Path

@@ -51,7 +51,7 @@ def second(env, answers=None):
     return observations, rewards["coder_0"], answers
 
 
-@pytest.mark.parametrize("num_agents", [1, 2, 3])
+@pytest.mark.parametrize("num_agents", [3])
 def test_the_strict_check_passes(num_agents):
     check_env(partial(build, num_agents=num_agents, original_prompt=num_agents == 3))
 
