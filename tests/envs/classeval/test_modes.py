@@ -51,9 +51,8 @@ def second(env, answers=None):
     return observations, rewards["coder_0"], answers
 
 
-@pytest.mark.parametrize("num_agents", [3])
-def test_the_strict_check_passes(num_agents):
-    check_env(partial(build, num_agents=num_agents, original_prompt=num_agents == 3))
+def test_the_strict_check_passes_with_three_agents():
+    check_env(partial(build, num_agents=3, original_prompt=True))
 
 
 @pytest.mark.slow
