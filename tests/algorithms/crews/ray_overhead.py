@@ -2,9 +2,9 @@
 
 python -m tests.algorithms.crews.ray_overhead
 
-All of Ray's own processes count, once they have started: what they need to come up is no cost of a program. Programs
-are HumanEval's canonical solutions; no verdict is remembered. The variants take turns, each time in a process of its
-own.
+All of Ray's own processes count, once they have started: what they need to come up is no cost of a program.
+Programs are HumanEval's canonical solutions; no verdict is remembered. The variants take turns, each time in a
+process of its own.
 """
 
 from __future__ import annotations
