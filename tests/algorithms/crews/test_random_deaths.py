@@ -34,17 +34,18 @@ def play(folder: Path, cluster: Any) -> Any:
     return run
 
 
-def kill_node(node: Any, after: float, left: list[Any]) -> None:
+def kill_node(node: Any, after: float, left: list[str]) -> None:
     """Kill a node, and note which actors of it do not end in time, nor their programs."""
     time.sleep(after)
     (info,) = node.all_processes["raylet"]
     below = psutil.Process(info.process.pid).children(recursive=True)
-    processes = [process for process in below if "Agent" not in process.name()]
+    commands = {process: " ".join(process.cmdline()) for process in below}
+    processes = [process for process, command in commands.items() if "agent" not in command.lower()]
     info.process.kill()
     try:
         wait_for(lambda: not alive(processes), LIMIT)
     except AssertionError:
-        left += alive(processes)
+        left += [commands[process] for process in alive(processes)]
 
 
 def test_a_run_is_the_same_whenever_a_node_dies(
