@@ -2,9 +2,10 @@
 
     python -m llm_decpomdp.benchmarks.performance.models.probe_curves
 
-Every agent is a language model of random weights that is trained through the same code as real ones. All lines of
-a probe have the same budget of completions, of at most `MAX_TOKENS` tokens each, however many updates that makes;
-the recipe is that of `probe_trials.py`. Critics read with features of the texts' parts (`science/features.py`).
+Every agent is a language model of random weights that is trained through the same code as real ones; on the relay
+it is a table. All lines of a probe have the same budget of completions, of at most `MAX_TOKENS` tokens each, however
+many updates that makes; the recipe is that of `probe_trials.py`. Critics read with features of the texts' parts
+(`science/features.py`).
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from llm_decpomdp.benchmarks.performance.models.probe_report import (
 )
 from llm_decpomdp.benchmarks.performance.models.probe_trials import Trial, every_start, trials
 from llm_decpomdp.benchmarks.science.features import HashedParts, Noise
+from llm_decpomdp.benchmarks.science.training import team_of
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.probes.known import PROBES
 from llm_decpomdp.envs.probes.parts import MAX_TOKENS
@@ -59,26 +61,21 @@ CRITIC_LEARNING_RATE = 1e-2
 POINT_EVERY = 5
 """Updates of a plain chain whose completions lie between two points of a curve."""
 
+MOST_POINTS = 20
+
 EVALUATION_EPISODES = 192
 
 
 def train(trial: Trial, *, budget: int, seed: int, marks: int | None = None) -> Curve:
     """Train a team of tiny models on a probe, with the completions of `budget` updates of a plain chain.
 
-    Its value is measured at first, and `marks` times afterwards: by default as `POINT_EVERY` says.
+    Its value is measured at first, and `marks` times afterwards: by default as `POINT_EVERY` and `MOST_POINTS` say.
     """
-    marks = marks or -(-budget // POINT_EVERY)
+    marks = marks or min(MOST_POINTS, -(-budget // POINT_EVERY))
     begin = time.perf_counter()
     updates = trial.updates(budget)
     env, plain = trial.env(trial.offset), trial.env()
-    team = {
-        agent: tiny_causal_lm(
-            PROBES[trial.probe].letters,
-            Sampling(max_new_tokens=MAX_TOKENS),
-            seed=int(stream(seed, "policy", agent).integers(2**32)),
-        )
-        for agent in env.possible_agents
-    }
+    team = new_team(trial, env, seed)
     features = Noise(seed) if trial.features == "noise" else HashedParts()
     options = _options(trial, env.discount, updates)
     learner = make_learner(team, ALGORITHMS[trial.algorithm], options, seed, features)
@@ -99,6 +96,21 @@ def train(trial: Trial, *, budget: int, seed: int, marks: int | None = None) -> 
     seconds = time.perf_counter() - begin
     updates_done, values, sampled = zip(*points, strict=True)
     return Curve(trial, seed, updates_done, values, sampled, tokens, seconds)
+
+
+def new_team(trial: Trial, env: DecPOMDPEnv, seed: int) -> Team:
+    """Return the policies of a trial, each with first weights of its own."""
+    letters = PROBES[trial.probe].letters
+    if trial.recipe.tabular:
+        return team_of(env, letters, seed, spread=1.0)
+    return {
+        agent: tiny_causal_lm(
+            letters,
+            Sampling(max_new_tokens=MAX_TOKENS),
+            seed=int(stream(seed, "policy", agent).integers(2**32)),
+        )
+        for agent in env.possible_agents
+    }
 
 
 def _completions(rollouts: Sequence[Rollout]) -> int:
@@ -172,7 +184,9 @@ def main(
     (folder / "runs").mkdir(parents=True, exist_ok=True)
     curves: list[Curve] = []
     lines: list[dict[str, str]] = []
-    works = [(trial, budget or trial.budget, seed) for trial in selection for seed in range(seeds)]
+    works = [
+        (trial, budget or trial.recipe.budget, seed) for trial in selection for seed in range(seeds)
+    ]
     with ExitStack() as stack:
         pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) if jobs > 1 else None
         each = stack.enter_context(pool).map if pool else map

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ GROUP_SIZE = 32
 """G of most trials."""
 
 SMALL_GROUP_SIZE = 8
-"""G of trees, which grow, and of the relay: its agents are alike at first, and part in many short steps."""
+"""G of trees, which grow, and of the relay, whose groups go on with one sample alone: there many small ones say more."""
 
 CROSSED_GROUP_SIZE = 16
 """G where each completion of two agents is played with each."""
@@ -31,12 +31,29 @@ TEAMS = tuple(name for name in ALGORITHMS if name != "grpo")
 """The algorithms for teams."""
 
 RELAY = "probe-relay-v0"
+"""Played by tables: language models do not learn it over four turns (docs/LOG.md)."""
 
-SLOW = (RELAY, "probe-climbing-v0")
-"""Probes that take twice as long to learn as the others."""
+RELAY_GAME = {"length": 2, "num_secrets": 2}
 
 JOINT_CHOICES = ("probe-rendezvous-v0", "probe-lazy-v0", "probe-climbing-v0")
 """Probes where what an answer is worth depends on team-mates who learn as well: there optimism says something."""
+
+
+class Recipe(NamedTuple):
+    """How a probe is learned, whatever the algorithm."""
+
+    budget: int = 30
+    """Updates of a plain chain, with a start of each task, whose completions a run has."""
+    learning_rate: float = LEARNING_RATE
+    """At first."""
+    starts: int = 1
+    """Starts of each task in an update."""
+    tabular: bool = False
+    """Whether the policies are tables with logits that differ at first, and no language models."""
+
+
+RELAYS = {2: Recipe(50, 0.1, 2, tabular=True), 4: Recipe(400, 0.05, 4, tabular=True)}
+"""Recipes of the relay, by its length."""
 
 
 @dataclass(frozen=True)
@@ -66,17 +83,26 @@ class Trial:
         return SMALL_GROUP_SIZE if self.plan == "tree" or self.probe == RELAY else GROUP_SIZE
 
     @property
+    def recipe(self) -> Recipe:
+        """How the probe is learned."""
+        if self.probe == RELAY:
+            return RELAYS[self.kwargs["length"]]
+        return Recipe(budget=60) if self.probe == "probe-climbing-v0" else Recipe()
+
+    @property
     def learning_rate(self) -> float:
         """Learning rate at first.
 
         No advantage of `maremax` is above 0: long steps end its search before it has found anything.
         """
-        return LEARNING_RATE / (2 if self.algorithm == "maremax" or self.probe == RELAY else 1)
+        return self.recipe.learning_rate / (2 if self.algorithm == "maremax" else 1)
 
     @property
-    def budget(self) -> int:
-        """Updates of a plain chain whose completions a run has."""
-        return 60 if self.probe in SLOW else 30
+    def kwargs(self) -> dict[str, Any]:
+        """Arguments of the probe; single-agent algorithms play it alone."""
+        usual = RELAY_GAME if self.probe == RELAY else {}
+        alone = {} if ALGORITHMS[self.algorithm].multi_agent else {"num_agents": 1}
+        return {**usual, **alone, **dict(self.game)}
 
     @property
     def rollouts(self) -> RolloutOptions:
@@ -87,7 +113,7 @@ class Trial:
 
     def starts(self, env: DecPOMDPEnv, rng: np.random.Generator) -> list[Start]:
         """Return the starts of an update: all tasks, but one of those that are a draw of noise."""
-        starts = every_start(env)
+        starts = every_start(env) * self.recipe.starts
         return [starts[rng.integers(len(starts))]] if dict(self.game).get("noise") else starts
 
     def updates(self, budget: int) -> int:
@@ -96,7 +122,7 @@ class Trial:
         agents, turns = len(env.possible_agents), env.num_turns
         plain = cost(RolloutOptions(), GROUP_SIZE, agents, turns).completions
         own = cost(self.rollouts, self.group_size, agents, turns).completions
-        return max(1, round(budget * plain / own))
+        return max(1, round(budget * plain / own / self.recipe.starts))
 
     def __str__(self) -> str:
         parts = [f"{self.algorithm} over {self.plan.rstrip('s')}s"]
@@ -112,10 +138,8 @@ class Trial:
         return ", ".join(parts)
 
     def env(self, offset: float = 0.0) -> DecPOMDPEnv:
-        """Return the environment; single-agent algorithms play it alone."""
-        alone = not ALGORITHMS[self.algorithm].multi_agent
-        kwargs: dict[str, Any] = {"num_agents": 1} if alone else {}
-        return make(self.probe, offset=offset, **kwargs, **dict(self.game))
+        """Return the environment."""
+        return make(self.probe, offset=offset, **self.kwargs)
 
 
 def every_start(env: DecPOMDPEnv) -> list[Start]:
@@ -143,7 +167,6 @@ def _ways(probe: str) -> list[Trial]:
 
 def _explanations() -> list[Trial]:
     delayed, halves = "probe-delayed-v0", "probe-halves-v0"
-    short = (("length", 2),), (("num_secrets", 2),)
     eight = (("num_agents", 8),)
     partners, climbing = "probe-noisy-partners-v0", "probe-climbing-v0"
     crossed = Trial(climbing, joint_mode="cross")
@@ -154,11 +177,9 @@ def _explanations() -> list[Trial]:
         *(Trial(halves, algorithm, offset=2.0) for algorithm in ("magrpo", "mareinforce")),
         Trial("probe-turns-v0", critic="joint", features="noise"),
         *(
-            Trial(RELAY, critic=critic, plan=plan, game=game)
-            for game in short
+            Trial(RELAY, critic=critic, plan=plan, game=(("length", 4),))
             for critic, plan in ((None, "chain"), ("joint", "chain"), (None, "episodes"))
         ),
-        Trial(RELAY, "maac", game=(("num_secrets", 2),)),
         Trial(partners, game=eight),
         Trial(partners, joint_mode="common", num_partners=4, game=eight),
         *(
