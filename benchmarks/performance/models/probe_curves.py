@@ -3,8 +3,8 @@
     python -m llm_decpomdp.benchmarks.performance.models.probe_curves
 
 Every agent is a language model of random weights that is trained through the same code as real ones; on the relay
-it is a table. All lines of a probe have the same budget of completions, of at most `MAX_TOKENS` tokens each, however
-many updates that makes; the recipe is that of `probe_trials.py`. Critics read with features of the texts' parts
+it is a table. All lines of a probe have the same budget of completions, of at most `MAX_TOKENS` tokens, however many
+updates that makes; the recipe is that of `probe_trials.py`. Critics read with features of the texts' parts
 (`science/features.py`).
 """
 
@@ -69,7 +69,7 @@ EVALUATION_EPISODES = 192
 def train(trial: Trial, *, budget: int, seed: int, marks: int | None = None) -> Curve:
     """Train a team of tiny models on a probe, with the completions of `budget` updates of a plain chain.
 
-    Its value is measured at first, and `marks` times afterwards: by default as `POINT_EVERY` and `MOST_POINTS` say.
+    Its value is measured at first, and `marks` times afterwards (by default: `POINT_EVERY`, `MOST_POINTS`).
     """
     marks = marks or min(MOST_POINTS, -(-budget // POINT_EVERY))
     begin = time.perf_counter()

@@ -22,7 +22,7 @@ GROUP_SIZE = 32
 """G of most trials."""
 
 SMALL_GROUP_SIZE = 8
-"""G of trees, which grow, and of the relay, whose groups go on with one sample alone: there many small ones say more."""
+"""G of trees, which grow, and of the relay: one sample of a group goes on, so that many groups say more."""
 
 CROSSED_GROUP_SIZE = 16
 """G where each completion of two agents is played with each."""

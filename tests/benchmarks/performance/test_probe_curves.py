@@ -41,11 +41,11 @@ def test_all_lines_of_a_probe_have_the_same_budget_of_completions() -> None:
     for trial in trials():
         env = trial.env()
         agents, turns = len(env.possible_agents), env.num_turns
-        own = cost(trial.rollouts, trial.group_size, agents, turns).completions
+        starts = trial.recipe.starts
+        own = starts * cost(trial.rollouts, trial.group_size, agents, turns).completions
         assert trial.updates(60) * own == pytest.approx(60 * 32 * turns, rel=0.02), trial
-        if "num_secrets" not in dict(trial.game):  # a shorter game, with fewer tasks
-            starts = trial.starts(env, np.random.default_rng(0))
-            assert len(starts) == len(every_start(Trial(trial.probe).env())), trial
+        drawn = trial.starts(env, np.random.default_rng(0))
+        assert len(drawn) == starts * len(every_start(Trial(trial.probe).env())), trial
 
 
 def test_completions_and_tokens_are_those_of_all_agents() -> None:
