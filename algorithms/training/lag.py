@@ -82,11 +82,12 @@ class Lagged:
             batch = self.source.batch(update, clock)
             self._waiting[update] = Waiting(batch, version, clock.seconds)
 
-    def state_dict(self, update: int) -> dict[str, Any]:
-        """Return what waits after a complete update, in the first process: text, numbers and containers.
+    def state_dict(self) -> dict[str, Any]:
+        """Return what waits after the last complete update, in the first process: text, numbers and containers.
 
         Before the first update nothing waits: a run that goes on from there plays it again.
         """
+        update = self.source.learner.updates
         last = min(update + self.lag, self.updates) if update else 0
         return {"batches": [self._row(of) for of in range(update + 1, last + 1)]}
 

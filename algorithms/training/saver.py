@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from llm_decpomdp.algorithms.rewards.reward_model import RewardModel
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.curriculum import Curriculum
 from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
+from llm_decpomdp.algorithms.training.interruption import uninterrupted
 from llm_decpomdp.algorithms.training.lag import Lagged
 from llm_decpomdp.algorithms.training.lessons import WarmStartOptions
 from llm_decpomdp.algorithms.training.resources import checkpoint_bytes, require_room, state_bytes
@@ -65,20 +67,24 @@ class Saver:
     ) -> None:
         self.folder = folder
         self.warm_start = warm_start
-        self.refitting = refitting
-        self.lagged = lagged
         self.curriculum = curriculum
         self.learner = learner
+        parts = {"warm_start": warm_start, "reward_model": refitting, "waiting": lagged}
+        self._parts: dict[str, Stateful] = {
+            "learner": learner,
+            **{name: part for name, part in parts.items() if part is not None},
+        }
         self.options = options
         self.newest: int | None = None
         """The newest update with a checkpoint, if any."""
         self._saved: tuple[int, int] | None = None
+        self._torn = False  # True while weights or records are those of no complete update
         self._partners = {
             name: policy
             for name, policy in policies.items()
             if isinstance(policy, Stateful) and not isinstance(policy, TrainablePolicy)
         }
-        self.mark()
+        self._mark()
         self._identity = {
             "algorithm": learner.algorithm.name,
             "policies": sorted(policies),
@@ -102,7 +108,19 @@ class Saver:
             size += 2 * state_bytes(parameters)
         require_room(self.folder.parent, size, "the run with its checkpoints")
 
-    def mark(self) -> None:
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Change weights and records in this context, from those of one complete update to those of the next.
+
+        It isn't interrupted, but may fail: then nothing more can be saved.
+        """
+        with uninterrupted():
+            self._torn = True
+            yield
+            self._mark()
+            self._torn = False
+
+    def _mark(self) -> None:
         """Note that an update is complete: what is sampled or measured later is not saved with it."""
         self._partner_states = {
             name: policy.state_dict() for name, policy in self._partners.items()
@@ -116,22 +134,18 @@ class Saver:
 
         Raises:
             OSError: If the disk has no room for it.
+            RuntimeError: If an update failed half way.
         """
+        if self._torn:
+            raise RuntimeError("an update failed half way, and the weights are those of no update")
         first = processes.rank() == 0
         if (first or self.learner.sharded) and self._saved != self._progress:
             state = {
                 "policies": self._states(),
                 "partners": self._partner_states,
-                "learner": self.learner.state_dict(),
+                **({} if self._measured is None else {"curriculum": self._measured}),
+                **{name: part.state_dict() for name, part in self._parts.items()},
             }
-            if self.warm_start is not None:
-                state["warm_start"] = self.warm_start.state_dict()
-            if self.refitting is not None:
-                state["reward_model"] = self.refitting.state_dict()
-            if self.lagged is not None:
-                state["waiting"] = self.lagged.state_dict(self.learner.updates)
-            if self._measured is not None:
-                state["curriculum"] = self._measured
             if first:
                 require_room(self.folder.parent, state_bytes(state), "a checkpoint")
                 keep = self.options.keep_checkpoints
@@ -175,14 +189,9 @@ class Saver:
             partner.load_state_dict(state["partners"][name])
         if self.curriculum is not None:
             self.curriculum.load_state_dict(state["curriculum"])
-        self.mark()
-        self.learner.load_state_dict(state["learner"])
-        if self.warm_start is not None:
-            self.warm_start.load_state_dict(state["warm_start"])
-        if self.refitting is not None:
-            self.refitting.load_state_dict(state["reward_model"])
-        if self.lagged is not None:
-            self.lagged.load_state_dict(state["waiting"])
+        self._mark()
+        for name, part in self._parts.items():
+            part.load_state_dict(state[name])
         self._note_saved()
         return self.learner.updates
 

@@ -156,7 +156,6 @@ class Trainer:
             lagged,
             curriculum,
         )
-        self._torn = False  # True while weights or rows are those of no complete update
 
     def resume(self) -> int:
         """Continue from the folder's newest checkpoint, and drop the rows written after it.
@@ -277,15 +276,12 @@ class Trainer:
             warm_start.prepare(clock)
             with clock("learning"):
                 row = warm_start.accumulate()
-            with uninterrupted():
-                self._torn = True
+            with self._saver.changing():
                 warm_start.step()
                 row |= {
                     f"{activity}_seconds": seconds for activity, seconds in clock.seconds.items()
                 }
                 self._log.write_lesson(row, warm_start.total)
-                self._saver.mark()
-                self._torn = False
         self.learner.reread_weights()
         if self.options.checkpoint_every:
             self.save()
@@ -301,14 +297,14 @@ class Trainer:
             }
         )
         with ExitStack() as stack:
-            if self.learner.options.updates_per_batch > 1:
-                stack.enter_context(uninterrupted())  # the first steps are taken while accumulating
-                self._torn = True
+            several = self.learner.options.updates_per_batch > 1
+            if several:  # the first steps are taken while accumulating
+                stack.enter_context(self._saver.changing())
             with clock("learning"):
                 learned = self.learner.accumulate(batch.lessons)
             self._source.complete()
-            stack.enter_context(uninterrupted())
-            self._torn = True
+            if not several:
+                stack.enter_context(self._saver.changing())
             with clock("learning"):
                 self.learner.step()
             row = {
@@ -320,8 +316,6 @@ class Trainer:
             if self._refitting:
                 row |= self._refitting.observe(update, batch.rollouts)
             self._log.write(update, "train", row, batch.rollouts)
-            self._saver.mark()
-            self._torn = False
 
     def evaluate(self, kind: str = "eval") -> dict[str, Any]:
         """Play one episode from each evaluation start, write it down, and return the metrics.
@@ -349,8 +343,6 @@ class Trainer:
             OSError: If the disk has no room for it.
             RuntimeError: If an update failed half way.
         """
-        if self._torn:
-            raise RuntimeError("an update failed half way, and the weights are those of no update")
         self._saver.save()
 
     def load_best(self) -> dict[str, Any]:
