@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,10 +17,10 @@ from llm_decpomdp.algorithms.learning.aggregation import progress
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.learning.correction import corrected
-from llm_decpomdp.algorithms.learning.equal_passes import turns
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.losses import REDUCTIONS, kl_estimate, masked
 from llm_decpomdp.algorithms.learning.objectives import left_range, loss_terms, team_share
+from llm_decpomdp.algorithms.learning.policy_passes import Turn, turns, with_equal_prompts
 from llm_decpomdp.algorithms.learning.running import Role, RunningBaseline, Visit
 from llm_decpomdp.algorithms.learning.token_metrics import TokenMetrics
 from llm_decpomdp.algorithms.learning.trainable import (
@@ -30,6 +30,17 @@ from llm_decpomdp.algorithms.learning.trainable import (
 )
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.policy import Completion, ReferencedPolicy, Team
+
+
+class Scores(NamedTuple):
+    """What an agent's policy says of its G completions."""
+
+    log_probs: Tensor
+    """(G, T), differentiable."""
+    mask: Tensor
+    """(G, T)."""
+    reference: Tensor | None
+    """(G, T): log-probabilities under the reference, where the divergence from it counts."""
 
 
 class Learner(BaseLearner):
@@ -101,6 +112,7 @@ class Learner(BaseLearner):
         starts = processes.total(len(rollouts))
         active = [c for c in credits if c.weight and (self._uses_kl or c.has_signal)]
         lessons = turns(active, self._agents, self._uses_kl)
+        passes = [[turn] for turn in lessons] if self.sharded else with_equal_prompts(lessons)
         old: dict[tuple[int, str], Tensor] = {}
         several = self.options.updates_per_batch > 1
         corrects = self.options.correction != "none"
@@ -109,14 +121,19 @@ class Learner(BaseLearner):
                 self._step()
             token_metrics = TokenMetrics(self._agents, several, corrects)
             log_ratios: list[dict[str, Tensor]] = [{} for _ in active]
-            for index, agent, credit, counts in lessons:
-                if counts:
-                    log_ratios[index][agent] = self._backward(
-                        index, credit, agent, starts, old, token_metrics
-                    )
-                else:
-                    uncounted = TokenMetrics(self._agents, several, corrects)
-                    self._backward(index, credit, agent, starts, {}, uncounted)
+            for together in passes:
+                losses = []
+                for turn, scores in zip(together, self._scores(together), strict=True):
+                    counted = token_metrics
+                    if not turn.counts:
+                        counted = TokenMetrics(self._agents, several, corrects)
+                    loss, log_ratio = self._loss(turn, scores, starts, old, counted)
+                    losses.append(loss)
+                    if turn.counts:
+                        log_ratios[turn.place][turn.agent] = log_ratio
+                loss = torch.stack(losses).sum()
+                if loss.requires_grad:
+                    loss.backward()  # type: ignore[no-untyped-call]
             if several:
                 for credit, of_group in zip(active, log_ratios, strict=True):
                     token_metrics.add_team(team_share(credit.group, credit.advantages, of_group))
@@ -156,20 +173,32 @@ class Learner(BaseLearner):
         except FloatingPointError as error:
             raise FloatingPointError(f"update {self.updates + 1}: {error}") from None
 
-    def _backward(
+    def _scores(self, together: Sequence[Turn]) -> Iterator[Scores]:
+        """Return what one pass of an agent's policy says of each turn; all have the same prompt."""
+        agent, prompt = together[0].agent, together[0].prompt
+        policy, sizes = self._agents[agent], [len(turn.completions) for turn in together]
+        completions = [completion for turn in together for completion in turn.completions]
+        log_probs, mask = policy.log_probs(prompt, completions)
+        references: Sequence[Tensor | None] = [None] * len(together)
+        if self.options.kl_coefficient:
+            assert isinstance(policy, ReferencedPolicy), policy
+            references = policy.reference_log_probs(prompt, completions)[0].split(sizes)
+        return map(Scores, log_probs.split(sizes), mask.split(sizes), references)
+
+    def _loss(
         self,
-        index: int,
-        credit: GroupAdvantages,
-        agent: str,
+        turn: Turn,
+        scores: Scores,
         starts: float,
         old: dict[tuple[int, str], Tensor],
         token_metrics: TokenMetrics,
-    ) -> Tensor:
-        """Add the gradient of one agent's loss, and count it; return log(pi / pi_old) of its completions, (G,)."""
-        options, policy = self.options, self._agents[agent]
-        prompt, completions = credit.group.prompts[agent], credit.group.completions[agent]
-        log_probs, mask = policy.log_probs(prompt, completions)  # (G, T)
-        before = old.setdefault((index, agent), log_probs.detach())
+    ) -> tuple[Tensor, Tensor]:
+        """Return one agent's loss, counted, and log(pi / pi_old) of its completions, (G,)."""
+        options, credit, agent = self.options, turn.credit, turn.agent
+        completions, (log_probs, mask, reference) = turn.completions, scores
+        before = log_probs.detach()
+        if turn.counts:
+            before = old.setdefault((turn.place, agent), before)
         log_ratio = masked(log_probs.detach() - before, mask).sum(-1)
         sampled = _sampled(completions, log_probs)
         weight: Tensor | None = None
@@ -188,10 +217,7 @@ class Learner(BaseLearner):
             "mismatch": (log_probs.detach() - sampled).abs(),
             **correction,
         }
-        reference = None
-        if options.kl_coefficient:
-            assert isinstance(policy, ReferencedPolicy), policy
-            reference, _ = policy.reference_log_probs(prompt, completions)
+        if reference is not None:
             metrics["kl"] = kl_estimate(log_probs, reference)
         terms = loss_terms(options, log_probs, before, advantages, mask, reference)
         if weight is not None:
@@ -199,10 +225,8 @@ class Learner(BaseLearner):
         reduce = REDUCTIONS[options.loss]
         loss = credit.weight / starts * reduce(terms, mask, options.fixed_length or 1)
         self._require_finite(float(loss.detach()), f"loss of {agent!r}", str(credit.start))
-        if loss.requires_grad:
-            loss.backward()  # type: ignore[no-untyped-call]
         token_metrics.add(agent, loss.detach(), mask, metrics)
-        return log_ratio
+        return loss, log_ratio
 
     def step(self) -> None:
         """Step along the accumulated gradient; policies without one stay as they are."""

@@ -29,10 +29,10 @@ from llm_decpomdp.agents.saved_team import save_team
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning import learner as learning
-from llm_decpomdp.algorithms.learning.equal_passes import Turn
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.optimizer import PolicyOptimizer
+from llm_decpomdp.algorithms.learning.policy_passes import Turn
 from llm_decpomdp.algorithms.rollouts.plans import rollout_chains
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.training.trainer import Trainer

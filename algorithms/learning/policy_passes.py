@@ -1,7 +1,8 @@
-"""Equal passes: every process makes as many passes of a model in shards as any other, and in the same order.
+"""The passes of an update: which agent's policy computes log-probabilities of which completions, in which order.
 
-A pass of such a model gathers its weights, so that all processes take part. Where one has a lesson and another
-has none, the other learns one with weight 0.
+A pass of a model in shards gathers its weights, so that all processes take part: every one makes as many as any
+other, in the same order. Where one has a lesson and another has none, the other learns one with weight 0. Of other
+models one pass serves all groups that have a prompt in common.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import NamedTuple
 from llm_decpomdp.agents.models.shards import in_shards
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.advantages import GroupAdvantages
-from llm_decpomdp.policy import TrainablePolicy
+from llm_decpomdp.policy import Completion, TrainablePolicy
 
 
 class Turn(NamedTuple):
@@ -25,6 +26,16 @@ class Turn(NamedTuple):
     credit: GroupAdvantages
     counts: bool = True
     """False where only other processes have something to learn; the credit's weight is 0."""
+
+    @property
+    def prompt(self) -> str:
+        """The agent's prompt."""
+        return self.credit.group.prompts[self.agent]
+
+    @property
+    def completions(self) -> tuple[Completion, ...]:
+        """The agent's completions."""
+        return self.credit.group.completions[self.agent]
 
 
 def turns(
@@ -47,6 +58,26 @@ def turns(
     ]
     cut = {agent for agent, policy in agents.items() if in_shards(policy.parameters())}
     return _beside_others(own, list(agents), cut) if cut else own
+
+
+def with_equal_prompts(lessons: Sequence[Turn]) -> list[list[Turn]]:
+    """Return the turns that one pass can compute, each list with one agent and one prompt.
+
+    In whole episodes and trees, groups of one completion often have the prompt of others. A pass has at most as
+    many completions as the largest group, and needs no more memory.
+    """
+    most = max((len(turn.completions) for turn in lessons), default=0)
+    passes: list[list[Turn]] = []
+    open_ones: dict[tuple[str, str], tuple[list[Turn], int]] = {}
+    for turn in lessons:
+        key, size = (turn.agent, turn.prompt), len(turn.completions)
+        together, used = open_ones.get(key, ([], most))
+        if used + size > most:
+            together, used = [], 0
+            passes.append(together)
+        together.append(turn)
+        open_ones[key] = together, used + size
+    return passes
 
 
 def _beside_others(own: Sequence[Turn], agents: Sequence[str], cut: set[str]) -> list[Turn]:
