@@ -86,9 +86,12 @@ def announced(kind: str) -> list[Plugin]:
 
 def is_added(kind: str, name: object) -> bool:
     """Check whether a name is the path of an object, or one that a package announces."""
-    return isinstance(name, str) and (
-        ":" in name or any(plugin.name == name for plugin in announced(kind))
-    )
+    return isinstance(name, str) and (":" in name or is_announced(kind, name))
+
+
+def is_announced(kind: str, name: str) -> bool:
+    """Check whether an installed package announces a name."""
+    return any(plugin.name == name for plugin in announced(kind))
 
 
 def origin_of(kind: str, name: str, built_in: Collection[str] = ()) -> str | None:

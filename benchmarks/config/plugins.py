@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from llm_decpomdp import registry
@@ -29,7 +29,12 @@ def origins(config: Config) -> dict[str, str]:
         >>> origins(Config())
         {}
     """
-    packages = {f"{kind}.{name}": _origin(kind, name) for kind, name in _names(config)}
+    return origins_of(_names(config))
+
+
+def origins_of(names: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the packages of some names, each after its kind, by `KIND.NAME`, without those of this one."""
+    packages = {f"{kind}.{name}": _origin(kind, name) for kind, name in names}
     return {name: package for name, package in packages.items() if package is not None}
 
 

@@ -37,7 +37,7 @@ from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.evaluation.play import at_once
 from llm_decpomdp.channel import channel_of
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.plugins import find
+from llm_decpomdp.plugins import find, is_announced
 from llm_decpomdp.policy import Policy, Team
 from llm_decpomdp.registry import make
 
@@ -148,7 +148,12 @@ def find_baseline(name: str, setting: Setting) -> Baseline:
 def baseline_of(about: Mapping[str, Any]) -> str | None:
     """Read the baseline of a manifest, evaluated by itself or as the method of a suite's cell."""
     name = about.get("baseline", about.get("method"))
-    return name if name in BASELINES or "baseline" in about else None
+    return name if "baseline" in about or is_baseline(name) else None
+
+
+def is_baseline(name: object) -> bool:
+    """Check whether a name is that of a baseline, here or in an installed package; a path is none."""
+    return isinstance(name, str) and (name in BASELINES or is_announced("baseline", name))
 
 
 def _own(name: str, setting: Setting) -> Baseline:

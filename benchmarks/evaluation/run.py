@@ -31,6 +31,8 @@ from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.sampling import Act
 from llm_decpomdp.benchmarks.config.differences import differences, in_short
 from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.plugins import origins_of
+from llm_decpomdp.benchmarks.evaluation.baselines import baseline_of
 from llm_decpomdp.benchmarks.evaluation.folder import (
     FAILURES,
     TIMES,
@@ -164,12 +166,20 @@ def _manifest(
     ks: Sequence[int],
     identity: Mapping[str, Any],
 ) -> dict[str, Any]:
+    about, kwargs = identity["about"], env.spec_kwargs
+    names = {
+        "environment": env.spec_id,
+        "baseline": baseline_of(about),
+        **{kind: kwargs.get(kind) for kind in ("reward", "mode")},
+    }
+    packages = origins_of((kind, name) for kind, name in names.items() if isinstance(name, str))
     return {
         "kind": "evaluation",
         "identity": json.loads(json.dumps(identity)),  # as it is read again
         "environment": env.spec_id or env.name,
         "description": described(env),
         "starts": [asdict(start) for start in starts],
+        **({"plugins": packages} if packages else {}),
         "samples": samples,
         "k": list(ks),
         "seed": identity["seed"],

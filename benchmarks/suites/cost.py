@@ -13,7 +13,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.extras import missing_models
 from llm_decpomdp.benchmarks.config.load import start_cost
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES, Setting, find_baseline
+from llm_decpomdp.benchmarks.evaluation.baselines import Setting, find_baseline, is_baseline
 from llm_decpomdp.benchmarks.runs.data import same_source
 from llm_decpomdp.benchmarks.runs.resolved import schedule, trainer_options
 from llm_decpomdp.benchmarks.suites.job import Job
@@ -148,7 +148,7 @@ def _played(setting: Setting, method: str) -> tuple[DecPOMDPEnv, Limits, Sequenc
         ConfigError: If the method does not fit the environment, or this machine lacks a device or the packages
             of language models.
     """
-    if method in BASELINES:
+    if is_baseline(method):
         baseline = find_baseline(method, setting)
         _check_packages(baseline.config is not None)
         return baseline.env, baseline.limits, baseline.specs

@@ -16,14 +16,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.algorithms import NAMES
 from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.differences import differences, in_short
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.legacy import canonical
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.schema import KEYS, Config
-from llm_decpomdp.benchmarks.suites.suite import Cell, Suite
+from llm_decpomdp.benchmarks.suites.suite import Cell, Suite, is_algorithm
 from llm_decpomdp.utils.storage import RunFolder, write_atomically
 from llm_decpomdp.validation import unknown
 
@@ -129,7 +128,7 @@ def jobs_of(suite: Suite, output: Path, only: Sequence[str] = ()) -> list[Job]:
 
 def _jobs(suite: Suite, cell: Cell, output: Path) -> Iterator[Job]:
     beside = suite.path.parent / cell.config
-    algorithm = [f"algorithm.name={cell.method}"] if cell.method in NAMES else []
+    algorithm = [f"algorithm.name={cell.method}"] if is_algorithm(cell.method) else []
     try:
         path = beside if beside.is_file() else find_config(cell.config)
         config = load_config(path, [*cell.override, *algorithm], folder=suite.path.parent)

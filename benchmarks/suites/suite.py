@@ -31,7 +31,8 @@ from omegaconf.errors import OmegaConfBaseException
 from llm_decpomdp.algorithms import NAMES
 from llm_decpomdp.benchmarks.config.catalogue import description, shipped
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES
+from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES, is_baseline
+from llm_decpomdp.plugins import announced, is_announced
 from llm_decpomdp.validation import unknown
 
 FOLDER = Path(__file__).parent
@@ -39,7 +40,7 @@ FOLDER = Path(__file__).parent
 UNTRAINED, TRAIN = "untrained", "train"
 METHODS = (UNTRAINED, TRAIN, *NAMES, *BASELINES)
 """Methods of a cell: the configuration's team untrained, the same trained by the configuration's algorithm
-or by a named one, or a baseline."""
+or by a named one, or a baseline; installed packages announce more algorithms and baselines."""
 
 CELL_NAME = re.compile(r"[A-Za-z0-9_.+-]+")
 """Names of cells are those of folders too."""
@@ -73,7 +74,7 @@ class Settings(Amount):
     config: list[str] = field(default_factory=list)
     """Names or paths of configurations; a path may be relative to the suite's file."""
     method: list[str] = field(default_factory=lambda: [UNTRAINED])
-    """One or several of `METHODS`."""
+    """One or several of `METHODS`, or of the names that installed packages announce."""
     override: list[str] = field(default_factory=list)
     """Items such as `model.name=gpt2`; those of the suite come first."""
     seeds: list[int] = field(default_factory=lambda: [0])
@@ -93,7 +94,7 @@ class Cell(Amount):
     @property
     def trained(self) -> bool:
         """True if a team is trained before it is measured."""
-        return self.method == TRAIN or self.method in NAMES
+        return self.method == TRAIN or is_algorithm(self.method)
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,11 @@ class Suite:
     description: str
     path: Path
     cells: tuple[Cell, ...]
+
+
+def is_algorithm(method: str) -> bool:
+    """Check whether a method is an algorithm, here or in an installed package."""
+    return method in NAMES or is_announced("algorithm", method)
 
 
 def shipped_suites() -> dict[str, Path]:
@@ -227,8 +233,9 @@ def _check_values(settings: Settings, where: str) -> None:
             f"{where}: `config` is missing: name a configuration, here or above `cells`"
         )
     for method in settings.method:
-        if method not in METHODS:
-            raise ConfigError(f"{where}: {unknown('method', method, METHODS)}")
+        if not (method in METHODS or is_algorithm(method) or is_baseline(method)):
+            names = [*METHODS, *(p.name for p in (*announced("algorithm"), *announced("baseline")))]
+            raise ConfigError(f"{where}: {unknown('method', method, names)}")
     if not settings.method or not settings.seeds or len(set(settings.seeds)) < len(settings.seeds):
         raise ConfigError(
             f"{where}: `method` and `seeds` need at least one value, and different ones, got "

@@ -22,6 +22,9 @@ from llm_decpomdp.benchmarks.evaluation.baselines import Setting, find_baseline
 from llm_decpomdp.benchmarks.evaluation.teams import of_folder
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.train import train
+from llm_decpomdp.benchmarks.suites.job import jobs_of
+from llm_decpomdp.benchmarks.suites.suite import load_suite
+from llm_decpomdp.benchmarks.suites.work import work
 from llm_decpomdp.plugins import plugins
 from tests.support.commands import call
 from tests.support.packages import looked_up_anew, write_example, write_package
@@ -216,15 +219,33 @@ def test_an_unknown_tracker_is_refused_before_anything_is_loaded(about: Path) ->
         load_config(None, [*OWN[:-2], "output.trackers={line: true}"])
 
 
+def test_suites_have_announced_algorithms_and_baselines_for_methods(
+    about: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.yaml"
+    text = "config: probe\ntasks: 1\ncells:\n  - {method: [parrots, mamedian]}\n"
+    (tmp_path / "probe").write_text("env: {id: probe-turns-v0}\n")
+    path.write_text(text)
+    parrots, mamedian = jobs_of(load_suite(path), tmp_path / "out")
+    assert (parrots.cell.trained, mamedian.cell.trained) == (False, True)
+    assert mamedian.config.algorithm.name == "mamedian"
+    parrots.folder.mkdir(parents=True)
+    work(parrots)
+    manifest = json.loads((parrots.folder / "manifest.json").read_text())
+    assert manifest["plugins"] == {"baseline.parrots": "terse-agents 0.1.0"}
+    path.write_text(text.replace("parrots", "parots"))
+    with pytest.raises(ConfigError, match="did you mean 'parrots'"):
+        load_suite(path)
+
+
 def test_eval_and_list_know_the_names(
     about: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = str(tmp_path / "measured")
-    assert (
-        call("eval", "--baseline", "terse_agents:parrots", "--env", "terse-v0", "--output", out)
-        == 0
-    )
-    assert (tmp_path / "measured" / "manifest.json").is_file()
+    assert call("eval", "--baseline", "parrots", "--env", "terse-v0", "--output", out) == 0
+    manifest = json.loads((tmp_path / "measured" / "manifest.json").read_text())
+    names = ("environment.terse-v0", "baseline.parrots")
+    assert manifest["plugins"] == dict.fromkeys(names, "terse-agents 0.1.0")
     capsys.readouterr()
     assert call("list") == 0
     shown = capsys.readouterr().out
