@@ -52,9 +52,24 @@ class TabularPolicy:
 
     def log_probs(self, prompt: str, completions: Sequence[Completion]) -> tuple[Tensor, Tensor]:
         """Return log-probabilities of the answers, and a mask of ones, both (G, 1)."""
+        return self._log_probs(self.logits, prompt, completions)
+
+    def _log_probs(
+        self, logits: Tensor, prompt: str, completions: Sequence[Completion]
+    ) -> tuple[Tensor, Tensor]:
         tokens = torch.tensor([completion.tokens[0] for completion in completions])
-        values = self.logits[self._row(prompt)].log_softmax(-1)[tokens]
+        values = logits[self._row(prompt)].log_softmax(-1)[tokens]
         return values[:, None], torch.ones(len(tokens), 1)
+
+    def keep_reference(self) -> None:
+        """Make the present table the reference."""
+        self._reference = self.logits.detach().clone()
+
+    def reference_log_probs(
+        self, prompt: str, completions: Sequence[Completion]
+    ) -> tuple[Tensor, Tensor]:
+        """`log_probs` under the reference, without a gradient."""
+        return self._log_probs(self._reference, prompt, completions)
 
     def probabilities(self, prompt: str) -> dict[str, float]:
         """Return the probability of each answer."""
