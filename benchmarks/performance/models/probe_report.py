@@ -95,18 +95,28 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
 
 
 def markdown(curves: Sequence[Curve]) -> str:
-    """Return a table of Markdown: a row for each way to learn, a column for each probe.
+    """Return tables of Markdown, of the probes with one turn and of the others: a row for each way to learn.
 
     A cell is the mean value at the end with its 95 % interval and, where most seeds had 90 % of the optimum, the
-    median of the completions after which they had it.
+    median of the completions after which they had it. Ways without a plan are over chains.
     """
+    long = {curve.trial.probe for curve in curves if curve.trial.env().num_turns > 1}
+    sides = [[c for c in curves if (c.trial.probe in long) == turns] for turns in (False, True)]
+    return "\n".join(_table(side) for side in sides if side)
+
+
+def _table(curves: Sequence[Curve]) -> str:
     names = list(dict.fromkeys(curve.trial.probe for curve in curves))
     ways = list(dict.fromkeys(str(curve.trial) for curve in curves))
     heads = [
-        f"`{name}`, {PROBES[name].random_value:.2f} to {PROBES[name].optimum:.0f}" for name in names
+        f"`{name.removeprefix('probe-').removesuffix('-v0')}`, "
+        f"{PROBES[name].random_value:.2f} to {PROBES[name].optimum:.0f}"
+        for name in names
     ]
     rows = [["", *heads], ["---"] * (1 + len(names))]
-    rows += [[way, *(_cell(curves, way, name) for name in names)] for way in ways]
+    for way in ways:
+        cells = (_cell(curves, way, name) for name in names)
+        rows.append([way.replace(" over chains", ""), *cells])
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 

@@ -93,7 +93,14 @@ def test_a_line_counts_the_seeds_that_reached_nine_tenths_of_the_optimum() -> No
     assert line["completions to 90 %"] == "1,280" and line["seeds there"] == "2/3"
     assert line["value"] == "1.86 (1.79 to 2.00)" and line["tokens"] == "1,900"
     *_, row = markdown(curves).splitlines()
-    assert row == "| magrpo over chains | 1.86 (1.79 to 2.00); 1,280 |"
+    assert row == "| magrpo | 1.86 (1.79 to 2.00); 1,280 |"
+
+
+def test_probes_of_one_turn_and_of_several_have_tables_of_their_own() -> None:
+    curves = [Curve(Trial(name), 0, (0,), (0.5,), (0,), 0, 1.0) for name in PROBES]
+    short, long = markdown(curves).split("\n\n")
+    assert "`rendezvous`, 0.19 to 1 |" in short and "`relay`, 0.00 to 1 |" in long
+    assert len(short.splitlines()) == len(long.splitlines()) == 3
 
 
 def test_the_command_prints_a_table_and_writes_the_curves_and_goes_on_after_a_stop(
