@@ -297,7 +297,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         return None
 
 
-def _generator(state: Mapping[str, Any]) -> np.random.Generator:
+def _generator(state: Any) -> np.random.Generator:
     """Return a generator that goes on from the state of another one; a deep copy takes four times as long."""
     bits = np.random.PCG64(0)
     bits.state = state

@@ -182,8 +182,8 @@ class Learner(BaseLearner):
         references: Sequence[Tensor | None] = [None] * len(together)
         if self.options.kl_coefficient:
             assert isinstance(policy, ReferencedPolicy), policy
-            references = policy.reference_log_probs(prompt, completions)[0].split(sizes)
-        return map(Scores, log_probs.split(sizes), mask.split(sizes), references)
+            references = torch.split(policy.reference_log_probs(prompt, completions)[0], sizes)
+        return map(Scores, torch.split(log_probs, sizes), torch.split(mask, sizes), references)
 
     def _loss(
         self,

@@ -1,8 +1,8 @@
 """The passes of an update: which agent's policy computes log-probabilities of which completions, in which order.
 
 A pass of a model in shards gathers its weights, so that all processes take part: every one makes as many as any
-other, in the same order. Where one has a lesson and another has none, the other learns one with weight 0. Of other
-models one pass serves all groups that have a prompt in common.
+other, in the same order. Where one has a lesson and another has none, the other learns one with weight 0. Where
+no weights lie in shards, one pass serves several groups with the same prompt.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from llm_decpomdp.policy import Completion, TrainablePolicy
 
 
 class Turn(NamedTuple):
-    """A pass of one agent's policy."""
+    """What one agent learns from one group."""
 
     place: int
     """Position of the group among those that this process learns from."""
@@ -43,7 +43,7 @@ def turns(
     agents: Mapping[str, TrainablePolicy],
     every: bool = False,
 ) -> list[Turn]:
-    """Return the passes of this process, in order; with weights in shards, as many as any process makes.
+    """Return the turns of this process, in order; with weights in shards, as many as any process has.
 
     Args:
         credits: The groups that this process learns from.
@@ -63,21 +63,28 @@ def turns(
 def with_equal_prompts(lessons: Sequence[Turn]) -> list[list[Turn]]:
     """Return the turns that one pass can compute, each list with one agent and one prompt.
 
-    In whole episodes and trees, groups of one completion often have the prompt of others. A pass has at most as
-    many completions as the largest group, and needs no more memory.
+    In whole episodes, groups of one completion often have the prompt of others. A pass of an agent's policy has at
+    most as many characters as that of its largest group, with the prompt before each completion.
     """
-    most = max((len(turn.completions) for turn in lessons), default=0)
-    passes: list[list[Turn]] = []
-    open_ones: dict[tuple[str, str], tuple[list[Turn], int]] = {}
+    most: dict[str, int] = {}
     for turn in lessons:
-        key, size = (turn.agent, turn.prompt), len(turn.completions)
-        together, used = open_ones.get(key, ([], most))
-        if used + size > most:
-            together, used = [], 0
+        most[turn.agent] = max(most.get(turn.agent, 0), _characters([turn]))
+    passes: list[list[Turn]] = []
+    open_ones: dict[tuple[str, str], list[Turn]] = {}
+    for turn in lessons:
+        key = turn.agent, turn.prompt
+        together = open_ones.get(key)
+        if together is None or _characters([*together, turn]) > most[turn.agent]:
+            together = open_ones[key] = []
             passes.append(together)
         together.append(turn)
-        open_ones[key] = together, used + size
     return passes
+
+
+def _characters(together: Sequence[Turn]) -> int:
+    """Return the characters of some turns with one prompt, as a padded batch has them."""
+    texts = [completion.text for turn in together for completion in turn.completions]
+    return len(texts) * (len(together[0].prompt) + max(map(len, texts)))
 
 
 def _beside_others(own: Sequence[Turn], agents: Sequence[str], cut: set[str]) -> list[Turn]:

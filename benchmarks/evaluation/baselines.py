@@ -27,6 +27,7 @@ from typing import Any
 
 from llm_decpomdp.agents.scripted import Gold, RandomText
 from llm_decpomdp.agents.specs import PolicySpec
+from llm_decpomdp.algorithms import NAMES
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Completions, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Act, Move, Prompts, Stopwatch
@@ -145,6 +146,10 @@ def find_baseline(name: str, setting: Setting) -> Baseline:
     return replace(BASELINES[name](setting), name=name)
 
 
+OTHER_METHODS = ("untrained", "train", *NAMES)
+"""Methods of suites that are no baselines, whatever a package announces."""
+
+
 def baseline_of(about: Mapping[str, Any]) -> str | None:
     """Read the baseline of a manifest, evaluated by itself or as the method of a suite's cell."""
     name = about.get("baseline", about.get("method"))
@@ -153,7 +158,9 @@ def baseline_of(about: Mapping[str, Any]) -> str | None:
 
 def is_baseline(name: object) -> bool:
     """Check whether a name is that of a baseline, here or in an installed package; a path is none."""
-    return isinstance(name, str) and (name in BASELINES or is_announced("baseline", name))
+    if not isinstance(name, str) or name in OTHER_METHODS:
+        return False
+    return name in BASELINES or is_announced("baseline", name)
 
 
 def _own(name: str, setting: Setting) -> Baseline:

@@ -32,7 +32,7 @@ from llm_decpomdp.algorithms.rollouts.sampling import Act
 from llm_decpomdp.benchmarks.config.differences import differences, in_short
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.plugins import origins_of
-from llm_decpomdp.benchmarks.evaluation.baselines import baseline_of
+from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES, baseline_of
 from llm_decpomdp.benchmarks.evaluation.folder import (
     FAILURES,
     TIMES,
@@ -58,7 +58,7 @@ AT_A_TIME = 64
 USUAL_K = (1, 5, 10)
 """The k of pass@k where there are as many samples and none are asked for."""
 
-MADE_WITH = ("packages", "python", "platform", "git")
+MADE_WITH = ("packages", "plugins", "python", "platform", "git")
 """Keys of a manifest that may change between the sessions of an evaluation; `earlier` lists those before the last
 change."""
 
@@ -166,11 +166,12 @@ def _manifest(
     ks: Sequence[int],
     identity: Mapping[str, Any],
 ) -> dict[str, Any]:
-    about, kwargs = identity["about"], env.spec_kwargs
+    baseline, kwargs = baseline_of(identity["about"]), env.spec_kwargs
     names = {
         "environment": env.spec_id,
-        "baseline": baseline_of(about),
-        **{kind: kwargs.get(kind) for kind in ("reward", "mode")},
+        "reward": kwargs.get("reward"),
+        "mode": kwargs.get("external_mode"),
+        "baseline": None if baseline in BASELINES else baseline,
     }
     packages = origins_of((kind, name) for kind, name in names.items() if isinstance(name, str))
     return {
@@ -213,9 +214,9 @@ def _made_with(before: Mapping[str, Any], now: Mapping[str, Any], plays: bool) -
     """Return the versions behind the rows: as they were where nothing is played, else with the `earlier` ones."""
     if not before:
         return {}
-    old = {key: before[key] for key in MADE_WITH}
+    old = {key: before[key] for key in MADE_WITH if key in before}
     earlier = before.get("earlier", [])
-    if plays and any(now[key] != old[key] for key in MADE_WITH):
+    if plays and any(now.get(key) != old.get(key) for key in MADE_WITH):
         return {"earlier": [*earlier, old]}
     return {**old, "earlier": earlier} if earlier else old
 

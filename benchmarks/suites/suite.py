@@ -31,14 +31,14 @@ from omegaconf.errors import OmegaConfBaseException
 from llm_decpomdp.algorithms import NAMES
 from llm_decpomdp.benchmarks.config.catalogue import description, shipped
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES, is_baseline
+from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES, OTHER_METHODS, is_baseline
 from llm_decpomdp.plugins import announced, is_announced
 from llm_decpomdp.validation import unknown
 
 FOLDER = Path(__file__).parent
 
-UNTRAINED, TRAIN = "untrained", "train"
-METHODS = (UNTRAINED, TRAIN, *NAMES, *BASELINES)
+UNTRAINED, TRAIN, *_ = OTHER_METHODS
+METHODS = (*OTHER_METHODS, *BASELINES)
 """Methods of a cell: the configuration's team untrained, the same trained by the configuration's algorithm
 or by a named one, or a baseline; installed packages announce more algorithms and baselines."""
 
@@ -109,7 +109,7 @@ class Suite:
 
 def is_algorithm(method: str) -> bool:
     """Check whether a method is an algorithm, here or in an installed package."""
-    return method in NAMES or is_announced("algorithm", method)
+    return method in NAMES or (method not in METHODS and is_announced("algorithm", method))
 
 
 def shipped_suites() -> dict[str, Path]:
@@ -236,6 +236,11 @@ def _check_values(settings: Settings, where: str) -> None:
         if not (method in METHODS or is_algorithm(method) or is_baseline(method)):
             names = [*METHODS, *(p.name for p in (*announced("algorithm"), *announced("baseline")))]
             raise ConfigError(f"{where}: {unknown('method', method, names)}")
+        if is_algorithm(method) and is_baseline(method):
+            raise ConfigError(
+                f"{where}: installed packages announce {method!r} as an algorithm and as a baseline: name an "
+                "algorithm by its path, with `method: train` and `override: algorithm.name=module:NAME`"
+            )
     if not settings.method or not settings.seeds or len(set(settings.seeds)) < len(settings.seeds):
         raise ConfigError(
             f"{where}: `method` and `seeds` need at least one value, and different ones, got "

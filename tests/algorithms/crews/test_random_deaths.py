@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 import random
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -81,12 +81,11 @@ def test_a_run_is_the_same_whenever_a_node_dies(
     for number in range(TIMES):
         after = rng.uniform(0, span)
         node = rng.choice(cluster.list_all_nodes()[1:])  # the first one has no actors
-        killer = threading.Thread(target=kill_node, args=(node, after, left))
-        killer.start()
         caplog.clear()
-        with caplog.at_level(logging.WARNING):
+        with caplog.at_level(logging.WARNING), ThreadPoolExecutor() as pool:
+            killed = pool.submit(kill_node, node, after, left)
             run = play(tmp_path / str(number), cluster)
-        killer.join()
+            killed.result()
         require_same(alone, run)
         bundles = caplog.text.count("is played again")
         redone += bundles

@@ -18,7 +18,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import load_config, load_stored_config
 from llm_decpomdp.benchmarks.config.plugins import origins
 from llm_decpomdp.benchmarks.cooperation.crossplay_teams import load_teams
-from llm_decpomdp.benchmarks.evaluation.baselines import Setting, find_baseline
+from llm_decpomdp.benchmarks.evaluation.baselines import Setting, baseline_of, find_baseline
 from llm_decpomdp.benchmarks.evaluation.teams import of_folder
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.train import train
@@ -219,6 +219,28 @@ def test_an_unknown_tracker_is_refused_before_anything_is_loaded(about: Path) ->
         load_config(None, [*OWN[:-2], "output.trackers={line: true}"])
 
 
+@pytest.mark.filterwarnings("ignore:an environment of the package greedy-one .* is left out")
+def test_announced_methods_of_suites_take_no_name_of_another_kind(
+    about: Path, tmp_path: Path
+) -> None:
+    names = (
+        "algorithm.gold",
+        "baseline.train",
+        "baseline.random",
+        "algorithm.both",
+        "baseline.both",
+    )
+    write_package(about.parent, "greedy-one", dict.fromkeys(names, "terse_agents:parrots"))
+    plugins.cache_clear()
+    path = tmp_path / "mine.yaml"
+    path.write_text("config: demo\ncells:\n  - {method: [gold, train, random]}\n")
+    assert [cell.trained for cell in load_suite(path).cells] == [False, True, False]
+    assert [baseline_of({"method": m}) for m in ("gold", "train")] == ["gold", None]
+    path.write_text("config: demo\ncells:\n  - {method: both}\n")
+    with pytest.raises(ConfigError, match="'both' as an algorithm and as a baseline"):
+        load_suite(path)
+
+
 def test_suites_have_announced_algorithms_and_baselines_for_methods(
     about: Path, tmp_path: Path
 ) -> None:
@@ -243,9 +265,15 @@ def test_eval_and_list_know_the_names(
 ) -> None:
     out = str(tmp_path / "measured")
     assert call("eval", "--baseline", "parrots", "--env", "terse-v0", "--output", out) == 0
-    manifest = json.loads((tmp_path / "measured" / "manifest.json").read_text())
-    names = ("environment.terse-v0", "baseline.parrots")
-    assert manifest["plugins"] == dict.fromkeys(names, "terse-agents 0.1.0")
+    path = tmp_path / "measured" / "manifest.json"
+    names, first = ("environment.terse-v0", "baseline.parrots"), "terse-agents 0.1.0"
+    assert json.loads(path.read_text())["plugins"] == dict.fromkeys(names, first)
+    changed = ["--env-option", "reward=brief", "--env-option", "external_mode=cheerful"]
+    other = str(tmp_path / "other")
+    command = ["eval", "--baseline", "random", "--env", "probe-turns-v0", *changed]
+    assert call(*command, "--output", other) == 0
+    manifest = json.loads((tmp_path / "other" / "manifest.json").read_text())
+    assert manifest["plugins"] == dict.fromkeys(("reward.brief", "mode.cheerful"), first)
     capsys.readouterr()
     assert call("list") == 0
     shown = capsys.readouterr().out
