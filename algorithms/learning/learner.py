@@ -124,10 +124,10 @@ class Learner(BaseLearner):
             for together in passes:
                 losses = []
                 for turn, scores in zip(together, self._scores(together), strict=True):
-                    counted = token_metrics
+                    counter = token_metrics
                     if not turn.counts:
-                        counted = TokenMetrics(self._agents, several, corrects)
-                    loss, log_ratio = self._loss(turn, scores, starts, old, counted)
+                        counter = TokenMetrics(self._agents, several, corrects)
+                    loss, log_ratio = self._loss(turn, scores, starts, old, counter)
                     losses.append(loss)
                     if turn.counts:
                         log_ratios[turn.place][turn.agent] = log_ratio

@@ -129,7 +129,7 @@ def test_the_command_prints_a_table_and_writes_the_curves_and_goes_on_after_a_st
     }
     assert {row["update"] for row in rows if row["algorithm"] == "magrpo"} == {"0", "1"}
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
-    assert "| magrpo over chains, 4 common partners, max |" in (tmp_path / "table.md").read_text()
+    assert "| magrpo, 4 common partners, max |" in (tmp_path / "table.md").read_text()
     trained = []
     again = probes.train
     monkeypatch.setattr(probes, "train", lambda *a, **k: trained.append(a) or again(*a, **k))
