@@ -122,18 +122,7 @@ class Learner(BaseLearner):
             token_metrics = TokenMetrics(self._agents, several, corrects)
             log_ratios: list[dict[str, Tensor]] = [{} for _ in active]
             for together in passes:
-                losses = []
-                for turn, scores in zip(together, self._scores(together), strict=True):
-                    counter = token_metrics
-                    if not turn.counts:
-                        counter = TokenMetrics(self._agents, several, corrects)
-                    loss, log_ratio = self._loss(turn, scores, starts, old, counter)
-                    losses.append(loss)
-                    if turn.counts:
-                        log_ratios[turn.place][turn.agent] = log_ratio
-                loss = torch.stack(losses).sum()
-                if loss.requires_grad:
-                    loss.backward()  # type: ignore[no-untyped-call]
+                self._backward(together, starts, old, token_metrics, log_ratios)
             if several:
                 for credit, of_group in zip(active, log_ratios, strict=True):
                     token_metrics.add_team(team_share(credit.group, credit.advantages, of_group))
@@ -173,6 +162,27 @@ class Learner(BaseLearner):
         except FloatingPointError as error:
             raise FloatingPointError(f"update {self.updates + 1}: {error}") from None
 
+    def _backward(
+        self,
+        together: Sequence[Turn],
+        starts: float,
+        old: dict[tuple[int, str], Tensor],
+        token_metrics: TokenMetrics,
+        log_ratios: Sequence[dict[str, Tensor]],
+    ) -> None:
+        """Add the gradient of what one agent learns by one pass of its policy.
+
+        Turns that count are counted in `token_metrics`. Their log-probabilities before the first step go into
+        `old`, and log(pi / pi_old) of their completions, (G,), into `log_ratios`.
+        """
+        losses = [
+            self._loss(turn, scores, starts, old, token_metrics, log_ratios)
+            for turn, scores in zip(together, self._scores(together), strict=True)
+        ]
+        loss = torch.stack(losses).sum()
+        if loss.requires_grad:
+            loss.backward()  # type: ignore[no-untyped-call]
+
     def _scores(self, together: Sequence[Turn]) -> Iterator[Scores]:
         """Return what one pass of an agent's policy says of each turn; all have the same prompt."""
         agent, prompt = together[0].agent, together[0].prompt
@@ -192,14 +202,16 @@ class Learner(BaseLearner):
         starts: float,
         old: dict[tuple[int, str], Tensor],
         token_metrics: TokenMetrics,
-    ) -> tuple[Tensor, Tensor]:
-        """Return one agent's loss, counted, and log(pi / pi_old) of its completions, (G,)."""
+        log_ratios: Sequence[dict[str, Tensor]],
+    ) -> Tensor:
+        """Return the loss of one turn; arguments as of `_backward`."""
         options, credit, agent = self.options, turn.credit, turn.agent
         completions, (log_probs, mask, reference) = turn.completions, scores
         before = log_probs.detach()
         if turn.counts:
             before = old.setdefault((turn.place, agent), before)
-        log_ratio = masked(log_probs.detach() - before, mask).sum(-1)
+            log_ratio = masked(log_probs.detach() - before, mask).sum(-1)
+            log_ratios[turn.place][agent] = log_ratio
         sampled = _sampled(completions, log_probs)
         weight: Tensor | None = None
         correction: Mapping[str, Tensor] = {}
@@ -225,8 +237,9 @@ class Learner(BaseLearner):
         reduce = REDUCTIONS[options.loss]
         loss = credit.weight / starts * reduce(terms, mask, options.fixed_length or 1)
         self._require_finite(float(loss.detach()), f"loss of {agent!r}", str(credit.start))
-        token_metrics.add(agent, loss.detach(), mask, metrics)
-        return loss, log_ratio
+        if turn.counts:
+            token_metrics.add(agent, loss.detach(), mask, metrics)
+        return loss
 
     def step(self) -> None:
         """Step along the accumulated gradient; policies without one stay as they are."""
