@@ -44,9 +44,9 @@ from llm_decpomdp.benchmarks.performance.models.probe_report import (
     summarise,
     write_points,
 )
-from llm_decpomdp.benchmarks.performance.models.probe_trials import Trial, every_start, trials
+from llm_decpomdp.benchmarks.performance.models.probe_trials import Trial, trials
 from llm_decpomdp.benchmarks.science.features import HashedParts, Noise
-from llm_decpomdp.benchmarks.science.training import team_of
+from llm_decpomdp.benchmarks.science.training import every_start, team_of
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.probes.known import PROBES
 from llm_decpomdp.envs.probes.parts import MAX_TOKENS
@@ -62,6 +62,7 @@ POINT_EVERY = 5
 """Updates of a plain chain whose completions lie between two points of a curve."""
 
 MOST_POINTS = 20
+"""Most points of a curve, beside the first one."""
 
 EVALUATION_EPISODES = 192
 
@@ -99,10 +100,10 @@ def train(trial: Trial, *, budget: int, seed: int, marks: int | None = None) -> 
 
 
 def new_team(trial: Trial, env: DecPOMDPEnv, seed: int) -> Team:
-    """Return the policies of a trial, each with first weights of its own."""
+    """Return the policies of a trial, each with first weights of its own; tables say what can be handed on."""
     letters = PROBES[trial.probe].letters
     if trial.recipe.tabular:
-        return team_of(env, letters, seed, spread=1.0)
+        return team_of(env, letters[: trial.kwargs["num_secrets"]], seed, spread=1.0)
     return {
         agent: tiny_causal_lm(
             letters,

@@ -12,6 +12,7 @@ from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.rollouts.cost import cost
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.benchmarks.science.training import every_start
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.probes.known import PROBES
 
@@ -34,6 +35,7 @@ RELAY = "probe-relay-v0"
 """Played by tables: language models do not learn it over four turns (docs/LOG.md)."""
 
 RELAY_GAME = {"length": 2, "num_secrets": 2}
+"""Arguments of the relay, unless a trial says otherwise."""
 
 JOINT_CHOICES = ("probe-rendezvous-v0", "probe-lazy-v0", "probe-climbing-v0")
 """Probes where what an answer is worth depends on team-mates who learn as well: there optimism says something."""
@@ -52,7 +54,7 @@ class Recipe(NamedTuple):
     """Whether the policies are tables with logits that differ at first, and no language models."""
 
 
-RELAYS = {2: Recipe(50, 0.1, 2, tabular=True), 4: Recipe(400, 0.05, 4, tabular=True)}
+RELAYS = {2: Recipe(50, 0.1, 2, tabular=True), 4: Recipe(400, 0.1, 4, tabular=True)}
 """Recipes of the relay, by its length."""
 
 
@@ -140,11 +142,6 @@ class Trial:
     def env(self, offset: float = 0.0) -> DecPOMDPEnv:
         """Return the environment."""
         return make(self.probe, offset=offset, **self.kwargs)
-
-
-def every_start(env: DecPOMDPEnv) -> list[Start]:
-    """Return a start of each task."""
-    return [Start(task_id=task.task_id) for task in env.tasks.tasks]
 
 
 def trials() -> list[Trial]:

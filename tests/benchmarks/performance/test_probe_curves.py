@@ -15,7 +15,8 @@ from llm_decpomdp.algorithms.rollouts.cost import cost
 from llm_decpomdp.benchmarks.performance.models import probe_curves as probes
 from llm_decpomdp.benchmarks.performance.models.probe_curves import train
 from llm_decpomdp.benchmarks.performance.models.probe_report import Curve, markdown, summarise
-from llm_decpomdp.benchmarks.performance.models.probe_trials import Trial, every_start, trials
+from llm_decpomdp.benchmarks.performance.models.probe_trials import Trial, trials
+from llm_decpomdp.benchmarks.science.training import every_start
 from llm_decpomdp.envs.probes.known import PROBES
 from llm_decpomdp.envs.probes.parts import MAX_TOKENS
 
