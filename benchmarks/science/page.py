@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from llm_decpomdp.benchmarks.report.elements.page import listing, page, prose, table, tag
+from llm_decpomdp.benchmarks.report.elements.page import box, listing, page, prose, table, tag
 from llm_decpomdp.benchmarks.science.suite import DECLARATION
 from llm_decpomdp.benchmarks.science.verdicts import Finding, Verdict
 from llm_decpomdp.utils.storage import write_atomically
@@ -70,18 +70,38 @@ def write_page(verdicts: Sequence[Verdict], folder: Path) -> Path:
 
 
 def _blocks(verdicts: Sequence[Verdict], folder: Path) -> Iterator[str]:
-    declaration = json.loads((folder / DECLARATION).read_text())
     counts = {word: sum(v.word == word for v in verdicts) for word in WORDS}
-    yield tag("h1", "What can be claimed")
-    yield tag("p", ", ".join(f"{count} {word}" for word, count in counts.items()) + ".")
-    yield prose(EXPLANATION)
-    yield table("verdicts", HEAD, rows(verdicts))
-    for verdict in verdicts:
-        hypothesis = verdict.hypothesis
-        yield tag("h2", f"{hypothesis.id}: {verdict.word}")
-        yield prose(hypothesis.statement)
-        yield prose(f"Why: {hypothesis.theory}", "small")
-        yield prose(f"How: {hypothesis.setting} {hypothesis.seeds} seeds.", "small")
+    yield box(
+        "header",
+        (
+            tag("h1", "What can be claimed"),
+            tag("p", ", ".join(f"{count} {word}" for word, count in counts.items()) + "."),
+            prose(EXPLANATION),
+        ),
+    )
+    sections = [_summary(verdicts), *map(_section, verdicts), _origin(folder)]
+    yield box("main", (box("section", blocks) for blocks in sections))
+
+
+def _summary(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    claims = [
+        (f"{v.hypothesis.id}: {v.hypothesis.statement}", v.word, f"{v.p:.2g}") for v in verdicts
+    ]
+    yield table("verdicts", ("hypothesis", *HEAD[2:4]), claims)
+
+
+def _section(verdict: Verdict) -> Iterator[str]:
+    hypothesis = verdict.hypothesis
+    yield tag("h2", f"{hypothesis.id}: {verdict.word}")
+    yield prose(hypothesis.statement)
+    yield prose(f"Why: {hypothesis.theory}", "small")
+    yield prose(f"How: {hypothesis.setting}", "small")
+    predictions = [(f.clause.words, interval(f), str(f.seeds)) for f in verdict.findings]
+    yield table(hypothesis.id, HEAD[4:], predictions)
+
+
+def _origin(folder: Path) -> Iterator[str]:
+    declaration = json.loads((folder / DECLARATION).read_text())
     yield tag("h2", "Origin")
     yield tag(
         "p",
