@@ -23,6 +23,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A script's background ignores Ctrl-C, and so would what the tests start, stop and look at.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Run half as many workers again as there are cores: tests of processes wait a third of their time."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, 3 * (cores or 1) // 2)
+
+
 WORDS = ("apple", "brook", "cedar", "delta", "ember", "fjord")
 
 
