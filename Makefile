@@ -12,7 +12,7 @@ INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet $(CO
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-demo: $(VENV)/demo-installed  ## train two language models on a CPU, without a hub, and write a report
+demo: $(VENV)/demo-installed  ## let two pairs of language models learn to work together, on a CPU, without a hub
 	$(BIN)/llm-decpomdp demo
 
 test: $(VENV)/test-installed  ## run the tests

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,16 +24,42 @@ NEXT = {
 """Commands that take a run with a team, and their purposes."""
 
 
-def demo(override: Overrides = None) -> None:
-    """Train two small language models on this machine's CPU, in minutes and without a hub.
+DEMO = "cooperation_demo"
+"""Configuration of the demo."""
 
-    It takes 8.5 GiB of memory, and leaves the trained pair (1.1 GB) to be played with.
+
+def demo(override: Overrides = None) -> None:
+    """Train two small language models to work together, on this machine's CPU, in minutes and without a hub.
+
+    It trains a pair, trains another one with another seed, and then exchanges partners: is the gain lost? It takes
+    5 GiB of memory, and leaves the trained pairs to be played with.
     """
-    from llm_decpomdp.benchmarks.doctor.memory import require_for_demo
+    from rich.console import Console
+
+    from llm_decpomdp.benchmarks.config.catalogue import find_config
+    from llm_decpomdp.benchmarks.config.load import read_config
+    from llm_decpomdp.benchmarks.cooperation.partners import exchange_in_turn, table
+    from llm_decpomdp.benchmarks.doctor.memory import give_back, require_for_demo
+    from llm_decpomdp.benchmarks.runs.failures import as_run_errors
+    from llm_decpomdp.benchmarks.runs.train import train
 
     if not override:  # else it may need less
         require_for_demo()
-    train_(config="demo", override=override)
+    settings = read_config(find_config(DEMO), override or (), {"output.save_final_model": True})
+    pair = train(settings, DEMO)
+    give_back()
+    name = f"{pair.folder.path.name}-other-seed"
+    output = replace(settings.output, name=name, report=False, save_path=None, keep_best=False)
+    evaluation = replace(settings.evaluation, num_tasks=0)
+    other = train(
+        replace(settings, seed=settings.seed + 1, output=output, evaluation=evaluation), DEMO
+    )
+    give_back()
+    if first_process():
+        with as_run_errors():
+            evaluations = exchange_in_turn([pair.folder.path, other.folder.path])
+        Console(highlight=False).print(table(evaluations))
+    conclude(pair)
 
 
 def train_(

@@ -11,20 +11,24 @@ agent's own. The folder `partners/` of a run holds an evaluation of each case, w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from rich.table import Table
 
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.cooperation.crossplay_teams import load_teams, locate
+from llm_decpomdp.benchmarks.evaluation.baselines import Setting
 from llm_decpomdp.benchmarks.evaluation.folder import Evaluation, read_evaluation
 from llm_decpomdp.benchmarks.evaluation.request import Request, setting_of
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
-from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, share
+from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, share
 from llm_decpomdp.benchmarks.evaluation.summary import as_text
 from llm_decpomdp.benchmarks.runs import kept_teams
 from llm_decpomdp.policy import Team
@@ -42,6 +46,43 @@ CASES = {
 }
 """Names of the evaluations and their words, in the order in which they are told."""
 
+DIFFERENCES = {
+    "gained by training": ("before", "after"),
+    "lost with an untrained partner": ("untrained", "after"),
+    "lost with a partner of another run": ("another", "after"),
+}
+"""Differences of cases, the second less the first, and their words."""
+
+
+def exchange_in_turn(runs: Sequence[Path], **options: Any) -> dict[str, list[Evaluation]]:
+    """Exchange the partners of one run, or of each of three or more for those of the next.
+
+    Args:
+        runs: A run; a run and another one, or a saved team, that lends its partners; or three runs or more, of
+            which the first follows the last.
+        options: As in `exchange_partners`.
+
+    Returns:
+        For each case an evaluation of each run.
+
+    Raises:
+        ConfigError: As `exchange_partners`, or if the runs' held-out problems differ.
+        RunError: If a model cannot be loaded.
+    """
+    if len({run.resolve() for run in runs}) < len(runs):
+        raise ConfigError(f"a run is named twice: {', '.join(map(str, runs))}")
+    pairs: list[tuple[Path, Path | None]] = [(runs[0], runs[1] if len(runs) > 1 else None)]
+    if len(runs) > 2:
+        pairs = list(zip(runs, [*runs[1:], runs[0]], strict=True))
+    settings = [_setting(run) for run, _ in pairs]
+    for run, setting in zip(runs, settings, strict=False):
+        if _problems(setting) != _problems(settings[0]):
+            raise ConfigError(
+                f"{run} has other held-out problems than {runs[0]}: they have no table in common"
+            )
+    every = [exchange_partners(run, another, **options) for run, another in pairs]
+    return {case: [evaluations[case] for evaluations in every] for case in every[0]}
+
 
 def exchange_partners(
     run: Path,
@@ -50,7 +91,7 @@ def exchange_partners(
     tasks: int | None = None,
     samples: int = 1,
     seed: int = 0,
-    at_a_time: int = 64,
+    at_a_time: int = 16,
 ) -> dict[str, Evaluation]:
     """Evaluate a run's team before and after training, and with exchanged partners, as far as it was not done yet.
 
@@ -69,9 +110,7 @@ def exchange_partners(
         ConfigError: If the team has one agent, or teams do not fit.
         RunError: If a model cannot be loaded.
     """
-    if not (run / "config.yaml").is_file():
-        raise ConfigError(f"{run} is no training run: it has no config.yaml")
-    setting = setting_of(Request(team=run))
+    setting = _setting(run)
     agents = setting.env.possible_agents
     if len(agents) < 2:
         raise ConfigError(f"the team in {run} has one agent alone, and no partners to exchange")
@@ -104,29 +143,54 @@ def exchange_partners(
     return evaluations
 
 
-def solved(evaluation: Evaluation) -> Estimate:
+def _setting(run: Path) -> Setting:
+    """Return how a run's team is evaluated."""
+    if not (run / "config.yaml").is_file():
+        raise ConfigError(f"{run} is no training run: it has no config.yaml")
+    return setting_of(Request(team=run))
+
+
+def _problems(setting: Setting) -> tuple[object, ...]:
+    """Return what decides the held-out problems and how they are played."""
+    return setting.env_id, setting.env_options, setting.env.metadata["data"]
+
+
+def solved(*evaluations: Evaluation) -> Estimate:
     """Estimate the share of tasks that are solved; of `pass@1` where the environment tells of none."""
-    if "solved" in evaluation.values:
-        scores = evaluation.means("solved")
-    else:
-        scores = evaluation.pass_at_k(1)
-    return share(list(scores.values()))
+    return share(_solved(evaluations))
 
 
-def called(evaluation: Evaluation) -> Estimate | None:
+def called(*evaluations: Evaluation) -> Estimate | None:
     """Estimate the share of tasks in which the last agent's code calls a helper that exists; `None` if unknown."""
-    points = evaluation.values.get(CALLS)
-    if points is None:
-        return None
-    return share([fmean(map(bool, values)) for values in points.values()])
+    scores = []
+    for evaluation in evaluations:
+        points = evaluation.values.get(CALLS)
+        if points is None:
+            return None
+        scores.append([fmean(map(bool, values)) for values in points.values()])
+    return share(scores)
 
 
-def table(evaluations: Mapping[str, Evaluation]) -> Table:
-    """Return the cases for a terminal."""
+def _solved(evaluations: Sequence[Evaluation]) -> npt.NDArray[np.float64]:
+    """Tabulate what is solved, (runs, tasks)."""
+    rows = [e.means("solved") if "solved" in e.values else e.pass_at_k(1) for e in evaluations]
+    return np.array([[row[task] for task in sorted(rows[0])] for row in rows])
+
+
+def table(evaluations: Mapping[str, Sequence[Evaluation]]) -> Table:
+    """Return the cases, each with an evaluation of each run, and their differences for a terminal.
+
+    Differences are paired by run and task; runs, if there are several, and tasks are resampled.
+    """
     grid = Table("", "solved", "calls its helper")
-    for case, evaluation in evaluations.items():
-        calls = called(evaluation)
-        grid.add_row(CASES[case], as_text(solved(evaluation)), as_text(calls) if calls else "-")
+    for case, of_runs in evaluations.items():
+        calls = called(*of_runs)
+        grid.add_row(CASES[case], as_text(solved(*of_runs)), as_text(calls) if calls else "-")
+    grid.add_section()
+    for words, (less, more) in DIFFERENCES.items():
+        if less in evaluations:
+            difference = _solved(evaluations[more]) - _solved(evaluations[less])
+            grid.add_row(words, as_text(bootstrap(difference)))
     return grid
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 import re
 from pathlib import Path
 
 from llm_decpomdp.benchmarks.config.errors import RunError
 
-DEMO = 8.5
-"""GiB that `llm-decpomdp demo` needs: for two models of 135 million weights, their gradients and moments."""
+DEMO = 5.0
+"""GiB that `llm-decpomdp demo` needs: for 135 million weights twice, and what a step keeps of each layer."""
 
 LESS = (
-    "train adapters in place of all weights, which needs 3.5 GiB and learns less: llm-decpomdp demo "
-    "--override 'model.lora={r: 16}'"
+    "learn from fewer samples at a time, which learns less: llm-decpomdp demo --override "
+    "algorithm.prompts_per_update=1 algorithm.num_generations=4 warm_start.batch_size=4"
 )
 """The way out where that is too much."""
 
@@ -44,6 +46,14 @@ def free() -> float | None:
         )
         available = min(available, (int(most) - usage + int(cached[1] if cached else 0)) / GIB)
     return available
+
+
+def give_back() -> None:
+    """Return to the system what nothing uses any more, where the C library can: glibc keeps much of it."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def require_for_demo() -> None:

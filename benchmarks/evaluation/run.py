@@ -202,7 +202,8 @@ def _open(place: RunFolder, manifest: Mapping[str, Any]) -> dict[str, Any]:
         changes = [change.removeprefix("about.") for change in differences(old, new)]
         if changes:
             raise ConfigError(
-                f"{place.path} holds another evaluation ({in_short(changes)}): choose another folder with --output"
+                f"{place.path} holds another evaluation ({in_short(changes)}): choose another folder with "
+                "--output, or delete this one"
             )
         return before
     if place.episodes.exists():

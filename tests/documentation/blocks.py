@@ -41,6 +41,7 @@ NOT_RUN = {
     "srun": "needs a cluster",
     "inspect": "needs Inspect, and a server of models: `make inspect`",
     "llm-decpomdp audit classeval-v0": MINUTES,
+    "llm-decpomdp bench cooperation": MINUTES,
     "llm-decpomdp bench laptop": MINUTES,
     "llm-decpomdp bench mine.yaml --only wide": MINUTES,
     "llm-decpomdp bench paper --only": HOURS,

@@ -56,7 +56,7 @@ def test_help_begins_with_the_commands_to_start_with(capsys: pytest.CaptureFixtu
     [
         ("crossplay", "crossplay [OPTIONS] RUN...\n"),
         ("necessity", "necessity [OPTIONS] TEAM SINGLE\n"),
-        ("partners", "partners [OPTIONS] RUN [ANOTHER]\n"),
+        ("partners", "partners [OPTIONS] RUN...\n"),
         ("play", "play [OPTIONS] [env_id]\n"),
         ("eval", "eval [OPTIONS]\n"),
     ],

@@ -15,7 +15,14 @@ from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.cooperation import partners
-from llm_decpomdp.benchmarks.cooperation.partners import called, exchange_partners, solved
+from llm_decpomdp.benchmarks.cooperation.partners import (
+    called,
+    exchange_in_turn,
+    exchange_partners,
+    read_partners,
+    solved,
+    table,
+)
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate
 from llm_decpomdp.benchmarks.report import write_report
 from llm_decpomdp.benchmarks.report.panels import story as story_panel
@@ -73,6 +80,40 @@ def test_the_last_agent_stays_and_its_partners_are_exchanged(
     assert page.index('id="together"') < page.index('id="summary"')
 
 
+def test_of_three_runs_each_is_lent_the_partners_of_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = []
+    for name in ("first", "second", "third"):
+        options = [*OPTIONS, f"output.base_dir={tmp_path}", f"output.name={name}"]
+        runs.append(train(load_config(None, options), name).folder.path)
+        shutil.rmtree(runs[-1] / "final_model")
+    for run in runs:
+        write_teams(run, tmp_path / f"other-{run.name}", monkeypatch)
+    stranger = runs[2] / "final_model"
+    shutil.rmtree(stranger)
+    shutil.copytree(tmp_path / "other-third", stranger)
+    found = exchange_in_turn(runs)
+    assert [solved(e).value for e in found["after"]] == [0.5, 0.5, 0.5]
+    assert [solved(e).value for e in found["another"]] == [0.5, 0.0, 0.0]
+    assert solved(*found["another"]).value == pytest.approx(1 / 6)
+    assert solved(*found["after"]).units == 3
+    cells = [list(column.cells) for column in table(found).columns]
+    assert cells[0][4:] == list(partners.DIFFERENCES)
+    assert [str(cell).split()[0] for cell in cells[1][4:]] == ["0.500", "0.500", "0.333"]
+
+
+@pytest.mark.parametrize("change", ["dataset.eval_split=test[2:4]", "env.options.types=lists"])
+def test_runs_with_other_problems_have_no_table(run: Path, tmp_path: Path, change: str) -> None:
+    options = [*OPTIONS, change, f"output.base_dir={tmp_path / 'apart'}"]
+    apart = train(load_config(None, options), "run").folder.path
+    with pytest.raises(ConfigError, match="other held-out problems"):
+        exchange_in_turn([run, shutil.copytree(run, tmp_path / "copy"), apart])
+    assert not (run / "partners").exists()
+    with pytest.raises(ConfigError, match="named twice"):
+        exchange_in_turn([run, run])
+
+
 def drawn_story(monkeypatch: pytest.MonkeyPatch, **run: Any) -> str:
     """Draw the panel of a team that gains 0.5, and loses 0.6 with one stranger and nothing with another."""
     values = {"before": 0.2, "after": 0.7, "untrained": 0.1, "another": 0.8}
@@ -126,6 +167,36 @@ def test_the_command_plays_the_team_of_the_run_and_writes_its_report(
     told = capsys.readouterr().out
     assert "after training, together" in told and "another run" not in told
     assert (run / "report.html").is_file() and (run / "partners" / "untrained").is_dir()
+
+
+def test_the_demo_trains_two_pairs_and_exchanges_the_partners_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    quick = ["algorithm.max_updates=1", "evaluation.num_tasks=2", "dataset.eval_split=test[:2]"]
+    tiny = [
+        "model.name=tiny-random",
+        "model.system_prompt=null",
+        "warm_start.share=0.001",
+        "output.name=pair",
+    ]
+    with pytest.raises(SystemExit) as end:
+        main(
+            ["demo", "--override", *quick, *tiny, "output.save_path=team", "output.keep_best=true"]
+        )
+    assert not end.value.code
+    told = capsys.readouterr().out
+    assert "lost with a partner of" in told and told.count("report: ") == 1
+    other = Path("runs/pair-other-seed")
+    assert (
+        load_config(other / "config.yaml").seed
+        == load_config(Path("runs/pair/config.yaml")).seed + 1
+    )
+    assert 'id="together"' in Path("runs/pair/report.html").read_text(encoding="utf-8")
+    assert not (other / "report.html").exists() and Path("team").is_dir()
+    about = read_partners(Path("runs/pair"))["another"].manifest["identity"]["about"]
+    assert about["main_0"]["team"].endswith("team")
+    assert about["aux_0"]["team"].endswith("pair-other-seed/final_model")
 
 
 def test_what_is_no_run_of_a_team_is_refused(tmp_path: Path) -> None:

@@ -25,13 +25,13 @@ def test_the_demo_says_what_is_free_and_what_it_needs(
 ) -> None:
     assert call("demo") == 1
     told = capsys.readouterr().err
-    assert told.startswith("error: the demo needs 8.5 GiB of memory, and 3.2 of ")
-    assert "--override 'model.lora={r: 16}'" in told
+    assert told.startswith("error: the demo needs 5.0 GiB of memory, and 3.2 of ")
+    assert "--override algorithm.prompts_per_update=1" in told
 
 
 def test_doctor_compares_too(meminfo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call("doctor") == 0
-    assert "3.2 GiB of memory are free: `llm-decpomdp demo` needs 8.5" in capsys.readouterr().out
+    assert "3.2 GiB of memory are free: `llm-decpomdp demo` needs 5.0" in capsys.readouterr().out
 
 
 def test_the_limit_of_a_container_counts(meminfo: Path) -> None:

@@ -75,7 +75,7 @@ def test_a_job_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_every_shipped_suite_resolves() -> None:
-    assert set(shipped_suites()) >= {"smoke", "laptop", "paper"}
+    assert set(shipped_suites()) >= {"smoke", "cooperation", "laptop", "paper"}
     for path in shipped_suites().values():
         suite = load_suite(path)
         assert suite.description.endswith(".")
