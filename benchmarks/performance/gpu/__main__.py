@@ -30,6 +30,7 @@ from llm_decpomdp.benchmarks.performance.harness.command import (
     Device,
     JsonFile,
     NewTokens,
+    Peers,
     Rounds,
     Threads,
     run,
@@ -62,6 +63,7 @@ def main(
     new_tokens: NewTokens = 256,
     updates: Annotated[int, typer.Option(min=1, help="Updates of the short training.")] = 100,
     rounds: Rounds = 1,
+    peers: Peers = None,
     minutes: Annotated[float, typer.Option(min=0, help="No step begins after them.")] = 10.0,
     threads: Threads = None,
     json_file: JsonFile = None,
@@ -89,6 +91,7 @@ def main(
             new_tokens=new_tokens,
             updates=updates,
             rounds=rounds,
+            peers=peers,
             variables=environment(True, threads),
         )
         outcomes = measure(setting, step, minutes)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from llm_decpomdp.benchmarks.performance.gpu.architectures import SIZES
 from llm_decpomdp.benchmarks.performance.harness.report import Goal, Judgement, speed
 from llm_decpomdp.benchmarks.performance.harness.trials import Measured, Spread, Variant, compare
 from llm_decpomdp.benchmarks.performance.models import workload
+from llm_decpomdp.benchmarks.performance.models.update import installed
 
 FILE = "gpu/trials.py"
 
@@ -46,6 +48,8 @@ class Setting:
     """Updates of the short training."""
     rounds: int
     variables: Mapping[str, str]
+    peers: Path | None = None
+    """Interpreter that may have TRL."""
 
     def fitting(self, bytes_a_weight: int) -> list[str]:
         """List the sizes that fit the device.
@@ -123,16 +127,53 @@ def update(setting: Setting) -> Outcome:
     sections, judgements = [], []
     tasks = workload.task_ids(workload.environment(), 2)
     for size in setting.fitting(2 * UPDATE_BYTES):
-        case = {**setting.case(size), "device": setting.device, "tasks": tasks, "work": "update"}
         variants = [
-            Variant(f"two own models, {size}", FILE, "on_device", {**case, "weights": "own"}),
-            Variant(f"two adapters, {size}", FILE, "on_device", {**case, "weights": "adapters"}),
+            Variant(name, FILE, "on_device", _update(setting, size, tasks, weights))
+            for name, weights in (
+                (f"two own models, {size}", "own"),
+                (f"two adapters, {size}", "adapters"),
+            )
         ]
         whole, adapters = section = setting.compare(variants)
         sections.append(section)
         judgements.append(
             speed(Goal(f"update: adapters against own models, {size}"), adapters, whole)
         )
+    return Outcome(sections, judgements)
+
+
+def _update(setting: Setting, size: str, tasks: Sequence[str], weights: str) -> dict[str, object]:
+    """Return the arguments of a trial of MAGRPO's update."""
+    place = {"work": "update", "device": setting.device}
+    return {**setting.case(size), **place, "tasks": tasks, "weights": weights}
+
+
+def trl(setting: Setting) -> Outcome:
+    """Compare an update of own weights with one of TRL's GRPO for the prompt of either agent."""
+    version = installed(setting.peers)["trl"]
+    if not version:
+        raise Skipped("needs --peers, an interpreter that has trl")
+    env = workload.environment()
+    tasks = workload.task_ids(env, 2)
+    texts = [list(workload.prompts(env, task).values()) for task in tasks]
+    sections, judgements = [], []
+    for size in setting.fitting(2 * UPDATE_BYTES):
+        case = setting.case(size)
+        bf16 = case.pop("dtype") == "bfloat16"
+        theirs = {**case, "device": setting.device, "prompts": texts, "bf16": bf16}
+        variants = [
+            Variant(f"ours, {size}", FILE, "on_device", _update(setting, size, tasks, "own")),
+            Variant(
+                f"TRL {version}, {size}",
+                "models/trl_update.py",
+                "grpo",
+                {**theirs, "gradient_checkpointing": False},
+                str(setting.peers),
+            ),
+        ]
+        ours, rival = section = setting.compare(variants)
+        sections.append(section)
+        judgements.append(speed(Goal(f"update: ours against TRL, {size}"), ours, rival))
     return Outcome(sections, judgements)
 
 
@@ -188,6 +229,7 @@ STEPS: dict[str, Callable[[Setting], Outcome]] = {
     "sampling": sampling,
     "learning": learning,
     "update": update,
+    "trl": trl,
     "devices": devices,
 }
 """All steps, the most important first."""

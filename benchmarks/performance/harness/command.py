@@ -17,6 +17,10 @@ Dtypes = Annotated[list[str], typer.Option(help="float32 or bfloat16; give it ag
 Device = Annotated[str, typer.Option(help="cpu or cuda.")]
 Tuned = Annotated[bool, typer.Option(help="Whether with our memory and thread settings.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads of torch.")]
+Peers = Annotated[
+    Path | None,
+    typer.Option(help="Interpreter that has other libraries; without it ours run alone."),
+]
 JsonFile = Annotated[
     Path | None, typer.Option("--json", metavar="FILE", help="Write everything there, too.")
 ]

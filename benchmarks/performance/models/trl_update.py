@@ -61,6 +61,7 @@ def grpo(
     prompts: Sequence[Sequence[str]],
     group_size: int,
     new_tokens: int,
+    device: str,
     bf16: bool,
     gradient_checkpointing: bool,
 ) -> Iterator[dict[str, Any]]:
@@ -73,6 +74,7 @@ def grpo(
         prompts: A row for each round, with a prompt for each agent.
         group_size: Completions of a prompt (G).
         new_tokens: Tokens of a completion.
+        device: `cpu`, or else the GPU that accelerate takes, whose peak of memory is then told, too.
         bf16: Whether under autocast; weights are float32 in any case.
         gradient_checkpointing: Whether activations are computed again instead of kept.
     """
@@ -97,6 +99,7 @@ def grpo(
                 num_generations=group_size,
                 max_completion_length=new_tokens,
                 max_steps=len(texts),
+                use_cpu=device == "cpu",
                 bf16=bf16,
                 gradient_checkpointing=gradient_checkpointing,
             ),
@@ -106,11 +109,13 @@ def grpo(
         trainer.train()
     last = steps.seconds[-agents:]
     seconds = {part: sum(step[part] for step in last) for part in last[0]}
+    figures = {} if device == "cpu" else {"device GB": torch.cuda.max_memory_allocated() / 1e9}
     while True:
         yield {
             "units": sum(tokens[-agents:]),
             "parts": seconds,
             "cpu_seconds": sum(steps.cpu[-agents:]),
+            "figures": figures,
         }
 
 
@@ -123,7 +128,6 @@ def _config(**sizes: Any) -> Any:
         top_k=0,
         learning_rate=1e-6,
         shuffle_dataset=False,
-        use_cpu=True,
         save_strategy="no",
         report_to=[],
         disable_tqdm=True,

@@ -27,6 +27,7 @@ from llm_decpomdp.benchmarks.performance.harness.command import (
     JsonFile,
     Model,
     NewTokens,
+    Peers,
     Rounds,
     Threads,
     run,
@@ -105,7 +106,9 @@ def variants(
         for task in tasks
     ]
     case = {**common, "prompts": prompts}
-    plain, defaults = ({**case, "bf16": on, "gradient_checkpointing": on} for on in (False, True))
+    plain, defaults = (
+        {**case, "device": device, "bf16": on, "gradient_checkpointing": on} for on in (False, True)
+    )
     rivals = (
         ("comlrl", COMLRL, "comlrl_update.py", "magrpo", case),
         ("trl", TRL, "trl_update.py", "grpo", plain),
@@ -165,10 +168,7 @@ def main(
     group_size: Annotated[int, typer.Option(min=2, help="Joint samples (G).")] = 4,
     new_tokens: NewTokens = 64,
     rounds: Rounds = 3,
-    peers: Annotated[
-        Path | None,
-        typer.Option(help="Interpreter that has comlrl and trl; without it ours run alone."),
-    ] = None,
+    peers: Peers = None,
     only: Annotated[
         list[str] | None,
         typer.Option(help="Run contenders with this in their name; give it again."),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import ast
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from llm_decpomdp.benchmarks.performance.gpu import steps, trials
 from llm_decpomdp.benchmarks.performance.gpu.architectures import SIZES, write_model
 from llm_decpomdp.benchmarks.performance.gpu.steps import STEPS, Outcome, Setting, Skipped
 from llm_decpomdp.benchmarks.performance.harness.trials import (
+    VARIANTS,
     BenchmarkError,
     Measured,
     Trial,
@@ -79,6 +81,28 @@ def test_an_update_of_own_models_and_of_adapters(setting: Setting) -> None:
     outcome = steps.update(setting)
     assert set(units(outcome).values()) == {2 * 2 * 4}
     assert outcome.judgements[0].value is not None
+
+
+def test_an_update_is_measured_beside_trl_where_an_interpreter_has_it(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Skipped, match="needs --peers, an interpreter that has trl"):
+        steps.trl(setting)
+    seen: list[dict[str, Any]] = []
+
+    def grpo(**arguments: Any) -> Iterator[dict[str, Any]]:
+        seen.append(arguments)
+        yield from ({"units": 16} for _ in range(2))
+
+    monkeypatch.setattr(steps, "installed", lambda peers: {"trl": "1.16.0"})
+    monkeypatch.setattr(trials, "grpo", grpo, raising=False)
+    outcome = steps.trl(setting)
+    assert units(outcome) == {"ours, tiny": 16, "TRL 1.16.0, tiny": 16}
+    assert outcome.sections[0][1].variant.python == str(setting.peers)
+    file = (VARIANTS / "models/trl_update.py").read_text()  # it cannot be imported here
+    (real,) = (node for node in ast.parse(file).body if getattr(node, "name", "") == "grpo")
+    assert isinstance(real, ast.FunctionDef)
+    assert set(seen[0]) == {argument.arg for argument in real.args.args}
 
 
 def test_a_probe_is_learned(setting: Setting) -> None:
