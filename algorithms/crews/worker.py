@@ -33,8 +33,6 @@ class Setup:
 
     build: bytes
     """A `Build`, pickled."""
-    log: Path
-    """File that takes whatever the worker says."""
     threads: int
     """Threads of torch, as many as the learner has: sums of several threads may differ in their last digits."""
     device: int | None
@@ -73,16 +71,22 @@ class Failed(NamedTuple):
         return cls(_portable(error), error.__cause__ and _portable(error.__cause__))
 
 
-def work(setup: Setup, connection: Connection) -> None:
-    """Play the bundles that come in, until the other end is closed or the parent ends."""
+def work(log: Path, connection: Connection) -> None:
+    """Receive a `Setup`, then play the bundles that come in, until the other end is closed or the parent ends.
+
+    Args:
+        log: File that takes whatever the worker says.
+        connection: Its end of the connection to the crew.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to workers too
-    _end_with_parent(setup.log.parent)
-    _write_to(setup.log)
-    torch.set_num_threads(setup.threads)
-    if setup.device is not None:
-        torch.cuda.set_device(setup.device)
+    _end_with_parent(log.parent)
+    _write_to(log)
     weights: Path | None = None
     try:
+        setup: Setup = connection.recv()
+        torch.set_num_threads(setup.threads)
+        if setup.device is not None:
+            torch.cuda.set_device(setup.device)
         site: Site = pickle.loads(setup.build)()
         connection.send(Ready())
         while True:

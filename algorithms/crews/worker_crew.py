@@ -73,7 +73,7 @@ class WorkerCrew(DispatchingCrew):
         self._started += 1
         device = torch.cuda.current_device() if torch.cuda.is_available() else None
         log = self.folder / f"worker-{self._started}.log"
-        return Worker(Setup(self._build, log, torch.get_num_threads(), device))
+        return Worker(log, Setup(self._build, torch.get_num_threads(), device))
 
     def close(self) -> None:
         """End the workers, and remove weights and logs."""
@@ -91,16 +91,21 @@ class Worker(Hand):
     """A worker as its crew sees it.
 
     Args:
+        log: File that takes whatever it says.
         setup: What it begins with.
     """
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, log: Path, setup: Setup) -> None:
         context = multiprocessing.get_context("spawn")  # a fork would share torch's threads
         self.connection, far_end = context.Pipe()
-        self.process = context.Process(target=work, args=(setup, far_end), daemon=True)
+        self.process = context.Process(target=work, args=(log, far_end), daemon=True)
         self.process.start()
         far_end.close()  # so that the connection ends with the worker
-        self.log = setup.log
+        with suppress(
+            OSError
+        ):  # it could not start, which `receive` will tell; `start` would wait for ever
+            self.connection.send(setup)
+        self.log = log
         self._ready = False
         self._order: Order | None = (
             None  # not sent yet: a large one would wait for the worker's first read
@@ -146,4 +151,5 @@ class Worker(Hand):
     def last_lines(self) -> str:
         """Return the end of the worker's log."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
-        return "\n".join(text.splitlines()[-LAST_LINES:]) or "(it is empty)"
+        nothing = "(it is empty: what keeps a worker from starting stands further up)"
+        return "\n".join(text.splitlines()[-LAST_LINES:]) or nothing

@@ -112,12 +112,13 @@ SHIM = f"""#!{sys.executable}
 import sys
 from llm_decpomdp.benchmarks.cli.main import main
 
-words = sys.argv[1:]
-if words[0] == "train" or words[:2] == ["eval", "--config"]:
-    words += ["--override", *{TINY!r}]
-if words[0] == "eval":
-    words += ["--tasks", "2"]
-main(words)
+if __name__ == "__main__":  # workers import it
+    words = sys.argv[1:]
+    if words[0] == "train" or words[:2] == ["eval", "--config"]:
+        words += ["--override", *{TINY!r}]
+    if words[0] == "eval":
+        words += ["--tasks", "2"]
+    main(words)
 """
 """The command `llm-decpomdp`, with tiny models in place of those of the page."""
 

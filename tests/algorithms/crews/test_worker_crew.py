@@ -23,7 +23,7 @@ from llm_decpomdp.policy import PromptTooLong
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.crews import sites
 from tests.algorithms.runs import build, on_call, rows, weights
-from tests.support.processes import ROOT
+from tests.support.processes import ROOT, python
 
 OPTIONS: dict[str, Any] = {
     "starts_per_bundle": 2,
@@ -148,6 +148,29 @@ if __name__ == "__main__":
     print(crew.folder, flush=True)
     build(folder / "run", crew=crew, eval_starts=[], starts_per_bundle=1).run_updates()
 """
+
+
+UNGUARDED = """
+import sys
+from functools import partial
+from pathlib import Path
+from llm_decpomdp.algorithms.crews.worker_crew import WorkerCrew
+from tests.algorithms.runs import build
+
+crew = WorkerCrew(partial(dict, more_than_a_pipe_holds=bytes(1_000_000)), 1, max_redo=0)
+build(Path(sys.argv[1]), crew=crew, eval_starts=[], starts_per_bundle=1).run_updates()
+"""
+
+
+def test_a_script_whose_workers_cannot_import_it_ends_with_an_error(tmp_path: Path) -> None:
+    script = tmp_path / "unguarded.py"
+    script.write_text(UNGUARDED)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    run = python(str(script), str(tmp_path / "run"), env=environment, timeout=120, check=False)
+    assert run.returncode == 1
+    assert "if __name__ == '__main__'" in run.stderr
+    assert "1 workers have died while they played bundle 0 of update 1" in run.stderr
+    assert "what keeps a worker from starting stands further up" in run.stderr
 
 
 def test_a_worker_ends_at_once_when_the_process_that_learns_is_killed(tmp_path: Path) -> None:
