@@ -19,18 +19,18 @@ PASSES = 3.0
 def delegated(reference: str, entry: str) -> tuple[str, str] | None:
     """Return the reference under the name `aux`, and a function that calls it; `None` where it cannot be done.
 
-    Imports go into the function, so that the text begins with `def`.
+    What is no function goes into this one, so that the text begins with `def`.
     """
     tree = ast.parse(reference)
-    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
-    tree.body = [node for node in tree.body if node not in imports]
+    others = [node for node in tree.body if not isinstance(node, ast.FunctionDef)]
+    tree.body = [node for node in tree.body if node not in others]
     functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
     function = functions.get(entry)
     if function is None or any(
         map(vars(function.args).get, ("posonlyargs", "vararg", "kwonlyargs", "kwarg"))
     ):
         return None
-    function.body[:0] = imports
+    function.body[:0] = others
     for node in ast.walk(tree):
         for field in ("name", "id"):
             if getattr(node, field, None) == entry:

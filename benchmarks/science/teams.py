@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import product
 
 import numpy as np
 
@@ -12,10 +13,18 @@ from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.benchmarks.science.hypothesis import Clause, Hypothesis, Measures
 from llm_decpomdp.benchmarks.science.tabular import TabularPolicy
-from llm_decpomdp.benchmarks.science.training import LEARNING_RATE, tasks, team_of, train
+from llm_decpomdp.benchmarks.science.training import LEARNING_RATE, tasks, team_of, train, value
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.probes.credit import GRADES
-from llm_decpomdp.envs.probes.parts import LETTERS, ProbeTask
+from llm_decpomdp.envs.probes.parts import (
+    LETTERS,
+    Cues,
+    Points,
+    ProbeTask,
+    Words,
+    probe_env,
+    probe_task,
+)
 
 ONE_PARTNER = RolloutOptions(joint_mode="common", num_partners=1)
 
@@ -31,6 +40,21 @@ LEARNED = 0.9
 
 LONGEST = 400
 """Most updates of a team."""
+
+PAIRS = list(map("".join, product(LETTERS, repeat=2)))
+"""What two agents have to say together."""
+
+WRITING = 60
+"""Updates of those who are to say them."""
+
+WRITERS: Mapping[str, tuple[bool, int, Sequence[str]]] = {
+    "split, two": (True, 2, LETTERS),
+    "split, one": (True, 1, PAIRS),
+    "whole, two": (False, 2, LETTERS),
+    "whole, one": (False, 1, PAIRS),
+    "whole, one of a letter": (False, 1, LETTERS),
+}
+"""Whether each agent sees its own letter alone, the number of agents, and the answers of each."""
 
 
 Tables = Mapping[str, TabularPolicy]
@@ -131,6 +155,36 @@ def _note(shares: list[float], update: int, metrics: Mapping[str, float]) -> boo
     return False
 
 
+def writers(seed: int) -> Measures:
+    """Measure what two agents earn with a letter each, and one with both letters or one."""
+    measures = {}
+    for name, (split, agents, answers) in WRITERS.items():
+        env = _written(split, agents)
+        team = team_of(env, answers, seed)
+        train(env, team, seed=seed, updates=WRITING)
+        measures[name] = value(env, team)
+    return measures
+
+
+def _written(split: bool, agents: int) -> DecPOMDPEnv:
+    """Return a game of one turn: each of two letters is worth half a point, and who writes it sees it, or both."""
+    tasks = [
+        probe_task(
+            f"written/{pair}",
+            place,
+            [cue if split else f"{number} of {pair}" for number, cue in enumerate(pair)][:agents],
+            [*pair] if agents > 1 else [pair],
+        )
+        for place, pair in enumerate(PAIRS)
+    ]
+    return probe_env("written", tasks, Points(_right_letters, 0.0), Cues(), 1, 1.0, None)
+
+
+def _right_letters(task: ProbeTask, words: Words) -> float:
+    said = words if len(words) > 1 else words[0]
+    return sum(map(str.__eq__, said, "".join(task.letters))) / 2
+
+
 HYPOTHESES = (
     Hypothesis(
         "H6",
@@ -171,5 +225,33 @@ HYPOTHESES = (
         "of the logarithm of the joint effective sample size against the number of agents.",
         (Clause("the slope is below 0", {"slope": 1}, below=0),),
         reuse,
+    ),
+    Hypothesis(
+        "H12",
+        "Two agents beat one that may write as much only where what is seen is divided, or what one may write.",
+        "With one of two letters unseen, one agent guesses it: 2/3. With room for one letter it earns 1/2. Else "
+        "nothing keeps it from what two can do.",
+        f"A game of one turn: two letters of three, half a point for each. Tabular policies, MAGRPO, {WRITING} "
+        "updates of 9 starts, G = 8; equal numbers of joint samples. Mean return of two agents with a letter "
+        "each, and of one with both, or with one alone.",
+        (
+            Clause(
+                "each sees a letter: two are better by over 0.2",
+                {"split, two": 1, "split, one": -1},
+                above=0.2,
+            ),
+            Clause(
+                "all is seen, one may write one letter: two are better by over 0.3",
+                {"whole, two": 1, "whole, one of a letter": -1},
+                above=0.3,
+            ),
+            Clause(
+                "all is seen, and one may write both: two are no better",
+                {"whole, two": 1, "whole, one": -1},
+                below=0.05,
+            ),
+        ),
+        writers,
+        seeds=10,
     ),
 )

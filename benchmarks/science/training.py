@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -31,9 +31,9 @@ Watch = Callable[[int, Mapping[str, float]], bool]
 
 
 def team_of(
-    env: DecPOMDPEnv, letters: str, seed: int, spread: float = 0.0
+    env: DecPOMDPEnv, letters: Sequence[str], seed: int, spread: float = 0.0
 ) -> dict[str, TabularPolicy]:
-    """Return new policies that say a letter, or nothing."""
+    """Return new policies that say a letter (or a longer answer, if `letters` is a list of such), or nothing."""
     return {
         agent: TabularPolicy(
             [*letters, ""], int(stream(seed, "policy", agent).integers(2**32)), spread
