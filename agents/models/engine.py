@@ -106,17 +106,17 @@ class ModelEngine:
         if not requests:
             return []
         adapters = sorted({policy.adapter for policy, _ in requests if policy.adapter is not None})
-        batchable = can_batch_adapters(self.model)
-        if len(adapters) > 1 and not batchable:
+        batchable, remote = can_batch_adapters(self.model), self.remote
+        if remote is None and len(adapters) > 1 and not batchable:
             return self._in_turn(requests, num_samples)
-        if len(adapters) == 1:
-            self.activate(*adapters)
         prompts = [policy.request(text) for policy, text in requests]
         unskipped = [prompt for prompt in prompts if prompt is not None]
         rows: list[SampledRow] = []
-        if self.remote is not None and unskipped:
-            rows = self.remote.sample(unskipped, num_samples)
+        if remote is not None and unskipped:  # in any thread: the model here may learn meanwhile
+            rows = remote.sample(unskipped, num_samples)
         elif unskipped:
+            if len(adapters) == 1:
+                self.activate(*adapters)
             with (
                 weights_in(self.model, self.compute_dtype),
                 decoding(self.model),

@@ -97,6 +97,9 @@ class RemoteSampler:
         self._unproven: set[str | None] = (
             set()
         )  # adapters with weights of which no answer was compared
+        self._proofs: dict[str | None, tuple[Prompt, Sequence[SampledRow]]] = {}  # by adapter
+        self.proves_later = False
+        """Whether the model here is at work in another thread, so that answers by new weights wait for `prove`."""
         self._client: Client | None = None
         self._lost = False
         self._closed = False
@@ -159,7 +162,9 @@ class RemoteSampler:
         for prompt, rows in zip(prompts, groups, strict=True):
             # Of a partner that cuts its distribution the server tells other log-probabilities.
             if prompt.adapter in self._unproven and not prompt.sampling.cuts:
-                self._prove(prompt, rows)
+                self._proofs.setdefault(prompt.adapter, (prompt, rows))
+        if not self.proves_later:
+            self.prove()
         return [
             self._shortened(row, prompt.sampling.stop)
             for prompt, rows in zip(prompts, groups, strict=True)
@@ -185,7 +190,7 @@ class RemoteSampler:
                     if adapter is not None:
                         self._client.unload_adapter(publication.name)
         self._leave()
-        self._wanted = {}
+        self._wanted, self._proofs = {}, {}
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _name(self, adapter: str | None) -> str:
@@ -288,13 +293,19 @@ class RemoteSampler:
                     "started it anew, or given it others"
                 )
 
-    @torch.no_grad()
-    def _prove(self, prompt: Prompt, rows: Sequence[SampledRow]) -> None:
-        """Compare a server's first answer by new weights with what the learner computes.
+    def prove(self) -> None:
+        """Compare a server's first answers by new weights with what the learner computes.
 
         Raises:
             SamplerError: If they differ by more than the limit.
         """
+        proofs, self._proofs = self._proofs, {}
+        for adapter, (prompt, rows) in proofs.items():
+            self._compare(prompt, rows)
+            self._unproven.discard(adapter)
+
+    @torch.no_grad()
+    def _compare(self, prompt: Prompt, rows: Sequence[SampledRow]) -> None:
         self.engine.activate(prompt.adapter)
         tokens = [row.tokens for row in rows]
         log_probs = self.engine.log_probs(prompt.ids, tokens, prompt.sampling.divisor)
@@ -307,7 +318,6 @@ class RemoteSampler:
                 f"{self._name(prompt.adapter)}: it has other weights, another model, or another format of numbers "
                 "than compute_dtype"
             )
-        self._unproven.discard(prompt.adapter)
 
 
 def _require_seen(client: Client, deadline: float, timeout: float) -> None:

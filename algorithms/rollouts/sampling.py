@@ -140,7 +140,7 @@ def _answers(
     ask: Callable[[Sequence[Policy]], Answer], batches: Sequence[Sequence[Policy]]
 ) -> Iterator[Answer]:
     """Yield the answer of each batch; those of several servers are waited for at the same time."""
-    remote = [isinstance(batch[0], EnginePolicy) and _is_remote(batch[0]) for batch in batches]
+    remote = [is_remote(batch[0]) for batch in batches]
     if sum(remote) < 2:
         yield from map(ask, batches)
         return
@@ -154,8 +154,10 @@ def _answers(
             yield answers[place].get() if remote[place] else ask(batch)
 
 
-def _is_remote(policy: EnginePolicy) -> bool:
-    return isinstance(policy.engine, RemoteEngine) and policy.engine.is_remote
+def is_remote(policy: Policy) -> bool:
+    """Check whether a policy is sampled in another process."""
+    engine = policy.engine if isinstance(policy, EnginePolicy) else None
+    return isinstance(engine, RemoteEngine) and engine.is_remote
 
 
 def _generate(

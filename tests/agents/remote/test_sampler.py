@@ -230,6 +230,15 @@ def test_answers_of_other_weights_are_refused(
     draw(policies)
     server.noise = 0.6
     draw(policies)  # the first answer was compared
+    change(policies["main"], 5)
+    sampler.publish(18)
+    sampler.proves_later = True
+    draw(policies)
+    with pytest.raises(SamplerError, match=r"differ from the learner's by 0\.6 nats"):
+        sampler.prove()
+    sampler.proves_later = False
+    with pytest.raises(SamplerError, match=r"differ from the learner's by 0\.6 nats"):
+        draw(policies)
     server.noise = 0.0
     server.forget()  # as if started anew
     draw(policies)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,12 @@ import pytest
 
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.remote.options import SamplerError
+from llm_decpomdp.algorithms.crews.bundles import Bundle
+from llm_decpomdp.algorithms.crews.crew import LocalCrew
+from llm_decpomdp.algorithms.crews.served_crew import ServedCrew
+from llm_decpomdp.algorithms.learning.learner import Learner
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout
+from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import load_config
@@ -76,6 +83,46 @@ def test_a_run_is_the_same_with_a_server_that_dies_and_when_it_is_resumed(
     assert any(row["groups_without_signal"] < row["groups"] for row in rows)
     mismatches = [v for row in rows for key, v in row.items() if key.startswith("mismatch/")]
     assert mismatches and max(mismatches) < 1e-4
+
+
+def test_with_a_lag_servers_are_asked_while_the_model_learns(
+    quick: list[str], tiny_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lagged = [*quick, *SERVED, "algorithm.lag=1", "algorithm.max_updates=3"]
+    ends = ["output.save_final_model=true"]
+    learning, played = threading.Event(), threading.Event()
+    threads: list[str] = []
+    accumulate, roll = Learner.accumulate, LocalCrew.roll
+
+    def watched(self: Learner, rollouts: Sequence[Rollout]) -> dict[str, float]:
+        learning.set()
+        row = accumulate(self, rollouts)
+        if self.updates < 2:  # the last update has nothing ahead
+            assert played.wait(20)
+        learning.clear()
+        played.clear()
+        return row
+
+    def noted(self: LocalCrew, bundles: Sequence[Bundle], clock: Stopwatch) -> list[list[Rollout]]:
+        threads.append(threading.current_thread().name)
+        if threads[-1] == "MainThread":
+            return roll(self, bundles, clock)
+        assert learning.wait(20)
+        rolled = roll(self, bundles, clock)
+        played.set()
+        return rolled
+
+    monkeypatch.setattr(LocalCrew, "roll", noted)
+    with FakeVllm(folder(quick, tiny_model)) as server:
+        lagged += [f"sampler.urls=[{server.address}]"]
+        with monkeypatch.context() as patch:
+            patch.setattr(Learner, "accumulate", watched)
+            ahead = train(load_config(None, [*lagged, *ends]), "ahead")
+        monkeypatch.setattr(ServedCrew, "begin", lambda self, bundles: None)
+        after = train(load_config(None, [*lagged, *ends, "output.name=after"]), "after")
+    assert sum(name != "MainThread" for name in threads) == 2
+    assert trained(ahead) == trained(after) and len(trained(after)) == 3
+    assert weights(ahead) == weights(after)
 
 
 def folder(quick: Sequence[str], tiny_model: str) -> str:
