@@ -60,6 +60,21 @@ def decoding(model: Any) -> Iterator[None]:
         model.set_attn_implementation("sdpa")
 
 
+@contextmanager
+def whole_head(model: Any) -> Iterator[None]:
+    """Let the head of a model read states that lie side by side.
+
+    Of states that are cut from longer rows torch makes a batch of products, and copies the weights of the head for
+    each row: on a CPU 57 MB a row for SmolLM2-135M in bfloat16, and 70 times the time.
+    """
+    head = without_peft(model).get_output_embeddings()
+    hook = head.register_forward_pre_hook(lambda _, states: (states[0].contiguous(), *states[1:]))
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
 def decoding_attention(
     module: Any,
     query: Tensor,

@@ -17,7 +17,12 @@ from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 from typing_extensions import Protocol
 
-from llm_decpomdp.agents.inference.decoding import growing_cache, product_size, threads_for
+from llm_decpomdp.agents.inference.decoding import (
+    growing_cache,
+    product_size,
+    threads_for,
+    whole_head,
+)
 from llm_decpomdp.agents.inference.lora_batch import SetAdapters, ignore_adapters
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.packed_log_probs import without_peft
@@ -102,7 +107,9 @@ def sample(
     positions = (mask.cumsum(1) - 1).clamp(min=0)  # (B, P)
     set_adapters([prompt.adapter for prompt in prompts])
     forward = partial(model, past_key_values=cache, use_cache=True, logits_to_keep=1)
-    logits = forward(input_ids=ids, attention_mask=mask, position_ids=positions).logits[:, -1]
+    with whole_head(model):
+        out = forward(input_ids=ids, attention_mask=mask, position_ids=positions)
+    logits = out.logits[:, -1]
     weights = product_size(without_peft(model))
     cache.batch_repeat_interleave(num_samples)
     logits, mask, positions = (

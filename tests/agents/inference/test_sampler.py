@@ -73,6 +73,17 @@ def test_a_row_does_not_depend_on_the_others(model: LlamaForCausalLM) -> None:
     assert max(len(row.tokens) for row in together[:4]) == 5
 
 
+def test_the_head_reads_states_that_lie_side_by_side(model: LlamaForCausalLM) -> None:
+    """Of others torch copies the head's weights for each row."""
+    seen: list[bool] = []
+    head = model.get_output_embeddings()
+    states = head.register_forward_hook(lambda _, args, out: seen.append(args[0].is_contiguous()))
+    sample(model, [prompt(1, 2, 3), prompt(4, 5)], 2, [END])
+    states.remove()
+    assert len(seen) > 1 and all(seen)
+    assert not head._forward_pre_hooks
+
+
 def test_samples_are_distributed_as_the_model_says(model: LlamaForCausalLM) -> None:
     rows = sample(model, [prompt(5, 6, sampling=Sampling(max_new_tokens=2))], 20_000, [END])
     logits = model(input_ids=torch.tensor([[5, 6]])).logits[0, -1].detach()
