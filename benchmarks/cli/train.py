@@ -51,13 +51,13 @@ def demo(override: Overrides = None) -> None:
     name = f"{pair.folder.path.name}-other-seed"
     output = replace(settings.output, name=name, report=False, save_path=None, keep_best=False)
     evaluation = replace(settings.evaluation, num_tasks=0)
-    other = train(
+    second = train(
         replace(settings, seed=settings.seed + 1, output=output, evaluation=evaluation), DEMO
     )
     give_back()
     if first_process():
         with as_run_errors():
-            evaluations = exchange_in_turn([pair.folder.path, other.folder.path])
+            evaluations = exchange_in_turn([pair.folder.path, second.folder.path])
         Console(highlight=False).print(table(evaluations))
     conclude(pair)
 

@@ -181,8 +181,8 @@ def _written(split: bool, agents: int) -> DecPOMDPEnv:
 
 
 def _right_letters(task: ProbeTask, words: Words) -> float:
-    said = words if len(words) > 1 else words[0]
-    return sum(map(str.__eq__, said, "".join(task.letters))) / 2
+    letters = words if len(words) > 1 else words[0]
+    return sum(map(str.__eq__, letters, "".join(task.letters))) / 2
 
 
 HYPOTHESES = (

@@ -160,20 +160,20 @@ def trl(setting: Setting) -> Outcome:
     for size in setting.fitting(2 * UPDATE_BYTES):
         case = setting.case(size)
         bf16 = case.pop("dtype") == "bfloat16"
-        theirs = {**case, "device": setting.device, "prompts": texts, "bf16": bf16}
+        peer = {**case, "device": setting.device, "prompts": texts, "bf16": bf16}
         variants = [
             Variant(f"ours, {size}", FILE, "on_device", _update(setting, size, tasks, "own")),
             Variant(
                 f"TRL {version}, {size}",
                 "models/trl_update.py",
                 "grpo",
-                {**theirs, "gradient_checkpointing": False},
+                {**peer, "gradient_checkpointing": False},
                 str(setting.peers),
             ),
         ]
-        ours, rival = section = setting.compare(variants)
+        first, rival = section = setting.compare(variants)
         sections.append(section)
-        judgements.append(speed(Goal(f"update: ours against TRL, {size}"), ours, rival))
+        judgements.append(speed(Goal(f"update: ours against TRL, {size}"), first, rival))
     return Outcome(sections, judgements)
 
 
