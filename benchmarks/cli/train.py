@@ -32,7 +32,7 @@ def demo(override: Overrides = None) -> None:
     """Train two small language models to work together, on this machine's CPU, in minutes and without a hub.
 
     It trains a pair, trains another one with another seed, and then exchanges partners: is the gain lost? It takes
-    5 GiB of memory, and leaves the trained pairs to be played with.
+    3 GiB of memory, and leaves the trained pairs to be played with.
     """
     from rich.console import Console
 

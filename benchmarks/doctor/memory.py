@@ -10,7 +10,7 @@ from pathlib import Path
 
 from llm_decpomdp.benchmarks.config.errors import RunError
 
-DEMO = 5.0
+DEMO = 3.0
 """GiB that `llm-decpomdp demo` needs: for 135 million weights twice, and what a step keeps of each layer."""
 
 LESS = (
