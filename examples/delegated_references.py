@@ -19,7 +19,7 @@ PASSES = 3.0
 def delegated(reference: str, entry: str) -> tuple[str, str] | None:
     """Return the reference under the name `aux`, and a function that calls it; `None` where it cannot be done.
 
-    What is no function goes into this one, so that the text begins with `def`.
+    Imports and constants go into the function, so that the text begins with `def`.
     """
     tree = ast.parse(reference)
     others = [node for node in tree.body if not isinstance(node, ast.FunctionDef)]

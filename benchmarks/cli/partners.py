@@ -24,7 +24,7 @@ def partners(
     ] = None,
     samples: options.Samples = 1,
     seed: options.Seed = 0,
-    at_a_time: options.AtATime = 16,  # all 32 of the demo's at once take twice the memory, and no less time
+    at_a_time: options.AtATime = 16,  # few, for the small machines that the demo runs on
 ) -> None:
     """Exchange the partners of a trained team's last agent: is the gain lost? Then write the report anew.
 

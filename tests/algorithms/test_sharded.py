@@ -75,7 +75,7 @@ def test_two_processes_learn_what_one_does_though_one_has_nothing_to_learn(
         *(of["metrics"] for of in (whole, first, second)), strict=True
     ):
         assert of_first == of_second
-        assert of_first == pytest.approx(metrics, rel=1e-3, abs=1e-5)
+        assert of_first == pytest.approx(metrics, rel=1e-4, abs=2e-5)  # as of the weights
 
 
 def test_without_equal_passes_a_process_needs_the_other(pair: Path) -> None:

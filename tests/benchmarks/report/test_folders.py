@@ -114,7 +114,7 @@ def test_columns_of_several_experiments_have_the_whole_name_at_hand(tmp_path: Pa
     assert 'class="left"' not in page and 'class="right"' not in page
 
 
-@pytest.mark.filterwarnings("error::UserWarning")
+@pytest.mark.filterwarnings("error", "ignore::ResourceWarning")  # garbage of other tests
 def test_figures_of_long_names_keep_their_room(tmp_path: Path) -> None:
     runs = [RunFolder(tmp_path / f"{'x' * 60}-{n}-{'x' * 60}") for n in ("one", "two")]
     for run in runs:
