@@ -25,7 +25,11 @@ def test_an_example_runs_offline_and_its_team_learns(name: str) -> None:
 
 
 def test_lessons_are_references_that_pass_when_they_are_delegated(tmp_path: Path) -> None:
-    command = [str(ROOT / "examples" / "delegated_references.py"), "humaneval-v0", "test[:8]"]
+    command = [
+        str(ROOT / "examples" / "coder_pair" / "delegated_references.py"),
+        "humaneval-v0",
+        "test[:8]",
+    ]
     environment = {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
     run = python(*command, str(tmp_path / "lessons.jsonl"), env=environment)
     assert "8 of 8 references work" in run.stdout

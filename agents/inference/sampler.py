@@ -65,7 +65,7 @@ class Remote(Protocol):
     """A sampler elsewhere, which has been given the weights of an engine's policies."""
 
     def sample(self, prompts: Sequence[Prompt], num_samples: int) -> list[SampledRow]:
-        """Draw completions of all prompts together, in the order of `sample`."""
+        """Draw completions of all prompts together, in the order of `sample`; tokens may follow a stop string."""
         ...
 
 

@@ -22,7 +22,7 @@ from llm_decpomdp.agents.inference.packed_log_probs import (
     without_peft,
 )
 from llm_decpomdp.agents.inference.sampler import Prompt, Remote, SampledRow, sample
-from llm_decpomdp.agents.inference.stops import before_stop
+from llm_decpomdp.agents.inference.stops import before_stop, stop_length
 from llm_decpomdp.agents.models.features import hidden_means
 from llm_decpomdp.agents.models.precision import resolve_compute_dtype, weights_as, weights_in
 from llm_decpomdp.policy import SKIPPED, Completion
@@ -113,7 +113,11 @@ class ModelEngine:
         unskipped = [prompt for prompt in prompts if prompt is not None]
         rows: list[SampledRow] = []
         if remote is not None and unskipped:  # in any thread: the model here may learn meanwhile
-            rows = remote.sample(unskipped, num_samples)
+            draws = remote.sample(unskipped, num_samples)
+            rows = [
+                self._shortened(row, unskipped[place // num_samples].sampling.stop)
+                for place, row in enumerate(draws)
+            ]
         elif unskipped:
             if len(adapters) == 1:
                 self.activate(*adapters)
@@ -152,6 +156,13 @@ class ModelEngine:
         text = prompt.prefill + before_stop(body, prompt.sampling.stop or ())
         reason = "stop" if row.stopped else "length"
         return Completion(text, row.tokens, row.log_probs, reason, prompt.long)
+
+    def _shortened(self, row: SampledRow, stops: Sequence[str] | None) -> SampledRow:
+        """Return a row without tokens behind a stop string, of which a server may have drawn some."""
+        length = stop_length(row.tokens, stops, self.decode) if stops else None
+        if length is None:
+            return row
+        return SampledRow(row.tokens[:length], row.log_probs[:length], True)
 
     def _decode_after(self, prefill: str, tokens: Sequence[int]) -> str:
         """Return the text of tokens behind a prefill: some decoders drop the blank of a text's first token."""

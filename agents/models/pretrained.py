@@ -209,6 +209,7 @@ def _weights(
         name_or_path,
         dtype=dtype,
         attn_implementation=attention,
+        device_map="meta" if device.type == "meta" else None,  # which reads no weights
         local_files_only=_local_only(name_or_path),
     )
     return model.to(device)

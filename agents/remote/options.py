@@ -42,7 +42,8 @@ class SamplerOptions(Options):
     turn a switch on and off."""
     exact: bool = True
     """Hold requests back until all of a batch are there, so that it is computed in one order: with float32 on a
-    CPU a run that is resumed equals one that never stopped. Otherwise each begins as it comes."""
+    CPU a run that is resumed equals one that never stopped. Otherwise each begins as it comes, as it must with
+    `cluster.rollout_workers`."""
     timeout: float = option(600.0, gt=0)
     """Seconds that a batch, or new weights, may take; then the server counts as dead."""
     start_timeout: float = option(900.0, gt=0)

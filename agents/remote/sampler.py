@@ -9,21 +9,18 @@ from __future__ import annotations
 import logging
 import secrets
 import shutil
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from multiprocessing.pool import ThreadPool
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 import torch
 
 from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow
-from llm_decpomdp.agents.inference.stops import stop_length
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine, end_ids
-from llm_decpomdp.agents.remote.client import Client, Request
+from llm_decpomdp.agents.remote.client import Client
 from llm_decpomdp.agents.remote.options import (
     BASE,
     SamplerError,
@@ -31,21 +28,13 @@ from llm_decpomdp.agents.remote.options import (
     ServerLost,
     check_untruncated,
 )
+from llm_decpomdp.agents.remote.served_weights import ServedWeights, to_requests
 from llm_decpomdp.agents.remote.server import Server, make_private
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE = 256
-"""Most requests that wait for answers at once."""
-
-POLL = 0.005
-"""Seconds between two looks at the number of requests that a server has."""
-
-SETTLING = 0.05
-"""Seconds from a server's having read the last request of a batch to its having queued it."""
-
-UNSEEN = 20.0
-"""Seconds after which a server that has still seen no request is one that does not count them."""
+PROBE, PROBE_TOKENS = "Say something.", 16
+"""What `serve` asks a server, and the most tokens that it waits for."""
 
 Result = TypeVar("Result")
 
@@ -131,7 +120,7 @@ class RemoteSampler:
             folder = self.folder / "weights" / unique
             policy.save(folder)
             self._wanted = {**self._wanted, policy.adapter: Publication(unique, folder, writes)}
-        self._insist(lambda client: None)
+        self._insist(lambda served: None)
         for adapter, publication in before.items():
             if self._wanted[adapter] is not publication:
                 shutil.rmtree(publication.folder, ignore_errors=True)
@@ -147,36 +136,30 @@ class RemoteSampler:
                 the learner's, or it cannot be kept alive.
         """
         self._require_published({prompt.adapter for prompt in prompts})
-        requests = [
-            Request(
-                model=self._name(prompt.adapter),
-                prompt=prompt.ids,
-                samples=num_samples,
-                seed=int(torch.randint(2**31, (), generator=prompt.generator)),
-                sampling=prompt.sampling,
-                place=place,
-            )
-            for place, prompt in enumerate(prompts)
-        ]
-        groups = self._insist(lambda client: self._ask(client, requests))
+        requests = to_requests(self._names(), prompts, num_samples)
+        groups = self._insist(lambda served: served.ask(requests))
         for prompt, rows in zip(prompts, groups, strict=True):
             # Of a partner that cuts its distribution the server tells other log-probabilities.
             if prompt.adapter in self._unproven and not prompt.sampling.cuts:
                 self._proofs.setdefault(prompt.adapter, (prompt, rows))
         if not self.proves_later:
             self.prove()
-        return [
-            self._shortened(row, prompt.sampling.stop)
-            for prompt, rows in zip(prompts, groups, strict=True)
-            for row in rows
-        ]
+        return [row for rows in groups for row in rows]
 
-    def _shortened(self, row: SampledRow, stops: Sequence[str] | None) -> SampledRow:
-        """Return a row without tokens behind a stop string, of which a server may have drawn some."""
-        length = stop_length(row.tokens, stops, self.engine.decode) if stops else None
-        if length is None:
-            return row
-        return SampledRow(row.tokens[:length], row.log_probs[:length], True)
+    def serve(self) -> ServedWeights:
+        """Return what other processes sample by, until it is published again or the server is lost.
+
+        The server is asked a little first, so that one that was lost is started again, and its answers are
+        compared with what the learner computes; errors as of `sample`.
+        """
+        prompts = []
+        for policy in self.policies.values():
+            if (prompt := policy.request(PROBE)) is not None:
+                few = min(PROBE_TOKENS, prompt.sampling.max_new_tokens)
+                sampling = replace(prompt.sampling, max_new_tokens=few, stop=None)
+                prompts.append(replace(prompt, sampling=sampling, generator=torch.Generator()))
+        self.sample(prompts, 1)
+        return self._insist(lambda served: served)
 
     def close(self) -> None:
         """Let the server forget what it was given, or end it if it was started for this; `publish` begins anew.
@@ -193,9 +176,9 @@ class RemoteSampler:
         self._wanted, self._proofs = {}, {}
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _name(self, adapter: str | None) -> str:
-        """Return the name that requests give the weights of an adapter; all weights of a model have one name."""
-        return BASE if adapter is None else self._wanted[adapter].name
+    def _names(self) -> dict[str | None, str]:
+        """Return the names of weights by adapter; all weights of a model have one name, whatever their version."""
+        return {a: BASE if a is None else there.name for a, there in self._wanted.items()}
 
     def _require_published(self, adapters: set[str | None]) -> None:
         for name, policy in self.policies.items():
@@ -207,7 +190,7 @@ class RemoteSampler:
                         "are sampled from"
                     )
 
-    def _insist(self, work: Callable[[Client], Result]) -> Result:
+    def _insist(self, work: Callable[[ServedWeights], Result]) -> Result:
         """Do something with a server that has the wanted weights, again after each time that it is lost."""
         for failures in range(self.options.max_restarts + 1):
             try:
@@ -234,8 +217,8 @@ class RemoteSampler:
         self.server.stop()
         self._client, self._there = None, {}
 
-    def _ready(self) -> Client:
-        """Return a client of a server that has the wanted weights, and no older ones of these policies."""
+    def _ready(self) -> ServedWeights:
+        """Return a server's weights: the wanted ones, and no older ones of these policies."""
         timeout, ends = self.options.timeout, end_ids(self.engine.model, self.engine.tokenizer)
         if self._client is None:
             url = self.server.ready(lambda url: Client(url, ends, timeout).is_well())
@@ -249,7 +232,8 @@ class RemoteSampler:
         for adapter, new in self._wanted.items():
             if adapter not in self._there:
                 self._load(client, adapter, new)
-        return client
+        version = self._wanted[None].name if None in self._wanted else None
+        return ServedWeights(client, self._names(), version, self.options.exact)
 
     def _load(self, client: Client, adapter: str | None, new: Publication) -> None:
         if adapter is None:
@@ -260,38 +244,6 @@ class RemoteSampler:
             client.load_adapter(new.name, new.folder)
         self._there[adapter] = new
         self._unproven.add(adapter)
-
-    def _ask(self, client: Client, requests: Sequence[Request]) -> list[list[SampledRow]]:
-        """Ask for all completions of a batch."""
-        self._require_version(client)
-        exact = self.options.exact
-        # Its threads are daemons, so that Ctrl-C waits for no server.
-        with ThreadPool(len(requests) if exact else min(len(requests), AT_ONCE)) as pool:
-            if not exact:
-                return list(pool.imap(lambda request: client.complete(request, False), requests))
-            with client.paused():
-                client.forget_prompts()
-                answers = [
-                    pool.apply_async(client.complete, (request, True)) for request in requests
-                ]
-                deadline = time.monotonic() + self.options.timeout
-                while not any(answer.ready() for answer in answers):
-                    if client.open_requests() >= len(requests):
-                        break
-                    _require_seen(client, deadline, self.options.timeout)
-                time.sleep(SETTLING)
-            return [answer.get() for answer in answers]
-
-    def _require_version(self, client: Client) -> None:
-        """Check that all weights of the model are those that were published, where the server tells."""
-        publication = self._wanted.get(None)
-        if publication is not None and (version := client.version()) is not None:
-            if version != publication.name:
-                self._there.clear()
-                raise ServerLost(
-                    f"{client.url} has weights of version {version!r}, not {publication.name!r}: somebody has "
-                    "started it anew, or given it others"
-                )
 
     def prove(self) -> None:
         """Compare a server's first answers by new weights with what the learner computes.
@@ -315,22 +267,22 @@ class RemoteSampler:
             raise SamplerError(
                 f"the server's log-probabilities differ from the learner's by {mismatch:.3g} nats a token, more "
                 f"than max_mismatch={self.options.max_mismatch:g}, in its first answer by "
-                f"{self._name(prompt.adapter)}: it has other weights, another model, or another format of numbers "
-                "than compute_dtype"
+                f"{self._names()[prompt.adapter]}: it has other weights, another model, or another format of "
+                "numbers than compute_dtype"
             )
 
 
-def _require_seen(client: Client, deadline: float, timeout: float) -> None:
-    """Wait a moment for a batch to arrive; raise a `ServerLost` if it takes too long."""
-    rest = deadline - time.monotonic()
-    if rest < 0:
-        raise ServerLost(f"{client.url} has not taken in a batch for {timeout:g} s")
-    if timeout - rest > UNSEEN and not client.open_requests():
-        raise SamplerError(
-            f"{client.url} does not count its requests: start it with --enable-server-load-tracking, or set "
-            "exact=false"
-        )
-    time.sleep(POLL)
+def publish_all(samplers: Iterable[RemoteSampler], version: int) -> None:
+    """Give servers the present weights; those that do not run are started at the same time.
+
+    Raises:
+        SamplerError: If a server does not take them.
+    """
+    samplers = list(samplers)
+    for sampler in samplers:
+        sampler.launch()
+    for sampler in samplers:
+        sampler.publish(version)
 
 
 def _writes(policy: CausalLM) -> int:

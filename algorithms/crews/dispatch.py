@@ -8,12 +8,15 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from llm_decpomdp.agents.remote.options import SamplerError, ServerLost
+from llm_decpomdp.agents.remote.sampler import RemoteSampler, publish_all
+from llm_decpomdp.agents.remote.served_weights import ServedWeights
 from llm_decpomdp.algorithms.crews.bundles import Bundle
 from llm_decpomdp.algorithms.crews.options import CrewError
-from llm_decpomdp.algorithms.crews.worker import Failed, Order, Played, Ready
+from llm_decpomdp.algorithms.crews.worker import Failed, Order, Played, Ready, Supply
 from llm_decpomdp.algorithms.rollouts.long_prompts import label
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
+from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, is_remote
 from llm_decpomdp.policy import TrainablePolicy
 
 logger = logging.getLogger(__name__)
@@ -24,6 +27,8 @@ class Hand(ABC):
 
     place: int | None = None
     """Place of the bundle that it was given."""
+    order: Order | None = None
+    """What it was given last."""
     placed = True
     """Whether it is sure to play soon what it is given."""
 
@@ -57,28 +62,53 @@ class Hand(ABC):
 class DispatchingCrew(ABC):
     """Hands bundles to workers, one at a time; a bundle whose worker dies is played again by another.
 
+    Where policies are sampled at servers, workers ask these themselves. A server is looked after here: as a worker
+    loses it, it is started again if it has died, and the bundle is played again.
+
     Args:
         workers: Number of workers, at least 1. They start with the first bundles.
         max_redo: Most times that a bundle is played again.
+        samplers: The servers' of policies that learn here, by agent.
 
     Raises:
         ValueError: If there are no workers, or `max_redo` is negative.
     """
 
-    def __init__(self, workers: int, max_redo: int = 3) -> None:
+    def __init__(
+        self, workers: int, max_redo: int = 3, samplers: Mapping[str, RemoteSampler] | None = None
+    ) -> None:
         if workers < 1 or max_redo < 0:
             raise ValueError(
                 f"workers must be at least 1 and max_redo at least 0, got {workers} and {max_redo}"
             )
-        self.number, self.max_redo = workers, max_redo
+        self.number, self.max_redo, self.samplers = workers, max_redo, samplers or {}
         self.workers: list[Any] = []
         """Those that have been started, each a `Hand`."""
-        self._weights: Any = None
+        self._supply = Supply(None, {})
+        self._losses = 0
+        """How often servers were lost since a bundle was played to its end."""
         self._begun: Sequence[Bundle] = ()
 
-    @abstractmethod
     def publish(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
-        """Give the workers new weights, which each takes before its next bundle."""
+        """Give workers and servers new weights: each worker takes them before its next bundle.
+
+        Raises:
+            SamplerError: If a server does not take them, or answers by others.
+        """
+        publish_all(self._servers(), version)
+        own = {name: policy for name, policy in policies.items() if not is_remote(policy)}
+        self._supply = Supply(self._store(own, version) if own else None, self._served())
+
+    @abstractmethod
+    def _store(self, policies: Mapping[str, TrainablePolicy], version: int) -> Any:
+        """Put weights where workers find them, in place of older ones, and return where."""
+
+    def _servers(self) -> list[RemoteSampler]:
+        return list(dict.fromkeys(self.samplers.values()))
+
+    def _served(self) -> dict[str, ServedWeights]:
+        weights = {sampler: sampler.serve() for sampler in self._servers()}
+        return {agent: weights[sampler] for agent, sampler in self.samplers.items()}
 
     def _room(self) -> int:
         """Return the largest number of workers that can be at work."""
@@ -97,7 +127,7 @@ class DispatchingCrew(ABC):
         self._hire(len(bundles))
         placed = [worker for worker in self.workers if worker.placed]
         for place, worker in enumerate(placed[: len(bundles)]):
-            worker.give(place, Order(bundles[place], self._weights))
+            worker.give(place, Order(bundles[place], self._supply))
         self._begun = bundles
 
     def roll(self, bundles: Sequence[Bundle], clock: Stopwatch) -> list[list[Rollout]]:
@@ -129,12 +159,16 @@ class DispatchingCrew(ABC):
             for worker in self.workers:
                 if worker.place is None and worker.placed and waiting:
                     place = waiting.popleft()
-                    worker.give(place, Order(bundles[place], self._weights))
+                    worker.give(place, Order(bundles[place], self._supply))
             for worker in self._speaking():
                 message = worker.receive()
                 if isinstance(message, Failed):
-                    raise message.error from message.cause
+                    if worker.place is None or not isinstance(message.error, ServerLost):
+                        raise message.error from message.cause
+                    self._look_after(worker.order.supply, message.error)
+                    waiting.appendleft(worker.finish())
                 if isinstance(message, Played):
+                    self._losses = 0
                     results[worker.finish()] = message
                 elif message is None:
                     self.workers.remove(worker)
@@ -144,6 +178,27 @@ class DispatchingCrew(ABC):
                         self._redo(worker, how, bundles[worker.place], deaths[worker.place])
                         waiting.appendleft(worker.place)
         return [results[place] for place in range(len(bundles))]
+
+    def _look_after(self, supply: Supply, error: ServerLost) -> None:
+        """See that the servers are there, unless that was done since a worker was given what it lost.
+
+        Raises:
+            SamplerError: If they were lost too often in a row.
+        """
+        if supply is not self._supply:
+            return
+        self._losses += 1
+        limit = min(sampler.options.max_restarts for sampler in self._servers())
+        if self._losses > limit:
+            raise SamplerError(
+                f"rollout workers have lost a server that samples {self._losses} times in a row, the last time as "
+                f"{error}"
+            ) from error
+        logger.warning(
+            "a rollout worker has lost a server that samples (%s): its bundle is played again",
+            error,
+        )
+        self._supply = Supply(self._supply.weights, self._served())
 
     def _redo(self, worker: Hand, how: str, bundle: Bundle, deaths: int) -> None:
         """Warn of a worker that has died and whose bundle is played again.
@@ -175,6 +230,8 @@ class DispatchingCrew(ABC):
         self._begun = ()
 
     def close(self) -> None:
-        """End the workers, and let go of the weights."""
+        """End the workers and servers, and let go of the weights."""
         self._stop()
-        self._weights = None
+        for sampler in self._servers():
+            sampler.close()
+        self._supply = Supply(None, {})

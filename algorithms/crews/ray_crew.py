@@ -15,11 +15,19 @@ from typing import Any
 
 import torch
 
+from llm_decpomdp.agents.remote.sampler import RemoteSampler
 from llm_decpomdp.algorithms.crews.bundles import Site
 from llm_decpomdp.algorithms.crews.dispatch import DispatchingCrew, Hand
 from llm_decpomdp.algorithms.crews.options import CrewError
-from llm_decpomdp.algorithms.crews.worker import Build, Failed, Order, Played, Ready, load_states
-from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
+from llm_decpomdp.algorithms.crews.worker import (
+    Build,
+    Failed,
+    Order,
+    Played,
+    Ready,
+    load_states,
+    play,
+)
 from llm_decpomdp.policy import TrainablePolicy
 
 MIN_VERSION = (2, 52)
@@ -104,13 +112,12 @@ class Actor:
         try:
             if self._site is None:
                 self._site = pickle.loads(self._build)()
-            if order.weights is not None:
-                version, (reference,) = order.weights
+            if order.supply.weights is not None:
+                version, (reference,) = order.supply.weights
                 if version != self._version:
                     load_states(self._site.team, ray.get(reference))
                     self._version = version
-            clock = Stopwatch()
-            return Played(order.bundle.roll(self._site, clock), clock.seconds)
+            return play(order.bundle, self._site, order.supply.servers)
         except ray.exceptions.RayError:  # such as weights that are lost with their node
             raise
         except Exception as error:
@@ -125,6 +132,7 @@ class RayCrew(DispatchingCrew):
             all nodes alike.
         workers: Number of actors, at least 1.
         max_redo: Most times that a bundle is played again.
+        samplers: As of `DispatchingCrew`; the servers are where every node reaches them.
         address: As of `connect`; a cluster that is started here ends with the crew.
         trusted_network: As of `connect`.
         cpus: CPUs of a node that an actor takes.
@@ -136,13 +144,14 @@ class RayCrew(DispatchingCrew):
         build: Build,
         workers: int,
         max_redo: int = 3,
+        samplers: Mapping[str, RemoteSampler] | None = None,
         *,
         address: str | None = None,
         trusted_network: bool = False,
         cpus: float = 1.0,
         gpus: float = 0.0,
     ) -> None:
-        super().__init__(workers, max_redo)
+        super().__init__(workers, max_redo, samplers)
         self._build = pickle.dumps(build)
         self._needs = {"num_cpus": cpus, "num_gpus": gpus}
         self._connect = partial(connect, address, trusted_network=trusted_network)
@@ -155,13 +164,16 @@ class RayCrew(DispatchingCrew):
             raise
 
     def publish(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
-        """Put new weights where every node finds them."""
+        """Put new weights where every node finds them; errors as of `DispatchingCrew`."""
         if not self._ray.is_initialized():  # the crew was closed
             self._connect()
+        super().publish(policies, version)
+
+    def _store(self, policies: Mapping[str, TrainablePolicy], version: int) -> Any:
         self._publications += 1
         states = {name: policy.state_dict() for name, policy in policies.items()}
         # In a list, so that Ray brings it to those that ask, not to each call.
-        self._weights = self._publications, [self._ray.put(states)]
+        return self._publications, [self._ray.put(states)]
 
     def _room(self) -> int:
         """Return how many actors the nodes can hold, at most as many as are wanted.
@@ -221,7 +233,8 @@ class RayHand(Hand):
 
     def give(self, place: int, order: Order) -> None:
         """Let the actor play a bundle."""
-        self.place, self.call = place, self._actor.play.remote(order)
+        self.place, self.order = place, order
+        self.call = self._actor.play.remote(order)
 
     def receive(self) -> Ready | Played | Failed | None:
         """Return what the actor says; `None` if it has died."""

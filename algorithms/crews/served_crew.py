@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing.pool import ThreadPool
 
-from llm_decpomdp.agents.remote.sampler import RemoteSampler
+from llm_decpomdp.agents.remote.sampler import RemoteSampler, publish_all
 from llm_decpomdp.algorithms.crews.bundles import Bundle, Site
 from llm_decpomdp.algorithms.crews.crew import LocalCrew
 from llm_decpomdp.algorithms.crews.options import CrewError
@@ -43,10 +43,7 @@ class ServedCrew(LocalCrew):
         Raises:
             SamplerError: If a server does not take them.
         """
-        for sampler in self.samplers:
-            sampler.launch()
-        for sampler in self.samplers:
-            sampler.publish(version)
+        publish_all(self.samplers, version)
 
     def begin(self, bundles: Sequence[Bundle]) -> None:
         """Play bundles in a thread. Until `roll` asks for them, no weight may change and nothing else be played.

@@ -18,6 +18,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents.remote.options import ServerLost
+from llm_decpomdp.agents.remote.served_weights import ServedWeights
 from llm_decpomdp.algorithms.crews.bundles import Bundle, Site
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, distinct_policies
@@ -39,12 +42,20 @@ class Setup:
     """The CUDA device of the process that learns, if there are any."""
 
 
+class Supply(NamedTuple):
+    """The weights to play with, as they were published."""
+
+    weights: Any
+    """Where those are that workers load, by the kind of crew; `None` where there are none."""
+    servers: Mapping[str, ServedWeights]
+    """What sampling at a server needs, by agent."""
+
+
 class Order(NamedTuple):
     """A bundle to play."""
 
     bundle: Bundle
-    weights: Any
-    """Where the weights to play it with are, by the kind of crew; `None` where nothing was published."""
+    supply: Supply
 
 
 class Ready(NamedTuple):
@@ -60,7 +71,7 @@ class Played(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """The site could not be built, or a bundle cannot be played, whoever tries."""
+    """The site could not be built, or a bundle cannot be played: whoever tries, or while a server is lost."""
 
     error: BaseException
     cause: BaseException | None
@@ -81,7 +92,7 @@ def work(log: Path, connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to workers too
     _end_with_parent(log.parent)
     _write_to(log)
-    weights: Path | None = None
+    newest: Path | None = None
     try:
         setup: Setup = connection.recv()
         torch.set_num_threads(setup.threads)
@@ -90,19 +101,35 @@ def work(log: Path, connection: Connection) -> None:
         site: Site = pickle.loads(setup.build)()
         connection.send(Ready())
         while True:
-            order: Order = connection.recv()
-            if order.weights is not None and order.weights != weights:
-                states = torch.load(order.weights, map_location="cpu", weights_only=True)
+            bundle, supply = connection.recv()
+            if supply.weights is not None and supply.weights != newest:
+                states = torch.load(supply.weights, map_location="cpu", weights_only=True)
                 load_states(site.team, states)
-                weights = order.weights
-            clock = Stopwatch()
-            rollouts = order.bundle.roll(site, clock)
-            connection.send(Played(rollouts, clock.seconds))
+                newest = supply.weights
+            connection.send(play(bundle, site, supply.servers))
     except (EOFError, BrokenPipeError):  # the crew was closed
         return
     except Exception as error:
         traceback.print_exc()
         connection.send(Failed.of(error))
+
+
+def play(bundle: Bundle, site: Site, servers: Mapping[str, ServedWeights]) -> Played | Failed:
+    """Play a bundle; a server that is lost is a value, since the bundle can be played when it is back."""
+    attach(site.team, servers)
+    clock = Stopwatch()
+    try:
+        return Played(bundle.roll(site, clock), clock.seconds)
+    except ServerLost as error:
+        return Failed.of(error)
+
+
+def attach(team: Team, servers: Mapping[str, ServedWeights]) -> None:
+    """Let agents' policies be sampled at servers."""
+    for agent, weights in servers.items():
+        policy = team[agent]
+        assert isinstance(policy, CausalLM), agent
+        policy.engine.remote = weights
 
 
 def save_weights(policies: Mapping[str, Stateful], path: Path) -> None:

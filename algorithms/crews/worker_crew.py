@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
+from llm_decpomdp.agents.remote.sampler import RemoteSampler
 from llm_decpomdp.algorithms.crews.dispatch import DispatchingCrew, Hand
 from llm_decpomdp.algorithms.crews.worker import (
     Build,
@@ -41,13 +42,20 @@ class WorkerCrew(DispatchingCrew):
             whose weights are published to them.
         workers: Number of processes, at least 1. They start with the first bundles.
         max_redo: Most times that a bundle is played again.
+        samplers: As of `DispatchingCrew`.
 
     Raises:
         ValueError: If there are no workers, or `max_redo` is negative.
     """
 
-    def __init__(self, build: Build, workers: int, max_redo: int = 3) -> None:
-        super().__init__(workers, max_redo)
+    def __init__(
+        self,
+        build: Build,
+        workers: int,
+        max_redo: int = 3,
+        samplers: Mapping[str, RemoteSampler] | None = None,
+    ) -> None:
+        super().__init__(workers, max_redo, samplers)
         self._build = pickle.dumps(build)
         self._folder: TemporaryDirectory[str] | None = None
         self._publications = 0
@@ -60,14 +68,13 @@ class WorkerCrew(DispatchingCrew):
             self._folder = TemporaryDirectory(prefix="llm_decpomdp-crew-")
         return Path(self._folder.name)
 
-    def publish(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
-        """Write new weights to a file; each worker reads it before its next bundle."""
+    def _store(self, policies: Mapping[str, TrainablePolicy], version: int) -> Path:
         self._publications += 1
         path = self.folder / f"weights-{self._publications}-of-version-{version}.pt"
         save_weights(policies, path)
-        if self._weights is not None:
-            self._weights.unlink()
-        self._weights = path
+        if self._supply.weights is not None:
+            self._supply.weights.unlink()
+        return path
 
     def _start(self) -> Worker:
         self._started += 1
@@ -107,20 +114,18 @@ class Worker(Hand):
             self.connection.send(setup)
         self.log = log
         self._ready = False
-        self._order: Order | None = (
-            None  # not sent yet: a large one would wait for the worker's first read
-        )
+        self._sent = True  # a large order would wait for the worker's first read
 
     def give(self, place: int, order: Order) -> None:
         """Let the worker play a bundle, once it is ready."""
-        self.place, self._order = place, order
+        self.place, self.order, self._sent = place, order, False
         self._send()
 
     def _send(self) -> None:
-        if self._ready and self._order is not None:
+        if self._ready and not self._sent:
             with suppress(OSError):  # it has just died, which `receive` will tell
-                self.connection.send(self._order)
-            self._order = None
+                self.connection.send(self.order)
+            self._sent = True
 
     def receive(self) -> Ready | Played | Failed | None:
         """Return what the worker says; `None` if it has died."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from llm_decpomdp.agents.specs import PolicySpec
@@ -55,7 +56,7 @@ def check_places(config: Config, policies: Mapping[str, PolicySpec]) -> None:
                 f"{key} means nothing where the process that learns samples: set policies.{name}.device to "
                 f"cuda:{spec.sample_on[0]}, or sampler.engine=vllm, or cluster.rollout_workers"
             )
-        if config.cluster.rollout_workers:
+        if config.cluster.rollout_workers and not config.sampler.served:
             _check_worker(config, key, spec.sample_on)
     if config.sampler.served and any(spec.sample_on for spec in policies.values()):
         _check_servers(config, policies)
@@ -163,12 +164,16 @@ def served(policies: Mapping[str, PolicySpec]) -> list[list[str]]:
     return [group for group in groups if any(policies[name].can_be_trained for name in group)]
 
 
-def in_worker(policies: Mapping[str, PolicySpec]) -> dict[str, PolicySpec]:
-    """Return the policies as a rollout worker has them: on the GPU that samples."""
-    return {
-        name: replace(spec, device=f"cuda:{spec.sample_on[0]}") if spec.sample_on else spec
-        for name, spec in policies.items()
-    }
+def in_worker(config: Config, policies: Mapping[str, PolicySpec]) -> dict[str, PolicySpec]:
+    """Return the policies as a rollout worker has them: on the GPU that samples, or hollow where a server does."""
+    at_servers = [*chain(*served(policies))] if config.sampler.served else []
+
+    def place(name: str, spec: PolicySpec) -> PolicySpec:
+        if name in at_servers:
+            return replace(spec, device="meta")
+        return replace(spec, device=f"cuda:{spec.sample_on[0]}") if spec.sample_on else spec
+
+    return {name: place(name, spec) for name, spec in policies.items()}
 
 
 def parts(flags: Mapping[str, Any]) -> int | None:

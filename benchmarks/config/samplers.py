@@ -35,11 +35,7 @@ def check_sampler(config: Config, policies: Mapping[str, PolicySpec]) -> None:
                 f"sampler.{key} is for a server that the run starts, and sampler.urls names ones that run: drop "
                 "either"
             )
-    if config.cluster.rollout_workers:
-        raise ConfigError(
-            "cluster.rollout_workers does not go with sampler.engine=vllm, where the process that learns alone "
-            "publishes and asks: set cluster.rollout_workers=0"
-        )
+    _check_workers(config)
     if config.warm_start.source == PASSES:
         raise ConfigError(
             "warm_start.source=passes samples in the process that learns: warm up in a run without "
@@ -55,6 +51,23 @@ def check_sampler(config: Config, policies: Mapping[str, PolicySpec]) -> None:
         raise ConfigError(str(error)) from None
     if sampler.urls:
         _check_urls(sampler.urls, served(policies))
+
+
+def _check_workers(config: Config) -> None:
+    """Check that rollout workers can ask the servers."""
+    cluster, sampler = config.cluster, config.sampler
+    if cluster.rollout_workers and sampler.exact:
+        raise ConfigError(
+            f"sampler.exact=true holds a batch back until it is complete, and the {cluster.rollout_workers} of "
+            "cluster.rollout_workers ask at the same time, each for a batch of its own: set sampler.exact=false, "
+            "or cluster.rollout_workers=0"
+        )
+    if cluster.address and not sampler.urls:
+        raise ConfigError(
+            f"the servers that a run starts listen on this machine alone, and the workers of "
+            f"cluster.address={cluster.address} may be on others: start servers where all nodes reach them, and "
+            "name them in sampler.urls"
+        )
 
 
 def _check_urls(urls: Sequence[str], groups: Sequence[Sequence[str]]) -> None:

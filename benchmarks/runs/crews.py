@@ -32,13 +32,15 @@ def make_crew(run: ResolvedRun, team: Team) -> Crew | None:
             `attach_samplers`.
     """
     cluster, algorithm = run.config.cluster, run.config.algorithm
-    if run.config.sampler.served:
+    samplers = attach_samplers(run, team) if run.config.sampler.served else {}
+    if not cluster.rollout_workers:
+        if not samplers:
+            return None
         from llm_decpomdp.algorithms.crews.bundles import Site
         from llm_decpomdp.algorithms.crews.served_crew import ServedCrew
 
-        return ServedCrew(Site(run.train_env, run.eval_env, team), attach_samplers(run, team))
-    if not cluster.rollout_workers:
-        return None
+        servers = list(dict.fromkeys(samplers.values()))
+        return ServedCrew(Site(run.train_env, run.eval_env, team), servers)
     bundles = -(-algorithm.prompts_per_update // (algorithm.starts_per_bundle or 1))
     if bundles < cluster.rollout_workers:
         logger.warning(
@@ -52,7 +54,7 @@ def make_crew(run: ResolvedRun, team: Team) -> Crew | None:
 
         with as_run_errors():
             return RayCrew(
-                *(build, cluster.rollout_workers, cluster.max_redo),
+                *(build, cluster.rollout_workers, cluster.max_redo, samplers),
                 address=cluster.address,
                 trusted_network=cluster.trusted_network,
                 cpus=cluster.worker_cpus,
@@ -60,14 +62,14 @@ def make_crew(run: ResolvedRun, team: Team) -> Crew | None:
             )
     from llm_decpomdp.algorithms.crews.worker_crew import WorkerCrew
 
-    return WorkerCrew(build, cluster.rollout_workers, cluster.max_redo)
+    return WorkerCrew(build, cluster.rollout_workers, cluster.max_redo, samplers)
 
 
 def site(
     config: Config, train_env: DecPOMDPEnv, eval_env: DecPOMDPEnv, team: teams.TeamSpec
 ) -> Site:
-    """Build the site of a worker: the run's environments, and its team loaded again."""
+    """Build the site of a worker: the run's environments, and its team again, as `in_worker` places it."""
     from llm_decpomdp.algorithms.crews.bundles import Site
 
-    placed = replace(team, policies=in_worker(team.policies))
+    placed = replace(team, policies=in_worker(config, team.policies))
     return Site(train_env, eval_env, teams.load(config, (train_env, eval_env), placed))

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from llm_decpomdp.agents.remote.server import Server
 
 
-def attach_samplers(run: ResolvedRun, team: Team) -> list[RemoteSampler]:
+def attach_samplers(run: ResolvedRun, team: Team) -> dict[str, RemoteSampler]:
     """Let the policies of a team be sampled at servers: one for each base with a policy that learns.
+
+    Returns:
+        The samplers, by agent.
 
     Raises:
         ValueError: If there are several processes, or a model or adapter is none for a server.
@@ -33,14 +36,14 @@ def attach_samplers(run: ResolvedRun, team: Team) -> list[RemoteSampler]:
             "start the run without a launcher"
         )
     options, groups = run.config.sampler, _on_one_base(run, team)
-    samplers = []
+    samplers: dict[str, RemoteSampler] = {}
     for place, group in enumerate(groups):
         folder = Path(tempfile.gettempdir(), f"llm_decpomdp-sampler-{secrets.token_hex(8)}")
         server = _server(run, place, group, folder)
         engine = next(iter(group.values())).engine
         sampler = RemoteSampler(engine, group, server, folder, options)
         engine.remote = sampler
-        samplers.append(sampler)
+        samplers |= {a: sampler for a, name in run.team.agents.items() if name in group}
     return samplers
 
 

@@ -20,6 +20,7 @@ from llm_decpomdp.agents.models.pretrained import adapter_policies
 from llm_decpomdp.agents.models.prompting import Prompting
 from llm_decpomdp.agents.remote.options import SamplerError, SamplerOptions, ServerLost
 from llm_decpomdp.agents.remote.sampler import RemoteSampler
+from llm_decpomdp.agents.remote.served_weights import ServedWeights
 from llm_decpomdp.agents.remote.server import RunningServer
 from llm_decpomdp.policy import SKIPPED, Completion
 from tests.agents.conftest import tiny_model, tiny_tokenizer
@@ -208,7 +209,7 @@ def test_a_sampler_closed_while_it_asks_starts_no_server_again(
         monkeypatch.setattr(sampler.server, "launch", lambda: launches.append(True))
         raise ServerLost("the connection was closed")
 
-    monkeypatch.setattr(sampler, "_ask", closed_by_another_thread)
+    monkeypatch.setattr(ServedWeights, "ask", closed_by_another_thread)
     with pytest.raises(SamplerError, match="asked while it was closed"):
         draw(policies)
     assert not launches
@@ -247,7 +248,7 @@ def test_answers_of_other_weights_are_refused(
 def test_a_server_without_the_routes_is_told(
     model: Path, server: FakeVllm, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("llm_decpomdp.agents.remote.sampler.UNSEEN", 0.1)
+    monkeypatch.setattr("llm_decpomdp.agents.remote.served_weights.UNSEEN", 0.1)
     policies = two(model)
     attach(server, policies, tmp_path)
     server.counts = False

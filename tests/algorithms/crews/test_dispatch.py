@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from llm_decpomdp.agents.remote.options import SamplerError, SamplerOptions, ServerLost
 from llm_decpomdp.algorithms.crews.bundles import Bundle, EvaluationBundle
 from llm_decpomdp.algorithms.crews.dispatch import DispatchingCrew, Hand
 from llm_decpomdp.algorithms.crews.options import CrewError
@@ -20,7 +21,6 @@ class Puppet(Hand):
 
     def __init__(self, words: list[Any], placed: bool = True) -> None:
         self.words, self.placed = words, placed
-        self.order: Order | None = None
 
     def give(self, place: int, order: Order) -> None:
         self.place, self.order = place, order
@@ -46,12 +46,14 @@ class Puppet(Hand):
 class PuppetCrew(DispatchingCrew):
     """Starts the puppets of a list, and hears all that have something to say."""
 
-    def __init__(self, puppets: list[Puppet], workers: int, max_redo: int = 3) -> None:
-        super().__init__(workers, max_redo)
+    def __init__(
+        self, puppets: list[Puppet], workers: int, max_redo: int = 3, samplers: Any = None
+    ) -> None:
+        super().__init__(workers, max_redo, samplers)
         self.puppets = puppets
 
-    def publish(self, policies: Mapping[str, Any], version: int) -> None:
-        pass
+    def _store(self, policies: Mapping[str, Any], version: int) -> Any:
+        return version
 
     def _start(self) -> Hand:
         return self.puppets.pop(0)
@@ -62,6 +64,27 @@ class PuppetCrew(DispatchingCrew):
         ]
         assert able, "nobody will ever speak again"
         return able
+
+
+class PuppetSampler:
+    """Notes what a crew wants of a server, and gives it numbers."""
+
+    def __init__(self, max_restarts: int = 3) -> None:
+        self.options = SamplerOptions(engine="vllm", max_restarts=max_restarts)
+        self.wishes: list[str] = []
+
+    def launch(self) -> None:
+        self.wishes.append("launch")
+
+    def publish(self, version: int) -> None:
+        self.wishes.append(f"publish {version}")
+
+    def serve(self) -> Any:
+        self.wishes.append("serve")
+        return len(self.wishes)
+
+    def close(self) -> None:
+        self.wishes.append("close")
 
 
 def bundles(number: int) -> list[Bundle]:
@@ -100,4 +123,39 @@ def test_deaths_with_a_bundle_are_counted() -> None:
     with pytest.raises(
         CrewError, match=r"2 workers have died while they played bundle 0 of an eval"
     ):
+        crew.roll(bundles(1), Stopwatch())
+
+
+def test_a_server_is_shared_by_agents_and_looked_after_once_for_all_who_lost_it() -> None:
+    loss = Failed.of(ServerLost("no answer"))
+    server = PuppetSampler()
+    workers = [Puppet([loss, "play", "play"]), Puppet([loss, "play"])]
+    crew = PuppetCrew(workers, 2, samplers={"aux_0": server, "main_0": server})
+    crew.publish({}, 5)
+    assert server.wishes == ["launch", "publish 5", "serve"]
+    clock = Stopwatch()
+    assert crew.roll(bundles(3), clock) == [[]] * 3
+    assert clock.seconds == {"sampling": 3.0}
+    assert server.wishes[3:] == ["serve"]
+    orders = [worker.order for worker in workers]
+    assert all(order and order.supply == (None, {"aux_0": 4, "main_0": 4}) for order in orders)
+    crew.close()
+    assert server.wishes[4:] == ["close"]
+
+
+def test_a_server_that_is_lost_too_often_in_a_row_ends_the_run() -> None:
+    loss, server = Failed.of(ServerLost("no answer")), PuppetSampler(max_restarts=1)
+    crew = PuppetCrew([Puppet([loss, "play", loss, "play"])], 1, samplers={"aux_0": server})
+    crew.publish({}, 1)
+    crew.roll(bundles(2), Stopwatch())
+    crew = PuppetCrew([Puppet([loss, loss])], 1, samplers={"aux_0": server})
+    crew.publish({}, 1)
+    with pytest.raises(SamplerError, match=r"server that samples 2 times in a row.*no answer"):
+        crew.roll(bundles(1), Stopwatch())
+
+
+def test_other_words_of_a_server_end_the_run_at_once() -> None:
+    refusal = Failed.of(SamplerError("a prompt is too long"))
+    crew = PuppetCrew([Puppet([refusal])], 1, samplers={"aux_0": PuppetSampler()})
+    with pytest.raises(SamplerError, match="a prompt is too long"):
         crew.roll(bundles(1), Stopwatch())

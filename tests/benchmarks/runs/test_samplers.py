@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.runs.crews import site
 from llm_decpomdp.benchmarks.runs.resolved import resolve
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.samplers import attach_samplers
@@ -125,6 +127,42 @@ def test_with_a_lag_servers_are_asked_while_the_model_learns(
     assert weights(ahead) == weights(after)
 
 
+@pytest.mark.parametrize("engine", ["local", pytest.param("ray", marks=pytest.mark.slow)])
+def test_workers_ask_servers_themselves_and_play_what_one_process_plays(
+    quick: list[str], tiny_model: str, engine: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    if engine == "ray" and find_spec("ray") is None:
+        pytest.skip("needs Ray")
+    shared = [
+        "sampler.exact=false",
+        "algorithm.starts_per_bundle=1",
+        "output.save_final_model=true",
+    ]
+    values = [*quick, *SERVED, *shared, "algorithm.prompts_per_update=2", "algorithm.max_updates=2"]
+    with FakeVllm(folder(quick, tiny_model)) as server:
+        values += [f"sampler.urls=[{server.address}]"]
+        alone = train(load_config(None, [*values, "output.name=alone"]), "alone")
+        server.calls.clear()
+        server.fault, server.fault_in = "dies", 5
+        workers = [f"cluster.engine={engine}", "cluster.rollout_workers=2", "output.name=shared"]
+        with_workers = train(load_config(None, [*values, *workers]), "shared")
+        assert "a rollout worker has lost a server" in caplog.text and not server.adapters
+    assert trained(alone) == trained(with_workers) and len(trained(alone)) == 4
+    assert weights(alone) == weights(with_workers) and len(weights(alone)) == 2
+    rows = [row for row in read_json_lines(alone.folder.metrics) if row["kind"] == "train"]
+    assert any(row["groups_without_signal"] < row["groups"] for row in rows)
+
+
+def test_a_worker_has_no_weights_of_what_servers_sample(quick: list[str]) -> None:
+    values = [*quick, "model.top_p=1", "sampler.engine=vllm", "sampler.python=/a/python"]
+    frozen = ["policies.aux_0.trainable=false"]
+    run = resolve(load_config(None, [*values, *frozen]))
+    team = site(run.config, run.train_env, run.eval_env, run.team).team
+    devices = {agent: policy.model.device.type for agent, policy in team.items()}
+    assert devices == {"aux_0": "cpu", "main_0": "meta"}
+    assert team["main_0"].request("hi").ids == team["aux_0"].request("hi").ids
+
+
 def folder(quick: Sequence[str], tiny_model: str) -> str:
     """The folder of the tiny model."""
     run = resolve(load_config(None, list(quick)))
@@ -138,8 +176,8 @@ def test_policies_with_weights_of_their_own_have_a_server_each(quick: list[str])
     run = resolve(load_config(None, [*values, "sampler.python=/a/python"]))
     team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
     samplers = attach_samplers(run, team)
-    assert [list(sampler.policies) for sampler in samplers] == [["aux_0"], ["main_0"]]
-    assert [policy.engine.remote for policy in team.values()] == samplers
+    assert [list(sampler.policies) for sampler in samplers.values()] == [["aux_0"], ["main_0"]]
+    assert {agent: policy.engine.remote for agent, policy in team.items()} == samplers
 
 
 def test_a_server_sees_the_gpus_that_its_policies_are_placed_on(
@@ -154,7 +192,7 @@ def test_a_server_sees_the_gpus_that_its_policies_are_placed_on(
     team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,GPU-7")
     words = []
-    for sampler in attach_samplers(run, team):
+    for sampler in attach_samplers(run, team).values():
         with pytest.raises(SamplerError):
             sampler.server.ready(lambda url: False)
         words.append(sampler.server.last_words())
@@ -183,7 +221,15 @@ def test_a_server_sees_the_gpus_that_its_policies_are_placed_on(
                 *("sampler.engine=vllm", "sampler.urls=[http://x]"),
                 *("cluster.rollout_workers=1", "algorithm.starts_per_bundle=1"),
             ],
-            "set cluster.rollout_workers=0",
+            "set sampler.exact=false, or cluster.rollout_workers=0",
+        ),
+        (
+            [
+                *("sampler.engine=vllm", "sampler.python=/p", "sampler.exact=false"),
+                *("cluster.engine=ray", "cluster.rollout_workers=1", "cluster.address=head:6379"),
+                "algorithm.starts_per_bundle=1",
+            ],
+            "listen on this machine alone",
         ),
     ],
 )

@@ -1,9 +1,10 @@
 """Make lessons for a team of two from a data set's references: `aux` does the work, the entry function calls it.
 
-    python examples/delegated_references.py mbpp-v0 'test[144:]' lessons.jsonl
+    python examples/coder_pair/delegated_references.py mbpp-v0 'test[144:]' lessons.jsonl
     llm-decpomdp train --config magrpo_mbpp_config --warm-start lessons.jsonl
 
-References are of whole problems, so that nothing else in the data says how to share one.
+References are of whole problems, so that nothing else in the data says how to share one. A fourth word names an
+environment that the team will be tested in: problems with an entry point of the same name are left out.
 """
 
 import ast
@@ -40,11 +41,13 @@ def delegated(reference: str, entry: str) -> tuple[str, str] | None:
     return ast.unparse(tree), f"def {entry}({ast.unparse(function.args)}):\n{call}"
 
 
-def main(env_id: str, split: str, path: str) -> None:
+def main(env_id: str, split: str, path: str, tested: str = "") -> None:
     """Write the lessons of a split's problems, as far as both programs together pass the tests."""
     env, kept = llm_decpomdp.make(env_id, split=split), 0
+    names = {task.entry_point for task in llm_decpomdp.make(tested).tasks.tasks} if tested else ()
+    tasks = [task for task in env.tasks.tasks if task.entry_point not in names]
     with open(path, "w", encoding="utf-8") as file:
-        for task in env.tasks.tasks:
+        for task in tasks:
             prompts, _ = env.reset(options={"task_id": task.task_id})
             parts = delegated(task.references.get("main_0") or "", task.entry_point)
             if parts is None:
@@ -54,7 +57,7 @@ def main(env_id: str, split: str, path: str) -> None:
                 rows = ({"agent": a, "prompt": prompts[a], "completion": texts[a]} for a in texts)
                 file.writelines(json.dumps(row) + "\n" for row in rows)
                 kept += 1
-    print(f"{kept} of {len(env.tasks.tasks)} references work when they are delegated: {path}")
+    print(f"{kept} of {len(tasks)} references work when they are delegated: {path}")
 
 
 if __name__ == "__main__":
