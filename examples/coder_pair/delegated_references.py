@@ -20,7 +20,8 @@ PASSES = 3.0
 def delegated(reference: str, entry: str) -> tuple[str, str] | None:
     """Return the reference under the name `aux`, and a function that calls it; `None` where it cannot be done.
 
-    Imports and constants go into the function, so that the text begins with `def`.
+    Imports and constants go into the function, so that the text begins with `def`; its docstring goes, which the
+    prompt has.
     """
     tree = ast.parse(reference)
     others = [node for node in tree.body if not isinstance(node, ast.FunctionDef)]
@@ -31,6 +32,8 @@ def delegated(reference: str, entry: str) -> tuple[str, str] | None:
         map(vars(function.args).get, ("posonlyargs", "vararg", "kwonlyargs", "kwarg"))
     ):
         return None
+    if ast.get_docstring(function) is not None and len(function.body) > 1:
+        del function.body[0]
     function.body[:0] = others
     for node in ast.walk(tree):
         for field in ("name", "id"):
