@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,7 @@ def with_adapters(
                     adapted = get_peft_model(model, config, adapter_name=name)
             else:
                 adapted.add_adapter(name, config)
-        if isinstance(source, str | Path):
+        if isinstance(source, str | Path) and model.device.type != "meta":
             adapted.load_adapter(source, name, is_trainable=True)
     adapted.set_requires_grad(list(adapters))
     return adapted
@@ -205,14 +206,31 @@ def _weights(
 ) -> Any:
     from transformers import AutoModelForCausalLM
 
+    if device.type == "meta":
+        return _hollow(name_or_path, dtype, device)
     model: Any = AutoModelForCausalLM.from_pretrained(
         name_or_path,
         dtype=dtype,
         attn_implementation=attention,
-        device_map="meta" if device.type == "meta" else None,  # which reads no weights
         local_files_only=_local_only(name_or_path),
     )
     return model.to(device)
+
+
+def _hollow(name_or_path: str | Path, dtype: torch.dtype, device: torch.device) -> Any:
+    """Return a model that has its shapes and settings, and no weights; no file of weights is needed."""
+    from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
+
+    kinds: Any = AutoModelForCausalLM
+    local = _local_only(name_or_path)
+    config = AutoConfig.from_pretrained(name_or_path, local_files_only=local)
+    with torch.device(device):
+        model = kinds.from_config(config, dtype=dtype)
+    with suppress(OSError):  # many models have none
+        model.generation_config = GenerationConfig.from_pretrained(
+            name_or_path, local_files_only=local
+        )
+    return model
 
 
 def _tokenizer(name_or_path: str | Path) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -270,19 +270,6 @@ class RemoteSampler:
                 f"{self._names()[prompt.adapter]}: it has other weights, another model, or another format of "
                 "numbers than compute_dtype"
             )
-
-
-def publish_all(samplers: Iterable[RemoteSampler], version: int) -> None:
-    """Give servers the present weights; those that do not run are started at the same time.
-
-    Raises:
-        SamplerError: If a server does not take them.
-    """
-    samplers = list(samplers)
-    for sampler in samplers:
-        sampler.launch()
-    for sampler in samplers:
-        sampler.publish(version)
 
 
 def _writes(policy: CausalLM) -> int:

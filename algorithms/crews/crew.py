@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from typing_extensions import Protocol
 
@@ -10,6 +11,9 @@ from llm_decpomdp.algorithms.crews.bundles import Bundle, Site
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, distinct_policies
 from llm_decpomdp.policy import GatheredPolicy, Seedable, Stateful, Team, TrainablePolicy
+
+if TYPE_CHECKING:
+    from llm_decpomdp.agents.remote.sampler import RemoteSampler
 
 
 class Crew(Protocol):
@@ -70,6 +74,19 @@ class LocalCrew:
 
     def close(self) -> None:
         """Do nothing: nothing was started."""
+
+
+def publish_to(samplers: Iterable[RemoteSampler], version: int) -> None:
+    """Give servers the present weights; those that do not run are started at the same time.
+
+    Raises:
+        SamplerError: If a server does not take them.
+    """
+    samplers = dict.fromkeys(samplers)
+    for sampler in samplers:
+        sampler.launch()
+    for sampler in samplers:
+        sampler.publish(version)
 
 
 class Supplied:

@@ -6,18 +6,21 @@ import logging
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llm_decpomdp.agents.remote.options import SamplerError, ServerLost
-from llm_decpomdp.agents.remote.sampler import RemoteSampler, publish_all
-from llm_decpomdp.agents.remote.served_weights import ServedWeights
 from llm_decpomdp.algorithms.crews.bundles import Bundle
+from llm_decpomdp.algorithms.crews.crew import publish_to
 from llm_decpomdp.algorithms.crews.options import CrewError
 from llm_decpomdp.algorithms.crews.worker import Failed, Order, Played, Ready, Supply
 from llm_decpomdp.algorithms.rollouts.long_prompts import label
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, is_remote
 from llm_decpomdp.policy import TrainablePolicy
+
+if TYPE_CHECKING:
+    from llm_decpomdp.agents.remote.sampler import RemoteSampler
+    from llm_decpomdp.agents.remote.served_weights import ServedWeights
 
 logger = logging.getLogger(__name__)
 
@@ -62,8 +65,8 @@ class Hand(ABC):
 class DispatchingCrew(ABC):
     """Hands bundles to workers, one at a time; a bundle whose worker dies is played again by another.
 
-    Where policies are sampled at servers, workers ask these themselves. A server is looked after here: as a worker
-    loses it, it is started again if it has died, and the bundle is played again.
+    Where policies are sampled at servers, workers ask these themselves. Servers are looked after here: where a
+    worker loses one, that is started again if it has died, the worker ends, and its bundle is played by another.
 
     Args:
         workers: Number of workers, at least 1. They start with the first bundles.
@@ -71,7 +74,7 @@ class DispatchingCrew(ABC):
         samplers: The servers' of policies that learn here, by agent.
 
     Raises:
-        ValueError: If there are no workers, or `max_redo` is negative.
+        ValueError: If there are no workers, `max_redo` is negative, or a sampler holds batches back.
     """
 
     def __init__(
@@ -82,11 +85,11 @@ class DispatchingCrew(ABC):
                 f"workers must be at least 1 and max_redo at least 0, got {workers} and {max_redo}"
             )
         self.number, self.max_redo, self.samplers = workers, max_redo, samplers or {}
+        if any(sampler.options.exact for sampler in self.samplers.values()):
+            raise ValueError("workers ask a server at the same time, so samplers need exact=False")
         self.workers: list[Any] = []
         """Those that have been started, each a `Hand`."""
         self._supply = Supply(None, {})
-        self._losses = 0
-        """How often servers were lost since a bundle was played to its end."""
         self._begun: Sequence[Bundle] = ()
 
     def publish(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
@@ -95,7 +98,7 @@ class DispatchingCrew(ABC):
         Raises:
             SamplerError: If a server does not take them, or answers by others.
         """
-        publish_all(self._servers(), version)
+        publish_to(self.samplers.values(), version)
         own = {name: policy for name, policy in policies.items() if not is_remote(policy)}
         self._supply = Supply(self._store(own, version) if own else None, self._served())
 
@@ -103,11 +106,9 @@ class DispatchingCrew(ABC):
     def _store(self, policies: Mapping[str, TrainablePolicy], version: int) -> Any:
         """Put weights where workers find them, in place of older ones, and return where."""
 
-    def _servers(self) -> list[RemoteSampler]:
-        return list(dict.fromkeys(self.samplers.values()))
-
     def _served(self) -> dict[str, ServedWeights]:
-        weights = {sampler: sampler.serve() for sampler in self._servers()}
+        """Return what workers sample by, by agent, from servers that are there."""
+        weights = {sampler: sampler.serve() for sampler in dict.fromkeys(self.samplers.values())}
         return {agent: weights[sampler] for agent, sampler in self.samplers.items()}
 
     def _room(self) -> int:
@@ -153,6 +154,7 @@ class DispatchingCrew(ABC):
         waiting = deque(place for place in range(len(bundles)) if place not in places)
         results: dict[int, Played] = {}
         deaths: Counter[int] = Counter()
+        losses: Counter[int] = Counter()
         while len(results) < len(bundles):
             busy = sum(worker.place is not None for worker in self.workers)
             self._hire(busy + len(waiting))
@@ -165,10 +167,13 @@ class DispatchingCrew(ABC):
                 if isinstance(message, Failed):
                     if worker.place is None or not isinstance(message.error, ServerLost):
                         raise message.error from message.cause
-                    self._look_after(worker.order.supply, message.error)
-                    waiting.appendleft(worker.finish())
+                    losses[worker.place] += 1
+                    self._look_after(worker.order, message.error, losses[worker.place])
+                    waiting.append(worker.place)
+                    self.workers.remove(worker)
+                    worker.terminate()  # and with it what it has asked and nobody waits for
+                    worker.end()
                 if isinstance(message, Played):
-                    self._losses = 0
                     results[worker.finish()] = message
                 elif message is None:
                     self.workers.remove(worker)
@@ -179,26 +184,24 @@ class DispatchingCrew(ABC):
                         waiting.appendleft(worker.place)
         return [results[place] for place in range(len(bundles))]
 
-    def _look_after(self, supply: Supply, error: ServerLost) -> None:
-        """See that the servers are there, unless that was done since a worker was given what it lost.
+    def _look_after(self, order: Order, error: ServerLost, losses: int) -> None:
+        """See that the servers are there, unless that was done since a worker was given what it lost one with.
 
         Raises:
-            SamplerError: If they were lost too often in a row.
+            SamplerError: If servers were lost too often with this bundle.
         """
-        if supply is not self._supply:
-            return
-        self._losses += 1
-        limit = min(sampler.options.max_restarts for sampler in self._servers())
-        if self._losses > limit:
+        task = _task(order.bundle)
+        if losses > min(sampler.options.max_restarts for sampler in self.samplers.values()):
+            words = "\n".join(sampler.server.last_words() for sampler in {*self.samplers.values()})
             raise SamplerError(
-                f"rollout workers have lost a server that samples {self._losses} times in a row, the last time as "
-                f"{error}"
+                f"workers have lost a server that samples {losses} times as they played {task}, the last time as "
+                f"{error}. Does the machine of each worker reach it? The end of its log:\n{words}"
             ) from error
         logger.warning(
-            "a rollout worker has lost a server that samples (%s): its bundle is played again",
-            error,
+            "a rollout worker has lost a server that samples (%s): %s is played again", error, task
         )
-        self._supply = Supply(self._supply.weights, self._served())
+        if order.supply is self._supply:
+            self._supply = Supply(self._supply.weights, self._served())
 
     def _redo(self, worker: Hand, how: str, bundle: Bundle, deaths: int) -> None:
         """Warn of a worker that has died and whose bundle is played again.
@@ -206,8 +209,7 @@ class DispatchingCrew(ABC):
         Raises:
             CrewError: If it is one too many.
         """
-        starts = ", ".join(map(label, bundle.starts))
-        task = f"bundle {bundle.index} of {bundle.purpose} (starts: {starts})"
+        task = _task(bundle)
         if deaths > self.max_redo:
             raise CrewError(
                 f"{deaths} workers have died while they played {task}, the last one by {how}. Where that is "
@@ -232,6 +234,11 @@ class DispatchingCrew(ABC):
     def close(self) -> None:
         """End the workers and servers, and let go of the weights."""
         self._stop()
-        for sampler in self._servers():
+        for sampler in dict.fromkeys(self.samplers.values()):
             sampler.close()
         self._supply = Supply(None, {})
+
+
+def _task(bundle: Bundle) -> str:
+    starts = ", ".join(map(label, bundle.starts))
+    return f"bundle {bundle.index} of {bundle.purpose} (starts: {starts})"

@@ -11,11 +11,10 @@ import os
 import pickle
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from llm_decpomdp.agents.remote.sampler import RemoteSampler
 from llm_decpomdp.algorithms.crews.bundles import Site
 from llm_decpomdp.algorithms.crews.dispatch import DispatchingCrew, Hand
 from llm_decpomdp.algorithms.crews.options import CrewError
@@ -29,6 +28,9 @@ from llm_decpomdp.algorithms.crews.worker import (
     play,
 )
 from llm_decpomdp.policy import TrainablePolicy
+
+if TYPE_CHECKING:
+    from llm_decpomdp.agents.remote.sampler import RemoteSampler
 
 MIN_VERSION = (2, 52)
 """Earlier versions run code that web pages send (CVE-2025-62593), and know no tokens."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing.pool import ThreadPool
 
-from llm_decpomdp.agents.remote.sampler import RemoteSampler, publish_all
+from llm_decpomdp.agents.remote.sampler import RemoteSampler
 from llm_decpomdp.algorithms.crews.bundles import Bundle, Site
-from llm_decpomdp.algorithms.crews.crew import LocalCrew
+from llm_decpomdp.algorithms.crews.crew import LocalCrew, publish_to
 from llm_decpomdp.algorithms.crews.options import CrewError
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, is_remote
@@ -29,12 +29,12 @@ class ServedCrew(LocalCrew):
 
     Args:
         site: Environments and team.
-        samplers: Those of the team's engines.
+        samplers: Those of the team's engines, by agent.
     """
 
-    def __init__(self, site: Site, samplers: Sequence[RemoteSampler]) -> None:
+    def __init__(self, site: Site, samplers: Mapping[str, RemoteSampler]) -> None:
         super().__init__(site)
-        self.samplers = samplers
+        self.samplers = list(dict.fromkeys(samplers.values()))
         self._ahead: Ahead | None = None
 
     def publish(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
@@ -43,7 +43,7 @@ class ServedCrew(LocalCrew):
         Raises:
             SamplerError: If a server does not take them.
         """
-        publish_all(self.samplers, version)
+        publish_to(self.samplers, version)
 
     def begin(self, bundles: Sequence[Bundle]) -> None:
         """Play bundles in a thread. Until `roll` asks for them, no weight may change and nothing else be played.

@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.remote.options import ServerLost
-from llm_decpomdp.agents.remote.served_weights import ServedWeights
 from llm_decpomdp.algorithms.crews.bundles import Bundle, Site
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, distinct_policies
-from llm_decpomdp.policy import Stateful, Team
+from llm_decpomdp.policy import EnginePolicy, RemoteEngine, Stateful, Team
+
+if TYPE_CHECKING:
+    from llm_decpomdp.agents.remote.served_weights import ServedWeights
 
 Build = Callable[[], Site]
 """Makes the site of a worker. It can be pickled: a function of a module, or `functools.partial` of one."""
@@ -96,7 +96,7 @@ def work(log: Path, connection: Connection) -> None:
     try:
         setup: Setup = connection.recv()
         torch.set_num_threads(setup.threads)
-        if setup.device is not None:
+        if setup.device:  # 0 is torch's own choice, and costs memory only where it is used
             torch.cuda.set_device(setup.device)
         site: Site = pickle.loads(setup.build)()
         connection.send(Ready())
@@ -114,21 +114,18 @@ def work(log: Path, connection: Connection) -> None:
         connection.send(Failed.of(error))
 
 
-def play(bundle: Bundle, site: Site, servers: Mapping[str, ServedWeights]) -> Played | Failed:
-    """Play a bundle; a server that is lost is a value, since the bundle can be played when it is back."""
+def play(bundle: Bundle, site: Site, servers: Mapping[str, ServedWeights]) -> Played:
+    """Play a bundle by policies that are sampled here or at servers; errors as of `Bundle.roll`."""
     attach(site.team, servers)
     clock = Stopwatch()
-    try:
-        return Played(bundle.roll(site, clock), clock.seconds)
-    except ServerLost as error:
-        return Failed.of(error)
+    return Played(bundle.roll(site, clock), clock.seconds)
 
 
 def attach(team: Team, servers: Mapping[str, ServedWeights]) -> None:
     """Let agents' policies be sampled at servers."""
     for agent, weights in servers.items():
         policy = team[agent]
-        assert isinstance(policy, CausalLM), agent
+        assert isinstance(policy, EnginePolicy) and isinstance(policy.engine, RemoteEngine), agent
         policy.engine.remote = weights
 
 

@@ -10,10 +10,10 @@ from contextlib import suppress
 from multiprocessing.connection import wait
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import torch
 
-from llm_decpomdp.agents.remote.sampler import RemoteSampler
 from llm_decpomdp.algorithms.crews.dispatch import DispatchingCrew, Hand
 from llm_decpomdp.algorithms.crews.worker import (
     Build,
@@ -26,6 +26,9 @@ from llm_decpomdp.algorithms.crews.worker import (
     work,
 )
 from llm_decpomdp.policy import TrainablePolicy
+
+if TYPE_CHECKING:
+    from llm_decpomdp.agents.remote.sampler import RemoteSampler
 
 LAST_LINES = 12
 """Lines of a dead worker's log that an error shows."""

@@ -2,7 +2,7 @@
 
 A policy learns on its `device`. Where it is sampled is said by `policies.<name>.sample_on`:
 
-- `sampler.engine=vllm`: the GPUs of this machine that its server gets, each a part of the model.
+- `sampler.engine=vllm`: the GPUs of this machine that its server gets, each a part of the model, whoever asks it.
 - `cluster.rollout_workers`: the GPU of each worker, of this machine or, with Ray, of those kept for the worker.
 - otherwise nothing: the process that learns samples on `device`.
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 from llm_decpomdp.agents.specs import PolicySpec
@@ -114,7 +113,7 @@ def check_room(config: Config, policies: Mapping[str, PolicySpec], gpus: int | N
         ConfigError: If there are too few, or one is to hold more than it can.
     """
     placed = {name: spec for name, spec in policies.items() if spec.sample_on}
-    if not placed or config.cluster.engine == "ray":
+    if not placed or (config.cluster.engine == "ray" and not config.sampler.served):
         return
     gpus = gpu_count() if gpus is None else gpus
     for name, spec in placed.items():
@@ -166,11 +165,12 @@ def served(policies: Mapping[str, PolicySpec]) -> list[list[str]]:
 
 def in_worker(config: Config, policies: Mapping[str, PolicySpec]) -> dict[str, PolicySpec]:
     """Return the policies as a rollout worker has them: on the GPU that samples, or hollow where a server does."""
-    at_servers = [*chain(*served(policies))] if config.sampler.served else []
+    groups = served(policies) if config.sampler.served else []
+    hollow = {name: f"meta:{place}" for place, group in enumerate(groups) for name in group}
 
     def place(name: str, spec: PolicySpec) -> PolicySpec:
-        if name in at_servers:
-            return replace(spec, device="meta")
+        if name in hollow:  # devices that differ as before, so that policies share bases as before
+            return replace(spec, device=hollow[name])
         return replace(spec, device=f"cuda:{spec.sample_on[0]}") if spec.sample_on else spec
 
     return {name: place(name, spec) for name, spec in policies.items()}

@@ -62,11 +62,12 @@ def _check_workers(config: Config) -> None:
             "cluster.rollout_workers ask at the same time, each for a batch of its own: set sampler.exact=false, "
             "or cluster.rollout_workers=0"
         )
-    if cluster.address and not sampler.urls:
+    if cluster.address and not (sampler.urls and all(map(_reaches_further, sampler.urls))):
+        where = ", ".join(sampler.urls) or "those that a run starts"
         raise ConfigError(
-            f"the servers that a run starts listen on this machine alone, and the workers of "
-            f"cluster.address={cluster.address} may be on others: start servers where all nodes reach them, and "
-            "name them in sampler.urls"
+            f"servers that listen on this machine alone ({where}) are out of reach for workers of "
+            f"cluster.address={cluster.address} on others: start servers where all nodes reach them, and name "
+            "them so in sampler.urls"
         )
 
 
@@ -93,6 +94,11 @@ def _check_urls(urls: Sequence[str], groups: Sequence[Sequence[str]]) -> None:
             f"sampler.urls names {len(urls)} servers, and the policies that learn have {len(groups)} bases "
             f"({bases}): name one for each, or give policies adapters on one base (model.lora)"
         )
+
+
+def _reaches_further(url: str) -> bool:
+    """Check that an address is not one that each machine takes for itself."""
+    return urlsplit(url).hostname not in ("localhost", "127.0.0.1", "::1")
 
 
 def _is_address(url: str) -> bool:

@@ -60,7 +60,8 @@ def left_out(config: Config) -> Iterator[str]:
         yield f"the comparator, another team in {algorithm.named_comparator} that samples and runs programs too"
     if workers:
         copies = "a copy" if workers == 1 else f"{workers} copies"
-        yield f"{copies} of the team in the rollout workers of each process, on the same devices"
+        of = "frozen policies that no server samples" if config.sampler.served else "the team"
+        yield f"{copies} of {of} in the rollout workers of each process, on the same devices"
     if algorithm.critic_trunk != "frozen":
         yield "the passes with gradients of the critic's adapter"
 

@@ -39,8 +39,7 @@ def make_crew(run: ResolvedRun, team: Team) -> Crew | None:
         from llm_decpomdp.algorithms.crews.bundles import Site
         from llm_decpomdp.algorithms.crews.served_crew import ServedCrew
 
-        servers = list(dict.fromkeys(samplers.values()))
-        return ServedCrew(Site(run.train_env, run.eval_env, team), servers)
+        return ServedCrew(Site(run.train_env, run.eval_env, team), samplers)
     bundles = -(-algorithm.prompts_per_update // (algorithm.starts_per_bundle or 1))
     if bundles < cluster.rollout_workers:
         logger.warning(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -213,6 +214,26 @@ def test_a_sampler_closed_while_it_asks_starts_no_server_again(
     with pytest.raises(SamplerError, match="asked while it was closed"):
         draw(policies)
     assert not launches
+
+
+def test_others_sample_by_what_was_published_and_compared(
+    model: Path, server: FakeVllm, tmp_path: Path
+) -> None:
+    policies = two(model)
+    sampler = attach(server, policies, tmp_path, exact=False)
+    expected = draw(policies)
+    elsewhere = pickle.loads(pickle.dumps(sampler.serve()))
+    policies["main"].engine.remote = elsewhere
+    assert draw(policies) == expected
+    server.noise = 1.0
+    sampler.serve()  # these weights were compared
+    change(policies["main"], 5)
+    sampler.publish(18)
+    with pytest.raises(SamplerError, match=r"differ from the learner's by 1 nats"):
+        sampler.serve()
+    policies["main"].engine.remote = elsewhere
+    with pytest.raises(ServerLost, match="main@17"):
+        draw(policies)
 
 
 def test_answers_of_other_weights_are_refused(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.agents.remote.options import SamplerError, SamplerOptions, ServerLost
 from llm_decpomdp.algorithms.crews.bundles import Bundle, EvaluationBundle
 from llm_decpomdp.algorithms.crews.dispatch import DispatchingCrew, Hand
@@ -69,8 +70,9 @@ class PuppetCrew(DispatchingCrew):
 class PuppetSampler:
     """Notes what a crew wants of a server, and gives it numbers."""
 
-    def __init__(self, max_restarts: int = 3) -> None:
-        self.options = SamplerOptions(engine="vllm", max_restarts=max_restarts)
+    def __init__(self, max_restarts: int = 3, exact: bool = False) -> None:
+        self.options = SamplerOptions(engine="vllm", max_restarts=max_restarts, exact=exact)
+        self.server = self
         self.wishes: list[str] = []
 
     def launch(self) -> None:
@@ -82,6 +84,9 @@ class PuppetSampler:
     def serve(self) -> Any:
         self.wishes.append("serve")
         return len(self.wishes)
+
+    def last_words(self) -> str:
+        return "no room on the device"
 
     def close(self) -> None:
         self.wishes.append("close")
@@ -126,32 +131,48 @@ def test_deaths_with_a_bundle_are_counted() -> None:
         crew.roll(bundles(1), Stopwatch())
 
 
-def test_a_server_is_shared_by_agents_and_looked_after_once_for_all_who_lost_it() -> None:
-    loss = Failed.of(ServerLost("no answer"))
+LOSS = Failed.of(ServerLost("no answer"))
+
+
+def test_a_server_is_looked_after_once_for_all_workers_who_lost_it() -> None:
     server = PuppetSampler()
-    workers = [Puppet([loss, "play", "play"]), Puppet([loss, "play"])]
-    crew = PuppetCrew(workers, 2, samplers={"aux_0": server, "main_0": server})
+    workers = [Puppet([LOSS]), Puppet([LOSS]), Puppet(["play", "play"]), Puppet(["play"])]
+    crew = PuppetCrew(list(workers), 2, samplers={"aux_0": server, "main_0": server})
     crew.publish({}, 5)
     assert server.wishes == ["launch", "publish 5", "serve"]
     clock = Stopwatch()
     assert crew.roll(bundles(3), clock) == [[]] * 3
     assert clock.seconds == {"sampling": 3.0}
-    assert server.wishes[3:] == ["serve"]
-    orders = [worker.order for worker in workers]
+    assert server.wishes[3:] == ["serve"] and crew.workers == workers[2:]
+    orders = [worker.order for worker in workers[2:]]
     assert all(order and order.supply == (None, {"aux_0": 4, "main_0": 4}) for order in orders)
     crew.close()
     assert server.wishes[4:] == ["close"]
 
 
-def test_a_server_that_is_lost_too_often_in_a_row_ends_the_run() -> None:
-    loss, server = Failed.of(ServerLost("no answer")), PuppetSampler(max_restarts=1)
-    crew = PuppetCrew([Puppet([loss, "play", loss, "play"])], 1, samplers={"aux_0": server})
+def test_a_server_that_is_lost_too_often_with_a_bundle_ends_the_run() -> None:
+    server = PuppetSampler(max_restarts=1)
+    each_once = [Puppet([LOSS]), Puppet(["play"]), Puppet([LOSS]), Puppet(["play"])]
+    crew = PuppetCrew(each_once, 1, samplers={"aux_0": server})
     crew.publish({}, 1)
-    crew.roll(bundles(2), Stopwatch())
-    crew = PuppetCrew([Puppet([loss, loss])], 1, samplers={"aux_0": server})
-    crew.publish({}, 1)
-    with pytest.raises(SamplerError, match=r"server that samples 2 times in a row.*no answer"):
+    for _ in range(2):
         crew.roll(bundles(1), Stopwatch())
+        crew.workers.clear()
+    crew = PuppetCrew([Puppet([LOSS]), Puppet([LOSS])], 1, samplers={"aux_0": server})
+    crew.publish({}, 1)
+    told = (
+        r"(?s)lost a server that samples 2 times as they played bundle 0.*no answer.*no room on the"
+    )
+    with pytest.raises(SamplerError, match=told):
+        crew.roll(bundles(1), Stopwatch())
+
+
+def test_who_loses_a_server_does_not_keep_others_from_playing() -> None:
+    workers = [Puppet([LOSS]), Puppet(["play", "play"])]
+    crew = PuppetCrew(workers, 1, samplers={"aux_0": PuppetSampler()})
+    crew.publish({}, 1)
+    assert crew.roll(bundles(2), Stopwatch()) == [[], []]
+    assert crew.workers[0].order.bundle.index == 0  # it came last
 
 
 def test_other_words_of_a_server_end_the_run_at_once() -> None:
@@ -159,3 +180,19 @@ def test_other_words_of_a_server_end_the_run_at_once() -> None:
     crew = PuppetCrew([Puppet([refusal])], 1, samplers={"aux_0": PuppetSampler()})
     with pytest.raises(SamplerError, match="a prompt is too long"):
         crew.roll(bundles(1), Stopwatch())
+
+
+def test_weights_that_no_server_has_go_to_the_workers() -> None:
+    crew = PuppetCrew([Puppet(["play"])], 1, samplers={"aux_0": PuppetSampler()})
+    aux, main = tiny_causal_lm("ab"), tiny_causal_lm("ab")
+    aux.engine.remote = object()  # type: ignore[assignment]
+    kept: list[set[str]] = []
+    crew._store = lambda policies, version: kept.append({*policies})  # type: ignore[method-assign]
+    crew.publish({"aux_0": aux, "main_0": main}, 1)
+    crew.publish({"aux_0": aux}, 1)
+    assert kept == [{"main_0"}]
+
+
+def test_a_server_that_holds_batches_back_is_refused() -> None:
+    with pytest.raises(ValueError, match="samplers need exact=False"):
+        PuppetCrew([], 1, samplers={"aux_0": PuppetSampler(exact=True)})

@@ -39,7 +39,7 @@ class FakeBundle:
 
 def crew(team: Any = ()) -> ServedCrew:
     env: Any = None
-    return ServedCrew(Site(env, env, dict(team)), [])
+    return ServedCrew(Site(env, env, dict(team)), {})
 
 
 def test_what_was_begun_is_what_is_asked_for_and_its_seconds_count() -> None:

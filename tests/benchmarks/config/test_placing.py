@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from llm_decpomdp.agents.team import bases
 from llm_decpomdp.benchmarks.config import placing
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
-from llm_decpomdp.benchmarks.config.placing import check_room, served
+from llm_decpomdp.benchmarks.config.placing import check_room, in_worker, served
 from llm_decpomdp.benchmarks.config.teams import agents_of, policies_of
 from llm_decpomdp.benchmarks.runs.train import train
 
@@ -20,6 +21,18 @@ APART = ["policies.aux_0.sample_on=[1]", "policies.main_0.sample_on=[2]", "model
 def room(gpus: int | None, quick: list[str], *overrides: str) -> None:
     config = load_config(None, [*quick, *overrides])
     check_room(config, policies_of(config, agents_of(config, ["aux_0", "main_0"])), gpus)
+
+
+@pytest.mark.parametrize("items", [[], ["policies.aux_0.device=cpu"], ["model.lora=null"]])
+def test_policies_share_in_a_worker_what_they_share_where_they_learn(
+    quick: list[str], items: list[str]
+) -> None:
+    values = [*quick, *SERVED, *LOCAL, "sampler.exact=false", "model.lora={r: 2}", *items]
+    config = load_config(None, values)
+    policies = policies_of(config, agents_of(config, ["aux_0", "main_0"]))
+    hollow = in_worker(config, policies)
+    assert all(spec.device.startswith("meta") for spec in hollow.values())
+    assert bases(hollow) == bases(policies) and len(bases(policies)) == 1 + bool(items)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +109,8 @@ def test_what_adds_up_is_taken(quick: list[str]) -> None:
     room(2, quick, *LOCAL, "policies.aux_0.sample_on=[1]")
     far = ["policies.aux_0.sample_on=[1]", "cluster.worker_gpus=2"]
     room(0, quick, *RAY, *far)  # of nodes that this machine knows nothing of
+    with pytest.raises(ConfigError, match="there are 2 GPUs"):  # of servers here
+        room(2, quick, *RAY, *SERVED, "sampler.exact=false", *APART)
 
 
 def test_a_run_counts_gpus_before_it_loads_or_writes(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -127,26 +128,43 @@ def test_with_a_lag_servers_are_asked_while_the_model_learns(
     assert weights(ahead) == weights(after)
 
 
-@pytest.mark.parametrize("engine", ["local", pytest.param("ray", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("items", "servers"),
+    [
+        (["cluster.engine=local"], 1),
+        # Two bases, two engines, two servers, and a lag; and all weights of each model.
+        (["policies.elaborator_0.device=cpu", "algorithm.lag=1"], 2),
+        pytest.param(["model.lora=null", "algorithm.lag=1"], 2, marks=pytest.mark.slow),
+        pytest.param(["cluster.engine=ray"], 1, marks=pytest.mark.slow),
+    ],
+)
 def test_workers_ask_servers_themselves_and_play_what_one_process_plays(
-    quick: list[str], tiny_model: str, engine: str, caplog: pytest.LogCaptureFixture
+    quick: list[str],
+    tiny_model: str,
+    items: list[str],
+    servers: int,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    if engine == "ray" and find_spec("ray") is None:
+    if "cluster.engine=ray" in items and find_spec("ray") is None:
         pytest.skip("needs Ray")
     shared = [
         "sampler.exact=false",
         "algorithm.starts_per_bundle=1",
         "output.save_final_model=true",
     ]
-    values = [*quick, *SERVED, *shared, "algorithm.prompts_per_update=2", "algorithm.max_updates=2"]
-    with FakeVllm(folder(quick, tiny_model)) as server:
-        values += [f"sampler.urls=[{server.address}]"]
-        alone = train(load_config(None, [*values, "output.name=alone"]), "alone")
-        server.calls.clear()
-        server.fault, server.fault_in = "dies", 5
-        workers = [f"cluster.engine={engine}", "cluster.rollout_workers=2", "output.name=shared"]
+    sizes = ["algorithm.prompts_per_update=2", "algorithm.max_updates=2"]
+    workers = ["cluster.rollout_workers=2", "output.name=shared", *items]
+    values = [*quick, *SERVED, *shared, *sizes]
+    alike = [item for item in items if not item.startswith("cluster.")]
+    with ExitStack() as stack:
+        model = folder(quick, tiny_model)
+        running = [stack.enter_context(FakeVllm(model)) for _ in range(servers)]
+        values += [f"sampler.urls=[{','.join(server.address for server in running)}]"]
+        alone = train(load_config(None, [*values, *alike, "output.name=alone"]), "alone")
+        running[-1].fault, running[-1].fault_in = "dies", 5
         with_workers = train(load_config(None, [*values, *workers]), "shared")
-        assert "a rollout worker has lost a server" in caplog.text and not server.adapters
+        assert "a rollout worker has lost a server" in caplog.text
+        assert not any(server.adapters for server in running)
     assert trained(alone) == trained(with_workers) and len(trained(alone)) == 4
     assert weights(alone) == weights(with_workers) and len(weights(alone)) == 2
     rows = [row for row in read_json_lines(alone.folder.metrics) if row["kind"] == "train"]
@@ -155,12 +173,13 @@ def test_workers_ask_servers_themselves_and_play_what_one_process_plays(
 
 def test_a_worker_has_no_weights_of_what_servers_sample(quick: list[str]) -> None:
     values = [*quick, "model.top_p=1", "sampler.engine=vllm", "sampler.python=/a/python"]
-    frozen = ["policies.aux_0.trainable=false"]
-    run = resolve(load_config(None, [*values, *frozen]))
+    frozen = ["policies.aux_0.trainable=false", "model.attn_implementation=flash_attention_2"]
+    run = resolve(load_config(None, [*values, *frozen, "policies.aux_0.attn_implementation=eager"]))
     team = site(run.config, run.train_env, run.eval_env, run.team).team
-    devices = {agent: policy.model.device.type for agent, policy in team.items()}
-    assert devices == {"aux_0": "cpu", "main_0": "meta"}
-    assert team["main_0"].request("hi").ids == team["aux_0"].request("hi").ids
+    aux, main = team["aux_0"], team["main_0"]
+    assert isinstance(aux, CausalLM) and isinstance(main, CausalLM)
+    assert (aux.model.device.type, main.model.device.type) == ("cpu", "meta")
+    assert aux.encode("hi") == main.encode("hi") and aux.engine.end_id == main.engine.end_id
 
 
 def folder(quick: Sequence[str], tiny_model: str) -> str:
@@ -229,7 +248,19 @@ def test_a_server_sees_the_gpus_that_its_policies_are_placed_on(
                 *("cluster.engine=ray", "cluster.rollout_workers=1", "cluster.address=head:6379"),
                 "algorithm.starts_per_bundle=1",
             ],
-            "listen on this machine alone",
+            r"listen on this machine alone \(those that a run starts\)",
+        ),
+        (
+            [
+                *(
+                    "sampler.engine=vllm",
+                    "sampler.urls=['http://127.0.0.1:8000']",
+                    "model.lora={r: 2}",
+                ),
+                *("cluster.engine=ray", "cluster.rollout_workers=1", "cluster.address=head:6379"),
+                *("algorithm.starts_per_bundle=1", "sampler.exact=false"),
+            ],
+            r"listen on this machine alone \(http://127",
         ),
     ],
 )
