@@ -212,8 +212,8 @@ class DispatchingCrew(ABC):
         task = _task(bundle)
         if deaths > self.max_redo:
             raise CrewError(
-                f"{deaths} workers have died while they played {task}, the last one by {how}. Where that is "
-                "SIGKILL, memory was likely short: take fewer rollout_workers or smaller bundles. The "
+                f"{deaths} {'worker has' if deaths == 1 else 'workers have'} died of {task}, by {how} at last. If "
+                "that is SIGKILL, memory was likely short: take fewer rollout_workers or smaller bundles. The "
                 f"end of its log:\n{worker.last_lines()}"
             )
         logger.warning("a rollout worker has died by %s: %s is played again", how, task)

@@ -125,9 +125,7 @@ def test_a_death_without_a_bundle_is_none_of_a_bundle() -> None:
 
 def test_deaths_with_a_bundle_are_counted() -> None:
     crew = PuppetCrew([Puppet([None]), Puppet([None]), Puppet(["play"])], 1, max_redo=1)
-    with pytest.raises(
-        CrewError, match=r"2 workers have died while they played bundle 0 of an eval"
-    ):
+    with pytest.raises(CrewError, match=r"2 workers have died of bundle 0 of an eval"):
         crew.roll(bundles(1), Stopwatch())
 
 

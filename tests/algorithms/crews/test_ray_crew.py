@@ -76,7 +76,7 @@ def test_a_bundle_that_kills_every_actor_ends_the_run_and_is_named(
     deaths = tmp_path / "deaths"
     deaths.mkdir()
     run = trainer(tmp_path / "run", crew=crew(partial(sites.fatal, deaths, 9), 2, cluster))
-    with pytest.raises(CrewError, match="4 workers have died while they played bundle 2 of update"):
+    with pytest.raises(CrewError, match="4 workers have died of bundle 2 of update"):
         run.run_updates()
     assert run.saved == 1
 

@@ -85,7 +85,7 @@ def test_a_bundle_that_kills_every_worker_ends_the_run_and_is_named(tmp_path: Pa
     with pytest.raises(CrewError) as caught:
         run.run_updates()
     message = str(caught.value)
-    assert message.startswith("2 workers have died while they played bundle 2 of update 2 (starts")
+    assert message.startswith("2 workers have died of bundle 2 of update 2 (starts")
     assert "seed 13" in message and "by SIGKILL" in message
     assert message.endswith("the last words of a worker")
     assert run.saved == 1 and not crew.workers
@@ -169,7 +169,7 @@ def test_a_script_whose_workers_cannot_import_it_ends_with_an_error(tmp_path: Pa
     run = python(str(script), str(tmp_path / "run"), env=environment, timeout=120, check=False)
     assert run.returncode == 1
     assert "if __name__ == '__main__'" in run.stderr
-    assert "1 workers have died while they played bundle 0 of update 1" in run.stderr
+    assert "1 worker has died of bundle 0 of update 1" in run.stderr
     assert "what keeps a worker from starting stands further up" in run.stderr
 
 
