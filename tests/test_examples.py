@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp import make
+from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.suites.suite import load_suite
 from tests.support.processes import ROOT, python
+
+PAIR = ROOT / "examples" / "coder_pair"
 
 LEARNERS = ("training_loop.py", "own_environment.py")
 """The examples that train from scratch, offline and in seconds."""
@@ -24,19 +28,32 @@ def test_an_example_runs_offline_and_its_team_learns(name: str) -> None:
     assert rewards[-1] >= 0.9 and rewards[-1] > rewards[0], rewards
 
 
-def test_lessons_are_references_that_pass_when_they_are_delegated(tmp_path: Path) -> None:
-    command = [
-        str(ROOT / "examples" / "coder_pair" / "delegated_references.py"),
-        "humaneval-v0",
-        "test[:8]",
-    ]
+def lessons(path: Path, *tested: str) -> str:
+    """Write lessons of HumanEval's first problems, and return what is told of it."""
+    words = ["humaneval-v0", "test[:8]", str(path), *tested]
     environment = {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
-    run = python(*command, str(tmp_path / "lessons.jsonl"), env=environment)
-    assert "8 of 8 references work" in run.stdout
+    return python(str(PAIR / "delegated_references.py"), *words, env=environment).stdout
+
+
+def test_lessons_are_references_that_pass_when_they_are_delegated(tmp_path: Path) -> None:
+    assert "8 of 8 references work" in lessons(tmp_path / "lessons.jsonl")
     rows = [json.loads(line) for line in (tmp_path / "lessons.jsonl").read_text().splitlines()]
     texts = {row["prompt"]: row["completion"] for row in rows}
     env = make("humaneval-v0", split="test[:8]")
     for task in env.tasks.tasks:
         prompts, _ = env.reset(options={"task_id": task.task_id})
-        _, rewards, *_ = env.step({agent: texts[prompt] for agent, prompt in prompts.items()})
+        actions = {agent: texts[prompt] for agent, prompt in prompts.items()}
+        assert task.prompt.splitlines()[-2] not in actions["aux_0"]  # of its docstring
+        _, rewards, *_ = env.step(actions)
         assert set(rewards.values()) == {3.0}
+
+
+def test_problems_that_are_tested_give_no_lessons(tmp_path: Path) -> None:
+    assert "0 of 0 references work" in lessons(tmp_path / "lessons.jsonl", "humaneval-v0")
+
+
+def test_the_suite_of_two_coders_is_one_of_configurations_that_load() -> None:
+    suite = load_suite(PAIR / "suite.yaml")
+    assert {cell.config for cell in suite.cells} == {"mbpp.yaml", "coophumaneval.yaml"}
+    for cell in suite.cells:
+        load_config(PAIR / cell.config, cell.override, folder=PAIR)
