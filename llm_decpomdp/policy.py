@@ -289,9 +289,6 @@ class Engine(Protocol):
 class RemoteEngine(Engine, Protocol):
     """An engine that may sample in another process, while this one waits or does something else."""
 
-    remote: Any
-    """What samples in its place, as `agents/inference/sampler.py` asks it to; `None` where nothing does."""
-
     @property
     def is_remote(self) -> bool:
         """True if it does; then it may be called in a thread of its own."""

@@ -21,7 +21,7 @@ import torch
 from llm_decpomdp.algorithms.crews.bundles import Bundle, Site
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, distinct_policies
-from llm_decpomdp.policy import EnginePolicy, RemoteEngine, Stateful, Team
+from llm_decpomdp.policy import EnginePolicy, Stateful, Team
 
 if TYPE_CHECKING:
     from llm_decpomdp.agents.remote.served_weights import ServedWeights
@@ -125,8 +125,9 @@ def attach(team: Team, servers: Mapping[str, ServedWeights]) -> None:
     """Let agents' policies be sampled at servers."""
     for agent, weights in servers.items():
         policy = team[agent]
-        assert isinstance(policy, EnginePolicy) and isinstance(policy.engine, RemoteEngine), agent
-        policy.engine.remote = weights
+        assert isinstance(policy, EnginePolicy), agent
+        engine: Any = policy.engine  # of a kind that only `agents` knows
+        engine.remote = weights
 
 
 def save_weights(policies: Mapping[str, Stateful], path: Path) -> None:
