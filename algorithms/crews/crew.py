@@ -76,13 +76,12 @@ class LocalCrew:
         """Do nothing: nothing was started."""
 
 
-def publish_to(samplers: Iterable[RemoteSampler], version: int) -> None:
+def publish_to(samplers: Sequence[RemoteSampler], version: int) -> None:
     """Give servers the present weights; those that do not run are started at the same time.
 
     Raises:
         SamplerError: If a server does not take them.
     """
-    samplers = dict.fromkeys(samplers)
     for sampler in samplers:
         sampler.launch()
     for sampler in samplers:

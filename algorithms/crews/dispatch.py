@@ -71,7 +71,7 @@ class DispatchingCrew(ABC):
     Args:
         workers: Number of workers, at least 1. They start with the first bundles.
         max_redo: Most times that a bundle is played again.
-        samplers: The servers' of policies that learn here, by agent.
+        samplers: Those of policies that are sampled at servers, by agent.
 
     Raises:
         ValueError: If there are no workers, `max_redo` is negative, or a sampler holds batches back.
@@ -85,7 +85,8 @@ class DispatchingCrew(ABC):
                 f"workers must be at least 1 and max_redo at least 0, got {workers} and {max_redo}"
             )
         self.number, self.max_redo, self.samplers = workers, max_redo, samplers or {}
-        if any(sampler.options.exact for sampler in self.samplers.values()):
+        self._servers = list(dict.fromkeys(self.samplers.values()))  # agents may share one
+        if any(sampler.options.exact for sampler in self._servers):
             raise ValueError("workers ask a server at the same time, so samplers need exact=False")
         self.workers: list[Any] = []
         """Those that have been started, each a `Hand`."""
@@ -98,7 +99,7 @@ class DispatchingCrew(ABC):
         Raises:
             SamplerError: If a server does not take them, or answers by others.
         """
-        publish_to(self.samplers.values(), version)
+        publish_to(self._servers, version)
         own = {name: policy for name, policy in policies.items() if not is_remote(policy)}
         self._supply = Supply(self._store(own, version) if own else None, self._served())
 
@@ -108,7 +109,7 @@ class DispatchingCrew(ABC):
 
     def _served(self) -> dict[str, ServedWeights]:
         """Return what workers sample by, by agent, from servers that are there."""
-        weights = {sampler: sampler.serve() for sampler in dict.fromkeys(self.samplers.values())}
+        weights = {sampler: sampler.serve() for sampler in self._servers}
         return {agent: weights[sampler] for agent, sampler in self.samplers.items()}
 
     def _room(self) -> int:
@@ -191,8 +192,8 @@ class DispatchingCrew(ABC):
             SamplerError: If servers were lost too often with this bundle.
         """
         task = _task(order.bundle)
-        if losses > min(sampler.options.max_restarts for sampler in self.samplers.values()):
-            words = "\n".join(sampler.server.last_words() for sampler in {*self.samplers.values()})
+        if losses > min(sampler.options.max_restarts for sampler in self._servers):
+            words = "\n".join(sampler.server.last_words() for sampler in self._servers)
             raise SamplerError(
                 f"workers have lost a server that samples {losses} times as they played {task}, the last time as "
                 f"{error}. Does the machine of each worker reach it? The end of its log:\n{words}"
@@ -234,7 +235,7 @@ class DispatchingCrew(ABC):
     def close(self) -> None:
         """End the workers and servers, and let go of the weights."""
         self._stop()
-        for sampler in dict.fromkeys(self.samplers.values()):
+        for sampler in self._servers:
             sampler.close()
         self._supply = Supply(None, {})
 
