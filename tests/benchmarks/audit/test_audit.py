@@ -26,12 +26,12 @@ def test_sound_data_gives_no_remarks(tmp_path: Path) -> None:
     [
         "next(iter({'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'})) < 'e'",  # the order of a set of strings
         "__import__('random').random() < 0.5",
-        "__import__('time').time_ns() // 1000 % 2",
+        "__import__('zlib').crc32(str(__import__('time').time_ns()).encode()) % 2",  # clocks may be coarse
     ],
 )
 def test_a_reference_that_depends_on_chance_is_flaky(tmp_path: Path, expression: str) -> None:
     code = f"def f(x):\n    return x * x if x == 2 or {expression} else 0\n"
-    result = audited(tmp_path, code, repeats=12)
+    result = audited(tmp_path, code, repeats=24)
     remark = only(result, "flaky")
     assert remark.fault and not result.healthy
     assert remark.program == "reference"
