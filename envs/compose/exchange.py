@@ -1,85 +1,178 @@
-"""The second run of a joint program, with exchanged results: does each agent's function do its own steps?
+"""Does each agent's function do its own steps? Each is run without the others, and with exchanged results.
 
 That a program passes tests does not say whose work it was: a helper can do everything and `main` hand it on, or
-`main` do everything and only look whether it was called. So tables are put in the place of the helpers. Before
-`main_0`'s code is there, each helper is called with every value that reaches its place when all do their steps.
-Its table answers a call with one of these values by the result, as the plain value that its text says; any other
-call is an error. For one helper at a time the table gives the results of other tests. Then a test passes if
+`main` do everything and only look whether it was called. So each is run where no other agent's code is.
 
-- what the table gave is what the helper's own steps make of the value, and
-- `main` returned what its own steps, and those of the other helpers, make of what it was given.
+1. Each helper is called with every value that reaches its place when all do their steps. A result counts if it is
+   what the helper's own steps make of the value.
+2. `main_0`'s code runs with tables in the place of helpers. They answer the calls whose results counted; any other
+   call is an error. For one helper at a time the table gives the results of other tests. Then a test passes if
+   `main` returns what its own steps, and those of the other helpers, make of what it was given.
 
-Conventions stay as they are, since it is the helper itself that was called: under its name, with its encoding, and
-in the order of arguments that `main` takes. Under the other names that it could have, there are tables of wrong
-results: an entry function that takes whatever name there is has agreed on none. The text of an encoding must have
-both integers, and nothing else in it may differ between tests.
+So each must be able to do its own steps, and `main` to do them with values that only its helper can explain.
+Conventions stay as they are: a table has its helper's name, takes the orders of arguments that the helper takes,
+and gives what it gives. Under the other names that a helper could have, tables give wrong results: an entry
+function that takes whatever name there is has agreed on none. The text of an encoding must have both integers, in
+one order and as Python writes them, and nothing else in it may differ between tests.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llm_decpomdp.envs.compose.chains import MAX_EQUAL, Chain, run
 from llm_decpomdp.envs.compose.roles import EntryRole, HelperRole, entry_place
 from llm_decpomdp.envs.compose.steps import INPUTS
-from llm_decpomdp.envs.compose.tables import tables
-from llm_decpomdp.envs.compose.tasks import ComposeTask
+from llm_decpomdp.envs.compose.tables import results, table
+from llm_decpomdp.envs.compose.tasks import ENTRY_POINT, ComposeTask
 from llm_decpomdp.envs.programs.completion import Reading
-from llm_decpomdp.envs.sandbox import Program, Tests, instrument
-
-TABLES = f"from __future__ import annotations\n{inspect.getsource(tables)}\n"
+from llm_decpomdp.envs.sandbox import Program, Sandbox, instrument
 
 EXCHANGE = "exchange"
-"""Name of the entry point."""
+"""Author of what is neither agent's code, and name of its entry point."""
+
+MARK = "results: "
+
+OUTPUT_BYTES = 2**16
+"""Room for what a helper prints, and then its results."""
+
+INTEGER = re.compile(r"(?<![0-9])-?[0-9]+")
 
 
-def exchange_program(
+@dataclass(frozen=True)
+class Found:
+    """What a helper is able to do alone."""
+
+    helper: HelperRole
+    name: str
+    """Name of its function."""
+    parameters: list[str]
+    """Names of the parameters that may be given by name."""
+    rows: list[list[tuple[str, str]]]
+    """For each order of arguments the call of each test, as code, and its result; empty where that is wrong."""
+
+
+def exchange_shares(
+    sandbox: Sandbox,
     task: ComposeTask,
     role: EntryRole,
     parts: Mapping[str, Reading],
     functions: Mapping[str, str],
-) -> Program:
-    """Return a program with tables in the place of helpers.
+) -> list[float]:
+    """Return for each helper the share of tests in which `main` and the helpers do their own steps.
 
     Args:
+        sandbox: Where the programs run.
         task: The task.
         role: The role of the entry function's author.
-        parts: The code of each agent that has some, helpers first.
+        parts: The code of each agent that has some.
         functions: Name of each helper's function, by agent.
     """
-    rows = ", ".join(
-        f"({functions[helper.agent]!r}, [{', '.join(_calls(task, helper))}], "
-        f"{[name for name in helper.names if name != functions[helper.agent]]})"
-        for helper in _helpers(role, functions)
+    helpers = [helper for helper in role.helpers if helper.agent in functions]
+    found = [_find(sandbox, task, h, functions[h.agent], parts[h.agent].code) for h in helpers]
+    code = parts[role.agent].code
+    return [_share(sandbox, task, found, target, code, role.agent) for target in range(len(found))]
+
+
+def _find(sandbox: Sandbox, task: ComposeTask, helper: HelperRole, name: str, code: str) -> Found:
+    """Call a helper's function alone, with every value that reaches its place."""
+    calls = _calls(task, helper)
+    every = ", ".join(call for row in calls for call in row)
+    probe = f"{_source(results)}\ndef {EXCHANGE}():\n    results({name}, [{every}], {MARK!r})\n"
+    program = Program(((helper.agent, code), (EXCHANGE, probe)), EXCHANGE)
+    test = instrument("def check(candidate):\n    assert candidate() is None\n", EXCHANGE)
+    limits = replace(sandbox.limits, output_bytes=OUTPUT_BYTES)
+    parameters, texts = _printed(sandbox.run(program, test, limits).output, sum(map(len, calls)))
+    values, chain = _values(task, helper), _stretch(task, helper)[1]
+    expected = [run(chain, value) for value in values]
+    size, rows = len(values), []
+    for number, row in enumerate(calls):
+        got = texts[number * size : (number + 1) * size]
+        encoded = helper.convention == "encoding"
+        right = (
+            _shows(got, expected)
+            if encoded
+            else [t == repr(e) for t, e in zip(got, expected, strict=True)]
+        )
+        rows.append(
+            [(call, text if ok else "") for call, text, ok in zip(row, got, right, strict=True)]
+        )
+    return Found(helper, name, parameters, rows)
+
+
+def _printed(output: str, size: int) -> tuple[list[str], list[str]]:
+    """Read what `results` has printed: as it comes from the program, it may be anything."""
+    line = output.rpartition(f"\n{MARK}")[2].partition("\n")[0]
+    try:
+        printed = json.loads(line)
+    except (ValueError, RecursionError):
+        printed = None
+    match printed:
+        case [list(parameters), list(texts)] if len(texts) == size:
+            if all(isinstance(text, str) for text in (*parameters, *texts)):
+                return parameters, texts
+    return [], [""] * size
+
+
+def _shows(texts: Sequence[str], pairs: Sequence[Sequence[int]]) -> list[bool]:
+    """Check of each text whether it shows the two integers of a pair, and beside them what all texts share."""
+    forms = {INTEGER.sub("#", text) for text in texts if text}
+    shown = [INTEGER.findall(text) for text in texts]
+    orders = (
+        [
+            found == [str(number) for number in order(pair)]
+            for found, pair in zip(shown, pairs, strict=True)
+        ]
+        for order in (list, lambda pair: [*reversed(pair)])
     )
-    encoding = role.convention == "encoding"
-    setup = f"{EXCHANGE} = tables(globals(), [{rows}], {_permutation(task)}, {encoding})\n"
-    *codes, main = ((agent, part.code) for agent, part in parts.items())
-    return Program((*codes, (EXCHANGE, TABLES + setup), main), EXCHANGE)
+    return max(orders, key=sum) if len(forms) == 1 else [False] * len(texts)
 
 
-def exchange_tests(task: ComposeTask, role: EntryRole, functions: Mapping[str, str]) -> Tests:
-    """Return the tests of that program: for each helper as many as the task has, in the order of `functions`."""
-    permutation, lines = _permutation(task), []
-    for number, helper in enumerate(_helpers(role, functions)):
-        values, (before, chain) = _values(task, helper), _share(task, helper)
-        for argument, value in zip(INPUTS[task.chain[0].source], values, strict=True):
-            result = run(chain, values[permutation[values.index(value)]])
-            answer = run(task.chain[before + len(chain) :], result)
-            encoding = role.convention == "encoding"
-            forms = [[*result], [*reversed(result)]] if encoding else [result]
-            expected = [[answer, [form]] for form in forms]
-            lines.append(f"    assert candidate({number}, {argument!r}) in {expected!r}\n")
-    return instrument(f"def check(candidate):\n{''.join(lines)}", EXCHANGE)
+def _share(
+    sandbox: Sandbox, task: ComposeTask, found: Sequence[Found], target: int, code: str, author: str
+) -> float:
+    """Return the share of tests that `main` passes with tables, of which the target's has exchanged results."""
+    permutation = _permutation(task)
+    lines = [_source(table)]
+    for number, one in enumerate(found):
+        for name in one.helper.names:
+            shifts = (number == target) + (name != one.name)
+            lines.append(
+                f"{name} = table({one.parameters!r}, [{_rows(one, permutation, shifts)}])\n"
+            )
+    helper = found[target].helper
+    values, (before, chain) = _values(task, helper), _stretch(task, helper)
+    tests = ["def check(candidate):\n"]
+    for argument, value in zip(INPUTS[task.chain[0].source], values, strict=True):
+        result = run(chain, values[permutation[values.index(value)]])
+        answer = run(task.chain[before + len(chain) :], result)
+        tests.append(f"    assert candidate({argument!r}) == {answer!r}\n")
+    program = Program(((EXCHANGE, "".join(lines)), (author, code)), ENTRY_POINT)
+    outcomes = sandbox.run(program, instrument("".join(tests), ENTRY_POINT)).tests
+    return sum(outcome.passed for outcome in outcomes) / len(outcomes)
 
 
-def _helpers(role: EntryRole, functions: Mapping[str, str]) -> list[HelperRole]:
-    return [helper for helper in role.helpers if helper.agent in functions]
+def _rows(found: Found, permutation: Sequence[int], shifts: int) -> str:
+    """Return the rows of a table as code; each call has the result of another test, so many times another."""
+    pairs = []
+    for row in found.rows:
+        for test, (call, _) in enumerate(row):
+            for _ in range(shifts):
+                test = permutation[test]
+            pairs.append(f"({call}, {row[test][1]!r})")
+    return ", ".join(pairs)
 
 
-def _share(task: ComposeTask, helper: HelperRole) -> tuple[int, Chain]:
+def _source(function: Any) -> str:
+    return f"from __future__ import annotations\n{inspect.getsource(function)}\n"
+
+
+def _stretch(task: ComposeTask, helper: HelperRole) -> tuple[int, Chain]:
     """Return the number of steps before those of a helper, and these."""
     shares = task.shares(helper.team)
     position = helper.number + (helper.number >= entry_place(task, helper.team))
@@ -88,17 +181,17 @@ def _share(task: ComposeTask, helper: HelperRole) -> tuple[int, Chain]:
 
 def _values(task: ComposeTask, helper: HelperRole) -> list[Any]:
     """Return the value that a helper's steps begin with, for each test."""
-    earlier = task.chain[: _share(task, helper)[0]]
+    earlier = task.chain[: _stretch(task, helper)[0]]
     return [run(earlier, argument) for argument in INPUTS[task.chain[0].source]]
 
 
-def _calls(task: ComposeTask, helper: HelperRole) -> list[str]:
+def _calls(task: ComposeTask, helper: HelperRole) -> list[list[str]]:
     """Return the calls with these values, in Python; for `order` those of the other order, too."""
     values = [repr(value) for value in _values(task, helper)]
     if helper.convention != "order":
-        return [f"({value},)" for value in values]
+        return [[f"({value},)" for value in values]]
     constant = helper.share(task)[0].constant
-    return [f"({v}, {constant})" for v in values] + [f"({constant}, {v})" for v in values]
+    return [[f"({v}, {constant})" for v in values], [f"({constant}, {v})" for v in values]]
 
 
 def _permutation(task: ComposeTask) -> list[int]:
@@ -106,7 +199,7 @@ def _permutation(task: ComposeTask) -> list[int]:
 
     By the order of results it comes `MAX_EQUAL` places later, so that it is none of those with an equal result.
     """
-    results = [repr(run(task.chain, argument)) for argument in INPUTS[task.chain[0].source]]
-    order = sorted(range(len(results)), key=results.__getitem__)
+    found = [repr(run(task.chain, argument)) for argument in INPUTS[task.chain[0].source]]
+    order = sorted(range(len(found)), key=found.__getitem__)
     successors = order[MAX_EQUAL:] + order[:MAX_EQUAL]
-    return [successors[order.index(test)] for test in range(len(results))]
+    return [successors[order.index(test)] for test in range(len(found))]

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from llm_decpomdp.envs.coding.helper_use import IGNORED, NOT_CALLED, USED
-from llm_decpomdp.envs.compose.exchange import exchange_program, exchange_tests
+from llm_decpomdp.envs.compose.exchange import exchange_shares
 from llm_decpomdp.envs.compose.feedback import ComposeAnalysis
 from llm_decpomdp.envs.compose.roles import EntryRole, HelperRole, Role
 from llm_decpomdp.envs.compose.tasks import ENTRY_POINT, ComposeTask
@@ -91,24 +91,12 @@ class ComposeReward:
         calls = [a for a, name in functions.items() if name in callees or uses.get(a) == USED]
         points["names_aux"] = self._share(NAMES_AUX, len(calls))
         if USED in uses.values():
-            shares = self._exchange_shares(task, parts, functions)
+            role = self.roles[-1]
+            assert isinstance(role, EntryRole)
+            shares = exchange_shares(self.sandbox, task, role, parts, functions)
             points["together"] = self._share(TOGETHER, sum(min(share, one) for one in shares))
         analysis = replace(analysis, tests=execution.tests, uses=uses)
         return self._verdict(points, analysis, execution.error)
-
-    def _exchange_shares(
-        self, task: ComposeTask, parts: Mapping[str, Reading], functions: Mapping[str, str]
-    ) -> list[float]:
-        """Return for each helper the share of tests that the program passes while its results are exchanged."""
-        role = self.roles[-1]
-        assert isinstance(role, EntryRole)
-        program = exchange_program(task, role, parts, functions)
-        passed = [
-            test.passed
-            for test in self.sandbox.run(program, exchange_tests(task, role, functions)).tests
-        ]
-        size = len(passed) // len(functions)
-        return [sum(passed[i : i + size]) / size for i in range(0, len(passed), size)]
 
     def _share(self, points: float, fulfilled: float) -> float:
         """Return the points of a component that is shared out over the helpers."""

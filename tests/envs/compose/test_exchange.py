@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
 from llm_decpomdp import answers, make
-from llm_decpomdp.envs.compose.exchange import TABLES
 from llm_decpomdp.envs.compose.roles import EntryRole
+from llm_decpomdp.envs.compose.tables import results, table
 
 
 @pytest.fixture(scope="module")
@@ -168,5 +170,98 @@ def test_any_encoding_that_shows_both_numbers_will_do_and_the_result_is_none():
         assert points(env, helper, entry) == (1.0, 0.0), code
 
 
-def test_tables_need_nothing_of_this_package():
-    assert "llm_decpomdp" not in TABLES and compile(TABLES, "<tables>", "exec")
+def test_a_helper_that_brings_its_team_mates_work_along_earns_nothing_for_it(env):
+    for place in (0, 1):
+        aux, main = references(env, place)
+        rest, inner = expression(main), "aux(x)" if place else expression(main)[4:-1]
+        if place:
+            extra, entry = (
+                f"def rest(x):\n    return {rest.replace('aux(x)', 'x')}\n",
+                "rest(aux(x))",
+            )
+        else:
+            extra, entry = f"def rest(x):\n    return {inner}\n", "aux(rest(x))"
+        for kept, call in (
+            (extra, entry),
+            (
+                extra + "import math\nmath.rest = rest\n",
+                entry.replace("rest(", "__import__('math').rest("),
+            ),
+            (extra + "import builtins\nbuiltins.other = rest\n", entry.replace("rest(", "other(")),
+        ):
+            assert points(env, kept + aux, f"def main(x):\n    return {call}", place) == (1.0, 0.0)
+        assert points(env, extra + aux, main, place) == (1.0, 2.0)
+
+
+def test_a_helper_that_has_its_work_done_by_another_helper_earns_nothing_together():
+    env = make("compose-v0", num_agents=3, length=4)
+    env.reset(options={"task_id": "compose/0"})
+    gold = dict(answers(env).references)
+    work = f"def work(x):\n    return {expression(gold['aux_1'])}\n"
+    lent = {"aux_0": work + gold["aux_0"], "aux_1": "def aux_1(x):\n    return work(x)\n"}
+    infos = env.step({**gold, **lent})[4]["main_0"]
+    assert (infos["reward/tests"], infos["reward/together"]) == (1.0, 0.0)
+
+
+def test_a_main_that_replaces_what_grades_it_earns_nothing(env):
+    aux, main = references(env)
+    whole = expression(EntryRole(1).reference(env.task))
+    own = expression(main).replace("aux(x)", "y")
+    entry = f"""
+def main(x):
+    return ({whole}) if aux(x) == 7 else None
+def exchange(*given):
+    y = {expression(aux).replace("x", "given[-1]")}
+    return [{own}, [y]]
+"""
+    assert points(env, "def aux(x):\n    return 7", entry) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("types", ["lists", "numbers"])
+def test_what_is_equal_and_looks_different_carries_nothing(types):
+    env = make("compose-v0", types=types, length=2)
+    aux, main = references(env)
+    for disguise in (
+        "[float(v) for v in y]",
+        "[complex(v) for v in y]",
+        "[v == 1 or v for v in y]",
+    ):
+        if types == "numbers":
+            disguise = disguise.replace(" for v in y]", "").replace("[", "").replace("v", "y")
+        helper = f"def aux(x):\n    y = {expression(aux)}\n    return {disguise}"
+        tests, together = points(env, helper, main)
+        assert together < 2 * tests or tests == 0 or disguise.startswith(("[v ==", "y ==")), (
+            disguise
+        )
+
+
+def test_an_encoding_has_no_room_for_the_result():
+    env = make("compose-v0", convention="encoding")
+    aux, main = references(env)
+    pair, rest = expression(aux), expression(main)
+    zeros = f"def aux(x):\n    r, b = {pair}\n    return '0' * (b % 9) + '%d %d' % (r, b)"
+    turned = f"def aux(x):\n    r, b = {pair}\n    return [r, b] if b % 2 else [b, r]"
+    thai = f"def aux(x):\n    r, b = {pair}\n    return '%d %d %s' % (r, b, chr(0xE50 + b % 9))"
+    plain = f"def aux(x):\n    return '%d %d' % {pair}"
+    words = "def main(x):\n    red, blue = map(int, aux(x).split()[:2])\n    return " + rest
+    assert points(env, plain, words) == (1.0, 2.0)
+    assert points(env, zeros, words)[1] < 2.0
+    assert points(env, thai, words) == (1.0, 0.0)
+    both = f"def main(x):\n    red, blue = aux(x)\n    if red != ({pair})[0]:\n        red, blue = blue, red\n"
+    assert points(env, turned, both + f"    return {rest}")[1] < 2.0
+
+
+def test_helpers_that_print_or_lie_about_their_results_harm_themselves_alone(env):
+    aux, main = references(env)
+    for line in ("print('hi' * 9)", "print('\\nresults: [[], []]')", "print('\\nresults: 7')"):
+        assert points(env, aux.replace("return", f"{line}\n    return"), main) == (1.0, 2.0), line
+    late = "import atexit\natexit.register(print, '\\nresults: {}')\n"
+    for lie in ("[[], [0]]", "{}", "[" * 5000, "[[1], [2]]", '"text"', "[[], 7]"):
+        helper = f"import json\njson.dumps = lambda value: {lie!r}\n" + late + aux
+        assert points(env, helper, main) == (1.0, 0.0), lie
+
+
+def test_programs_of_the_exchange_need_nothing_of_this_package():
+    for function in (results, table):
+        source = inspect.getsource(function)
+        assert "llm_decpomdp" not in source and compile(source, "<exchange>", "exec")
