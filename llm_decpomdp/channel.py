@@ -24,8 +24,10 @@ from llm_decpomdp.branching import Restorable, branch, inner_env
 from llm_decpomdp.episode import Episode
 from llm_decpomdp.messages import ChannelOptions, Inbox, transcript
 from llm_decpomdp.privileged import Answers, answers
+from llm_decpomdp.rendering import print_turn
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.spaces import UnicodeText
+from llm_decpomdp.utils.terminal import visible
 from llm_decpomdp.validation import read_actions
 
 COST = "reward/messages"
@@ -107,7 +109,8 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
     def episode(self) -> Episode:
         """The environment's state, without messages, and what each agent sees now."""
         episode: Episode = self.env.episode
-        return Episode(episode.task_id, episode.turns, self._observations(self.env.agents))
+        seen = dict.fromkeys(episode.prompts, "") | self._observations(self.env.agents)
+        return Episode(episode.task_id, episode.turns, seen)
 
     def listeners(self, sender: str) -> tuple[str, ...]:
         """Return the agents that a message of `sender` is for."""
@@ -212,6 +215,16 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         phase = "messages come next" if self.speaking else "answers come next"
         lines = transcript(self.messages)
         return "\n\n".join([str(self.env.state()), *lines, phase if self.env.agents else "over"])
+
+    def render(self) -> str | None:
+        """Return the transcript with the log of messages (`ansi`), or print its newest part (`human`)."""
+        mode = self.env.render_mode
+        if mode == "ansi":
+            return visible(self.state())
+        if mode == "human":
+            print_turn(self)
+            return None
+        return self.env.render()  # type: ignore[no-any-return]
 
     def snapshot(self) -> dict[str, Any]:
         """Return the exact state as a JSON-able dictionary; messages stand apart in the record of the episode."""

@@ -264,6 +264,8 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         """
         if snapshot["env"] != self.name:
             raise ValueError(f"a snapshot of {snapshot['env']!r} cannot restore {self.name!r}")
+        if "channel" in snapshot:
+            raise ValueError(f"a snapshot with a channel cannot restore {self.name!r} without one")
         episode = Episode.from_json(snapshot["episode"])
         self.tasks.find(episode.task_id)
         if set(episode.prompts) != set(self.possible_agents):

@@ -183,6 +183,10 @@ def make(
         exchange(bare, kind, name)
         arguments["external_mode" if kind == "mode" else kind] = name
     bare.spec_id, bare.spec_kwargs, bare.description = id, arguments, description(id)
+    if channel is not None and not isinstance(channel, Mapping):
+        raise TypeError(
+            f"channel must be a mapping of options, such as {{'bandwidth': 40}}, got {channel!r}"
+        )
     if channel:
         if centralised:
             raise ValueError(f"{id}: one agent stands for a centralised team: drop channel")
@@ -192,10 +196,6 @@ def make(
 
 def _talking(env: DecPOMDPEnv, channel: Mapping[str, Any]) -> Any:
     """Put a channel around an environment; an unknown option raises a `TypeError` with the nearest one."""
-    if not isinstance(channel, Mapping):
-        raise TypeError(
-            f"channel must be a mapping of options, such as {{'bandwidth': 40}}, got {channel!r}"
-        )
     for key in channel:
         if key not in names(ChannelOptions):
             raise TypeError(unknown("option of channel", key, names(ChannelOptions)))

@@ -233,6 +233,8 @@ def test_a_snapshot_fits_its_own_channel_alone():
     other = make("probe-halves-v0", channel={"bandwidth": 6})
     with pytest.raises(ValueError, match="a snapshot with the channel"):
         other.restore(env.snapshot())
+    with pytest.raises(ValueError, match="a snapshot with a channel cannot restore"):
+        make("probe-halves-v0").restore(env.snapshot())
 
 
 # Contracts
@@ -248,6 +250,23 @@ def test_a_snapshot_fits_its_own_channel_alone():
 )
 def test_the_strict_check_passes(channel):
     check_env("probe-relay-v0", length=3, channel=channel)
+
+
+def test_people_see_answers_and_messages(capsys):
+    env = make("compose-v0", channel={"bandwidth": 20}, render_mode="ansi")
+    env.reset(seed=0)
+    env.step({"aux_0": "it takes a list", "main_0": ""})
+    assert "it takes a list" in env.render()
+    env.step({"aux_0": "no code", "main_0": "def main(x): return 1"})
+    assert env.episode.prompts == {"aux_0": "", "main_0": ""}
+    env = make("compose-v0", channel={"bandwidth": 20}, render_mode="human")
+    env.reset(seed=0)
+    env.step({"aux_0": "it takes a list", "main_0": ""})
+    env.render()
+    assert "it takes a list" in capsys.readouterr().out
+    env.step({"aux_0": "no code", "main_0": "def main(x): return 1"})
+    env.render()
+    assert "def main(x): return 1" in capsys.readouterr().out
 
 
 def test_the_strict_check_passes_of_wrappers_around_a_channel():
@@ -285,6 +304,7 @@ def test_the_strict_check_finds_a_leak(kind):
     ("arguments", "error", "words"),
     [
         ({"channel": {"bandwith": 3}}, TypeError, "did you mean 'bandwidth'"),
+        ({"channel": []}, TypeError, r"mapping of options, such as .* got \[\]"),
         ({"channel": True}, TypeError, "mapping of options, such as .* got True"),
         ({"channel": "ring"}, TypeError, "mapping of options, such as .* got 'ring'"),
         ({"channel": {"loss": 2}}, ValueError, "loss must be at most 1, got 2"),

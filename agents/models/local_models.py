@@ -115,7 +115,7 @@ def offline_model() -> Path:
 
 
 def gguf_model(file: Path) -> Path:
-    """Return the folder with the model of a GGUF file; equal files have the same one.
+    """Return the folder with the model of a GGUF file; equal files of one name have the same one.
 
     Weights are float32, for the reason that `offline_model` tells: some five times the size of a file of 4 bits.
 

@@ -38,6 +38,9 @@ FOLDER = "partners"
 CALLS = "reward/names_aux"
 """Measure of calls of a helper: points of `compose-v0`, 0 where the entry function calls none that is defined."""
 
+SOLVED = "last/solved"
+"""Measure of full marks at the end of an episode."""
+
 CASES = {
     "before": "before training",
     "after": "after training, together",
@@ -173,7 +176,7 @@ def called(*evaluations: Evaluation) -> Estimate | None:
 
 def _solved(evaluations: Sequence[Evaluation]) -> npt.NDArray[np.float64]:
     """Tabulate what is solved, (runs, tasks)."""
-    rows = [e.means("solved") if "solved" in e.values else e.pass_at_k(1) for e in evaluations]
+    rows = [e.means(SOLVED) if SOLVED in e.values else e.pass_at_k(1) for e in evaluations]
     return np.array([[row[task] for task in sorted(rows[0])] for row in rows])
 
 

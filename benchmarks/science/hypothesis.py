@@ -7,9 +7,7 @@ a bound: the hypothesis predicts that its expectation lies on one side. All clau
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -73,16 +71,18 @@ class Hypothesis:
     """A function of a module, which other processes import."""
     seeds: int = 20
     """Number of seeds, from 0 on."""
+    untested: str = ""
+    """What of the claim, or of the plan for it, no clause speaks of."""
 
     def declaration(self) -> dict[str, Any]:
-        """Return all that is said beforehand, as JSON has it, with a digest of the module that measures."""
+        """Return all that is said beforehand, as JSON has it."""
         return {
             "id": self.id,
             "statement": self.statement,
             "theory": self.theory,
             "setting": self.setting,
             "seeds": self.seeds,
-            "measure": _digest_of(self.measure),
+            "untested": self.untested,
             "clauses": [
                 {
                     "words": clause.words,
@@ -95,12 +95,7 @@ class Hypothesis:
         }
 
 
-def _digest_of(measure: Measure) -> str:
-    module = sys.modules[measure.__module__]
-    return hashlib.sha256(inspect.getsource(module).encode()).hexdigest()
-
-
-def fingerprint(declarations: Sequence[Mapping[str, Any]]) -> str:
-    """Return the SHA-256 of declarations: whoever changes one afterwards changes it."""
-    text = json.dumps(list(declarations), sort_keys=True, ensure_ascii=True)
+def fingerprint(declared: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of what is declared: whoever changes a part of it afterwards changes it."""
+    text = json.dumps(declared, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -124,6 +124,7 @@ HYPOTHESES = (
             ),
         ),
         ends,
-        seeds=12,
+        untested="training on padding. Both learn from equally many completions, not tokens, as lengths are the "
+        "outcome.",
     ),
 )

@@ -93,5 +93,6 @@ HYPOTHESES = (
             ),
         ),
         channels,
+        untested="conversations, and what a trained team can be told by a stranger.",
     ),
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from llm_decpomdp.benchmarks.report.elements.page import box, listing, page, prose, table, tag
-from llm_decpomdp.benchmarks.science.suite import DECLARATION
+from llm_decpomdp.benchmarks.science.suite import DECLARATION, RULE
 from llm_decpomdp.benchmarks.science.verdicts import Finding, Verdict
 from llm_decpomdp.utils.storage import write_atomically
 
@@ -24,10 +24,9 @@ HEAD = (
 EXPLANATION = (
     "Each hypothesis was declared with its measure and its bounds before the first seed was measured; the "
     "fingerprint is that of the declarations, and of the code that measures. Settings were tried on seeds "
-    "that do not count, from 1000 on. A hypothesis is confirmed if all of its predictions hold, refuted if "
-    "one does not, both at 5 % after Holm's correction over all hypotheses of the suite, and undecided "
-    "otherwise (tests by flipped signs). Intervals are of the mean over seeds (bootstrap); with few seeds "
-    "they are too narrow. Budgets that are compared are of equal completions."
+    f"that do not count, from 1000 on. {RULE} Intervals are of the mean over seeds (bootstrap); with few "
+    "seeds they are too narrow. Budgets that are compared are of equal completions, each of a token but where "
+    "it is said."
 )
 
 
@@ -96,6 +95,8 @@ def _section(verdict: Verdict) -> Iterator[str]:
     yield prose(hypothesis.statement)
     yield prose(f"Why: {hypothesis.theory}", "small")
     yield prose(f"How: {hypothesis.setting}", "small")
+    if hypothesis.untested:
+        yield prose(f"Not tested: {hypothesis.untested}", "small")
     predictions = [(f.clause.words, interval(f), str(f.seeds)) for f in verdict.findings]
     yield table(hypothesis.id, HEAD[4:], predictions)
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from functools import partial
+from hashlib import sha256
 from importlib.metadata import version
 from itertools import starmap
 from multiprocessing import get_context
@@ -22,6 +23,7 @@ from typing import Any
 import torch
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.runs.manifest import commit
 from llm_decpomdp.benchmarks.science import credit, horizon, losses, messages, teams
 from llm_decpomdp.benchmarks.science.hypothesis import Hypothesis, Measures, fingerprint
 from llm_decpomdp.benchmarks.science.verdicts import Verdict, judge
@@ -32,6 +34,8 @@ NAME = "science"
 
 DESCRIPTION = "claims about learning in teams, declared beforehand, on probes with known optima"
 
+CHECKOUT = Path(__file__).resolve().parents[2]
+
 HYPOTHESES: tuple[Hypothesis, ...] = (
     *credit.HYPOTHESES,
     *horizon.HYPOTHESES,
@@ -39,6 +43,12 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     *messages.HYPOTHESES,
     *losses.HYPOTHESES,
 )
+
+RULE = (
+    "A hypothesis is confirmed if all of its predictions hold, refuted if one does not, both at 5 % after Holm's "
+    "correction over all hypotheses of the suite, and undecided otherwise (tests by flipped signs)."
+)
+"""How a verdict is reached; `verdicts.py` has it in full."""
 
 DECLARATION, VERDICTS = "declaration.json", "verdicts.json"
 
@@ -86,8 +96,12 @@ def declare(folder: Path) -> str:
     Raises:
         ConfigError: If it has others.
     """
-    declarations = [hypothesis.declaration() for hypothesis in HYPOTHESES]
-    mark, path = fingerprint(declarations), folder / DECLARATION
+    declared = {
+        "hypotheses": [hypothesis.declaration() for hypothesis in HYPOTHESES],
+        "rule": RULE,
+        "code": {path.name: sha256(path.read_bytes()).hexdigest() for path in _code()},
+    }
+    mark, path = fingerprint(declared), folder / DECLARATION
     if path.exists():
         if (before := json.loads(path.read_text())["fingerprint"]) != mark:
             raise ConfigError(
@@ -101,7 +115,8 @@ def declare(folder: Path) -> str:
         "fingerprint": mark,
         "declared": now,
         "version": version("llm_decpomdp"),
-        "hypotheses": declarations,
+        "commit": commit(CHECKOUT),
+        **declared,
     }
     write_atomically(path, json.dumps(content, indent=2, ensure_ascii=False))
     return mark
@@ -112,9 +127,15 @@ def read_verdicts(folder: Path) -> list[Verdict]:
     measured = {
         hypothesis.id: rows for hypothesis in HYPOTHESES if (rows := _rows(folder, hypothesis))
     }
-    verdicts = judge([h for h in HYPOTHESES if h.id in measured], measured)
+    judged = [h for h in HYPOTHESES if h.id in measured]
+    verdicts = judge(judged, measured, family=len(HYPOTHESES))
     write_atomically(folder / VERDICTS, json.dumps([_as_json(v) for v in verdicts], indent=2))
     return verdicts
+
+
+def _code() -> list[Path]:
+    """Return the files that measure and judge."""
+    return [path for path in sorted(Path(__file__).parent.glob("*.py")) if path.name != "page.py"]
 
 
 def _rows(folder: Path, hypothesis: Hypothesis) -> list[Measures]:

@@ -200,6 +200,7 @@ HYPOTHESES = (
         ),
         strangers,
         seeds=30,
+        untested="remedies: other-play, and partners drawn from a population.",
     ),
     Hypothesis(
         "H7",
@@ -215,7 +216,7 @@ HYPOTHESES = (
             Clause("one common partner: below 0.15", {"common": 1}, below=0.15),
         ),
         sizes,
-        seeds=10,
+        untested="single agents and 16; partners that are all crossed.",
     ),
     Hypothesis(
         "H7b",
@@ -225,6 +226,7 @@ HYPOTHESES = (
         "of the logarithm of the joint effective sample size against the number of agents.",
         (Clause("the slope is below 0", {"slope": 1}, below=0),),
         reuse,
+        untested="what is earned in the end, and other numbers of steps.",
     ),
     Hypothesis(
         "H12",
@@ -252,6 +254,7 @@ HYPOTHESES = (
             ),
         ),
         writers,
-        seeds=10,
+        untested="language models and programs. Joint samples are equally many, so that one agent, which answers "
+        "with both letters or one, writes half as many answers as two.",
     ),
 )

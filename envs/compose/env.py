@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, ClassVar
+from warnings import warn
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.compose.chains import CONVENTIONS, TYPES
@@ -21,6 +22,9 @@ from llm_decpomdp.validation import check_whole, unknown
 
 SPLITS = ("train", "test", "all")
 
+FEW = 50
+"""Number of tasks below which a split is said to be small."""
+
 
 @dataclass(frozen=True)
 class ComposeOptions(CodeOptions):
@@ -31,7 +35,8 @@ class ComposeOptions(CodeOptions):
     num_turns: int = 1
     """Turns of an episode, at most."""
     length: int = 2
-    """Number of steps of the whole, at least one for each agent."""
+    """Number of steps of the whole, at least one for each agent. There are at most 6,000 tasks, and of more than
+    three steps 600."""
     types: str = "all"
     """Types of all values: `numbers`, `lists`, `text`, or `all`. Single types have fewer tasks."""
     convention: str = "none"
@@ -45,11 +50,17 @@ class ComposeOptions(CodeOptions):
     source: str = "bundled"
     """`bundled` (or `auto`): these tasks are made here."""
     exception_text: ClassVar[bool] = False  # type: ignore[misc]  # no option here: it would tell values
+    sandbox_slice: ClassVar[int] = 0  # type: ignore[misc]  # nor here: no test is shown, and all are counted
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_whole("num_agents", self.num_agents, 1, MAX_AGENTS)
-        check_whole("length", self.length, max(2, self.num_agents), MAX_AGENTS)
+        check_whole("length", self.length, 2, MAX_AGENTS)
+        if self.length < self.num_agents:
+            raise ValueError(
+                f"num_agents={self.num_agents} need a step each, got length={self.length}: take "
+                f"length={self.num_agents} or more"
+            )
         check_whole("task_seed", self.task_seed, 0)
         if self.types not in TYPES:
             raise ValueError(unknown("types", self.types, TYPES))
@@ -57,8 +68,8 @@ class ComposeOptions(CodeOptions):
             raise ValueError(unknown("convention", self.convention, CONVENTIONS))
         if self.convention == "encoding" and (self.length, self.types) != (2, "all"):
             raise ValueError(
-                f"convention='encoding' has chains of two steps, from a list to a number: drop "
-                f"length={self.length} and types={self.types!r}"
+                f"convention='encoding' has chains of two steps, from a list to a number, for at most two agents: "
+                f"take length=2 and types='all', got length={self.length} and types={self.types!r}"
             )
         if self.source not in ("auto", "bundled"):
             raise ValueError(f"source={self.source!r}: these tasks are made here; take 'bundled'")
@@ -71,9 +82,10 @@ def compose(options: ComposeOptions) -> DecPOMDPEnv:
 
     ## Description
     A program is a chain of small steps on numbers, lists and strings. `aux_0` is told some of the steps and
-    writes them as the function `aux`; `main_0` is told the other steps, and that `aux` does the rest, and writes
-    the entry function, which calls it. Nobody is told what a team-mate's steps do, so neither can solve the task
-    alone.
+    writes them as a function, the helper; `main_0` is told the other steps, and that the helper does the rest, and
+    writes the entry function, which calls it. Nobody is told what a team-mate's steps do, so neither can solve the
+    task alone. With a `convention` one thing is left open, which both must settle alike without a word between
+    them: the helper's name, the order of its arguments, or the form of its result.
 
     Tasks are made by rule: every chain of `llm_decpomdp.envs.compose.steps` whose tests can tell the work of every
     step. In the split `test`, each chain has two kinds of steps side by side that stand so in no training task.
@@ -130,4 +142,12 @@ def _load(split: str, exclude_known_issues: bool, *kind: Any) -> TaskSet:
         splits=SPLITS[:-1],
         split_of=row_split,
     )
-    return load(dataset, split, "bundled", exclude_known_issues)
+    tasks = load(dataset, split, "bundled", exclude_known_issues)
+    if len(tasks.tasks) < FEW and "[" not in split:
+        length, types, convention, _ = kind
+        warn(
+            f"split={split!r} has {len(tasks.tasks)} tasks alone: few chains fit length={length}, types={types!r} "
+            f"and convention={convention!r}",
+            stacklevel=2,
+        )
+    return tasks

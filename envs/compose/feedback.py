@@ -29,6 +29,8 @@ class ComposeAnalysis:
     tests: tuple[Outcome, ...]
     uses: Mapping[str, str]
     """Use of each helper's function, by agent, as in `coding.helper_use`; empty if no test passes."""
+    solved: bool = False
+    """True for full marks."""
 
     def code(self, agent: str) -> str:
         """Return the code of an agent that defines its function; empty where it does not."""
@@ -42,14 +44,13 @@ class ComposeAnalysis:
 
     @property
     def passed(self) -> bool:
-        """True if every function is there and every test that may be told of passes."""
-        complete = all(map(self.works, self.readings))
-        return complete and bool(self.tests) and all(test.passed for test in self.tests)
+        """True for full marks: tests alone do not show whether each function does its own steps."""
+        return self.solved
 
 
 @dataclass(frozen=True)
 class ComposeMode(CodeMode):
-    """Writes the prompts; whatever `sandbox_slice` says, tests are counted and exceptions named only."""
+    """Writes the prompts: tests are counted, and exceptions named."""
 
     def secrets(self, task: ComposeTask) -> list[str]:
         """Return the text of every test."""

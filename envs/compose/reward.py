@@ -6,8 +6,8 @@
 | `main_defined` | 0.25     | so is the entry function; otherwise stop                                         |
 | `names_aux`    | 0.5      | the entry function's code calls a helper's function by its name                  |
 | `tests`        | 0 to 1.0 | share of the tests that the joint program passes                                 |
-| `together`     | 0 to 2.0 | the same share, or that of the tests that it passes while a helper's results are |
-|                |          | exchanged (`exchange.py`), if that is less                                       |
+| `together`     | 0 to 2.0 | the same share, or that of the tests in which the helper and `main` do their own |
+|                |          | steps, each without the other's code (`exchange.py`), if that is less            |
 
 A team earns at most 4.0, an agent alone 1.25. Several helpers have equal shares of the points about helpers. A
 program that passes tests without its helpers, by a helper that does more than its own steps, or by an entry
@@ -107,7 +107,8 @@ class ComposeReward:
     ) -> Verdict:
         record = {**details(analysis.tests, error), "helpers": dict(analysis.uses)}
         verdict = Verdict(points, False, record, analysis)
-        return replace(verdict, solved=verdict.reward >= self.maximum - 1e-9)
+        solved = verdict.reward >= self.maximum - 1e-9
+        return replace(verdict, solved=solved, analysis=replace(analysis, solved=solved))
 
 
 def _program(parts: Mapping[str, Reading], functions: Mapping[str, str]) -> Program:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.agents.saved_team import save_team
-from llm_decpomdp.agents.scripted import Constant
+from llm_decpomdp.agents.scripted import Constant, Gold
+from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
@@ -23,6 +24,7 @@ from llm_decpomdp.benchmarks.cooperation.partners import (
     solved,
     table,
 )
+from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate
 from llm_decpomdp.benchmarks.report import write_report
 from llm_decpomdp.benchmarks.report.panels import story as story_panel
@@ -78,6 +80,15 @@ def test_the_last_agent_stays_and_its_partners_are_exchanged(
     assert "the first of the held-out tasks that only the trained team solves" in story
     assert "Before training: 0 of 6 tests pass" in story and "6 of 6 tests pass" in story
     assert page.index('id="together"') < page.index('id="summary"')
+
+
+def test_what_is_solved_counts_at_the_end_of_an_episode(tmp_path: Path) -> None:
+    env = make("compose-v0", types="numbers", split="test[:1]", channel={"bandwidth": 5})
+    gold = {agent: Gold() for agent in env.possible_agents}
+    found = evaluate(
+        env, gold, [Start(task_id="compose/5")], samples=1, folder=tmp_path / "gold", seed=0
+    )
+    assert solved(found).value == 1.0  # though nothing is in the turn of messages
 
 
 def test_of_three_runs_each_is_lent_the_partners_of_the_next(

@@ -12,6 +12,7 @@ import pytest
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.science import suite
 from llm_decpomdp.benchmarks.science.suite import HYPOTHESES, declare
+from llm_decpomdp.benchmarks.science.verdicts import Finding, find
 from tests.support.commands import call
 
 
@@ -59,10 +60,36 @@ def test_the_command_measures_what_is_missing_and_tells_the_verdict(
     assert "| H9 |" in (tmp_path / "science.md").read_text()
     (verdict,) = json.loads((tmp_path / "verdicts.json").read_text())
     assert verdict["verdict"] == "confirmed" and len(verdict["clauses"]) == 2
+    raw = max(clause.against for clause in find_all("H9", tmp_path))
+    assert verdict["p"] == pytest.approx(min(1.0, raw * len(HYPOTHESES)))
     (tmp_path / "H9-seed-7.json").unlink()
     assert call(*command) == 0
     assert "1/1: H9, seed 7" in capsys.readouterr().err
     assert json.loads((tmp_path / "verdicts.json").read_text()) == [verdict]
+
+
+def find_all(name: str, folder: Path) -> list[Finding]:
+    """Judge a hypothesis's clauses each by itself."""
+    (hypothesis,) = (h for h in HYPOTHESES if h.id == name)
+    paths = [folder / f"{name}-seed-{seed}.json" for seed in range(hypothesis.seeds)]
+    measures = [json.loads(path.read_text())["measures"] for path in paths]
+    return [find(clause, measures) for clause in hypothesis.clauses]
+
+
+@pytest.mark.parametrize("changed", ["training.py", "verdicts.py", "rule"])
+def test_other_code_or_another_rule_is_another_declaration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    before = declare(tmp_path / "before")
+    if changed == "rule":
+        monkeypatch.setattr(suite, "RULE", "whatever we like")
+    else:
+        files = suite._code()
+        copies = [tmp_path / path.name for path in files]
+        for path, copy in zip(files, copies, strict=True):
+            copy.write_text(path.read_text() + "#" * (path.name == changed))
+        monkeypatch.setattr(suite, "_code", lambda: copies)
+    assert declare(tmp_path / "after") != before
 
 
 def test_an_unknown_hypothesis_is_named(tmp_path: Path) -> None:

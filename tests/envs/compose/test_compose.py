@@ -207,9 +207,32 @@ def test_feedback_counts_tests_and_shows_none(env):
     _, main, _ = parts(env)
     env.reset(options={"task_id": "compose/0"})
     prompts, *_ = env.step({"aux_0": "def aux(x):\n    return x[99]", "main_0": main})
-    assert "- Tests: 0/1 passed" in prompts["aux_0"] and "IndexError" in prompts["aux_0"]
+    assert "- Tests: 0/6 passed" in prompts["aux_0"] and "IndexError" in prompts["aux_0"]
     assert "IndexError" not in prompts["main_0"] and "Use of aux: unknown" in prompts["main_0"]
     assert not any(case in text for case in env.task.tests.cases for text in prompts.values())
+
+
+@pytest.mark.parametrize("external_mode", ["passed", "level_feedback"])
+def test_feedback_takes_no_program_for_good_that_needs_no_helper(external_mode):
+    env = make("compose-v0", types="lists", num_turns=2, external_mode=external_mode)
+    aux, _, whole = parts(env)
+    env.reset(options={"task_id": "compose/0"})
+    lazy = f"def main(x):\n    aux(x)\n    return {whole.split('return ')[1]}"
+    prompts, *_ = env.step({"aux_0": aux, "main_0": lazy})
+    told = (
+        "Not all levels passed"
+        if external_mode == "passed"
+        else "Use of aux: called, but its result does not"
+    )
+    assert told in prompts["main_0"]
+
+
+def test_a_split_of_few_tasks_is_told():
+    with pytest.warns(
+        UserWarning, match="has 1 tasks alone: few chains fit length=8, types='text'"
+    ):
+        env = make("compose-v0", num_agents=8, length=8, types="text", convention="order")
+        env.reset(seed=0)
 
 
 def test_an_exception_tells_nothing_of_a_team_mates_results(env):
@@ -255,7 +278,7 @@ def test_larger_teams_and_conventions_keep_the_contract():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"num_agents": 3}, "length must be a whole number from 3 to 8, got 2"),
+        ({"num_agents": 3}, "num_agents=3 need a step each, got length=2: take length=3"),
         ({"num_agents": 9}, "num_agents must be a whole number from 1 to 8, got 9"),
         ({"types": "list"}, "did you mean 'lists'"),
         ({"convention": "names"}, "did you mean 'name'"),
