@@ -32,6 +32,7 @@ PASS = "pass@1"
 MEASURES = {
     REWARD: "reward",
     "tests_passed": "tests passed",
+    "cooperation/uses_aux": "helper used",
     PASS: PASS,
     "tokens": "tokens an episode",
 }
@@ -195,9 +196,11 @@ def _table(group: Sequence[_Measured], command: str) -> LeagueTable:
     untrained = [entry for entry in group if entry.cell["method"] == UNTRAINED]
     reference = (untrained or group)[0]
     lines = {}
-    for entry in group:
+    by_name = {entry.cell["name"]: entry for entry in group}
+    for name, entry in by_name.items():
         alike = (candidate for candidate in untrained if candidate.environment == entry.environment)
-        lines[entry.cell["name"]] = _line(entry, next(alike, reference), command)
+        named = by_name.get(entry.cell.get("against"))
+        lines[name] = _line(entry, named or next(alike, reference), command)
     teams = {entry.cell["name"]: entry.team == reference.team for entry in group}
     ranked = sorted(
         lines.values(), key=lambda line: (not teams[line.name], -line.estimates[REWARD].value)

@@ -65,6 +65,8 @@ class Amount:
     """Processor cores of each training or evaluation; null takes all that `bench` may use: it runs alone."""
     gpus: float = 0
     """GPUs that `bench --engine ray` keeps for each."""
+    against: str | None = None
+    """Name of the cell that it is compared with, as its entry gives it; null takes the untrained one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +161,11 @@ def load_suite(path: Path) -> Suite:
             raise ConfigError(
                 f"{path}: two cells are called {name!r}; give one of them another `name`"
             )
+    for cell in cells:
+        if cell.against is not None and cell.against not in names:
+            raise ConfigError(
+                f"{path}: {cell.name}: against: {unknown('cell', cell.against, names)}"
+            )
     return Suite(path.stem, description(path), path, tuple(cells))
 
 
@@ -177,24 +184,32 @@ def _cells(common: Mapping[str, Any], entry: Any, where: str) -> Iterator[Cell]:
             raise ConfigError(
                 f"{where}: a name must be made of letters, digits, '_', '.', '+' and '-', got {cell!r}"
             )
+        amount = {key.name: getattr(settings, key.name) for key in fields(Amount)}
+        if settings.against is not None:
+            amount["against"] = _with_config(settings.against, config, settings)
         yield Cell(
             name=cell,
             config=config,
             method=method,
             override=tuple(settings.override),
             seeds=tuple(settings.seeds),
-            **{key.name: getattr(settings, key.name) for key in fields(Amount)},
+            **amount,
         )
 
 
 def _name(name: object, config: str, method: str, settings: Settings) -> str:
     """Return the name of a cell: that of its entry, and all in which the cells of the entry differ."""
-    parts = [] if name is None else [str(name)]
-    if len(settings.config) > 1:
-        parts.append(Path(config).stem.removesuffix("_config"))
-    if len(settings.method) > 1 or not parts:
-        parts.append(method)
-    return "-".join(parts)
+    if name is None:
+        return _with_config("", config, settings, method)
+    return _with_config(
+        str(name), config, settings, *([method] if len(settings.method) > 1 else [])
+    )
+
+
+def _with_config(name: str, config: str, settings: Settings, *others: str) -> str:
+    """Return a name with that of the configuration, where the cells of an entry differ in it."""
+    configs = [Path(config).stem.removesuffix("_config")] if len(settings.config) > 1 else []
+    return "-".join(filter(None, [name, *configs, *others]))
 
 
 def _check_keys(entry: Mapping[str, Any], where: str, others: Sequence[str]) -> None:

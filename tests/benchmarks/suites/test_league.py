@@ -242,6 +242,19 @@ def test_a_cell_is_compared_with_the_untrained_one_of_its_own_environment(
     assert "Teams of other agents" not in write_suite_report(output).read_text()
 
 
+def test_a_cell_is_compared_with_the_one_that_it_names(output: Path) -> None:
+    path = output / "suite.json"
+    suite = json.loads(path.read_text())
+    suite["cells"][2]["against"] = "learned"
+    path.write_text(json.dumps(suite))
+    found = lines(output)
+    assert (found["gold"].against, found["learned"].against) == ("learned", "untrained")
+    assert found["gold"].comparisons[REWARD].difference.value == pytest.approx(5 / 12)
+    suite["cells"] = [entry for entry in suite["cells"] if entry["name"] != "learned"]
+    path.write_text(json.dumps(suite))
+    assert lines(output)["gold"].against == "untrained"  # the other one is not measured
+
+
 def test_the_report_has_the_league_its_commands_and_failures(output: Path) -> None:
     path = report([output], None, False)
     assert path == output / "report.html"

@@ -82,6 +82,20 @@ def test_every_shipped_suite_resolves() -> None:
         assert len(jobs_of(suite, Path("nowhere"))) == sum(len(c.seeds) for c in suite.cells)
 
 
+def test_a_cell_names_the_one_that_it_is_compared_with(tmp_path: Path) -> None:
+    path = tmp_path / "suite.yaml"
+    path.write_text("config: demo\ncells: [{name: a}, {name: b, against: a}]")
+    assert [cell.against for cell in load_suite(path).cells] == [None, "a"]
+    path.write_text("config: [demo, demo_tldr]\ncells: [{name: a}, {name: b, against: a}]")
+    found = {cell.name: cell.against for cell in load_suite(path).cells}
+    assert found == {
+        "a-demo": None,
+        "a-demo_tldr": None,
+        "b-demo": "a-demo",
+        "b-demo_tldr": "a-demo_tldr",
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -112,6 +126,7 @@ def test_every_shipped_suite_resolves() -> None:
             "leave out `greedy` or the method",
         ),
         ("config: demo\ncells: [{}, {}]", "two cells are called 'untrained'; give one .* `name`"),
+        ("config: demo\ncells: [{}, {name: a, against: untraind}]", "a: against: .*'untrained'"),
         ("config: demo\ncells: [{name: a/b}]", "a name must be made of letters.*'a/b'"),
         ("config: demo\ncells: [", "cannot read"),
     ],
