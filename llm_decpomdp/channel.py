@@ -109,8 +109,8 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
     def episode(self) -> Episode:
         """The environment's state, without messages, and what each agent sees now."""
         episode: Episode = self.env.episode
-        seen = dict.fromkeys(episode.prompts, "") | self._observations(self.env.agents)
-        return Episode(episode.task_id, episode.turns, seen)
+        prompts = dict.fromkeys(episode.prompts, "") | self._observations(self.env.agents)
+        return Episode(episode.task_id, episode.turns, prompts)
 
     def listeners(self, sender: str) -> tuple[str, ...]:
         """Return the agents that a message of `sender` is for."""

@@ -95,7 +95,7 @@ class Hypothesis:
         }
 
 
-def fingerprint(declared: Mapping[str, Any]) -> str:
+def fingerprint(declaration: Mapping[str, Any]) -> str:
     """Return the SHA-256 of what is declared: whoever changes a part of it afterwards changes it."""
-    text = json.dumps(declared, sort_keys=True, ensure_ascii=True)
+    text = json.dumps(declaration, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -96,12 +96,12 @@ def declare(folder: Path) -> str:
     Raises:
         ConfigError: If it has others.
     """
-    declared = {
+    content = {
         "hypotheses": [hypothesis.declaration() for hypothesis in HYPOTHESES],
         "rule": RULE,
         "code": {path.name: sha256(path.read_bytes()).hexdigest() for path in _code()},
     }
-    mark, path = fingerprint(declared), folder / DECLARATION
+    mark, path = fingerprint(content), folder / DECLARATION
     if path.exists():
         if (before := json.loads(path.read_text())["fingerprint"]) != mark:
             raise ConfigError(
@@ -116,7 +116,7 @@ def declare(folder: Path) -> str:
         "declared": now,
         "version": version("llm_decpomdp"),
         "commit": commit(CHECKOUT),
-        **declared,
+        **content,
     }
     write_atomically(path, json.dumps(content, indent=2, ensure_ascii=False))
     return mark
@@ -127,8 +127,8 @@ def read_verdicts(folder: Path) -> list[Verdict]:
     measured = {
         hypothesis.id: rows for hypothesis in HYPOTHESES if (rows := _rows(folder, hypothesis))
     }
-    judged = [h for h in HYPOTHESES if h.id in measured]
-    verdicts = judge(judged, measured, family=len(HYPOTHESES))
+    hypotheses = [h for h in HYPOTHESES if h.id in measured]
+    verdicts = judge(hypotheses, measured, family=len(HYPOTHESES))
     write_atomically(folder / VERDICTS, json.dumps([_as_json(v) for v in verdicts], indent=2))
     return verdicts
 

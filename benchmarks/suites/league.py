@@ -199,8 +199,8 @@ def _table(group: Sequence[_Measured], command: str) -> LeagueTable:
     by_name = {entry.cell["name"]: entry for entry in group}
     for name, entry in by_name.items():
         alike = (candidate for candidate in untrained if candidate.environment == entry.environment)
-        named = by_name.get(entry.cell.get("against"))
-        lines[name] = _line(entry, named or next(alike, reference), command)
+        choice = by_name.get(entry.cell.get("against"))
+        lines[name] = _line(entry, choice or next(alike, reference), command)
     teams = {entry.cell["name"]: entry.team == reference.team for entry in group}
     ranked = sorted(
         lines.values(), key=lambda line: (not teams[line.name], -line.estimates[REWARD].value)

@@ -45,7 +45,7 @@ INTEGER = re.compile(r"(?<![0-9])-?[0-9]+")
 
 
 @dataclass(frozen=True)
-class Found:
+class Skill:
     """What a helper is able to do alone."""
 
     helper: HelperRole
@@ -74,12 +74,14 @@ def exchange_shares(
         functions: Name of each helper's function, by agent.
     """
     helpers = [helper for helper in role.helpers if helper.agent in functions]
-    found = [_find(sandbox, task, h, functions[h.agent], parts[h.agent].code) for h in helpers]
+    skills = [_find(sandbox, task, h, functions[h.agent], parts[h.agent].code) for h in helpers]
     code = parts[role.agent].code
-    return [_share(sandbox, task, found, target, code, role.agent) for target in range(len(found))]
+    return [
+        _share(sandbox, task, skills, target, code, role.agent) for target in range(len(skills))
+    ]
 
 
-def _find(sandbox: Sandbox, task: ComposeTask, helper: HelperRole, name: str, code: str) -> Found:
+def _find(sandbox: Sandbox, task: ComposeTask, helper: HelperRole, name: str, code: str) -> Skill:
     """Call a helper's function alone, with every value that reaches its place."""
     calls = _calls(task, helper)
     every = ", ".join(call for row in calls for call in row)
@@ -89,44 +91,45 @@ def _find(sandbox: Sandbox, task: ComposeTask, helper: HelperRole, name: str, co
     limits = replace(sandbox.limits, output_bytes=OUTPUT_BYTES)
     parameters, texts = _printed(sandbox.run(program, test, limits).output, sum(map(len, calls)))
     values, chain = _values(task, helper), _stretch(task, helper)[1]
-    expected = [run(chain, value) for value in values]
+    answers = [run(chain, value) for value in values]
     size, rows = len(values), []
     for number, row in enumerate(calls):
-        got = texts[number * size : (number + 1) * size]
-        encoded = helper.convention == "encoding"
-        right = (
-            _shows(got, expected)
-            if encoded
-            else [t == repr(e) for t, e in zip(got, expected, strict=True)]
-        )
+        part = texts[number * size : (number + 1) * size]
+        check = _shows if helper.convention == "encoding" else _equals
+        right = check(part, answers)
         rows.append(
-            [(call, text if ok else "") for call, text, ok in zip(row, got, right, strict=True)]
+            [(call, text if ok else "") for call, text, ok in zip(row, part, right, strict=True)]
         )
-    return Found(helper, name, parameters, rows)
+    return Skill(helper, name, parameters, rows)
 
 
 def _printed(output: str, size: int) -> tuple[list[str], list[str]]:
     """Read what `results` has printed: as it comes from the program, it may be anything."""
     line = output.rpartition(f"\n{MARK}")[2].partition("\n")[0]
     try:
-        printed = json.loads(line)
+        content = json.loads(line)
     except (ValueError, RecursionError):
-        printed = None
-    match printed:
+        content = None
+    match content:
         case [list(parameters), list(texts)] if len(texts) == size:
             if all(isinstance(text, str) for text in (*parameters, *texts)):
                 return parameters, texts
     return [], [""] * size
 
 
+def _equals(texts: Sequence[str], answers: Sequence[Any]) -> list[bool]:
+    """Check of each text whether it is what Python writes for an answer."""
+    return [text == repr(answer) for text, answer in zip(texts, answers, strict=True)]
+
+
 def _shows(texts: Sequence[str], pairs: Sequence[Sequence[int]]) -> list[bool]:
     """Check of each text whether it shows the two integers of a pair, and beside them what all texts share."""
     forms = {INTEGER.sub("#", text) for text in texts if text}
-    shown = [INTEGER.findall(text) for text in texts]
+    integers = [INTEGER.findall(text) for text in texts]
     orders = (
         [
-            found == [str(number) for number in order(pair)]
-            for found, pair in zip(shown, pairs, strict=True)
+            numbers == [str(number) for number in order(pair)]
+            for numbers, pair in zip(integers, pairs, strict=True)
         ]
         for order in (list, lambda pair: [*reversed(pair)])
     )
@@ -134,18 +137,23 @@ def _shows(texts: Sequence[str], pairs: Sequence[Sequence[int]]) -> list[bool]:
 
 
 def _share(
-    sandbox: Sandbox, task: ComposeTask, found: Sequence[Found], target: int, code: str, author: str
+    sandbox: Sandbox,
+    task: ComposeTask,
+    skills: Sequence[Skill],
+    target: int,
+    code: str,
+    author: str,
 ) -> float:
     """Return the share of tests that `main` passes with tables, of which the target's has exchanged results."""
     permutation = _permutation(task)
     lines = [_source(table)]
-    for number, one in enumerate(found):
-        for name in one.helper.names:
-            shifts = (number == target) + (name != one.name)
+    for number, skill in enumerate(skills):
+        for name in skill.helper.names:
+            shifts = (number == target) + (name != skill.name)
             lines.append(
-                f"{name} = table({one.parameters!r}, [{_rows(one, permutation, shifts)}])\n"
+                f"{name} = table({skill.parameters!r}, [{_rows(skill, permutation, shifts)}])\n"
             )
-    helper = found[target].helper
+    helper = skills[target].helper
     values, (before, chain) = _values(task, helper), _stretch(task, helper)
     tests = ["def check(candidate):\n"]
     for argument, value in zip(INPUTS[task.chain[0].source], values, strict=True):
@@ -157,10 +165,10 @@ def _share(
     return sum(outcome.passed for outcome in outcomes) / len(outcomes)
 
 
-def _rows(found: Found, permutation: Sequence[int], shifts: int) -> str:
+def _rows(skill: Skill, permutation: Sequence[int], shifts: int) -> str:
     """Return the rows of a table as code; each call has the result of another test, so many times another."""
     pairs = []
-    for row in found.rows:
+    for row in skill.rows:
         for test, (call, _) in enumerate(row):
             for _ in range(shifts):
                 test = permutation[test]
@@ -199,7 +207,7 @@ def _permutation(task: ComposeTask) -> list[int]:
 
     By the order of results it comes `MAX_EQUAL` places later, so that it is none of those with an equal result.
     """
-    found = [repr(run(task.chain, argument)) for argument in INPUTS[task.chain[0].source]]
-    order = sorted(range(len(found)), key=found.__getitem__)
+    texts = [repr(run(task.chain, argument)) for argument in INPUTS[task.chain[0].source]]
+    order = sorted(range(len(texts)), key=texts.__getitem__)
     successors = order[MAX_EQUAL:] + order[:MAX_EQUAL]
-    return [successors[order.index(test)] for test in range(len(found))]
+    return [successors[order.index(test)] for test in range(len(texts))]

@@ -94,7 +94,7 @@ class ComposeReward:
             role = self.roles[-1]
             assert isinstance(role, EntryRole)
             shares = exchange_shares(self.sandbox, task, role, parts, functions)
-            points["together"] = self._share(TOGETHER, sum(min(share, one) for one in shares))
+            points["together"] = self._share(TOGETHER, sum(min(share, part) for part in shares))
         analysis = replace(analysis, tests=execution.tests, uses=uses)
         return self._verdict(points, analysis, execution.error)
 

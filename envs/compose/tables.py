@@ -17,10 +17,10 @@ def results(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], mark
 
     def text(call: tuple[Any, ...]) -> str:
         try:
-            found = repr(function(*deepcopy(call)))
+            result = repr(function(*deepcopy(call)))
         except Exception:
             return ""
-        return found if len(found) <= 2000 else ""
+        return result if len(result) <= 2000 else ""
 
     texts = [text(call) for call in calls]
     try:
@@ -41,9 +41,9 @@ def table(
     from ast import literal_eval
 
     def answer(*values: Any, **named: Any) -> Any:
-        given = (*values, *(named[name] for name in parameters[len(values) :] if name in named))
-        for call, text in rows:
-            if call == given:
+        call = (*values, *(named[name] for name in parameters[len(values) :] if name in named))
+        for row, text in rows:
+            if row == call:
                 return literal_eval(text)
         raise LookupError("no step of the chain calls the helper so")
 
