@@ -42,6 +42,8 @@ class ComposeOptions(CodeOptions):
     convention: str = "none"
     """Open question that a team settles: `none`, the `name` of helpers, the `order` of their arguments, or the
     `encoding` of two results (pairs alone, of two steps)."""
+    sandbox_slice: int | str | None = 0
+    """Tests that feedback counts, and never shows: n the first n, -n the last n; 0, `None` or `all` for all."""
     task_seed: int = 0
     """Decides the tasks."""
     split: str = "train"
@@ -50,7 +52,6 @@ class ComposeOptions(CodeOptions):
     source: str = "bundled"
     """`bundled` (or `auto`): these tasks are made here."""
     exception_text: ClassVar[bool] = False  # type: ignore[misc]  # no option here: it would tell values
-    sandbox_slice: ClassVar[int] = 0  # type: ignore[misc]  # nor here: no test is shown, and all are counted
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -50,7 +50,7 @@ class ComposeAnalysis:
 
 @dataclass(frozen=True)
 class ComposeMode(CodeMode):
-    """Writes the prompts: tests are counted, and exceptions named."""
+    """Writes the prompts; whatever `sandbox_slice` says, tests are counted and exceptions named only."""
 
     def secrets(self, task: ComposeTask) -> list[str]:
         """Return the text of every test."""
