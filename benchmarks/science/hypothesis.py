@@ -12,6 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+FIRST_SEED = 2000
+"""First seed that counts. Settings were tried from 1000 on, and an earlier declaration was measured from 0 on."""
+
 Measures = Mapping[str, float]
 """What a seed gave, by name."""
 
@@ -70,9 +73,14 @@ class Hypothesis:
     measure: Measure
     """A function of a module, which other processes import."""
     seeds: int = 20
-    """Number of seeds, from 0 on."""
+    """Number of seeds, from `FIRST_SEED` on."""
     untested: str = ""
     """What of the claim, or of the plan for it, no clause speaks of."""
+
+    @property
+    def seed_numbers(self) -> range:
+        """The seeds."""
+        return range(FIRST_SEED, FIRST_SEED + self.seeds)
 
     def declaration(self) -> dict[str, Any]:
         """Return all that is said beforehand, as JSON has it."""
@@ -81,7 +89,7 @@ class Hypothesis:
             "statement": self.statement,
             "theory": self.theory,
             "setting": self.setting,
-            "seeds": self.seeds,
+            "seeds": [*self.seed_numbers],
             "untested": self.untested,
             "clauses": [
                 {

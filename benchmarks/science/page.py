@@ -23,10 +23,10 @@ HEAD = (
 
 EXPLANATION = (
     "Each hypothesis was declared with its measure and its bounds before the first seed was measured; the "
-    "fingerprint is that of the declarations, and of the code that measures. Settings were tried on seeds "
-    f"that do not count, from 1000 on. {RULE} Intervals are of the mean over seeds (bootstrap); with few "
-    "seeds they are too narrow. Budgets that are compared are of equal completions, each of a token but where "
-    "it is said."
+    "fingerprint is that of the declarations, the rule and the suite's code. Settings were tried on seeds that "
+    "do not count, from 1000 on; verdicts on an earlier declaration, with seeds from 0 on, were known when this "
+    f"one was written. {RULE} Intervals are of the mean over seeds (bootstrap); with few seeds they are too "
+    "narrow. Budgets that are compared are of equal completions, each of a token but where it is said."
 )
 
 

@@ -73,7 +73,7 @@ def run_science(folder: Path, only: Sequence[str] = (), cores: int = 1) -> Itera
         (hypothesis.id, seed)
         for hypothesis in HYPOTHESES
         if not only or hypothesis.id in only
-        for seed in range(hypothesis.seeds)
+        for seed in hypothesis.seed_numbers
         if not _file(folder, hypothesis.id, seed).exists()
     ]
     if not missing:
@@ -140,7 +140,7 @@ def _code() -> list[Path]:
 
 def _rows(folder: Path, hypothesis: Hypothesis) -> list[Measures]:
     """Return the measures of each seed; none unless all are there."""
-    paths = [_file(folder, hypothesis.id, seed) for seed in range(hypothesis.seeds)]
+    paths = [_file(folder, hypothesis.id, seed) for seed in hypothesis.seed_numbers]
     if not all(path.exists() for path in paths):
         return []
     return [json.loads(path.read_text())["measures"] for path in paths]

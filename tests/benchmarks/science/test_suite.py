@@ -62,16 +62,16 @@ def test_the_command_measures_what_is_missing_and_tells_the_verdict(
     assert verdict["verdict"] == "confirmed" and len(verdict["clauses"]) == 2
     raw = max(clause.against for clause in find_all("H9", tmp_path))
     assert verdict["p"] == pytest.approx(min(1.0, raw * len(HYPOTHESES)))
-    (tmp_path / "H9-seed-7.json").unlink()
+    (tmp_path / "H9-seed-2007.json").unlink()
     assert call(*command) == 0
-    assert "1/1: H9, seed 7" in capsys.readouterr().err
+    assert "1/1: H9, seed 2007" in capsys.readouterr().err
     assert json.loads((tmp_path / "verdicts.json").read_text()) == [verdict]
 
 
 def find_all(name: str, folder: Path) -> list[Finding]:
     """Judge a hypothesis's clauses each by itself."""
     (hypothesis,) = (h for h in HYPOTHESES if h.id == name)
-    paths = [folder / f"{name}-seed-{seed}.json" for seed in range(hypothesis.seeds)]
+    paths = [folder / f"{name}-seed-{seed}.json" for seed in hypothesis.seed_numbers]
     measures = [json.loads(path.read_text())["measures"] for path in paths]
     return [find(clause, measures) for clause in hypothesis.clauses]
 
