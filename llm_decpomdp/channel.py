@@ -57,8 +57,12 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
     """
 
     def __init__(self, env: Any, options: ChannelOptions) -> None:
-        super().__init__(env)
         _check_restorable(env)
+        self.render_mode = getattr(env, "render_mode", None)
+        if self.render_mode == "human":  # or the environment would print itself, without messages
+            env = copy.copy(env)
+            env.render_mode = None
+        super().__init__(env)
         if len(env.possible_agents) < 2:
             raise ValueError(
                 "a channel needs two agents or more: drop channel, or take more agents"
@@ -136,6 +140,7 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         prompts, infos = self.env.reset(seed=seed, options=options)
         self.messages, self._turn, self.speaking = (), 1, True
         self._prompts, self._infos = dict(prompts), infos
+        self._show()
         return self._observations(self.env.agents), self._priced(self._infos, 0.0)
 
     def step(self, actions: Mapping[str, str]) -> Outcome:
@@ -159,12 +164,14 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         self._turn += self.speaking
         observations = self._observations(self.env.agents)
         texts = {agent: observations.get(agent, "") for agent in agents}
+        self._show()
         return texts, rewards, terminations, truncations, self._priced(infos, 0.0)
 
     def _speak(self, actions: Mapping[str, str]) -> Outcome:
         texts = {agent: self.options.passed(text) for agent, text in actions.items()}
         self.messages += tuple(self._delivered(agent, text) for agent, text in texts.items())
         self.speaking = False
+        self._show()
         cost = 0.0 - self.options.price * sum(map(len, texts.values()))
         silent = {
             agent: {key: 0.0 if key.startswith("reward/") else n for key, n in info.items()}
@@ -216,15 +223,16 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         lines = transcript(self.messages)
         return "\n\n".join([str(self.env.state()), *lines, phase if self.env.agents else "over"])
 
+    def _show(self) -> None:
+        if self.render_mode == "human":
+            self.render()
+
     def render(self) -> str | None:
         """Return the transcript with the log of messages (`ansi`), or print its newest part (`human`)."""
-        mode = self.env.render_mode
-        if mode == "ansi":
-            return visible(self.state())
-        if mode == "human":
+        if self.render_mode == "human":
             print_turn(self)
             return None
-        return self.env.render()  # type: ignore[no-any-return]
+        return visible(self.state()) if self.render_mode == "ansi" else self.env.render()
 
     def snapshot(self) -> dict[str, Any]:
         """Return the exact state as a JSON-able dictionary; messages stand apart in the record of the episode."""

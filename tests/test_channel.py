@@ -261,10 +261,11 @@ def test_people_see_answers_and_messages(capsys):
     assert env.episode.prompts == {"aux_0": "", "main_0": ""}
     env = make("compose-v0", channel={"bandwidth": 20}, render_mode="human")
     env.reset(seed=0)
+    assert capsys.readouterr().out.count("aux_0 sees") == 1
     env.step({"aux_0": "it takes a list", "main_0": ""})
-    env.render()
     assert "it takes a list" in capsys.readouterr().out
     env.step({"aux_0": "no code", "main_0": "def main(x): return 1"})
+    assert capsys.readouterr().out.count("def main(x): return 1") == 1
     env.render()
     assert "def main(x): return 1" in capsys.readouterr().out
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,8 @@ class Amount:
     gpus: float = 0
     """GPUs that `bench --engine ray` keeps for each."""
     against: str | None = None
-    """Name of the cell that it is compared with, as its entry gives it; null takes the untrained one."""
+    """Name of the cell that it is compared with, or of its entry or method where the configuration is the same;
+    null takes the untrained one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,12 +162,29 @@ def load_suite(path: Path) -> Suite:
             raise ConfigError(
                 f"{path}: two cells are called {name!r}; give one of them another `name`"
             )
-    for cell in cells:
-        if cell.against is not None and cell.against not in names:
-            raise ConfigError(
-                f"{path}: {cell.name}: against: {unknown('cell', cell.against, names)}"
-            )
-    return Suite(path.stem, description(path), path, tuple(cells))
+    compared = [
+        replace(cell, against=_against(cell, cells, f"{path}: {cell.name}")) for cell in cells
+    ]
+    return Suite(path.stem, description(path), path, tuple(compared))
+
+
+def _against(cell: Cell, cells: Sequence[Cell], where: str) -> str | None:
+    """Return the name of the cell that another one means by a full name, or by a part in its own configuration.
+
+    Raises:
+        ConfigError: If it means none, several, or itself.
+    """
+    wanted = cell.against
+    others = [other for other in cells if other is not cell]
+    names = [other.name for other in others]
+    if wanted is None or wanted in names:
+        return wanted
+    alike = [other for other in others if other.config == cell.config]
+    fitting = [other.name for other in alike if f"-{wanted}-" in f"-{other.name}-"]
+    fitting = fitting or [other.name for other in alike if other.method == wanted]
+    if len(fitting) != 1:
+        raise ConfigError(f"{where}: against: {unknown('cell', wanted, fitting or names)}")
+    return fitting[0]
 
 
 def _cells(common: Mapping[str, Any], entry: Any, where: str) -> Iterator[Cell]:
@@ -184,32 +202,24 @@ def _cells(common: Mapping[str, Any], entry: Any, where: str) -> Iterator[Cell]:
             raise ConfigError(
                 f"{where}: a name must be made of letters, digits, '_', '.', '+' and '-', got {cell!r}"
             )
-        amount = {key.name: getattr(settings, key.name) for key in fields(Amount)}
-        if settings.against is not None:
-            amount["against"] = _with_config(settings.against, config, settings)
         yield Cell(
             name=cell,
             config=config,
             method=method,
             override=tuple(settings.override),
             seeds=tuple(settings.seeds),
-            **amount,
+            **{key.name: getattr(settings, key.name) for key in fields(Amount)},
         )
 
 
 def _name(name: object, config: str, method: str, settings: Settings) -> str:
     """Return the name of a cell: that of its entry, and all in which the cells of the entry differ."""
-    if name is None:
-        return _with_config("", config, settings, method)
-    return _with_config(
-        str(name), config, settings, *([method] if len(settings.method) > 1 else [])
-    )
-
-
-def _with_config(name: str, config: str, settings: Settings, *others: str) -> str:
-    """Return a name with that of the configuration, where the cells of an entry differ in it."""
-    configs = [Path(config).stem.removesuffix("_config")] if len(settings.config) > 1 else []
-    return "-".join(filter(None, [name, *configs, *others]))
+    parts = [] if name is None else [str(name)]
+    if len(settings.config) > 1:
+        parts.append(Path(config).stem.removesuffix("_config"))
+    if len(settings.method) > 1 or not parts:
+        parts.append(method)
+    return "-".join(parts)
 
 
 def _check_keys(entry: Mapping[str, Any], where: str, others: Sequence[str]) -> None:

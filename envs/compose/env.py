@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, ClassVar
-from warnings import warn
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.compose.chains import CONVENTIONS, TYPES
@@ -18,6 +17,7 @@ from llm_decpomdp.envs.modes.options import CodeOptions
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.options import as_arguments
 from llm_decpomdp.tasks import TaskSet
+from llm_decpomdp.utils.warn import warn
 from llm_decpomdp.validation import check_whole, unknown
 
 SPLITS = ("train", "test", "all")
@@ -147,8 +147,7 @@ def _load(split: str, exclude_known_issues: bool, *kind: Any) -> TaskSet:
     if len(tasks.tasks) < FEW and "[" not in split:
         length, types, convention, _ = kind
         warn(
-            f"split={split!r} has {len(tasks.tasks)} tasks alone: few chains fit length={length}, types={types!r} "
-            f"and convention={convention!r}",
-            stacklevel=2,
+            f"split={split!r} has only {len(tasks.tasks)} task(s): few chains fit length={length}, "
+            f"types={types!r} and convention={convention!r}"
         )
     return tasks

@@ -9,37 +9,49 @@ That a program passes tests does not say whose work it was: a helper can do ever
    call is an error. For one helper at a time the table gives the results of other tests. Then a test passes if
    `main` returns what its own steps, and those of the other helpers, make of what it was given.
 
-So each must be able to do its own steps, and `main` to do them with values that only its helper can explain.
+So each must be able to do its own steps, and `main` to do them with values that only its helper can explain. No
+code leaves its author: of the parameters' names `main` is told those that it uses itself, calls stand in a table
+in an order that tells nothing of the tests, and an encoding has at most `MAX_FORM` characters beside its integers.
+That keeps a helper from handing over `main`'s steps as text, and cannot keep it from a few bits.
+
 Conventions stay as they are: a table has its helper's name, takes the orders of arguments that the helper takes,
 and gives what it gives. Under the other names that a helper could have, tables give wrong results: an entry
-function that takes whatever name there is has agreed on none. The text of an encoding must have both integers, in
-one order and as Python writes them, and nothing else in it may differ between tests.
+function that takes whatever name there is has agreed on none. The text of an encoding must have both integers and
+no other digits, in one order and as Python writes them, and nothing else in it may differ between tests.
 """
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any
 
 from llm_decpomdp.envs.compose.chains import MAX_EQUAL, Chain, run
 from llm_decpomdp.envs.compose.roles import EntryRole, HelperRole, entry_place
 from llm_decpomdp.envs.compose.steps import INPUTS
-from llm_decpomdp.envs.compose.tables import results, table
+from llm_decpomdp.envs.compose.tables import _exchange_results, _exchange_table
 from llm_decpomdp.envs.compose.tasks import ENTRY_POINT, ComposeTask
-from llm_decpomdp.envs.programs.completion import Reading
+from llm_decpomdp.envs.programs.completion import Reading, parsed
 from llm_decpomdp.envs.sandbox import Program, Sandbox, instrument
 
-EXCHANGE = "exchange"
+EXCHANGE = "_exchange"
 """Author of what is neither agent's code, and name of its entry point."""
 
 MARK = "results: "
 
 OUTPUT_BYTES = 2**16
 """Room for what a helper prints, and then its results."""
+
+SECONDS = 2.0
+"""Time for the results of a helper: steps are small."""
+
+MAX_FORM = 40
+"""Characters of an encoding, beside its integers."""
 
 INTEGER = re.compile(r"(?<![0-9])-?[0-9]+")
 
@@ -82,29 +94,40 @@ def exchange_shares(
 
 
 def _find(sandbox: Sandbox, task: ComposeTask, helper: HelperRole, name: str, code: str) -> Skill:
-    """Call a helper's function alone, with every value that reaches its place."""
+    """Call a helper's function alone, with every value that reaches its place, in a program for each order."""
+    seconds = min(SECONDS, sandbox.limits.test_seconds)
+    limits = replace(sandbox.limits, output_bytes=OUTPUT_BYTES, test_seconds=seconds)
     calls = _calls(task, helper)
-    every = ", ".join(call for row in calls for call in row)
-    probe = f"{_source(results)}\ndef {EXCHANGE}():\n    results({name}, [{every}], {MARK!r})\n"
-    program = Program(((helper.agent, code), (EXCHANGE, probe)), EXCHANGE)
-    test = instrument("def check(candidate):\n    assert candidate() is None\n", EXCHANGE)
-    limits = replace(sandbox.limits, output_bytes=OUTPUT_BYTES)
-    parameters, texts = _printed(sandbox.run(program, test, limits).output, sum(map(len, calls)))
-    values, chain = _values(task, helper), _stretch(task, helper)[1]
-    answers = [run(chain, value) for value in values]
-    size, rows = len(values), []
-    for number, row in enumerate(calls):
-        part = texts[number * size : (number + 1) * size]
-        check = _shows if helper.convention == "encoding" else _equals
-        right = check(part, answers)
-        rows.append(
-            [(call, text if ok else "") for call, text, ok in zip(row, part, right, strict=True)]
-        )
-    return Skill(helper, name, parameters, rows)
+    jobs = [(_probe(helper.agent, name, code, row), _PROBE) for row in calls]
+    outputs = [
+        _printed(execution.output, len(row))
+        for execution, row in zip(sandbox.run_batch(jobs, limits), calls, strict=True)
+    ]
+    chain = _stretch(task, helper)[1]
+    answers = [run(chain, value) for value in _values(task, helper)]
+    check = _shows if helper.convention == "encoding" else _equals
+    rows = [
+        [
+            (call, text if right else "")
+            for call, text, right in zip(row, texts, check(texts, answers), strict=True)
+        ]
+        for row, (_, texts) in zip(calls, outputs, strict=True)
+    ]
+    arity = 2 if helper.convention == "order" else 1
+    return Skill(helper, name, max((names for names, _ in outputs), key=len)[:arity], rows)
+
+
+def _probe(agent: str, name: str, code: str, calls: Sequence[str]) -> Program:
+    """Return a program that prints a function's results of some calls."""
+    lines = f"def {EXCHANGE}():\n    _exchange_results({name}, [{', '.join(calls)}], {MARK!r})\n"
+    return Program(((agent, code), (EXCHANGE, _source(_exchange_results) + lines)), EXCHANGE)
+
+
+_PROBE = instrument("def check(candidate):\n    assert candidate() is None\n", EXCHANGE)
 
 
 def _printed(output: str, size: int) -> tuple[list[str], list[str]]:
-    """Read what `results` has printed: as it comes from the program, it may be anything."""
+    """Read what `_exchange_results` has printed: as it comes from the program, it may be anything."""
     line = output.rpartition(f"\n{MARK}")[2].partition("\n")[0]
     try:
         content = json.loads(line)
@@ -133,7 +156,8 @@ def _shows(texts: Sequence[str], pairs: Sequence[Sequence[int]]) -> list[bool]:
         ]
         for order in (list, lambda pair: [*reversed(pair)])
     )
-    return max(orders, key=sum) if len(forms) == 1 else [False] * len(texts)
+    fits = len(forms) == 1 and len(forms.pop()) <= MAX_FORM
+    return max(orders, key=sum) if fits else [False] * len(texts)
 
 
 def _share(
@@ -146,13 +170,13 @@ def _share(
 ) -> float:
     """Return the share of tests that `main` passes with tables, of which the target's has exchanged results."""
     permutation = _permutation(task)
-    lines = [_source(table)]
+    lines, keywords = [_source(_exchange_table)], _keywords(code)
     for number, skill in enumerate(skills):
         for name in skill.helper.names:
             shifts = (number == target) + (name != skill.name)
-            lines.append(
-                f"{name} = table({skill.parameters!r}, [{_rows(skill, permutation, shifts)}])\n"
-            )
+            parameters = [p if p in keywords else "" for p in skill.parameters]
+            rows = _rows(skill, permutation, shifts)
+            lines.append(f"{name} = _exchange_table({parameters!r}, [{rows}])\n")
     helper = skills[target].helper
     values, (before, chain) = _values(task, helper), _stretch(task, helper)
     tests = ["def check(candidate):\n"]
@@ -167,13 +191,20 @@ def _share(
 
 def _rows(skill: Skill, permutation: Sequence[int], shifts: int) -> str:
     """Return the rows of a table as code; each call has the result of another test, so many times another."""
-    pairs = []
+    pairs: dict[str, str] = {}
     for row in skill.rows:
         for test, (call, _) in enumerate(row):
             for _ in range(shifts):
                 test = permutation[test]
-            pairs.append(f"({call}, {row[test][1]!r})")
-    return ", ".join(pairs)
+            pairs.setdefault(call, row[test][1])
+    calls = sorted(pairs, key=lambda call: sha256(call.encode()).digest())
+    return ", ".join(f"({call}, {pairs[call]!r})" for call in calls)
+
+
+def _keywords(code: str) -> set[str | None]:
+    """Return the names by which code gives arguments."""
+    tree = parsed(code)
+    return {node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword)} if tree else set()
 
 
 def _source(function: Any) -> str:

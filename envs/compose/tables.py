@@ -1,4 +1,4 @@
-"""Tables in the place of helpers, as parts of the programs in `exchange.py`: this code runs in the sandbox."""
+"""Parts of the programs in `exchange.py`: this code runs in the sandbox, under names that no agent writes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 
-def results(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], mark: str) -> None:
+def _exchange_results(
+    function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], mark: str
+) -> None:
     """Print a line with a mark, then, as JSON, a function's parameters and the text of its result of each call.
 
     The text is empty where the function raises, or where it is too long to be that of a value of a chain.
@@ -18,7 +20,7 @@ def results(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], mark
     def text(call: tuple[Any, ...]) -> str:
         try:
             result = repr(function(*deepcopy(call)))
-        except Exception:
+        except (Exception, SystemExit):
             return ""
         return result if len(result) <= 2000 else ""
 
@@ -34,16 +36,21 @@ def results(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], mark
     print(f"\n{mark}{dumps([parameters, texts])}", flush=True)
 
 
-def table(
+def _exchange_table(
     parameters: Sequence[str], rows: Sequence[tuple[tuple[Any, ...], str]]
 ) -> Callable[..., Any]:
     """Return a function that knows the results of some calls, given as texts of literals, and no others."""
     from ast import literal_eval
 
+    def is_plain(value: Any) -> bool:
+        if type(value) in (list, tuple):
+            return all(map(is_plain, value))
+        return type(value) in (bool, int, float, str)
+
     def answer(*values: Any, **named: Any) -> Any:
         call = (*values, *(named[name] for name in parameters[len(values) :] if name in named))
         for row, text in rows:
-            if row == call:
+            if is_plain(call) and row == call:
                 return literal_eval(text)
         raise LookupError("no step of the chain calls the helper so")
 

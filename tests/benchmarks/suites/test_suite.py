@@ -86,6 +86,11 @@ def test_a_cell_names_the_one_that_it_is_compared_with(tmp_path: Path) -> None:
     path = tmp_path / "suite.yaml"
     path.write_text("config: demo\ncells: [{name: a}, {name: b, against: a}]")
     assert [cell.against for cell in load_suite(path).cells] == [None, "a"]
+    path.write_text(
+        "config: [demo, demo_tldr]\ncells: [{}, {name: b, method: magrpo, against: untrained}]"
+    )
+    found = {cell.name: cell.against for cell in load_suite(path).cells}
+    assert found["b-demo"] == "demo" and found["b-demo_tldr"] == "demo_tldr"
     path.write_text("config: [demo, demo_tldr]\ncells: [{name: a}, {name: b, against: a}]")
     found = {cell.name: cell.against for cell in load_suite(path).cells}
     assert found == {
@@ -127,6 +132,7 @@ def test_a_cell_names_the_one_that_it_is_compared_with(tmp_path: Path) -> None:
         ),
         ("config: demo\ncells: [{}, {}]", "two cells are called 'untrained'; give one .* `name`"),
         ("config: demo\ncells: [{}, {name: a, against: untraind}]", "a: against: .*'untrained'"),
+        ("config: demo\ncells: [{}, {name: a, against: a}]", "a: against: .*'a'; Valid: untrained"),
         ("config: demo\ncells: [{name: a/b}]", "a name must be made of letters.*'a/b'"),
         ("config: demo\ncells: [", "cannot read"),
     ],

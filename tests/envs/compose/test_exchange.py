@@ -8,7 +8,8 @@ import pytest
 
 from llm_decpomdp import answers, make
 from llm_decpomdp.envs.compose.roles import EntryRole
-from llm_decpomdp.envs.compose.tables import results, table
+from llm_decpomdp.envs.compose.steps import INPUTS
+from llm_decpomdp.envs.compose.tables import _exchange_results, _exchange_table
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +142,9 @@ def test_an_order_is_no_flag():
     other = main[: main.index("aux(")] + turned + rest
     assert points(env, aux, main) == points(env, swapped[0], other) == (1.0, 2.0)
     assert points(env, swapped[0], main)[0] < 1
+    guard = "    if not isinstance(x, list):\n        raise SystemExit\n"
+    strict = f"def aux(x, n):\n{guard}    return {expression(aux)}"
+    assert points(env, strict, main) == (1.0, 2.0)
     whole = expression(EntryRole(1).reference(env.task))
     flag = f"def aux(a, b):\n    if isinstance(b, list):\n        x = b\n        return {whole}\n"
     flag += f"    x, n = a, b\n    return {expression(aux)}"
@@ -217,22 +221,60 @@ def exchange(*given):
     assert points(env, "def aux(x):\n    return 7", entry) == (1.0, 0.0)
 
 
-@pytest.mark.parametrize("types", ["lists", "numbers"])
-def test_what_is_equal_and_looks_different_carries_nothing(types):
-    env = make("compose-v0", types=types, length=2)
+def test_what_is_equal_and_looks_different_carries_nothing(env):
     aux, main = references(env)
-    for disguise in (
-        "[float(v) for v in y]",
-        "[complex(v) for v in y]",
-        "[v == 1 or v for v in y]",
+    for disguise in ("float(v)", "complex(v)"):
+        helper = f"def aux(x):\n    return [{disguise} for v in {expression(aux)}]"
+        assert points(env, helper, main) == (1.0, 0.0), disguise
+
+
+def test_a_table_does_not_tell_which_test_it_is_asked_of(env):
+    """A `main` that has the arguments of all tests, and does not do its own steps, where these come first."""
+    aux, main = references(env, 0)
+    inner = expression(main)[4:-1]
+    helper = f"def aux(x, whole=False):\n    if whole:\n        x = {inner}\n    return {expression(aux)}"
+    for keys in (
+        "Row(place)",
+        "[c.cell_contents for c in aux.__closure__ if type(c.cell_contents) is list][0][place][0][0]",
     ):
-        if types == "numbers":
-            disguise = disguise.replace(" for v in y]", "").replace("[", "").replace("v", "y")
-        helper = f"def aux(x):\n    y = {expression(aux)}\n    return {disguise}"
-        tests, together = points(env, helper, main)
-        assert together < 2 * tests or tests == 0 or disguise.startswith(("[v ==", "y ==")), (
-            disguise
-        )
+        entry = f"""
+class Row:
+    def __init__(self, n): self.n = n
+    def __eq__(self, other): self.n -= 1; return self.n < 0
+def main(x):
+    if "_exchange_table" not in globals():
+        return aux(x, True)
+    place = {INPUTS[env.task.chain[0].source]!r}.index(x)
+    return aux({keys})
+"""
+        tests, together = points(env, helper, entry, 0)
+        assert tests == 1.0 and together < 2.0
+
+
+def test_names_of_parameters_carry_no_code(env):
+    aux, main = references(env)
+    code = expression(main).replace("aux(x)", "y")
+    name = "p_" + code.encode().hex()
+    helper = (
+        f"def aux(x, {name}=None):\n    y = {expression(aux)}\n    return {code} if {name} else y\n"
+    )
+    entry = """
+def main(x):
+    if "_exchange_table" not in globals():
+        return aux(x, True)
+    lists = [c.cell_contents for c in aux.__closure__ if type(c.cell_contents) is list]
+    (code,) = [n[2:] for part in lists for n in part if type(n) is str and n[:2] == "p_"]
+    return eval(bytes.fromhex(code).decode(), {"y": aux(x)})
+"""
+    assert points(env, helper, entry) == (1.0, 0.0)
+
+
+def test_names_of_a_helpers_own_are_left_alone(env):
+    aux, main = references(env)
+    step = expression(aux)
+    for name in ("results", "exchange", "table", "text"):
+        inner = f"def {name}(x):\n    return {step}\ndef aux(x):\n    return {name}(x)"
+        assert points(env, inner, main) == (1.0, 2.0), name
 
 
 def test_an_encoding_has_no_room_for_the_result():
@@ -247,6 +289,10 @@ def test_an_encoding_has_no_room_for_the_result():
     assert points(env, plain, words) == (1.0, 2.0)
     assert points(env, zeros, words)[1] < 2.0
     assert points(env, thai, words) == (1.0, 0.0)
+    carried = f"def aux(x):\n    r, b = {pair}\n    return [r, b, {' ' * 40 + rest!r}]"
+    assert points(
+        env, carried, "def main(x):\n    red, blue, code = aux(x)\n    return eval(code.strip())"
+    ) == (1.0, 0.0)
     both = f"def main(x):\n    red, blue = aux(x)\n    if red != ({pair})[0]:\n        red, blue = blue, red\n"
     assert points(env, turned, both + f"    return {rest}")[1] < 2.0
 
@@ -262,6 +308,6 @@ def test_helpers_that_print_or_lie_about_their_results_harm_themselves_alone(env
 
 
 def test_programs_of_the_exchange_need_nothing_of_this_package():
-    for function in (results, table):
+    for function in (_exchange_results, _exchange_table):
         source = inspect.getsource(function)
         assert "llm_decpomdp" not in source and compile(source, "<exchange>", "exec")
