@@ -174,16 +174,16 @@ def _against(cell: Cell, cells: Sequence[Cell], where: str) -> str | None:
     Raises:
         ConfigError: If it means none, several, or itself.
     """
-    wanted = cell.against
-    others = [other for other in cells if other is not cell]
-    names = [other.name for other in others]
-    if wanted is None or wanted in names:
-        return wanted
-    alike = [other for other in others if other.config == cell.config]
-    fitting = [other.name for other in alike if f"-{wanted}-" in f"-{other.name}-"]
-    fitting = fitting or [other.name for other in alike if other.method == wanted]
+    name = cell.against
+    rest = [peer for peer in cells if peer is not cell]
+    names = [peer.name for peer in rest]
+    if name is None or name in names:
+        return name
+    alike = [peer for peer in rest if peer.config == cell.config]
+    fitting = [peer.name for peer in alike if f"-{name}-" in f"-{peer.name}-"]
+    fitting = fitting or [peer.name for peer in alike if peer.method == name]
     if len(fitting) != 1:
-        raise ConfigError(f"{where}: against: {unknown('cell', wanted, fitting or names)}")
+        raise ConfigError(f"{where}: against: {unknown('cell', name, fitting or names)}")
     return fitting[0]
 
 
