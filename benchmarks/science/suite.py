@@ -96,12 +96,12 @@ def declare(folder: Path) -> str:
     Raises:
         ConfigError: If it has others.
     """
-    content = {
+    declaration: dict[str, Any] = {
         "hypotheses": [hypothesis.declaration() for hypothesis in HYPOTHESES],
         "rule": RULE,
         "code": {path.name: sha256(path.read_bytes()).hexdigest() for path in _code()},
     }
-    mark, path = fingerprint(content), folder / DECLARATION
+    mark, path = fingerprint(declaration), folder / DECLARATION
     if path.exists():
         if (before := json.loads(path.read_text())["fingerprint"]) != mark:
             raise ConfigError(
@@ -116,7 +116,7 @@ def declare(folder: Path) -> str:
         "declared": now,
         "version": version("llm_decpomdp"),
         "commit": commit(CHECKOUT),
-        **content,
+        **declaration,
     }
     write_atomically(path, json.dumps(content, indent=2, ensure_ascii=False))
     return mark
