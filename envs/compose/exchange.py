@@ -48,7 +48,7 @@ OUTPUT_BYTES = 2**16
 """Room for what a helper prints, and then its results."""
 
 SECONDS = 2.0
-"""Time for the results of a helper: steps are small."""
+"""Processor time for the results of a helper, at most: steps are small."""
 
 MAX_FORM = 40
 """Characters of an encoding, beside its integers."""
