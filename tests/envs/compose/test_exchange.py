@@ -236,7 +236,7 @@ def test_a_table_does_not_tell_which_test_it_is_asked_of(env):
     helper = f"def aux(x, whole=False):\n    if whole:\n        x = {inner}\n    return {expression(aux)}"
     for keys in (
         "Row(place)",
-        "[c.cell_contents for c in aux.__closure__ if type(c.cell_contents) is list and c.cell_contents and type(c.cell_contents[0]) is tuple][0][place][0][0]",
+        "[rows for rows in lists if rows and type(rows[0]) is tuple][0][place][0][0]",
     ):
         entry = f"""
 class Row:
@@ -246,6 +246,7 @@ def main(x):
     if "_exchange_table" not in globals():
         return aux(x, True)
     place = {INPUTS[env.task.chain[0].source]!r}.index(x)
+    lists = [cell.cell_contents for cell in aux.__closure__ if type(cell.cell_contents) is list]
     return aux({keys})
 """
         tests, together = points(env, helper, entry, 0)
