@@ -42,15 +42,10 @@ def _exchange_table(
     """Return a function that knows the results of some calls, given as texts of literals, and no others."""
     from ast import literal_eval
 
-    def is_plain(value: Any) -> bool:
-        if type(value) in (list, tuple):
-            return all(map(is_plain, value))
-        return type(value) in (bool, int, float, str)
-
     def answer(*values: Any, **named: Any) -> Any:
         call = (*values, *(named[name] for name in parameters[len(values) :] if name in named))
         for row, text in rows:
-            if is_plain(call) and row == call:
+            if row == call:
                 return literal_eval(text)
         raise LookupError("no step of the chain calls the helper so")
 

@@ -80,9 +80,10 @@ def test_an_entry_function_that_checks_the_helpers_work_does_it_itself(env):
     assert points(env, aux, entry) == (1.0, 0.0)
 
 
-def test_work_that_is_partly_right_earns_a_part(env):
+@pytest.mark.parametrize("failure", ["return []", "raise ValueError", "raise SystemExit"])
+def test_work_that_is_partly_right_earns_a_part(env, failure):
     aux, main = references(env)
-    half = f"def aux(x):\n    return {expression(aux)} if len(x) > 6 else []"
+    half = f"def aux(x):\n    if len(x) <= 6:\n        {failure}\n    return {expression(aux)}"
     tests, together = points(env, half, main)
     assert 0 < tests < 1 and together == 2 * tests
 
@@ -257,9 +258,9 @@ def test_names_of_parameters_carry_no_code(env):
     aux, main = references(env)
     code = expression(main).replace("aux(x)", "y")
     name = "p_" + code.encode().hex()
-    helper = (
-        f"def aux(x, {name}=None):\n    y = {expression(aux)}\n    return {code} if {name} else y\n"
-    )
+    work = f"y = {expression(aux)}\n    return {code} if whole else y"
+    first = f"def aux({name}, whole=None):\n    x = {name}\n    {work}"
+    second = f"def aux(x, {name}=None):\n    whole = {name}\n    {work}"
     entry = """
 def main(x):
     if "_exchange_table" not in globals():
@@ -268,7 +269,8 @@ def main(x):
     (code,) = [n[2:] for part in lists for n in part if type(n) is str and n[:2] == "p_"]
     return eval(bytes.fromhex(code).decode(), {"y": aux(x)})
 """
-    assert points(env, helper, entry) == (1.0, 0.0)
+    for helper in (first, second):
+        assert points(env, helper, entry) == (1.0, 0.0)
 
 
 def test_names_of_a_helpers_own_are_left_alone(env):
