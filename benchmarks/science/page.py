@@ -6,7 +6,9 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from llm_decpomdp.benchmarks.report.elements.page import box, listing, page, prose, table, tag
+from llm_decpomdp.benchmarks.report.elements.page import box, page, prose, table, tag
+from llm_decpomdp.benchmarks.report.panels.provenance import reproduction
+from llm_decpomdp.benchmarks.science.hypothesis import FIRST_SEED
 from llm_decpomdp.benchmarks.science.suite import DECLARATION, RULE
 from llm_decpomdp.benchmarks.science.verdicts import Finding, Verdict
 from llm_decpomdp.utils.storage import write_atomically
@@ -25,8 +27,9 @@ EXPLANATION = (
     "Each hypothesis was declared with its measure and its bounds before the first seed was measured; the "
     "fingerprint is that of the declarations, the rule and the suite's code. Settings were tried on seeds that "
     "do not count, from 1000 on; verdicts on an earlier declaration, with seeds from 0 on, were known when this "
-    f"one was written. {RULE} Intervals are of the mean over seeds (bootstrap); with few seeds they are too "
-    "narrow. Budgets that are compared are of equal completions, each of a token but where it is said."
+    f"one was written, whose seeds begin with {FIRST_SEED}. {RULE} Intervals are of the mean over seeds "
+    "(bootstrap); with few seeds they are too narrow. Budgets that are compared are of equal completions, each "
+    "of a token but where it is said."
 )
 
 
@@ -109,7 +112,7 @@ def _origin(folder: Path) -> Iterator[str]:
         f"Declared {declaration['declared']} with version {declaration['version']}, fingerprint "
         f"{declaration['fingerprint']}.",
     )
-    yield listing("llm-decpomdp bench science")
+    yield from reproduction(declaration["commit"], ["llm-decpomdp bench science"])
 
 
 WORDS = ("confirmed", "refuted", "undecided")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
 from llm_decpomdp.benchmarks.report.elements.page import (
@@ -55,8 +56,7 @@ def _commands(experiment: Experiment, *, alone: bool) -> Iterator[str]:
     for run in experiment.runs[:1]:
         if not run.config_text:
             continue
-        git = run.manifest.get("git") or {}
-        commit = f"git checkout {git['commit']}\n" if git.get("commit") else ""
+        git = run.manifest.get("git")
         seeds = [member.manifest.get("seed") for member in experiment.runs]
         config = "config.yaml" if alone else shlex.quote(f"{run.path.name}/config.yaml")
         lines = [
@@ -64,9 +64,16 @@ def _commands(experiment: Experiment, *, alone: bool) -> Iterator[str]:
             + (f"-{seed} seed={seed}" if len(seeds) > 1 else "")
             for seed in seeds
         ]
-        yield listing(commit + "\n".join(lines))
-        if git.get("dirty"):
-            yield tag("p", "Files differed from this commit when the run began.", "small")
+        yield from reproduction(git, lines)
+
+
+def reproduction(git: Mapping[str, Any] | None, lines: Sequence[str]) -> Iterator[str]:
+    """Yield the commands that compute results again, at the commit of a manifest if it has one."""
+    git = git or {}
+    checkout = [f"git checkout {git['commit']}"] if git.get("commit") else []
+    yield listing("\n".join([*checkout, *lines]))
+    if git.get("dirty"):
+        yield tag("p", "Files differed from this commit when the run began.", "small")
 
 
 def details(run: Results) -> Iterator[str]:

@@ -57,6 +57,8 @@ def test_the_command_measures_what_is_missing_and_tells_the_verdict(
     assert "40/40: H9" in first.err and "confirmed" in first.out
     page = (tmp_path / "report.html").read_text()
     assert "H9: confirmed" in page and "H8" not in page
+    made_by = json.loads((tmp_path / "declaration.json").read_text())["commit"]
+    assert made_by is None or f"git checkout {made_by['commit']}" in page
     assert "| H9 |" in (tmp_path / "science.md").read_text()
     (verdict,) = json.loads((tmp_path / "verdicts.json").read_text())
     assert verdict["verdict"] == "confirmed" and len(verdict["clauses"]) == 2
