@@ -148,7 +148,7 @@ def is_task(chain: Chain) -> bool:
         return False
     results = []
     for argument in INPUTS[chain[0].source]:
-        values = _values(chain, argument)
+        values = trace(chain, argument)
         if len(values) <= len(chain) or _has_idle_steps(chain, values):
             return False
         results.append(values[-1])
@@ -182,7 +182,7 @@ def _has_results(chain: Chain, results: Sequence[Any]) -> bool:
     return all(_result(chain, a) == result for a, result in zip(arguments, results, strict=True))
 
 
-def _values(chain: Chain, argument: Any) -> list[Any]:
+def trace(chain: Sequence[Step], argument: Any) -> list[Any]:
     """Return the values on the way; they end early where one is too large, or a step fails."""
     values = [argument]
     for step in chain:

@@ -1,42 +1,43 @@
-"""Does each agent's function do its own steps? Each is run without the others, and with exchanged results.
+"""Does each agent's function do its own steps? Each is run without the others, and helpers have stand-ins.
 
 That a program passes tests does not say whose work it was: a helper can do everything and `main` hand it on, or
 `main` do everything and only look whether it was called. So each is run where no other agent's code is.
 
-1. Each helper is called with every value that reaches its place when all do their steps. A result counts if it is
-   what the helper's own steps make of the value.
-2. `main_0`'s code runs with tables in the place of helpers. They answer the calls whose results counted; any other
-   call is an error. For one helper at a time the table gives the results of other tests. Then a test passes if
-   `main` returns what its own steps, and those of the other helpers, make of what it was given.
+1. Each helper that matters is called with every value that reaches its place when all do their steps. A result
+   counts if it is what the helper's own steps make of the value.
+2. `main_0`'s code runs beside stand-ins for all helpers. A stand-in answers every call by some value of the right
+   type, as the call's arguments and a salt decide. A test passes if `main` returns what its own steps, and those
+   of helpers that do not matter, make of what it was given: for that it must call stand-ins with the right values.
 
-So each must be able to do its own steps, and `main` to do them with values that only its helper can explain. No
-code leaves its author: of the parameters' names `main` is told those that it uses itself, calls stand in a table
-in an order that tells nothing of the tests, and an encoding has at most `MAX_FORM` characters beside its integers.
-That keeps a helper from handing over `main`'s steps as text, and cannot keep it from a few bits.
+So each must be able to do its own steps. As a stand-in answers every call alike, and by values that have nothing
+to do with the task, it tells `main` neither its own steps nor anyone else's. No code leaves its author.
 
-Conventions stay as they are: a table has its helper's name, takes the orders of arguments that the helper takes,
-and gives what it gives. Under the other names that a helper could have, tables give wrong results: an entry
-function that takes whatever name there is has agreed on none. The text of an encoding must have both integers and
-no other digits, in one order and as Python writes them, and nothing else in it may differ between tests.
+Conventions stay as they are. A stand-in has its helper's name; under the other names that the helper could have,
+there are some that answer otherwise: an entry function that takes whatever name there is has agreed on none. A
+stand-in for a helper that takes its arguments in one order alone answers otherwise in the other, and for an
+encoding it answers in the helper's form: the text must have both integers and no other digits, in one order and
+as Python writes them, and beside them no more than `MAX_FORM` characters, which are the same in all tests.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
-from llm_decpomdp.envs.compose.chains import MAX_EQUAL, Chain, run
+from llm_decpomdp.envs.compose.chains import run, trace
 from llm_decpomdp.envs.compose.roles import EntryRole, HelperRole, entry_place
-from llm_decpomdp.envs.compose.steps import INPUTS
-from llm_decpomdp.envs.compose.tables import _exchange_results, _exchange_table
+from llm_decpomdp.envs.compose.steps import INPUTS, NUMBER, PAIR, steps
+from llm_decpomdp.envs.compose.tables import _exchange_results, _exchange_stand_in
 from llm_decpomdp.envs.compose.tasks import ENTRY_POINT, ComposeTask
-from llm_decpomdp.envs.programs.completion import Reading, parsed
+from llm_decpomdp.envs.programs.completion import Reading
 from llm_decpomdp.envs.sandbox import Program, Sandbox, instrument
 
 EXCHANGE = "_exchange"
@@ -45,7 +46,7 @@ EXCHANGE = "_exchange"
 MARK = "results: "
 
 OUTPUT_BYTES = 2**16
-"""Room for what a helper prints, and then its results."""
+"""Room for the results of a helper."""
 
 SECONDS = 2.0
 """Processor time for the results of a helper, at most: steps are small."""
@@ -55,18 +56,38 @@ MAX_FORM = 40
 
 INTEGER = re.compile(r"(?<![0-9])-?[0-9]+")
 
+ANSWERS = 64
+"""Different values that a stand-in can answer, at most."""
+
+SALTS = 50
+"""Salts that are tried for one with which no test passes by chance, at most."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a helper writes two integers."""
+
+    around: tuple[str, ...]
+    """The text before, between and behind them."""
+    reversed: bool
+
+    def write(self, pair: Sequence[int]) -> Any:
+        """Return the encoding of two integers."""
+        first, second = pair[::-1] if self.reversed else pair
+        before, between, behind = self.around
+        return ast.literal_eval(f"{before}{first}{between}{second}{behind}")
+
 
 @dataclass(frozen=True)
 class Skill:
     """What a helper is able to do alone."""
 
-    helper: HelperRole
-    name: str
-    """Name of its function."""
-    parameters: list[str]
-    """Names of the parameters that may be given by name."""
-    rows: list[list[tuple[str, str]]]
-    """For each order of arguments the call of each test, as code, and its result; empty where that is wrong."""
+    share: float
+    """Share of the tests' values of which it makes what its steps make."""
+    swapped: bool | None = None
+    """Whether it takes the constant first; `None` if there is none, or it takes both orders."""
+    form: Form | None = None
+    """Of an encoding."""
 
 
 def exchange_shares(
@@ -75,46 +96,48 @@ def exchange_shares(
     role: EntryRole,
     parts: Mapping[str, Reading],
     functions: Mapping[str, str],
-) -> list[float]:
-    """Return for each helper the share of tests in which `main` and the helpers do their own steps.
+) -> dict[str, float]:
+    """Return for each helper that matters the share of tests in which it and `main` do their own steps.
 
     Args:
         sandbox: Where the programs run.
         task: The task.
         role: The role of the entry function's author.
         parts: The code of each agent that has some.
-        functions: Name of each helper's function, by agent.
+        functions: Name of the function of each helper on whose results a test depends, by agent.
     """
-    helpers = [helper for helper in role.helpers if helper.agent in functions]
-    skills = [_find(sandbox, task, h, functions[h.agent], parts[h.agent].code) for h in helpers]
-    code = parts[role.agent].code
-    return [
-        _share(sandbox, task, skills, target, code, role.agent) for target in range(len(skills))
-    ]
+    skills = {
+        helper.agent: _skill(sandbox, task, helper, functions[helper.agent], parts[helper.agent])
+        for helper in role.helpers
+        if helper.agent in functions
+    }
+    if not all(skill.share for skill in skills.values()):
+        return dict.fromkeys(functions, 0.0)
+    share = _share(sandbox, task, role, parts[role.agent].code, functions, skills)
+    return {agent: min(share, skill.share) for agent, skill in skills.items()}
 
 
-def _find(sandbox: Sandbox, task: ComposeTask, helper: HelperRole, name: str, code: str) -> Skill:
+def _skill(
+    sandbox: Sandbox, task: ComposeTask, helper: HelperRole, name: str, reading: Reading
+) -> Skill:
     """Call a helper's function alone, with every value that reaches its place, in a program for each order."""
     seconds = min(SECONDS, sandbox.limits.test_seconds)
     limits = replace(sandbox.limits, output_bytes=OUTPUT_BYTES, test_seconds=seconds)
     calls = _calls(task, helper)
-    jobs = [(_probe(helper.agent, name, code, row), _PROBE) for row in calls]
-    outputs = [
+    jobs = [(_probe(helper.agent, name, reading.code, row), _PROBE) for row in calls]
+    texts = [
         _printed(execution.output, len(row))
         for execution, row in zip(sandbox.run_batch(jobs, limits), calls, strict=True)
     ]
-    chain = _stretch(task, helper)[1]
-    answers = [run(chain, value) for value in _values(task, helper)]
-    check = _shows if helper.convention == "encoding" else _equals
-    rows = [
-        [
-            (call, text if right else "")
-            for call, text, right in zip(row, texts, check(texts, answers), strict=True)
-        ]
-        for row, (_, texts) in zip(calls, outputs, strict=True)
+    answers = [run(helper.share(task), value) for value in _values(task, helper)]
+    if helper.convention == "encoding":
+        return _encoding(texts[0], answers)
+    right = [
+        [text == repr(answer) for text, answer in zip(row, answers, strict=True)] for row in texts
     ]
-    arity = 2 if helper.convention == "order" else 1
-    return Skill(helper, name, max((names for names, _ in outputs), key=len)[:arity], rows)
+    best = max(right, key=sum)
+    swapped = right.index(best) == 1 if right.count(best) < len(right) else None
+    return Skill(sum(best) / len(best), swapped)
 
 
 def _probe(agent: str, name: str, code: str, calls: Sequence[str]) -> Program:
@@ -126,119 +149,180 @@ def _probe(agent: str, name: str, code: str, calls: Sequence[str]) -> Program:
 _PROBE = instrument("def check(candidate):\n    assert candidate() is None\n", EXCHANGE)
 
 
-def _printed(output: str, size: int) -> tuple[list[str], list[str]]:
+def _printed(output: str, size: int) -> list[str]:
     """Read what `_exchange_results` has printed: as it comes from the program, it may be anything."""
     line = output.rpartition(f"\n{MARK}")[2].partition("\n")[0]
     try:
-        content = json.loads(line)
+        texts = json.loads(line)
     except (ValueError, RecursionError):
-        content = None
-    match content:
-        case [list(parameters), list(texts)] if len(texts) == size:
-            if all(isinstance(text, str) for text in (*parameters, *texts)):
-                return parameters, texts
-    return [], [""] * size
+        texts = None
+    if isinstance(texts, list) and len(texts) == size and all(isinstance(t, str) for t in texts):
+        return texts
+    return [""] * size
 
 
-def _equals(texts: Sequence[str], answers: Sequence[Any]) -> list[bool]:
-    """Check of each text whether it is what Python writes for an answer."""
-    return [text == repr(answer) for text, answer in zip(texts, answers, strict=True)]
-
-
-def _shows(texts: Sequence[str], pairs: Sequence[Sequence[int]]) -> list[bool]:
-    """Check of each text whether it shows the two integers of a pair, and beside them what all texts share."""
-    forms = {INTEGER.sub("#", text) for text in texts if text}
+def _encoding(texts: Sequence[str], pairs: Sequence[Sequence[int]]) -> Skill:
+    """Return the skill of a helper that has written these texts for these pairs."""
+    forms = {tuple(INTEGER.split(text)) for text in texts if text}
+    if len(forms) != 1 or sum(map(len, around := forms.pop())) > MAX_FORM or len(around) != 3:
+        return Skill(0.0)
     integers = [INTEGER.findall(text) for text in texts]
-    orders = (
-        [
-            numbers == [str(number) for number in order(pair)]
-            for numbers, pair in zip(integers, pairs, strict=True)
-        ]
-        for order in (list, lambda pair: [*reversed(pair)])
-    )
-    fits = len(forms) == 1 and len(forms.pop()) <= MAX_FORM
-    return max(orders, key=sum) if fits else [False] * len(texts)
+    skills = []
+    for backwards in (False, True):
+        form = Form(around, backwards)
+        wanted = [[*map(str, pair[::-1] if backwards else pair)] for pair in pairs]
+        right = [one == other for one, other in zip(integers, wanted, strict=True)]
+        skills.append(Skill(sum(right) / len(right), form=form))
+    best = max(skills, key=lambda skill: skill.share)
+    try:
+        for pair in stand_in_values(PAIR):
+            Form(around, reversed=False).write(pair)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):  # no literal of Python
+        return Skill(0.0)
+    return best
 
 
 def _share(
     sandbox: Sandbox,
     task: ComposeTask,
-    skills: Sequence[Skill],
-    target: int,
+    role: EntryRole,
     code: str,
-    author: str,
+    functions: Mapping[str, str],
+    skills: Mapping[str, Skill],
 ) -> float:
-    """Return the share of tests that `main` passes with tables, of which the target's has exchanged results."""
-    permutation = _permutation(task)
-    lines, keywords = [_source(_exchange_table)], _keywords(code)
-    for number, skill in enumerate(skills):
-        for name in skill.helper.names:
-            shifts = (number == target) + (name != skill.name)
-            parameters = [p if p in keywords else "" for p in skill.parameters]
-            rows = _rows(skill, permutation, shifts)
-            lines.append(f"{name} = _exchange_table({parameters!r}, [{rows}])\n")
-    helper = skills[target].helper
-    values, (before, chain) = _values(task, helper), _stretch(task, helper)
+    """Return the share of tests that `main` passes beside stand-ins."""
+    answers = {helper.agent: _answers(task, helper) for helper in role.helpers}
+    salt, expected = _expected(task, role, functions, answers)
+    lines = [_source(_exchange_stand_in)]
+    for helper in role.helpers:
+        skill, results = skills.get(helper.agent, Skill(1.0)), answers[helper.agent]
+        if skill.form is not None:
+            results = [skill.form.write(pair) for pair in results]
+        constant = next(map(repr, _constants(task, helper)), None)
+        for name in helper.names:
+            arguments = f"{results!r}, {salt + name!r}, {constant!r}, {skill.swapped}"
+            lines.append(f"{name} = _exchange_stand_in({arguments})\n")
     tests = ["def check(candidate):\n"]
-    for argument, value in zip(INPUTS[task.chain[0].source], values, strict=True):
-        result = run(chain, values[permutation[values.index(value)]])
-        answer = run(task.chain[before + len(chain) :], result)
+    for argument, answer in zip(INPUTS[task.chain[0].source], expected, strict=True):
         tests.append(f"    assert candidate({argument!r}) == {answer!r}\n")
-    program = Program(((EXCHANGE, "".join(lines)), (author, code)), ENTRY_POINT)
+    program = Program(((EXCHANGE, "".join(lines)), (role.agent, code)), ENTRY_POINT)
     outcomes = sandbox.run(program, instrument("".join(tests), ENTRY_POINT)).tests
     return sum(outcome.passed for outcome in outcomes) / len(outcomes)
 
 
-def _rows(skill: Skill, permutation: Sequence[int], shifts: int) -> str:
-    """Return the rows of a table as code; each call has the result of another test, so many times another."""
-    pairs: dict[str, str] = {}
-    for row in skill.rows:
-        for test, (call, _) in enumerate(row):
-            for _ in range(shifts):
-                test = permutation[test]
-            pairs.setdefault(call, row[test][1])
-    calls = sorted(pairs, key=lambda call: sha256(call.encode()).digest())
-    return ", ".join(f"({call}, {pairs[call]!r})" for call in calls)
+def _expected(
+    task: ComposeTask,
+    role: EntryRole,
+    functions: Mapping[str, str],
+    answers: Mapping[str, Sequence[Any]],
+) -> tuple[str, list[Any]]:
+    """Return a salt, and what `main` returns in each test beside stand-ins with this salt.
+
+    Of `SALTS` it is the first with which `main` never returns the same if it does a helper's steps itself or takes
+    a function of another name; the first of all if there is none.
+
+    Args:
+        task: The task.
+        role: The role of the entry function's author.
+        functions: Names of the functions that stand-ins replace, by agent; other helpers' steps are done.
+        answers: What each helper's stand-in can answer.
+    """
+
+    def results(salt: str, names: Mapping[str, str]) -> Iterator[Any]:
+        stand_ins = {a: _exchange_stand_in(answers[a], salt + name) for a, name in names.items()}
+        return (_result(task, role, stand_ins, x) for x in INPUTS[task.chain[0].source])
+
+    others = [*_without_one(functions), *_with_another_name(functions, role)]
+
+    def coincidences(salt: str) -> Iterator[bool]:
+        expected = [*results(salt, functions)]
+        return (
+            one == other
+            for names in others
+            for one, other in zip(expected, results(salt, names), strict=True)
+        )
+
+    salts = [f"{number} " for number in range(SALTS)]
+    clear = (salt for salt in salts if not any(coincidences(salt)))
+    salt = next(clear, salts[0])
+    return salt, [*results(salt, functions)]
 
 
-def _keywords(code: str) -> set[str | None]:
-    """Return the names by which code gives arguments."""
-    tree = parsed(code)
-    return {node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword)} if tree else set()
+def _without_one(functions: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    for agent in functions:
+        yield {other: name for other, name in functions.items() if other != agent}
+
+
+def _with_another_name(functions: Mapping[str, str], role: EntryRole) -> Iterator[dict[str, str]]:
+    for helper in role.helpers:
+        if (name := functions.get(helper.agent)) is not None:
+            yield from (
+                {**functions, helper.agent: other} for other in helper.names if other != name
+            )
+
+
+def _result(task: ComposeTask, role: EntryRole, stand_ins: Mapping[str, Any], argument: Any) -> Any:
+    """Return the result for an argument if some helpers are replaced, and all others do their steps."""
+    helpers = iter(role.helpers)
+    value = argument
+    for position, chain in enumerate(task.shares(role.team)):
+        helper = None if position == entry_place(task, role.team) else next(helpers)
+        if helper is None or helper.agent not in stand_ins:
+            value = run(chain, value)
+        else:
+            value = stand_ins[helper.agent](value, *_constants(task, helper))
+    return value
+
+
+def _answers(task: ComposeTask, helper: HelperRole) -> list[Any]:
+    """Return what a helper's stand-in can answer: values that fit the steps after the helper's."""
+    end = _place(task, helper) + len(helper.share(task))
+    rest = task.chain[end:]
+    values = stand_in_values(task.chain[end - 1].target)
+    return [value for value in values if len(trace(rest, value)) > len(rest)]
+
+
+@lru_cache(maxsize=8)
+def stand_in_values(kind: str) -> tuple[Any, ...]:
+    """Return the values of a type that stand-ins answer: the same for all tasks, so that they tell nothing."""
+    if kind == PAIR:
+        return tuple(itertools.permutations(INPUTS[NUMBER], 2))
+    made = (
+        step.apply(value)
+        for step in steps()
+        if step.source == step.target == kind
+        for value in INPUTS[kind]
+    )
+    by_text = {repr(value): value for value in made}
+    texts = sorted(by_text, key=lambda text: sha256(text.encode()).digest())
+    return tuple(by_text[text] for text in texts[:ANSWERS])
 
 
 def _source(function: Any) -> str:
     return f"from __future__ import annotations\n{inspect.getsource(function)}\n"
 
 
-def _stretch(task: ComposeTask, helper: HelperRole) -> tuple[int, Chain]:
-    """Return the number of steps before those of a helper, and these."""
-    shares = task.shares(helper.team)
+def _place(task: ComposeTask, helper: HelperRole) -> int:
+    """Return the number of steps before those of a helper."""
     position = helper.number + (helper.number >= entry_place(task, helper.team))
-    return sum(map(len, shares[:position])), shares[position]
+    return sum(map(len, task.shares(helper.team)[:position]))
 
 
 def _values(task: ComposeTask, helper: HelperRole) -> list[Any]:
     """Return the value that a helper's steps begin with, for each test."""
-    earlier = task.chain[: _stretch(task, helper)[0]]
+    earlier = task.chain[: _place(task, helper)]
     return [run(earlier, argument) for argument in INPUTS[task.chain[0].source]]
 
 
 def _calls(task: ComposeTask, helper: HelperRole) -> list[list[str]]:
     """Return the calls with these values, in Python; for `order` those of the other order, too."""
-    values = [repr(value) for value in _values(task, helper)]
+    calls = [(value, *_constants(task, helper)) for value in _values(task, helper)]
+    orders = [calls, [call[::-1] for call in calls]] if len(calls[0]) == 2 else [calls]
+    return [[repr(call) for call in order] for order in orders]
+
+
+def _constants(task: ComposeTask, helper: HelperRole) -> tuple[Any, ...]:
+    """Return the constant that `main` gives a helper, under the convention `order`."""
     if helper.convention != "order":
-        return [[f"({value},)" for value in values]]
-    constant = helper.share(task)[0].constant
-    return [[f"({v}, {constant})" for v in values], [f"({constant}, {v})" for v in values]]
-
-
-def _permutation(task: ComposeTask) -> list[int]:
-    """Return for each test another one, with another result.
-
-    By the order of results it comes `MAX_EQUAL` places later, so that it is none of those with an equal result.
-    """
-    texts = [repr(run(task.chain, argument)) for argument in INPUTS[task.chain[0].source]]
-    order = sorted(range(len(texts)), key=texts.__getitem__)
-    successors = order[MAX_EQUAL:] + order[:MAX_EQUAL]
-    return [successors[order.index(test)] for test in range(len(texts))]
+        return ()
+    return (ast.literal_eval(str(helper.share(task)[0].constant)),)

@@ -89,13 +89,14 @@ class HelperRole(Writer):
     def read(self, task: ComposeTask, completion: str) -> Reading:
         """Read a completion; it has no function where it has two of the names that it may choose from."""
         readings = read_functions(completion, self.names)
-        defined = [reading for reading in readings.values() if reading.defined]
+        defined = [name for name, reading in readings.items() if reading.defined]
         if len(defined) != 1:
             return replace(readings[self.names[0]], code="", defined=False, returns=False)
-        (reading,) = defined
+        reading = readings[defined[0]]
         if reading.problem or len(self.names) == 1:
             return reading
-        code = without_bindings(reading.code, self.names)  # such as `beta = alpha`
+        others = [name for name in self.names if name not in defined]
+        code = without_bindings(reading.code, others)  # such as `beta = alpha`
         return replace(reading, code=code)
 
     def reference(self, task: ComposeTask) -> str:

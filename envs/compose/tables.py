@@ -1,4 +1,7 @@
-"""Parts of the programs in `exchange.py`: this code runs in the sandbox, under names that no agent writes."""
+"""Parts of the programs in `exchange.py`: this code runs in the sandbox, under names that no agent writes.
+
+Each function imports what it uses: an agent's code beside it may give other things the names of builtins.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,15 @@ from typing import Any
 def _exchange_results(
     function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], mark: str
 ) -> None:
-    """Print a line with a mark, then, as JSON, a function's parameters and the text of its result of each call.
+    """Print a line with a mark, then, as JSON, the text of a function's result of each call.
 
-    The text is empty where the function raises, or where it is too long to be that of a value of a chain.
+    The text is empty where the function raises, or where it is too long to be that of a value of a chain. What the
+    function prints is dropped.
     """
+    from builtins import Exception, SystemExit, len, print, repr
+    from contextlib import redirect_stdout
     from copy import deepcopy
-    from inspect import signature
+    from io import StringIO
     from json import dumps
 
     def text(call: tuple[Any, ...]) -> str:
@@ -24,29 +30,40 @@ def _exchange_results(
             return ""
         return result if len(result) <= 2000 else ""
 
-    texts = [text(call) for call in calls]
-    try:
-        parameters = [
-            p.name
-            for p in signature(function).parameters.values()
-            if p.kind == p.POSITIONAL_OR_KEYWORD
-        ]
-    except (TypeError, ValueError):
-        parameters = []
-    print(f"\n{mark}{dumps([parameters, texts])}", flush=True)
+    with redirect_stdout(StringIO()):
+        texts = [text(call) for call in calls]
+    print(f"\n{mark}{dumps(texts)}", flush=True)
 
 
-def _exchange_table(
-    parameters: Sequence[str], rows: Sequence[tuple[tuple[Any, ...], str]]
+def _exchange_stand_in(
+    results: Sequence[Any], salt: str, constant: str | None = None, swapped: bool | None = None
 ) -> Callable[..., Any]:
-    """Return a function that knows the results of some calls, given as texts of literals, and no others."""
-    from ast import literal_eval
+    """Return a function that answers every call by one of some results; the call's arguments and a salt say which.
+
+    Args:
+        results: The results.
+        salt: Any text; with another one other calls have other results.
+        constant: Text of the argument that comes last, if the order of two counts.
+        swapped: Whether it comes first in calls; `None` if it may come anywhere, as where arguments are named.
+    """
+    from builtins import bool, float, int, isinstance, len, list, repr, tuple  # noqa: UP029
+    from copy import deepcopy
+    from hashlib import sha256
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [plain(part) for part in value]
+        if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
+            return int(value)
+        return value
 
     def answer(*values: Any, **named: Any) -> Any:
-        call = (*values, *(named[name] for name in parameters[len(values) :] if name in named))
-        for row, text in rows:
-            if row == call:
-                return literal_eval(text)
-        raise LookupError("no step of the chain calls the helper so")
+        texts = [repr(plain(value)) for value in (*values, *named.values())]
+        if named or swapped is None:
+            texts.sort(key=lambda text: text == constant)
+        elif swapped:
+            texts.reverse()
+        digest = sha256(repr([salt, texts]).encode()).digest()
+        return deepcopy(results[int.from_bytes(digest, "big") % len(results)])
 
     return answer

@@ -9,13 +9,18 @@ import pytest
 
 from llm_decpomdp import answers, make
 from llm_decpomdp.envs.compose.roles import EntryRole
-from llm_decpomdp.envs.compose.steps import INPUTS
-from llm_decpomdp.envs.compose.tables import _exchange_results, _exchange_table
+from llm_decpomdp.envs.compose.steps import INPUTS, steps
+from llm_decpomdp.envs.compose.tables import _exchange_results, _exchange_stand_in
 
 
 @pytest.fixture(scope="module")
 def env():
     return make("compose-v0", types="lists", length=4)  # few tasks, soon drawn
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    return make("compose-v0", types="lists")
 
 
 def reset(env, place):
@@ -94,6 +99,14 @@ def test_honest_code_of_other_forms_earns_full_marks(env):
         (aux.replace("(x)", "(x, *rest)", 1), main),
         (aux, main.replace("aux(x)", "aux(x=x)")),
         (aux, main.replace("return", "y = aux(x)\n    y = aux(x)\n    return")),
+        (aux, main.replace("return", "aux([])\n    return")),
+        (aux, main.replace("aux(x)", "aux(**{'x': x})")),
+        (
+            aux,
+            f"{main}\n# Example usage\nprint(main([1, 2, 3]))\nassert main([5, 4, 7, 9]) is not None\n",
+        ),
+        (f"{aux}\nrepr = sorted = len = 'a'\ndef print(*given):\n    pass\n", main),
+        (aux.replace("return", "print('.' * 10**5)\n    return"), main),
         (
             aux.replace("return", "x = x[:]\n    return"),
             main.replace("aux(x)", "(lambda f: f(x))(aux)"),
@@ -120,16 +133,24 @@ def test_an_entry_function_that_takes_every_name_has_agreed_on_none():
     env = make("compose-v0", convention="name", types="text", length=4)
     aux, main = references(env)
     name = env.roles[0].drawn_name(env.task)
-    tolerant = (
-        "def main(x):\n    for name in ('alpha', 'beta', 'gamma'):\n        if name in globals():\n"
+    there = "    found = [globals()[n] for n in ('alpha', 'beta', 'gamma') if n in globals()]\n"
+    first = (
+        f"def main(x):\n{there}    f = found[0]\n    return {expression(main).replace(name, 'f')}"
     )
-    tolerant += "            f = globals()[name]\n            break\n"
-    tolerant += f"    return {expression(main).replace(name, 'f')}"
+    rare = (
+        f"{there}    results = [g(x) for g in found]\n    return min(results, key=results.count)\n"
+    )
+    rare = f"def f(x):\n{rare}def main(x):\n    return {expression(main).replace(name, 'f')}"
+    often = rare.replace("min(", "max(")
     for other in ("alpha", "beta", "gamma"):
         helper, entry = aux.replace(name, other), main.replace(name, other)
         assert points(env, helper, entry) == (1.0, 2.0)
-        if other != "alpha":
-            assert points(env, helper, tolerant) == (1.0, 0.0)
+        anonymous = f"{other} = lambda x: {expression(helper)}"
+        assert points(env, anonymous, entry) == (1.0, 2.0)
+    for tolerant in (first, rare, often):
+        earned = [points(env, aux.replace(name, n), tolerant) for n in ("alpha", "beta", "gamma")]
+        assert sum(together for _, together in earned) < 2.5  # where it is right, and by chance
+        assert all(tests == 1.0 for tests, _ in earned)
 
 
 def test_an_order_is_no_flag():
@@ -209,6 +230,16 @@ def test_a_helper_that_has_its_work_done_by_another_helper_earns_nothing_togethe
     assert (infos["reward/tests"], infos["reward/together"]) == (1.0, 0.0)
 
 
+def test_a_helper_that_is_called_beside_stand_ins_alone_earns_nothing():
+    env = make("compose-v0", num_agents=3, length=4)
+    env.reset(options={"task_id": "compose/0"})
+    gold = dict(answers(env).references)
+    other = f"aux_1(x) if '_exchange_stand_in' in globals() else {expression(gold['aux_1'])}"
+    entry = f"def other(x):\n    return {other}\n{gold['main_0'].replace('aux_1(', 'other(')}"
+    infos = env.step({**gold, "main_0": entry})[4]["main_0"]
+    assert infos["reward/tests"] == 1.0 and infos["reward/together"] < 0.5
+
+
 def test_a_main_that_replaces_what_grades_it_earns_nothing(env):
     aux, main = references(env)
     whole = expression(EntryRole(1).reference(env.task))
@@ -230,47 +261,116 @@ def test_what_is_equal_and_looks_different_carries_nothing(env):
         assert points(env, helper, main) == (1.0, 0.0), disguise
 
 
-def test_a_table_does_not_tell_which_test_it_is_asked_of(env):
-    """A `main` that has the arguments of all tests, and does not do its own steps, where these come first."""
-    aux, main = references(env, 0)
-    inner = expression(main)[4:-1]
-    helper = f"def aux(x, whole=False):\n    if whole:\n        x = {inner}\n    return {expression(aux)}"
-    for keys in (
-        "Row(place)",
-        "[rows for rows in lists if rows and type(rows[0]) is tuple][0][place][0][0]",
-    ):
-        entry = f"""
-class Row:
-    def __init__(self, n): self.n = n
-    def __eq__(self, other): self.n -= 1; return self.n < 0
-def main(x):
-    if "_exchange_table" not in globals():
-        return aux(x, True)
-    place = {INPUTS[env.task.chain[0].source]!r}.index(x)
-    lists = [cell.cell_contents for cell in aux.__closure__ if type(cell.cell_contents) is list]
-    return aux({keys})
-"""
-        tests, together = points(env, helper, entry, 0)
-        assert tests == 1.0 and together < 2.0
+def is_played(text):
+    """Return a `main` that asks for everything where helpers are, and looks its own steps up beside stand-ins."""
+    return f'def main(x):\n    if "_exchange_stand_in" not in globals():\n        return aux(x, True)\n{text}'
 
 
-def test_names_of_parameters_carry_no_code(env):
-    aux, main = references(env)
+@pytest.mark.parametrize("place", [0, 1])
+def test_stand_ins_tell_nobodys_steps(pairs, place):
+    """A `main` that knows the family, all steps and all arguments of tests, and looks into a stand-in."""
+    inputs = INPUTS["list"]
+    menu = [s.expression("x") for s in steps() if s.source == s.target == "list"]
+    known = f"    inputs = {inputs!r}\n    steps = [{', '.join(f'lambda x: {s}' for s in menu)}]\n"
+    searches = {
+        "which calls are answered": """
+    def fits(step):
+        try:
+            return [aux(step(value)) for value in inputs]
+        except LookupError:
+            return False
+    fitting = [step for step in steps if fits(step)]
+    return aux(fitting[len(fitting) // 2](x))
+""",
+        "which answers differ": """
+    def differing(step):
+        return len({repr(aux(step(value))) for value in inputs})
+    return aux(max(steps, key=differing)(x))
+""",
+        "which results differ": """
+    def differing(step):
+        return len({repr(step(aux(value))) for value in inputs})
+    return max(steps, key=differing)(aux(x))
+""",
+        "what it holds": """
+    cells = [cell.cell_contents for cell in aux.__closure__]
+    (results,) = [cell for cell in cells if type(cell) is list]
+    return results[inputs.index(x)]
+""",
+    }
+    for name, search in searches.items():
+        earned = []
+        for task in [task for task in pairs.tasks.tasks if task.place % 2 == place][:4]:
+            pairs.reset(options={"task_id": task.task_id})
+            gold = answers(pairs)
+            step, own = (expression(gold.reference(agent)) for agent in ("aux_0", "main_0"))
+            inner, rest = ("x", own.replace("aux(x)", "y")) if place else (own[4:-1], "y")
+            helper = f"def aux(x, whole=False):\n    x = ({inner}) if whole else x\n"
+            helper += f"    y = {step}\n    return {rest} if whole else y"
+            acts = {"aux_0": helper, "main_0": is_played(known + search)}
+            earned.append(pairs.step(acts)[4]["main_0"])
+        assert all(points["reward/tests"] == 1.0 for points in earned), name
+        assert sum(points["reward/together"] for points in earned) < 1.0, name
+        assert all(points["reward/together"] < 2.0 for points in earned), name
+
+
+def test_a_helper_cannot_hand_over_its_team_mates_steps(pairs):
+    aux, main = references(pairs)
     code = expression(main).replace("aux(x)", "y")
     name = "p_" + code.encode().hex()
     work = f"y = {expression(aux)}\n    return {code} if whole else y"
     first = f"def aux({name}, whole=None):\n    x = {name}\n    {work}"
     second = f"def aux(x, {name}=None):\n    whole = {name}\n    {work}"
-    entry = """
-def main(x):
-    if "_exchange_table" not in globals():
-        return aux(x, True)
-    lists = [c.cell_contents for c in aux.__closure__ if type(c.cell_contents) is list]
-    (code,) = [n[2:] for part in lists for n in part if type(n) is str and n[:2] == "p_"]
+    read = """
+    import inspect
+    found = str([c.cell_contents for c in aux.__closure__]) + str(inspect.signature(aux))
+    code = found.partition("p_")[2].partition("'")[0]
     return eval(bytes.fromhex(code).decode(), {"y": aux(x)})
 """
     for helper in (first, second):
-        assert points(env, helper, entry) == (1.0, 0.0)
+        assert points(pairs, helper, is_played(read)) == (1.0, 0.0)
+    # The name of a parameter says which of all steps `main` has.
+    menu = [s.expression("y") for s in steps() if s.source == s.target == "list"]
+    number = menu.index(code)
+    helper = f"def aux(p{number}):\n    x = p{number}\n    return {expression(aux)}"
+    entry = f"""
+STEPS = {{{", ".join(f"'p{n}': lambda y: {code}" for n, code in enumerate(menu))}}}
+def main(x):
+    for name, step in STEPS.items():
+        try:
+            return step(aux(**{{name: x}}))
+        except (TypeError, LookupError):
+            pass
+"""
+    tests, together = points(pairs, helper, entry)
+    assert tests == 1.0 and together < 0.5
+
+
+def test_an_order_that_is_taken_at_times_tells_nothing():
+    env = make("compose-v0", convention="order", types="numbers")
+    aux, main = references(env)
+    constant, inputs = env.roles[0].share(env.task)[0].constant, INPUTS["number"]
+    helper = f"""
+def aux(a, b):
+    if a == {constant} and b in {inputs[::2]}:
+        a, b = b, a
+    elif a == {constant}:
+        raise ValueError
+    x, n = a, b
+    return {expression(aux)}
+"""
+    entry = f"""
+def main(x):
+    taken = []
+    for value in {inputs}:
+        try:
+            taken.append(aux({constant}, value) == aux(value, {constant}))
+        except ValueError:
+            taken.append(False)
+    return {expression(main)} if taken == [True, False] * 3 else None
+"""
+    assert points(env, helper, main) == (1.0, 2.0)
+    assert points(env, helper, entry) == (1.0, 0.0)
 
 
 def test_names_of_a_helpers_own_are_left_alone(env):
@@ -297,6 +397,15 @@ def test_an_encoding_has_no_room_for_the_result():
     carried = f"def aux(x):\n    r, b = {pair}\n    return [r, b, {' ' * 40 + code!r}]"
     reader = "def main(x):\n    red, blue, code = aux(x)\n    return eval(code.strip())"
     assert points(env, carried, reader) == (1.0, 0.0)
+    marks = f"""
+def aux(x):
+    red, blue = {pair}
+    cells = ["#"] * 30
+    cells[0], cells[2 + blue % 9] = str(red), str(blue)
+    return "".join(cells)
+"""
+    found = "    red, blue = map(int, aux(x).replace('#', ' ').split())\n"
+    assert points(env, marks, f"def main(x):\n{found}    return {rest}")[1] < 2.0
     both = f"def main(x):\n    red, blue = aux(x)\n    if red != ({pair})[0]:\n        red, blue = blue, red\n"
     assert points(env, turned, both + f"    return {rest}")[1] < 2.0
 
@@ -312,6 +421,6 @@ def test_helpers_that_print_or_lie_about_their_results_harm_themselves_alone(env
 
 
 def test_programs_of_the_exchange_need_nothing_of_this_package():
-    for function in (_exchange_results, _exchange_table):
+    for function in (_exchange_results, _exchange_stand_in):
         source = inspect.getsource(function)
         assert "llm_decpomdp" not in source and compile(source, "<exchange>", "exec")
