@@ -144,6 +144,7 @@ HYPOTHESES = (
             Clause("four common partners: less than 0.1", {"common": 1}, below=0.1),
         ),
         noise,
+        untested="other numbers of partners and other games.",
     ),
     Hypothesis(
         "H2",
@@ -161,7 +162,8 @@ HYPOTHESES = (
             ),
         ),
         lazy,
-        untested="other costs of effort.",
+        untested="other costs of effort, and whether the credit equals the difference reward, as it does where "
+        "rewards add up.",
     ),
     Hypothesis(
         "H8",

@@ -104,6 +104,7 @@ HYPOTHESES = (
         ),
         estimators,
         seeds=40,
+        untested="how far trained policies end from their references at equal coefficients.",
     ),
     Hypothesis(
         "H13",

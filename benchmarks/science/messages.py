@@ -46,6 +46,7 @@ def channels(seed: int) -> Measures:
     measures = {}
     for name, options in CHANNELS.items():
         env = told(options)
+        env.seed_noise(seed)
         team = team_of(env, SECRETS, seed, spread=1.0)
         train(
             *(env, team),
@@ -93,6 +94,7 @@ HYPOTHESES = (
             ),
         ),
         channels,
-        untested="conversations, and what a trained team can be told by a stranger.",
+        untested="channels of more than 2 bits, conversations, games of several turns, and what a trained team "
+        "can be told by a stranger.",
     ),
 )

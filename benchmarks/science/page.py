@@ -26,8 +26,8 @@ HEAD = (
 EXPLANATION = (
     "Each hypothesis was declared with its measure and its bounds before the first seed was measured; the "
     "fingerprint is that of the declarations, the rule and the suite's code. Settings were tried on seeds that "
-    "do not count, from 1000 on; verdicts on an earlier declaration, with seeds from 0 on, were known when this "
-    f"one was written, whose seeds begin with {FIRST_SEED}. {RULE} Intervals are of the mean over seeds "
+    "do not count, from 1000 on; verdicts on earlier declarations, with seeds from 0 and from 2000 on, were known "
+    f"when this one was written, whose seeds begin with {FIRST_SEED}. {RULE} Intervals are of the mean over seeds "
     "(bootstrap); with few seeds they are too narrow. Budgets that are compared are of equal completions, each "
     "of a token but where it is said."
 )

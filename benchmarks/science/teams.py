@@ -200,7 +200,8 @@ HYPOTHESES = (
         ),
         strangers,
         seeds=30,
-        untested="remedies: other-play, and partners drawn from a population.",
+        untested="whether strangers meet as often as chance has it, and remedies: other-play, and partners drawn "
+        "from a population.",
     ),
     Hypothesis(
         "H7",

@@ -64,9 +64,9 @@ def test_the_command_measures_what_is_missing_and_tells_the_verdict(
     assert verdict["verdict"] == "confirmed" and len(verdict["clauses"]) == 2
     raw = max(clause.against for clause in find_all("H9", tmp_path))
     assert verdict["p"] == pytest.approx(min(1.0, raw * len(HYPOTHESES)))
-    (tmp_path / "H9-seed-2007.json").unlink()
+    (tmp_path / "H9-seed-3007.json").unlink()
     assert call(*command) == 0
-    assert "1/1: H9, seed 2007" in capsys.readouterr().err
+    assert "1/1: H9, seed 3007" in capsys.readouterr().err
     assert json.loads((tmp_path / "verdicts.json").read_text()) == [verdict]
 
 
