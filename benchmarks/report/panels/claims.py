@@ -60,14 +60,24 @@ def headline(experiment: Experiment) -> str:
     if not significant(gain, len(experiment.runs)):
         return "What training changed cannot be told from chance."
     if gain.value < 0:
-        return "The team earns less than before training."
+        return f"The team earns less than {beginning(experiment)}."
     before, after = counts
     if before is None or after is None:
-        return "The team earns more than before training."
+        return f"The team earns more than {beginning(experiment)}."
     lead = "Training taught form" if of_form_alone(experiment) else "The team earns more"
     if not after.solved:
         return f"{lead}; no task is solved."
-    return f"{lead}; {units(experiment)} solved: {before} before training, {after} after."
+    return f"{lead}; {units(experiment)} solved: {_change(experiment, before, after)}."
+
+
+def beginning(experiment: Experiment) -> str:
+    """Return the point of the first evaluation in words: what training changed is told from there on."""
+    return "after imitation" if any(run.lessons for run in experiment.runs) else "before training"
+
+
+def _change(experiment: Experiment, before: Count, after: Count) -> str:
+    start = beginning(experiment)
+    return f"{before} {start}, {after} after{' training' * start.startswith('after')}"
 
 
 def significant(gain: Estimate, runs: int) -> bool:
@@ -109,7 +119,7 @@ def solved_sentence(experiment: Experiment) -> str:
     name = units(experiment)
     if not before.solved and not after.solved:
         return f"None of the {after.episodes} {name} was solved, before or after training."
-    return f"Solved {name}: {before} before training, {after} after."
+    return f"Solved {name}: {_change(experiment, before, after)}."
 
 
 def _kinds(experiment: Experiment) -> tuple[Sequence[str], Sequence[str]]:
@@ -131,19 +141,20 @@ def _cards(experiment: Experiment) -> Iterator[str]:
     if len(rows) == 1:
         yield _estimate("mean team reward", evaluated(experiment, 0), most)
     else:
-        yield _estimate(moment(rows[0]), evaluated(experiment, 0), most)
-        yield _estimate(moment(rows[-1]), evaluated(experiment, -1), most)
+        for position in (0, -1):
+            when = moment(rows[position], experiment)
+            yield _estimate(when, evaluated(experiment, position), most)
         yield _estimate("gain", gained(experiment), "", sign=True)
     counts = [solved(experiment, position) for position in ((0, -1) if len(rows) > 1 else (0,))]
     if None not in counts:
         yield _card(f"{units(experiment)} solved", " → ".join(map(str, counts)), "")
 
 
-def moment(row: Row) -> str:
+def moment(row: Row, experiment: Experiment) -> str:
     """Return the point of training at which an evaluation was made, in words."""
     update = row["update"]
     if update == 0:
-        return "before training"
+        return beginning(experiment)
     return f"after {update} update{'s' if update > 1 else ''}"
 
 

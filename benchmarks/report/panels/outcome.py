@@ -80,7 +80,7 @@ def _of_a_run(experiment: Experiment) -> Iterator[str]:
             yield facts(experiment)
             yield tag("p", f"One evaluation, without training: {mean}{_intervals([experiment])}")
             return
-        when = moment(row)
+        when = moment(row, experiment)
         yield tag(
             "p", f"The run has one evaluation so far, {when}: {mean}{_intervals([experiment])}"
         )

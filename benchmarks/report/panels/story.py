@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from statistics import fmean
 
 from omegaconf import OmegaConf
 
@@ -19,8 +20,9 @@ from llm_decpomdp.benchmarks.evaluation.estimates import shown
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
 from llm_decpomdp.benchmarks.evaluation.folder import Evaluation
 from llm_decpomdp.benchmarks.evaluation.measures import passed
+from llm_decpomdp.benchmarks.evaluation.statistics import share
 from llm_decpomdp.benchmarks.report.elements.page import box, listing, table, tag
-from llm_decpomdp.benchmarks.runs.results import Results, Row, stored_rows, task_name
+from llm_decpomdp.benchmarks.runs.results import Results, Row, Score, stored_rows, task_name
 
 EXCHANGED = ("untrained", "another")
 """Cases with exchanged partners."""
@@ -49,9 +51,11 @@ def _blocks(run: Results, evaluations: Mapping[str, Evaluation]) -> Iterator[str
     gain = after.value - before.value
     apart = None not in (after.low, before.high) and (after.low or 0) > (before.high or 0)
     agents = evaluations["after"].manifest["identity"]["team"]
+    imitated = [s.solved or 0.0 for s in _after_lessons(run, len(evaluations["before"].tasks))]
+    between = f"{fmean(imitated):.0%} after imitation alone, and " if imitated else "and "
     yield tag(
         "p",
-        f"Together they solve {shares['after']:.0%} of the held-out tasks after training, and "
+        f"Together they solve {shares['after']:.0%} of the held-out tasks after training, {between}"
         f"{shares['before']:.0%} before.",
         "headline",
     )
@@ -68,7 +72,8 @@ def _blocks(run: Results, evaluations: Mapping[str, Evaluation]) -> Iterator[str
         "p",
         f"Shares of {len(evaluations['after'].tasks)} held-out tasks; in brackets: 95 % intervals of a bootstrap "
         f"over tasks. {agents[-1]} stays, and its partners are exchanged. An untrained partner may be unable to "
-        "write its part at all; one of another run can, and shows what else the team has agreed on.",
+        "write its part at all; one of another run can, and shows what else the team has agreed on. The row of "
+        "imitation is of the run's own evaluation, as is the summary below; the others were drawn anew.",
         "small",
     )
     yield from _example(evaluations, agents)
@@ -79,18 +84,26 @@ def _table(run: Results, evaluations: Mapping[str, Evaluation]) -> str:
     for case, evaluation in evaluations.items():
         calls = called(evaluation)
         rows.append((CASES[case], shown(solved(evaluation)), shown(calls) if calls else "—"))
-        if case == "before":
-            rows += _after_lessons(run, len(evaluation.tasks))
+        if case == "before" and (scores := _after_lessons(run, len(evaluation.tasks))):
+            rows.append(_row_of_lessons(run, scores))
     return table("partners", ("", "solved", "main calls a helper that exists"), rows)
 
 
-def _after_lessons(run: Results, tasks: int) -> Iterator[tuple[str, str, str]]:
-    """Yield the row of a warm start, if it was followed by an evaluation of as many tasks."""
-    first = run.evaluations[0] if run.evaluations else {}
-    if run.lessons and "solved" in first and (first["update"], first["n"]) == (0, tasks):
-        source = OmegaConf.create(run.config_text).warm_start.source
-        title = f"after {run.lessons[-1]['step']:.0f} steps of imitating {LESSONS.get(source, 'a file')}"
-        yield title, f"{first['solved']:.2f}", "—"
+def _after_lessons(run: Results, tasks: int) -> list[Score]:
+    """Return the scores of the evaluation that followed a warm start, if it is one of as many tasks."""
+    scores = run.scores_at("eval", 0) if run.lessons else []
+    known = len(scores) == tasks and all(score.solved is not None for score in scores)
+    return scores if known else []
+
+
+def _row_of_lessons(run: Results, scores: Sequence[Score]) -> tuple[str, str, str]:
+    source = OmegaConf.create(run.config_text).warm_start.source
+    title = (
+        f"after {run.lessons[-1]['step']:.0f} steps of imitating {LESSONS.get(source, 'a file')}"
+    )
+    calls = [score.earned.get("names_aux") for score in scores]
+    called = "—" if None in calls else shown(share([[call or 0.0 for call in calls]]))
+    return title, shown(share([[score.solved or 0.0 for score in scores]])), called
 
 
 def _example(evaluations: Mapping[str, Evaluation], agents: Sequence[str]) -> Iterator[str]:
