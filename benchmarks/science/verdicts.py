@@ -102,7 +102,6 @@ def judge(
     Args:
         hypotheses: Those that were declared.
         measures: Those of each seed, by the hypothesis's id.
-
         family: Number of hypotheses of the suite, if not all of them are judged.
 
     Raises:
