@@ -51,10 +51,9 @@ class ChannelOptions(Options):
 
     def passed(self, text: str) -> str:
         """Return a message as it may pass: one line without the markup of chats, no longer than the bandwidth."""
-        line = " ".join(_BRACKET.sub(" ", text).split())
-        letters = self.alphabet
+        line, letters = " ".join(_BRACKET.sub(" ", text).split()), self.alphabet
         line = "".join(c for c in line if c.isprintable() and (c in letters or not letters))
-        return line[: self.bandwidth]
+        return " ".join(line.split())[: self.bandwidth].rstrip()
 
     def noise(self, rng: np.random.Generator) -> str:
         """Draw a text that says nothing, not even how long a message was."""

@@ -56,7 +56,7 @@ def print_turn(env: DecPOMDPEnv, viewer: str | None = None) -> None:
         console.rule(plain(f"Task {episode.task_id}"))
     else:
         turn, number = episode.turns[-1], len(episode.turns)
-        console.rule(f"turn {number} of {env.num_turns}")
+        console.rule(f"turn {number} of {env.unwrapped.num_turns}")  # a channel's are more
         for agent in shown:
             _block(console, f"{agent} answers", turn.completions[agent], "green")
         verdict = turn.verdict

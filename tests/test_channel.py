@@ -265,7 +265,8 @@ def test_people_see_answers_and_messages(capsys):
     env.step({"aux_0": "it takes a list", "main_0": ""})
     assert "it takes a list" in capsys.readouterr().out
     env.step({"aux_0": "no code", "main_0": "def main(x): return 1"})
-    assert capsys.readouterr().out.count("def main(x): return 1") == 1
+    out = capsys.readouterr().out
+    assert out.count("def main(x): return 1") == 1 and "turn 1 of 1" in out
     env.render()
     assert "def main(x): return 1" in capsys.readouterr().out
 

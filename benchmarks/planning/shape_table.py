@@ -43,10 +43,11 @@ def shape_of(name: str, parameters: float | None = None) -> Shape:
     from llm_decpomdp.agents.models.local_models import ModelError, model_source
     from llm_decpomdp.utils.hub import hub_address, hub_answers
 
+    missing = ""
     try:
         source = model_source(name)
-    except (ModelError, ModuleNotFoundError):  # planned for another machine, which may have it
-        source = name
+    except (ModelError, ModuleNotFoundError) as error:  # another machine may have it
+        source, missing = name, f"{error}; "
     if isinstance(source, Path):
         return shape_in(source)
     if (listed := listed_shape(name)) is not None:
@@ -61,8 +62,9 @@ def shape_of(name: str, parameters: float | None = None) -> Shape:
         except OSError as error:
             reason = " ".join(str(error).split())
     raise ConfigError(
-        f"the size of {name!r} isn't known: it is no folder with a model, not one of {', '.join(TABLE)}, and "
-        f"{reason}; give --parameters, such as 7.6e9, or the folder of its config.json as model.name"
+        f"the size of {name!r} isn't known: {missing}it is no folder with a model, not one of "
+        f"{', '.join(TABLE)}, and {reason}; give --parameters, such as 7.6e9, or the folder of its config.json "
+        "as model.name"
     )
 
 

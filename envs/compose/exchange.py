@@ -30,6 +30,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
+from operator import eq
 from typing import Any
 
 from llm_decpomdp.envs.compose.chains import run, trace
@@ -65,7 +66,7 @@ SALTS = 50
 
 @dataclass(frozen=True)
 class Form:
-    """How a helper writes two integers."""
+    """The way in which a helper writes two integers."""
 
     around: tuple[str, ...]
     """The text before, between and behind them."""
@@ -80,14 +81,14 @@ class Form:
 
 @dataclass(frozen=True)
 class Skill:
-    """What a helper is able to do alone."""
+    """The work that a helper is able to do alone."""
 
     share: float
     """Share of the tests' values of which it makes what its steps make."""
     swapped: bool | None = None
-    """Whether it takes the constant first; `None` if there is none, or it takes both orders."""
+    """True if it takes the constant first; `None` if there is none, or it takes both orders."""
     form: Form | None = None
-    """Of an encoding."""
+    """The form of an encoding."""
 
 
 def exchange_shares(
@@ -170,8 +171,8 @@ def _encoding(texts: Sequence[str], pairs: Sequence[Sequence[int]]) -> Skill:
     skills = []
     for backwards in (False, True):
         form = Form(around, backwards)
-        wanted = [[*map(str, pair[::-1] if backwards else pair)] for pair in pairs]
-        right = [one == other for one, other in zip(integers, wanted, strict=True)]
+        digits = [[*map(str, pair[::-1] if backwards else pair)] for pair in pairs]
+        right = [*map(eq, integers, digits)]
         skills.append(Skill(sum(right) / len(right), form=form))
     best = max(skills, key=lambda skill: skill.share)
     try:
@@ -192,7 +193,7 @@ def _share(
 ) -> float:
     """Return the share of tests that `main` passes beside stand-ins."""
     answers = {helper.agent: _answers(task, helper) for helper in role.helpers}
-    salt, expected = _expected(task, role, functions, answers)
+    salt, outcome = _expected(task, role, functions, answers)
     lines = [_source(_exchange_stand_in)]
     for helper in role.helpers:
         skill, results = skills.get(helper.agent, Skill(1.0)), answers[helper.agent]
@@ -203,11 +204,11 @@ def _share(
             arguments = f"{results!r}, {salt + name!r}, {constant!r}, {skill.swapped}"
             lines.append(f"{name} = _exchange_stand_in({arguments})\n")
     tests = ["def check(candidate):\n"]
-    for argument, answer in zip(INPUTS[task.chain[0].source], expected, strict=True):
+    for argument, answer in zip(INPUTS[task.chain[0].source], outcome, strict=True):
         tests.append(f"    assert candidate({argument!r}) == {answer!r}\n")
     program = Program(((EXCHANGE, "".join(lines)), (role.agent, code)), ENTRY_POINT)
-    outcomes = sandbox.run(program, instrument("".join(tests), ENTRY_POINT)).tests
-    return sum(outcome.passed for outcome in outcomes) / len(outcomes)
+    verdicts = sandbox.run(program, instrument("".join(tests), ENTRY_POINT)).tests
+    return sum(verdict.passed for verdict in verdicts) / len(verdicts)
 
 
 def _expected(
@@ -232,15 +233,11 @@ def _expected(
         stand_ins = {a: _exchange_stand_in(answers[a], salt + name) for a, name in names.items()}
         return (_result(task, role, stand_ins, x) for x in INPUTS[task.chain[0].source])
 
-    others = [*_without_one(functions), *_with_another_name(functions, role)]
+    mistakes = [*_without_a_helper(functions), *_with_another_name(functions, role)]
 
     def coincidences(salt: str) -> Iterator[bool]:
-        expected = [*results(salt, functions)]
-        return (
-            one == other
-            for names in others
-            for one, other in zip(expected, results(salt, names), strict=True)
-        )
+        right = [*results(salt, functions)]
+        return (same for names in mistakes for same in map(eq, right, results(salt, names)))
 
     salts = [f"{number} " for number in range(SALTS)]
     clear = (salt for salt in salts if not any(coincidences(salt)))
@@ -248,17 +245,16 @@ def _expected(
     return salt, [*results(salt, functions)]
 
 
-def _without_one(functions: Mapping[str, str]) -> Iterator[dict[str, str]]:
+def _without_a_helper(functions: Mapping[str, str]) -> Iterator[dict[str, str]]:
     for agent in functions:
-        yield {other: name for other, name in functions.items() if other != agent}
+        yield {mate: name for mate, name in functions.items() if mate != agent}
 
 
 def _with_another_name(functions: Mapping[str, str], role: EntryRole) -> Iterator[dict[str, str]]:
     for helper in role.helpers:
-        if (name := functions.get(helper.agent)) is not None:
-            yield from (
-                {**functions, helper.agent: other} for other in helper.names if other != name
-            )
+        if helper.agent in functions:
+            for name in set(helper.names) - {functions[helper.agent]}:
+                yield {**functions, helper.agent: name}
 
 
 def _result(task: ComposeTask, role: EntryRole, stand_ins: Mapping[str, Any], argument: Any) -> Any:
@@ -287,13 +283,13 @@ def stand_in_values(kind: str) -> tuple[Any, ...]:
     """Return the values of a type that stand-ins answer: the same for all tasks, so that they tell nothing."""
     if kind == PAIR:
         return tuple(itertools.permutations(INPUTS[NUMBER], 2))
-    made = (
+    results = (
         step.apply(value)
         for step in steps()
         if step.source == step.target == kind
         for value in INPUTS[kind]
     )
-    by_text = {repr(value): value for value in made}
+    by_text = {repr(value): value for value in results}
     texts = sorted(by_text, key=lambda text: sha256(text.encode()).digest())
     return tuple(by_text[text] for text in texts[:ANSWERS])
 

@@ -1,8 +1,8 @@
 """The feedback of the external modes: what each agent is told of a turn, beside its own code.
 
-Tests are counted and never shown, since their values would tell one agent another one's steps. Of an exception of
-the agent's own function its builtin type is told, and neither text nor line, which the function could choose by
-what a team-mate's function returned. The count and the type say a few bits of that, and no more.
+Tests are counted and never shown, since their values would tell one agent another one's steps. Of the first
+exception of the agent's own function its builtin type is told, and neither text nor line, which the function could
+choose by what a team-mate's function returned. The count and the type say a few bits of that, and no more.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def level_feedback(analysis: ComposeAnalysis, role: Role) -> list[str]:
         state = f"SyntaxError at {place}: {foreign_line(reading.problem.message)}"
     lines = ["Diagnostics:", f"- Your function: {state}", f"- Tests: {_count(analysis)} passed"]
     errors = [f"  {test.message}" for test in analysis.tests if test.origin == role.agent]
-    return [*lines, *dict.fromkeys(errors), *_uses(analysis, role)]
+    return [*lines, *errors[:1], *_uses(analysis, role)]
 
 
 def level_passed(analysis: ComposeAnalysis, role: Role) -> list[str]:

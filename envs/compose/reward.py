@@ -90,10 +90,10 @@ class ComposeReward:
         callees = _callees(readings[main].code)
         calls = [a for a, name in functions.items() if name in callees or uses.get(a) == USED]
         points["names_aux"] = self._share(NAMES_AUX, len(calls))
-        if used := {agent: functions[agent] for agent, use in uses.items() if use == USED}:
+        if needed := {agent: functions[agent] for agent, use in uses.items() if use == USED}:
             role = self.roles[-1]
             assert isinstance(role, EntryRole)
-            shares = exchange_shares(self.sandbox, task, role, parts, used)
+            shares = exchange_shares(self.sandbox, task, role, parts, needed)
             together = sum(min(share, part) for part in shares.values())
             points["together"] = self._share(TOGETHER, together)
         analysis = replace(analysis, tests=execution.tests, uses=uses)

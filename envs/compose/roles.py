@@ -95,8 +95,8 @@ class HelperRole(Writer):
         reading = readings[defined[0]]
         if reading.problem or len(self.names) == 1:
             return reading
-        others = [name for name in self.names if name not in defined]
-        code = without_bindings(reading.code, others)  # such as `beta = alpha`
+        alternatives = [name for name in self.names if name not in defined]
+        code = without_bindings(reading.code, alternatives)  # such as `beta = alpha`
         return replace(reading, code=code)
 
     def reference(self, task: ComposeTask) -> str:

@@ -122,7 +122,7 @@ def load(
         if not tasks:
             remedy = "all takes those of every split" if dataset.split_of else "the file holds none"
         raise ValueError(
-            f"split {split!r} of {found.source} is empty: it has {len(tasks)} rows; {remedy}"
+            f"split {split!r} of {dataset.name} ({found.source}) is empty: it has {len(tasks)} rows; {remedy}"
         )
     excluded = {t.task_id: t.known_issue for t in sliced if t.known_issue and exclude_known_issues}
     tasks = tuple(task for task in sliced if task.task_id not in excluded)

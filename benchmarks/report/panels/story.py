@@ -92,8 +92,9 @@ def _table(run: Results, evaluations: Mapping[str, Evaluation]) -> str:
 def _after_lessons(run: Results, tasks: int) -> list[Score]:
     """Return the scores of the evaluation that followed a warm start, if it is one of as many tasks."""
     scores = run.scores_at("eval", 0) if run.lessons else []
-    known = len(scores) == tasks and all(score.solved is not None for score in scores)
-    return scores if known else []
+    if len(scores) != tasks or any(score.solved is None for score in scores):
+        return []
+    return scores
 
 
 def _row_of_lessons(run: Results, scores: Sequence[Score]) -> tuple[str, str, str]:
@@ -102,8 +103,8 @@ def _row_of_lessons(run: Results, scores: Sequence[Score]) -> tuple[str, str, st
         f"after {run.lessons[-1]['step']:.0f} steps of imitating {LESSONS.get(source, 'a file')}"
     )
     calls = [score.earned.get("names_aux") for score in scores]
-    called = "—" if None in calls else shown(share([[call or 0.0 for call in calls]]))
-    return title, shown(share([[score.solved or 0.0 for score in scores]])), called
+    rate = "—" if None in calls else shown(share([[call or 0.0 for call in calls]]))
+    return title, shown(share([[score.solved or 0.0 for score in scores]])), rate
 
 
 def _example(evaluations: Mapping[str, Evaluation], agents: Sequence[str]) -> Iterator[str]:

@@ -49,16 +49,18 @@ def test_declarations_stand_before_measures_and_cannot_change_afterwards(
 
 
 def test_the_command_measures_what_is_missing_and_tells_the_verdict(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(suite, "commit", lambda _: {"commit": "0123abcd", "dirty": True})
     command = ["bench", "science", "--only", "H9", "--cores", "1", "--output", str(tmp_path)]
     assert call(*command) == 0
     first = capsys.readouterr()
     assert "40/40: H9" in first.err and "confirmed" in first.out
     page = (tmp_path / "report.html").read_text()
-    assert "H9: confirmed" in page and "H8" not in page
-    made_by = json.loads((tmp_path / "declaration.json").read_text())["commit"]
-    assert made_by is None or f"git checkout {made_by['commit']}" in page
+    assert "H9: confirmed" in page and "H8:" not in page
+    assert f"13 of the {len(HYPOTHESES)} declared hypotheses" in page
+    assert "git checkout 0123abcd\nllm-decpomdp bench science --only H9" in page
+    assert "Files differed from this commit" in page
     assert "| H9 |" in (tmp_path / "science.md").read_text()
     (verdict,) = json.loads((tmp_path / "verdicts.json").read_text())
     assert verdict["verdict"] == "confirmed" and len(verdict["clauses"]) == 2
