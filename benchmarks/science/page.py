@@ -5,13 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from llm_decpomdp.benchmarks.report.elements.charts import Chart, Palette, inline
 from llm_decpomdp.benchmarks.report.elements.page import box, page, prose, table, tag
 from llm_decpomdp.benchmarks.report.panels.provenance import reproduction
 from llm_decpomdp.benchmarks.science.hypothesis import FIRST_SEED
 from llm_decpomdp.benchmarks.science.suite import DECLARATION, HYPOTHESES, RULE
 from llm_decpomdp.benchmarks.science.verdicts import Finding, Verdict
 from llm_decpomdp.utils.storage import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NARROW = 6.0
+"""Inches of a chart below which there is no room for words beside it."""
 
 HEAD = (
     "",
@@ -29,7 +39,7 @@ EXPLANATION = (
     "do not count, from 1000 on; verdicts on earlier declarations, with seeds from 0 and from 2000 on, were known "
     f"when this one was written, whose seeds begin with {FIRST_SEED}. {RULE} Intervals are of the mean over seeds "
     "(bootstrap); with few seeds they are too narrow. Twenty seeds show an effect of 0.9 standard deviations over "
-    "seeds with a power of 80 % where p is multiplied by fourteen, so that undecided is no more than that. "
+    "seeds with a power of 80 % where p is multiplied by fourteen, and a smaller one is often left undecided. "
     "Budgets that are compared are of equal completions, each of a token but where it is said."
 )
 
@@ -99,6 +109,51 @@ def _summary(verdicts: Sequence[Verdict]) -> Iterator[str]:
         (f"{v.hypothesis.id}: {v.hypothesis.statement}", v.word, f"{v.p:.2g}") for v in verdicts
     ]
     yield table("verdicts", ("hypothesis", *HEAD[2:4]), claims)
+    yield inline(margins(verdicts))
+    yield prose(
+        "Each prediction: its bound is the line, the predicted side is to the right, and every row has a scale of "
+        "its own, so that the mean and the interval of 95 % can be told from the bound.",
+        "small",
+    )
+
+
+def margins(verdicts: Sequence[Verdict]) -> Chart:
+    """Return the chart of what was measured for each prediction, as a distance from its bound."""
+    findings = [(verdict, finding) for verdict in verdicts for finding in verdict.findings]
+
+    def draw(figure: Figure, width: float, palette: Palette) -> None:
+        axes = figure.subplots()
+        axes.axvline(0, color=palette.ink, linewidth=1)
+        for word, colour in zip(WORDS, palette.series, strict=False):
+            places = [i for i, (verdict, _) in enumerate(findings) if verdict.word == word]
+            values = np.array([_scaled(findings[i][1]) for i in places]).reshape(-1, 3)
+            means, reach = values[:, 1], np.abs(values[:, [0, 2]] - values[:, [1]]).T
+            axes.errorbar(
+                means, places, xerr=reach, fmt="o", markersize=4, color=colour, label=word
+            )
+        labels = [
+            f"{verdict.hypothesis.id}: {finding.clause.words}"
+            if width > NARROW
+            else verdict.hypothesis.id
+            for verdict, finding in findings
+        ]
+        axes.set_yticks(range(len(findings)), labels, fontsize=8)
+        axes.set_ylim(len(findings) - 0.5, -0.5)
+        axes.set_xlim(-1.1, 1.1)
+        axes.set_xticks([])
+        figure.legend(loc="outside upper right", ncols=len(WORDS), frameon=False)
+
+    label = "Distance of what was measured from the bound of each prediction"
+    return Chart("margins", label, draw, lambda width: 0.8 + 0.22 * len(findings))
+
+
+def _scaled(finding: Finding) -> list[float]:
+    """Return low end, mean and high end as distances from the bound towards the predicted side, -1 to 1."""
+    sign = 1.0 if finding.clause.below is None else -1.0
+    ends = (finding.low, finding.mean, finding.high)
+    distances = sorted(sign * (value - finding.clause.bound) for value in ends)
+    scale = max(map(abs, distances)) or 1.0
+    return [distance / scale for distance in distances]
 
 
 def _section(verdict: Verdict) -> Iterator[str]:
