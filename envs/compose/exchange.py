@@ -9,14 +9,16 @@ That a program passes tests does not say whose work it was: a helper can do ever
    type, as the call's arguments and a salt decide. A test passes if `main` returns what its own steps, and those
    of helpers that do not matter, make of what it was given: for that it must call stand-ins with the right values.
 
-So each must be able to do its own steps. As a stand-in answers every call alike, and by values that have nothing
-to do with the task, it tells `main` neither its own steps nor anyone else's. No code leaves its author.
+So each must be able to do its own steps. As a stand-in answers every call alike, and by values that hardly depend
+on the task, it does not tell `main` its steps. No code leaves its author, but for the form of an encoding.
 
 Conventions stay as they are. A stand-in has its helper's name; under the other names that the helper could have,
 there are some that answer otherwise: an entry function that takes whatever name there is has agreed on none. A
-stand-in for a helper that takes its arguments in one order alone answers otherwise in the other, and for an
-encoding it answers in the helper's form: the text must have both integers and no other digits, in one order and
-as Python writes them, and beside them no more than `MAX_FORM` characters, which are the same in all tests.
+stand-in for a helper that takes its arguments in one order alone answers otherwise in the other, without an error,
+and so not a `main` that tries both. For an encoding it answers in the helper's form: the text must be a literal
+with both integers and no other digits, in one order and as Python writes them, and beside them no more than
+`MAX_FORM` characters, which are the same in all tests. Between agents that know each other's steps these can tell
+which ones they are.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import inspect
 import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -33,7 +36,7 @@ from hashlib import sha256
 from operator import eq
 from typing import Any
 
-from llm_decpomdp.envs.compose.chains import run, trace
+from llm_decpomdp.envs.compose.chains import MAX_EQUAL, run, trace
 from llm_decpomdp.envs.compose.roles import EntryRole, HelperRole, entry_place
 from llm_decpomdp.envs.compose.steps import INPUTS, NUMBER, PAIR, steps
 from llm_decpomdp.envs.compose.tables import _exchange_results, _exchange_stand_in
@@ -100,6 +103,8 @@ def exchange_shares(
 ) -> dict[str, float]:
     """Return for each helper that matters the share of tests in which it and `main` do their own steps.
 
+    If one of them never does its steps, `main` has nothing to work with, and all shares are 0.
+
     Args:
         sandbox: Where the programs run.
         task: The task.
@@ -114,7 +119,7 @@ def exchange_shares(
     }
     if not all(skill.share for skill in skills.values()):
         return dict.fromkeys(functions, 0.0)
-    share = _share(sandbox, task, role, parts[role.agent].code, functions, skills)
+    share = _share(sandbox, task, role, parts, functions, skills)
     return {agent: min(share, skill.share) for agent, skill in skills.items()}
 
 
@@ -178,7 +183,13 @@ def _encoding(texts: Sequence[str], pairs: Sequence[Sequence[int]]) -> Skill:
     try:
         for pair in stand_in_values(PAIR):
             Form(around, reversed=False).write(pair)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):  # no literal of Python
+    except (
+        ValueError,
+        TypeError,
+        SyntaxError,
+        MemoryError,
+        RecursionError,
+    ):  # no literal of Python
         return Skill(0.0)
     return best
 
@@ -187,7 +198,7 @@ def _share(
     sandbox: Sandbox,
     task: ComposeTask,
     role: EntryRole,
-    code: str,
+    parts: Mapping[str, Reading],
     functions: Mapping[str, str],
     skills: Mapping[str, Skill],
 ) -> float:
@@ -195,7 +206,7 @@ def _share(
     answers = {helper.agent: _answers(task, helper) for helper in role.helpers}
     salt, outcome = _expected(task, role, functions, answers)
     lines = [_source(_exchange_stand_in)]
-    for helper in role.helpers:
+    for helper in (helper for helper in role.helpers if helper.agent in parts):
         skill, results = skills.get(helper.agent, Skill(1.0)), answers[helper.agent]
         if skill.form is not None:
             results = [skill.form.write(pair) for pair in results]
@@ -206,7 +217,9 @@ def _share(
     tests = ["def check(candidate):\n"]
     for argument, answer in zip(INPUTS[task.chain[0].source], outcome, strict=True):
         tests.append(f"    assert candidate({argument!r}) == {answer!r}\n")
-    program = Program(((EXCHANGE, "".join(lines)), (role.agent, code)), ENTRY_POINT)
+    program = Program(
+        ((EXCHANGE, "".join(lines)), (role.agent, parts[role.agent].code)), ENTRY_POINT
+    )
     verdicts = sandbox.run(program, instrument("".join(tests), ENTRY_POINT)).tests
     return sum(verdict.passed for verdict in verdicts) / len(verdicts)
 
@@ -220,7 +233,7 @@ def _expected(
     """Return a salt, and what `main` returns in each test beside stand-ins with this salt.
 
     Of `SALTS` it is the first with which `main` never returns the same if it does a helper's steps itself or takes
-    a function of another name; the first of all if there is none.
+    a function of another name, and few of its results are equal; the first of all if there is none.
 
     Args:
         task: The task.
@@ -235,13 +248,14 @@ def _expected(
 
     mistakes = [*_without_a_helper(functions), *_with_another_name(functions, role)]
 
-    def coincidences(salt: str) -> Iterator[bool]:
+    def tells_apart(salt: str) -> bool:
         right = [*results(salt, functions)]
-        return (same for names in mistakes for same in map(eq, right, results(salt, names)))
+        return max(Counter(map(repr, right)).values()) <= MAX_EQUAL and not any(
+            any(map(eq, right, results(salt, names))) for names in mistakes
+        )
 
     salts = [f"{number} " for number in range(SALTS)]
-    clear = (salt for salt in salts if not any(coincidences(salt)))
-    salt = next(clear, salts[0])
+    salt = next(filter(tells_apart, salts), salts[0])
     return salt, [*results(salt, functions)]
 
 
@@ -280,16 +294,18 @@ def _answers(task: ComposeTask, helper: HelperRole) -> list[Any]:
 
 @lru_cache(maxsize=8)
 def stand_in_values(kind: str) -> tuple[Any, ...]:
-    """Return the values of a type that stand-ins answer: the same for all tasks, so that they tell nothing."""
+    """Return the values of a type that stand-ins answer, the same for all tasks; each step takes all of them."""
     if kind == PAIR:
         return tuple(itertools.permutations(INPUTS[NUMBER], 2))
+    takers = [step for step in steps() if step.source == kind]
     results = (
-        step.apply(value)
-        for step in steps()
-        if step.source == step.target == kind
-        for value in INPUTS[kind]
+        step.apply(value) for step in takers if step.target == kind for value in INPUTS[kind]
     )
-    by_text = {repr(value): value for value in results}
+    by_text = {
+        repr(value): value
+        for value in results
+        if all(len(trace([step], value)) == 2 for step in takers)
+    }
     texts = sorted(by_text, key=lambda text: sha256(text.encode()).digest())
     return tuple(by_text[text] for text in texts[:ANSWERS])
 

@@ -15,8 +15,8 @@ A *convention* is what a prompt leaves open, so that both sides must settle it a
 | `encoding` | the form in which the helper returns two numbers                                |
 
 Where one side is tolerant there is nothing to agree on: a `main` that reads several forms, a helper that tells its
-arguments by their types. Only of names is that excluded, by `exchange.py`: there a `main` that takes whichever
-name exists has the wrong one.
+arguments by their types. By `exchange.py` that is excluded of names, where a `main` that takes whichever one is
+there has the wrong one, and of orders, where one that tries both has no error to go by.
 """
 
 from __future__ import annotations

@@ -46,12 +46,12 @@ def _exchange_stand_in(
         constant: Text of the argument that comes last, if the order of two counts.
         swapped: Whether it comes first in calls; `None` if it may come anywhere, as where arguments are named.
     """
-    from builtins import bool, float, int, isinstance, len, list, repr, tuple  # noqa: UP029
+    from builtins import bool, dict, float, hasattr, int, isinstance, len, repr, str  # noqa: UP029
     from copy import deepcopy
     from hashlib import sha256
 
     def plain(value: Any) -> Any:
-        if isinstance(value, (list, tuple)):
+        if hasattr(value, "__iter__") and not isinstance(value, (str, dict)):
             return [plain(part) for part in value]
         if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
             return int(value)

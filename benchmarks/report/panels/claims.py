@@ -118,7 +118,8 @@ def solved_sentence(experiment: Experiment) -> str:
         return ""
     name = units(experiment)
     if not before.solved and not after.solved:
-        return f"None of the {after.episodes} {name} was solved, before or after training."
+        start = beginning(experiment).removesuffix(" training")
+        return f"None of the {after.episodes} {name} was solved, {start} or after training."
     return f"Solved {name}: {_change(experiment, before, after)}."
 
 

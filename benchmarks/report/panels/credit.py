@@ -16,6 +16,7 @@ from llm_decpomdp.benchmarks.evaluation.estimates import shown
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate
 from llm_decpomdp.benchmarks.report.elements.page import definitions, folded, table, tag
+from llm_decpomdp.benchmarks.report.panels.claims import beginning
 
 MEANINGS: Mapping[str, str] = {
     "shapley": "the agent's part of what the team earned beyond silence: parts add up",
@@ -65,7 +66,7 @@ def _when(point: MeasurementPoint, experiment: Experiment) -> list[str]:
         return []
     if point.phase == "train":
         return [f"training, update {point.update}"]
-    return ["before training" if point.update == 0 else f"after update {point.update}"]
+    return [beginning(experiment) if point.update == 0 else f"after update {point.update}"]
 
 
 def _team(points: Sequence[tuple[str, MeasurementPoint]]) -> str:

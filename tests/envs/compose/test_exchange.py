@@ -8,8 +8,10 @@ import re
 import pytest
 
 from llm_decpomdp import answers, make
+from llm_decpomdp.envs.compose.chains import MAX_EQUAL, run
+from llm_decpomdp.envs.compose.exchange import stand_in_values
 from llm_decpomdp.envs.compose.roles import EntryRole
-from llm_decpomdp.envs.compose.steps import INPUTS, steps
+from llm_decpomdp.envs.compose.steps import INPUTS, PAIR, pair_steps, steps
 from llm_decpomdp.envs.compose.tables import _exchange_results, _exchange_stand_in
 
 
@@ -371,6 +373,57 @@ def main(x):
 """
     assert points(env, helper, main) == (1.0, 2.0)
     assert points(env, helper, entry) == (1.0, 0.0)
+
+
+def test_every_step_takes_every_value_of_a_stand_in():
+    for step in (*steps(), *pair_steps()):
+        values = stand_in_values(step.source)
+        assert len(values) == (30 if step.source == PAIR else 64)
+        assert len([run([step], value) for value in values]) == len(values)
+
+
+def test_stand_ins_of_encodings_answer_differently():
+    env = make("compose-v0", convention="encoding")
+    aux, main = references(env)
+    first = INPUTS["list"][0]
+    assert points(env, aux, main) == (1.0, 2.0)
+    for task in env.tasks.tasks[:20]:
+        env.reset(options={"task_id": task.task_id})
+        gold = answers(env)
+        rest = expression(gold.reference("main_0"))
+        same = "def main(x):\n    if '_exchange_stand_in' in globals():\n"
+        same += f"        x = {first}\n    red, blue = aux(x)\n"
+        infos = env.step({"aux_0": gold.reference("aux_0"), "main_0": f"{same}    return {rest}"})[
+            4
+        ]
+        assert infos["main_0"]["reward/tests"] == 1.0
+        assert infos["main_0"]["reward/together"] <= 2.0 * MAX_EQUAL / 6
+
+
+@pytest.mark.parametrize("text", ["{[%d]: %d}", "{[%d], %d}", "%d(%d)", "Pair(%d, %d)"])
+def test_an_encoding_that_is_no_literal_earns_nothing_together(text):
+    env = make("compose-v0", convention="encoding")
+    aux, main = references(env)
+    helper = f"""
+class Pair:
+    def __init__(self, pair): self.pair = pair
+    def __iter__(self): return iter(self.pair)
+    def __repr__(self): return {text!r} % self.pair
+def aux(x):
+    return Pair({expression(aux)})
+"""
+    assert points(env, helper, main) == (1.0, 0.0)
+
+
+def test_a_helper_that_is_missing_costs_its_team_mate_nothing():
+    env = make("compose-v0", num_agents=3, length=4)
+    env.reset(options={"task_id": "compose/0"})
+    gold = dict(answers(env).references)
+    own = f"    except NameError:\n        return {expression(gold['aux_1'])}\n"
+    other = f"def other(x):\n    try:\n        return aux_1(x)\n{own}"
+    entry = f"{other}{gold['main_0'].replace('aux_1(', 'other(')}"
+    infos = env.step({**gold, "main_0": entry, "aux_1": ""})[4]["main_0"]
+    assert (infos["reward/tests"], infos["reward/together"]) == (1.0, 1.0)
 
 
 def test_names_of_a_helpers_own_are_left_alone(env):
