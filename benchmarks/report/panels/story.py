@@ -68,16 +68,16 @@ def _blocks(run: Results, evaluations: Mapping[str, Evaluation]) -> Iterator[str
         if losses:
             yield tag("p", f"{'; '.join(losses)}.")
     yield _table(run, evaluations)
-    own = "The row of imitation is of the run's own evaluation, as is the summary below; others were drawn anew."
     yield tag(
         "p",
         f"Shares of {len(evaluations['after'].tasks)} held-out tasks; in brackets: 95 % intervals of a bootstrap "
         f"over tasks. {agents[-1]} stays, and its partners are exchanged. An untrained partner may be unable to "
-        "write its part at all; one of another run can, and shows what else the team has agreed on. "
-        + own
-        * bool(imitated),
+        "write its part at all; one of another run can, and shows what else the team has agreed on.",
         "small",
     )
+    if imitated:
+        own = "The row of imitation is of the run's own evaluation, as is the summary below; others are not."
+        yield tag("p", own, "small")
     yield from _example(evaluations, agents)
 
 

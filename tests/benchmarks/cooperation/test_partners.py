@@ -138,7 +138,9 @@ def drawn_story(monkeypatch: pytest.MonkeyPatch, **run: Any) -> str:
     monkeypatch.setattr(story_panel, "solved", estimate)
     monkeypatch.setattr(story_panel, "called", lambda evaluation: None)
     monkeypatch.setattr(story_panel, "_example", lambda *of: iter(()))
-    results = SimpleNamespace(**{"lessons": (), "evaluations": (), "config_text": "", **run})
+    scores = {0: [], **run.pop("scores", {})}
+    at = lambda kind, update: scores[update]  # noqa: E731
+    results = SimpleNamespace(**{"lessons": (), "config_text": "", "scores_at": at, **run})
     return "".join(story_panel._blocks(results, evaluations))  # type: ignore[arg-type]
 
 
@@ -158,11 +160,15 @@ def test_the_row_after_a_warm_start_says_what_was_imitated(
     monkeypatch: pytest.MonkeyPatch, source: str, words: str
 ) -> None:
     run = {"lessons": ({"step": 7},), "config_text": f"warm_start: {{source: {source}}}"}
-    first = {"update": 0, "n": 32, "solved": 0.25}
-    page = drawn_story(monkeypatch, evaluations=(first,), **run)
-    assert f"after 7 steps of imitating {words}<" in page and "0.25" in page
-    for other in ({**first, "n": 16}, {**first, "update": 12}):
-        assert "imitating" not in drawn_story(monkeypatch, evaluations=(other,), **run)
+    score = lambda solved: SimpleNamespace(solved=solved, earned={"names_aux": 0.5})  # noqa: E731
+    scores = [score(1.0)] * 8 + [score(0.0)] * 24
+    page = drawn_story(monkeypatch, scores={0: scores}, **run)
+    assert f"after 7 steps of imitating {words}<" in page and "<td>0.25 (" in page
+    assert "<td>0.50 " in page and "25% after imitation alone, and 20% before" in page
+    assert "The row of imitation" in page
+    for other in ({0: scores[:16]}, {12: scores}, {0: [score(None)] * 32}):
+        page = drawn_story(monkeypatch, scores=other, **run)
+        assert "imitating" not in page and "imitation" not in page
 
 
 def test_a_report_of_a_run_without_them_has_no_story(run: Path) -> None:
