@@ -9,10 +9,10 @@ import pytest
 
 from llm_decpomdp import answers, make
 from llm_decpomdp.envs.compose.chains import MAX_EQUAL, trace
-from llm_decpomdp.envs.compose.exchange import stand_in_values
 from llm_decpomdp.envs.compose.roles import EntryRole
+from llm_decpomdp.envs.compose.sandboxed import _exchange_results, _exchange_stand_in
+from llm_decpomdp.envs.compose.stand_ins import stand_in_values
 from llm_decpomdp.envs.compose.steps import INPUTS, PAIR, pair_steps, steps
-from llm_decpomdp.envs.compose.tables import _exchange_results, _exchange_stand_in
 
 
 @pytest.fixture(scope="module")
