@@ -1,51 +1,20 @@
-"""The exchange of results: nobody earns `together` by a team-mate's work, and honest pairs lose nothing."""
+"""The exchange: nobody earns `together` by a team-mate's work, and honest pairs lose nothing."""
 
 from __future__ import annotations
 
 import inspect
-import re
 
 import pytest
 
 from llm_decpomdp import answers, make
-from llm_decpomdp.envs.compose.chains import MAX_EQUAL, trace
 from llm_decpomdp.envs.compose.roles import EntryRole
 from llm_decpomdp.envs.compose.sandboxed import _exchange_results, _exchange_stand_in
-from llm_decpomdp.envs.compose.stand_ins import stand_in_values
-from llm_decpomdp.envs.compose.steps import INPUTS, PAIR, pair_steps, steps
+from tests.envs.compose.played import expression, points, references, reset
 
 
 @pytest.fixture(scope="module")
 def env():
     return make("compose-v0", types="lists", length=4)  # few tasks, soon drawn
-
-
-@pytest.fixture(scope="module")
-def pairs():
-    return make("compose-v0", types="lists")
-
-
-def reset(env, place):
-    """Choose the first task in which `main` comes first (0) or last (1)."""
-    tasks = (task for task in env.tasks.tasks if task.place % 2 == place)
-    env.reset(options={"task_id": next(tasks).task_id})
-
-
-def references(env, place=1):
-    reset(env, place)
-    gold = answers(env)
-    return gold.reference("aux_0"), gold.reference("main_0")
-
-
-def points(env, aux, main, place=1):
-    reset(env, place)
-    *_, infos = env.step({"aux_0": aux, "main_0": main})
-    found = infos["main_0"]
-    return found["reward/tests"], found["reward/together"]
-
-
-def expression(code):
-    return code.split("return ")[1].strip()
 
 
 @pytest.mark.parametrize("place", [0, 1])
@@ -176,29 +145,6 @@ def test_an_order_is_no_flag():
     assert points(env, flag, f"def main(x):\n    return aux({constant}, x)") == (1.0, 0.0)
 
 
-def test_any_encoding_that_shows_both_numbers_will_do_and_the_result_is_none():
-    env = make("compose-v0", convention="encoding")
-    aux, main = references(env)
-    pair, rest = expression(aux), expression(main)
-    whole = f"[(lambda red, blue: {rest})(*p) for p in [{pair}]][0]"
-    honest = {
-        pair: "aux(x)",
-        f"list({pair})[::-1]": "aux(x)[::-1]",
-        f"dict(zip(['red', 'blue'], {pair}))": "aux(x).values()",
-        f"'%d-%d' % {pair}": "map(int, __import__('re').fullmatch('(-?.+)-(-?.+?)', aux(x)).groups())",
-    }
-    for code, read in honest.items():
-        entry = f"def main(x):\n    red, blue = {read}\n    return {rest}"
-        assert points(env, f"def aux(x):\n    return {code}", entry) == (1.0, 2.0), code
-    for code, read in {
-        f"[{whole}]": "aux(x)[0]",
-        f"(*{pair}, {whole})": "aux(x)[2]",
-        f"(*{pair}, chr(1000 + {whole}))": "ord(aux(x)[2]) - 1000",
-    }.items():
-        helper, entry = f"def aux(x):\n    return {code}", f"def main(x):\n    return {read}"
-        assert points(env, helper, entry) == (1.0, 0.0), code
-
-
 def test_a_helper_that_brings_its_team_mates_work_along_earns_nothing_for_it(env):
     for place in (0, 1):
         aux, main = references(env, place)
@@ -263,158 +209,6 @@ def test_what_is_equal_and_looks_different_carries_nothing(env):
         assert points(env, helper, main) == (1.0, 0.0), disguise
 
 
-def is_played(text):
-    """Return a `main` that asks for everything where helpers are, and looks its own steps up beside stand-ins."""
-    return f'def main(x):\n    if "_exchange_stand_in" not in globals():\n        return aux(x, True)\n{text}'
-
-
-@pytest.mark.parametrize("place", [0, 1])
-def test_stand_ins_tell_nobodys_steps(pairs, place):
-    """A `main` that knows the family, all steps and all arguments of tests, and looks into a stand-in."""
-    inputs = INPUTS["list"]
-    menu = [s.expression("x") for s in steps() if s.source == s.target == "list"]
-    known = f"    inputs = {inputs!r}\n    steps = [{', '.join(f'lambda x: {s}' for s in menu)}]\n"
-    searches = {
-        "which calls are answered": """
-    def fits(step):
-        try:
-            return [aux(step(value)) for value in inputs]
-        except LookupError:
-            return False
-    fitting = [step for step in steps if fits(step)]
-    return aux(fitting[len(fitting) // 2](x))
-""",
-        "which answers differ": """
-    def differing(step):
-        return len({repr(aux(step(value))) for value in inputs})
-    return aux(max(steps, key=differing)(x))
-""",
-        "which results differ": """
-    def differing(step):
-        return len({repr(step(aux(value))) for value in inputs})
-    return max(steps, key=differing)(aux(x))
-""",
-        "what it holds": """
-    cells = [cell.cell_contents for cell in aux.__closure__]
-    (results,) = [cell for cell in cells if type(cell) is list]
-    return results[inputs.index(x)]
-""",
-    }
-    for name, search in searches.items():
-        earned = []
-        for task in [task for task in pairs.tasks.tasks if task.place % 2 == place][:4]:
-            pairs.reset(options={"task_id": task.task_id})
-            gold = answers(pairs)
-            step, own = (expression(gold.reference(agent)) for agent in ("aux_0", "main_0"))
-            inner, rest = ("x", own.replace("aux(x)", "y")) if place else (own[4:-1], "y")
-            helper = f"def aux(x, whole=False):\n    x = ({inner}) if whole else x\n"
-            helper += f"    y = {step}\n    return {rest} if whole else y"
-            acts = {"aux_0": helper, "main_0": is_played(known + search)}
-            earned.append(pairs.step(acts)[4]["main_0"])
-        assert all(points["reward/tests"] == 1.0 for points in earned), name
-        assert sum(points["reward/together"] for points in earned) < 1.0, name
-        assert all(points["reward/together"] < 2.0 for points in earned), name
-
-
-def test_a_helper_cannot_hand_over_its_team_mates_steps(pairs):
-    aux, main = references(pairs)
-    code = expression(main).replace("aux(x)", "y")
-    name = "p_" + code.encode().hex()
-    work = f"y = {expression(aux)}\n    return {code} if whole else y"
-    first = f"def aux({name}, whole=None):\n    x = {name}\n    {work}"
-    second = f"def aux(x, {name}=None):\n    whole = {name}\n    {work}"
-    read = """
-    import inspect
-    found = str([c.cell_contents for c in aux.__closure__]) + str(inspect.signature(aux))
-    code = found.partition("p_")[2].partition("'")[0]
-    return eval(bytes.fromhex(code).decode(), {"y": aux(x)})
-"""
-    for helper in (first, second):
-        assert points(pairs, helper, is_played(read)) == (1.0, 0.0)
-    # The name of a parameter says which of all steps `main` has.
-    menu = [s.expression("y") for s in steps() if s.source == s.target == "list"]
-    number = menu.index(code)
-    helper = f"def aux(p{number}):\n    x = p{number}\n    return {expression(aux)}"
-    entry = f"""
-STEPS = {{{", ".join(f"'p{n}': lambda y: {code}" for n, code in enumerate(menu))}}}
-def main(x):
-    for name, step in STEPS.items():
-        try:
-            return step(aux(**{{name: x}}))
-        except (TypeError, LookupError):
-            pass
-"""
-    tests, together = points(pairs, helper, entry)
-    assert tests == 1.0 and together < 0.5
-
-
-def test_an_order_that_is_taken_at_times_tells_nothing():
-    env = make("compose-v0", convention="order", types="numbers")
-    aux, main = references(env)
-    constant, inputs = env.roles[0].share(env.task)[0].constant, INPUTS["number"]
-    helper = f"""
-def aux(a, b):
-    if a == {constant} and b in {inputs[::2]}:
-        a, b = b, a
-    elif a == {constant}:
-        raise ValueError
-    x, n = a, b
-    return {expression(aux)}
-"""
-    entry = f"""
-def main(x):
-    taken = []
-    for value in {inputs}:
-        try:
-            taken.append(aux({constant}, value) == aux(value, {constant}))
-        except ValueError:
-            taken.append(False)
-    return {expression(main)} if taken == [True, False] * 3 else None
-"""
-    assert points(env, helper, main) == (1.0, 2.0)
-    assert points(env, helper, entry) == (1.0, 0.0)
-
-
-def test_every_step_takes_every_value_of_a_stand_in():
-    for step in (*steps(), *pair_steps()):
-        values = stand_in_values(step.source)
-        assert len(values) == (30 if step.source == PAIR else 64)
-        assert all(len(trace([step], value)) == 2 for value in values)
-
-
-def test_stand_ins_of_encodings_answer_differently():
-    env = make("compose-v0", convention="encoding")
-    aux, main = references(env)
-    first = INPUTS["list"][0]
-    assert points(env, aux, main) == (1.0, 2.0)
-    for task in env.tasks.tasks[:20]:
-        env.reset(options={"task_id": task.task_id})
-        gold = answers(env)
-        rest = expression(gold.reference("main_0"))
-        same = "def main(x):\n    if '_exchange_stand_in' in globals():\n"
-        same += f"        x = {first}\n    red, blue = aux(x)\n"
-        infos = env.step({"aux_0": gold.reference("aux_0"), "main_0": f"{same}    return {rest}"})[
-            4
-        ]
-        assert infos["main_0"]["reward/tests"] == 1.0
-        assert infos["main_0"]["reward/together"] <= 2.0 * MAX_EQUAL / 6
-
-
-@pytest.mark.parametrize("text", ["{[%d]: %d}", "{[%d], %d}", "%d(%d)", "Pair(%d, %d)"])
-def test_an_encoding_that_is_no_literal_earns_nothing_together(text):
-    env = make("compose-v0", convention="encoding")
-    aux, main = references(env)
-    helper = f"""
-class Pair:
-    def __init__(self, pair): self.pair = pair
-    def __iter__(self): return iter(self.pair)
-    def __repr__(self): return {text!r} % self.pair
-def aux(x):
-    return Pair({expression(aux)})
-"""
-    assert points(env, helper, main) == (1.0, 0.0)
-
-
 def test_a_helper_that_is_missing_costs_its_team_mate_nothing():
     env = make("compose-v0", num_agents=3, length=4)
     env.reset(options={"task_id": "compose/0"})
@@ -432,35 +226,6 @@ def test_names_of_a_helpers_own_are_left_alone(env):
     for name in ("results", "exchange", "table", "text"):
         inner = f"def {name}(x):\n    return {step}\ndef aux(x):\n    return {name}(x)"
         assert points(env, inner, main) == (1.0, 2.0), name
-
-
-def test_an_encoding_has_no_room_for_the_result():
-    env = make("compose-v0", convention="encoding")
-    aux, main = references(env)
-    pair, rest = expression(aux), expression(main)
-    zeros = f"def aux(x):\n    r, b = {pair}\n    return '0' * (b % 9) + '%d %d' % (r, b)"
-    turned = f"def aux(x):\n    r, b = {pair}\n    return [r, b] if b % 2 else [b, r]"
-    thai = f"def aux(x):\n    r, b = {pair}\n    return '%d %d %s' % (r, b, chr(0xE50 + b % 9))"
-    plain = f"def aux(x):\n    return '%d %d' % {pair}"
-    words = "def main(x):\n    red, blue = map(int, aux(x).split()[:2])\n    return " + rest
-    assert points(env, plain, words) == (1.0, 2.0)
-    assert points(env, zeros, words)[1] < 2.0
-    assert points(env, thai, words) == (1.0, 0.0)
-    code = re.sub(r"\d+", lambda number: f"len({'x' * int(number[0])!r})", rest)
-    carried = f"def aux(x):\n    r, b = {pair}\n    return [r, b, {' ' * 40 + code!r}]"
-    reader = "def main(x):\n    red, blue, code = aux(x)\n    return eval(code.strip())"
-    assert points(env, carried, reader) == (1.0, 0.0)
-    marks = f"""
-def aux(x):
-    red, blue = {pair}
-    cells = ["#"] * 30
-    cells[0], cells[2 + blue % 9] = str(red), str(blue)
-    return "".join(cells)
-"""
-    found = "    red, blue = map(int, aux(x).replace('#', ' ').split())\n"
-    assert points(env, marks, f"def main(x):\n{found}    return {rest}")[1] < 2.0
-    both = f"def main(x):\n    red, blue = aux(x)\n    if red != ({pair})[0]:\n        red, blue = blue, red\n"
-    assert points(env, turned, both + f"    return {rest}")[1] < 2.0
 
 
 def test_helpers_that_print_or_lie_about_their_results_harm_themselves_alone(env):
