@@ -14,7 +14,7 @@ from reasoning_gym.utils import extract_answer
 from llm_decpomdp.env import MAX_OBSERVATION_LENGTH
 from llm_decpomdp.privileged import Answers, answers
 from llm_decpomdp.spaces import UnicodeText
-from llm_decpomdp.validation import MAX_ACTION_LENGTH
+from llm_decpomdp.validation import MAX_ACTION_LENGTH, task_of
 from llm_decpomdp.views.solo import Solo, solo
 
 
@@ -69,11 +69,12 @@ class Questions(gymnasium.Env[str, str]):
             options: `{"task_id": ...}` chooses it.
 
         Raises:
-            KeyError: If there is no such position.
+            KeyError: If there is no such position, or options have another key.
         """
+        task_id = task_of(options)
         super().reset(seed=seed)
-        drawn = str(self.np_random.integers(len(self._data)))
-        position = str((options or {}).get("task_id", drawn))
+        drawn = self.np_random.integers(len(self._data))
+        position = str(drawn if task_id is None else task_id)
         if not (position.isdecimal() and int(position) < len(self._data)):
             raise KeyError(f"no task_id {position!r}: give one from 0 to {len(self._data) - 1}")
         self._entry = self._data[int(position)]

@@ -16,7 +16,7 @@ import textarena
 
 from llm_decpomdp.env import MAX_OBSERVATION_LENGTH
 from llm_decpomdp.spaces import UnicodeText
-from llm_decpomdp.validation import MAX_ACTION_LENGTH
+from llm_decpomdp.validation import MAX_ACTION_LENGTH, task_of
 from llm_decpomdp.views.solo import Solo, solo
 
 _GLOBAL_GENERATORS = threading.Lock()
@@ -62,8 +62,11 @@ class Game(gymnasium.Env[str, str]):
         """Start a game; equal seeds start equal ones.
 
         Raises:
+            KeyError: If an option is given: games take none.
             ValueError: If it is a game for several players.
         """
+        if (task_id := task_of(options)) is not None:
+            raise KeyError(f"{self._id} has no tasks, so no task {task_id!r}: use seeds")
         super().reset(seed=seed)
         start = int(self.np_random.integers(2**31)) if seed is None else seed
         self._seed, self._texts = start, ()

@@ -19,7 +19,13 @@ from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.tasks import Task, TaskLoader, TaskSet
 from llm_decpomdp.utils.terminal import visible
 from llm_decpomdp.utils.warn import warn
-from llm_decpomdp.validation import MAX_ACTION_LENGTH, check_arguments, read_actions, unknown
+from llm_decpomdp.validation import (
+    MAX_ACTION_LENGTH,
+    check_arguments,
+    read_actions,
+    task_of,
+    unknown,
+)
 
 MAX_OBSERVATION_LENGTH = 1_000_000
 """Bound of a prompt in code points: a problem, a previous response and bounded feedback fit with room to spare."""
@@ -163,18 +169,20 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
 
         Args:
             seed: Decides the task, alone; `None` draws the next one from the running generator.
-            options: `{"task_id": ...}` chooses a task instead. Other keys are ignored.
+            options: `{"task_id": ...}` chooses a task instead.
 
         Returns:
             First prompts and infos of every agent.
 
         Raises:
-            KeyError: If there is no task of this id; the text names the nearest one.
+            KeyError: If there is no task of this id, or options have another key; the text names the nearest one.
+            TypeError: If the options are no mapping.
         """
+        task_id = task_of(options)
         if seed is not None:
             self._rng, _ = seeding.np_random(seed)
-        if options is not None and "task_id" in options:
-            task = self.tasks.find(options["task_id"])
+        if task_id is not None:
+            task = self.tasks.find(task_id)
         else:
             task = self.tasks.tasks[int(self.np_random.integers(len(self.tasks)))]
         prompts = self.mode.first(task)

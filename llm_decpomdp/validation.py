@@ -63,6 +63,25 @@ def check_flags(**flags: object) -> None:
             raise ValueError(f"{name} must be True or False, got {value!r}")
 
 
+def task_of(options: object) -> object:
+    """Return the `task_id` of the options of `reset`; `None` if they choose no task.
+
+    The key `options` is ignored, because PettingZoo's API tests pass `options={"options": 1}`.
+
+    Raises:
+        TypeError: If the options are no mapping.
+        KeyError: If there is another key.
+    """
+    if options is None:
+        return None
+    if not isinstance(options, Mapping):
+        raise TypeError(f"options must be a mapping such as {{'task_id': ...}}, got {options!r}")
+    for key in options:
+        if key not in ("task_id", "options"):
+            raise KeyError(unknown("option of reset", key, ["task_id"]))
+    return options.get("task_id")
+
+
 def read_actions(actions: Mapping[str, str], agents: Sequence[str]) -> dict[str, str]:
     """Return the completions of all live agents, cut to `MAX_ACTION_LENGTH` and without lone surrogates.
 

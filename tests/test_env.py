@@ -48,6 +48,34 @@ def test_an_unknown_task_is_refused_with_the_nearest_id(make_word_env):
         make_word_env().reset(options={"task_id": "wrd/3"})
 
 
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        (
+            {"taskid": "word/3"},
+            KeyError,
+            "unknown option of reset 'taskid'; did you mean 'task_id'",
+        ),
+        ({"task_id": "word/3", "task_index": 3}, KeyError, "'task_index'"),
+        ([1], TypeError, r"options must be a mapping such as .*, got \[1\]"),
+    ],
+)
+def test_other_options_of_reset_are_refused_and_draw_nothing(
+    make_word_env, options, error, message
+):
+    one, two = make_word_env(), make_word_env()
+    for env in (one, two):
+        env.reset(seed=1)
+    with pytest.raises(error, match=message):
+        one.reset(seed=7, options=options)
+    assert one.reset() == two.reset()
+
+
+def test_the_option_of_pettingzoos_own_tests_is_ignored(make_word_env):
+    one, two = make_word_env(), make_word_env()
+    assert one.reset(seed=1, options={"options": 1}) == two.reset(seed=1)
+
+
 def test_the_last_turn_terminates_and_nothing_truncates(make_word_env):
     env = make_word_env(num_turns=3)
     env.reset(seed=0)

@@ -115,7 +115,7 @@ def load(
     name, begin, end = parse_split(split, dataset.splits_of(source))
     found = _find(dataset, name, source)
     tasks = _tasks(dataset, found)
-    sliced = tasks[slice(_position(begin, len(tasks)), _position(end, len(tasks)))]
+    sliced = tasks[slice(*(_position(bound, len(tasks), split) for bound in (begin, end)))]
     if not sliced:
         whole = "train, test or all" if is_path(source) else name
         remedy = f"{whole} takes all of them, {name}[:50%] the first half"
@@ -137,21 +137,41 @@ def load(
 def parse_split(split: str, valid: Iterable[str]) -> tuple[str, str | None, str | None]:
     """Return the name and the two bounds of a split such as `test[16:]`.
 
+    Percentages mean what they mean in the `datasets` library, as far as it gives them a meaning.
+
     Raises:
-        ValueError: If the text has another form or the split does not exist.
+        ValueError: If the text has another form, the split does not exist, a percentage is over 100, or one bound
+            is a percentage and the other a number of rows.
     """
     match = re.fullmatch(r"(\w+)(?:\[(-?\d+%?)?:(-?\d+%?)?\])?", str(split))
     if match is None:
         raise ValueError(f"split must look like 'test', 'test[16:]' or 'test[:50%]', got {split!r}")
     if match[1] not in valid:
         raise ValueError(unknown("split", match[1], valid))
+    bounds = [bound for bound in (match[2], match[3]) if bound is not None]
+    shares = [bound for bound in bounds if bound.endswith("%")]
+    if shares and len(shares) < len(bounds):
+        raise ValueError(f"both bounds of a split must be rows, or both percentages, got {split!r}")
+    for share in shares:
+        if abs(int(share[:-1])) > 100:
+            raise ValueError(
+                f"a percentage of a split must lie in [-100%, 100%], got {share} in {split!r}"
+            )
     return match[1], match[2], match[3]
 
 
-def _position(bound: str | None, length: int) -> int | None:
-    if bound is None:
-        return None
-    return round(int(bound[:-1]) / 100 * length) if bound.endswith("%") else int(bound)
+def _position(bound: str | None, length: int, split: str) -> int | None:
+    """Return the row of a bound, rounded to the closest one; negative ones count from the end."""
+    if bound is None or not bound.endswith("%"):
+        return None if bound is None else int(bound)
+    percent = int(bound[:-1])
+    rows = round(percent * length / 100)
+    if percent < 0 and rows == 0:  # position 0 would be the first row instead of the end
+        raise ValueError(
+            f"split {split!r}: {-percent}% of {length} rows is less than half a row: take a larger percentage, or "
+            "a number of rows, such as -1"
+        )
+    return rows
 
 
 def _find(dataset: Dataset, split: str, source: str | os.PathLike[str]) -> SplitRows:

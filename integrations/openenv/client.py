@@ -20,7 +20,7 @@ from pettingzoo import ParallelEnv
 
 from llm_decpomdp.env import MAX_OBSERVATION_LENGTH
 from llm_decpomdp.spaces import UnicodeText
-from llm_decpomdp.validation import MAX_ACTION_LENGTH, read_actions
+from llm_decpomdp.validation import MAX_ACTION_LENGTH, read_actions, task_of
 
 
 def client(base_url: str, *, agent: str = "agent_0") -> Client:
@@ -70,20 +70,22 @@ class Client(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo ha
 
         Args:
             seed: The server's seed; `None` draws it here.
-            options: `{"task_id": ...}` chooses a task. Other keys are ignored.
+            options: `{"task_id": ...}` chooses a task.
 
         Returns:
             First prompts and infos of the agents.
 
         Raises:
+            KeyError: If options have another key.
             RuntimeError, ConnectionError, TimeoutError: If the server refuses or is lost.
         """
+        task_id = task_of(options)
         self.agents = []
         if seed is not None:
             self._rng = seeding.np_random(seed)[0]
         self._start = {"seed": int(self._rng.integers(2**31)) if seed is None else seed}
-        if options is not None and "task_id" in options:
-            self._start["task_id"] = options["task_id"]
+        if task_id is not None:
+            self._start["task_id"] = task_id
         self._played = ()
         with self._closed_if_it_fails():
             result = self._connected().reset(**self._start)

@@ -29,6 +29,7 @@ from llm_decpomdp.integrations.openenv.messages import (
 )
 from llm_decpomdp.policy import Policy
 from llm_decpomdp.registry import make
+from llm_decpomdp.validation import task_of
 from llm_decpomdp.views.seat import seat as seat_of
 
 MAX_SESSIONS = 64
@@ -118,10 +119,11 @@ class Session(Environment):  # type: ignore[misc]  # openenv has no types
         seed: int | None = None,
         episode_id: str | None = None,
         task_id: str | None = None,
-        **_: Any,
+        **others: Any,
     ) -> Observation:
-        """Start an episode."""
+        """Start an episode; raise a `KeyError` for an argument that is not known."""
         self._check_open()
+        task_of(others)
         if episode_id is not None and len(episode_id) > MAX_NAME:
             raise ValueError(f"an episode_id may have {MAX_NAME} characters, got {len(episode_id)}")
         self._running = False

@@ -194,7 +194,7 @@ def _check_lockstep(trial: Trial) -> None:
     while turn < trial.period:
         plain, spoiled = trial.watch(trial.make()), trial.watch(trial.make(), spoil=True)
         seed = trial.seed + episode
-        _require_equal(plain.reset(seed), spoiled.reset(seed, {"unknown": 1}), "reset(seed)")
+        _require_equal(plain.reset(seed), spoiled.reset(seed, {"options": 1}), "reset(seed)")
         for first, second in zip(trial.play(plain, turn), trial.play(spoiled, turn), strict=True):
             _require_equal(first, second, "step()")
             turn += 1

@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""First characters of a cell that a spreadsheet takes for a formula."""
+
 
 def write_atomically(path: Path, text: str) -> None:
     """Write `text` so that a reader sees the old file or the new one, never a part."""
@@ -76,9 +79,26 @@ def keep_json_lines(path: Path, keep: Callable[[dict[str, Any]], bool]) -> None:
 
 
 def write_csv(path: Path, header: Sequence[str], lines: Iterable[Sequence[Any]]) -> None:
-    """Write a CSV file of a header and lines; `None` is an empty cell."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(lines)
-    write_atomically(path, text.getvalue())
+    """Write a CSV file of a header and lines; `None` is an empty cell.
+
+    A text that a spreadsheet would run as a formula begins with an apostrophe, as OWASP recommends.
+    """
+    write_atomically(path, "".join(map(_csv_line, [header, *lines])))
+
+
+def _csv_line(cells: Iterable[Any]) -> str:
+    text = io.StringIO(newline="")
+    csv.writer(text).writerow(
+        map(_cell, cells)
+    )  # with "\r\n", so that both are quoted within cells
+    return text.getvalue().removesuffix("\r\n") + "\n"
+
+
+def _cell(value: Any) -> Any:
+    if not isinstance(value, str) or not value.startswith(FORMULA):
+        return value
+    try:
+        float(value)  # a negative number is none
+    except ValueError:
+        return f"'{value}"
+    return value

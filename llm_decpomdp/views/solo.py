@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Number
 from typing import Any, ClassVar
 
@@ -18,7 +18,7 @@ from llm_decpomdp.branching import branch
 from llm_decpomdp.env import MAX_OBSERVATION_LENGTH
 from llm_decpomdp.privileged import Answers, answers
 from llm_decpomdp.spaces import UnicodeText
-from llm_decpomdp.validation import MAX_ACTION_LENGTH, read_actions
+from llm_decpomdp.validation import MAX_ACTION_LENGTH, read_actions, task_of
 
 Step = tuple[dict[str, str], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Any]]
 
@@ -89,14 +89,15 @@ class Solo(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has 
 
         Args:
             seed: Seed of the foreign environment; `None` draws it.
-            options: Its options. Without any, only a `task_id` is refused.
+            options: Its options; refused if it takes none.
 
         Returns:
             The first prompt and infos of the agent.
 
         Raises:
-            KeyError: If a task is asked for, and the environment takes no options.
-            TypeError: If its `reset` returns something else than a text and infos, or one to keep is no number.
+            KeyError: If an option is given, and the environment takes none.
+            TypeError: If the options are no mapping, its `reset` returns something else than a text and infos, or
+                an info to keep is no number.
         """
         if self._env is None:
             self._env = self._make()
@@ -192,12 +193,16 @@ class Solo(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has 
         """Return the options that the foreign `reset` takes."""
         if options is None:
             return {}
+        if not isinstance(options, Mapping):
+            raise TypeError(
+                f"options must be a mapping such as {{'task_id': ...}}, got {options!r}"
+            )
         parameters = inspect.signature(self._env.reset).parameters
         if "options" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
             return {"options": options}
-        if "task_id" in options:
-            name = type(self._env).__name__
-            raise KeyError(f"{name} takes no options, so no task {options['task_id']!r}: use seeds")
+        task_id, name = task_of(options), type(self._env).__name__
+        if task_id is not None:
+            raise KeyError(f"{name} takes no options, so no task {task_id!r}: use seeds")
         return {}
 
     def _of_agent(self, value: Any) -> dict[str, Any]:

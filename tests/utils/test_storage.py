@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import csv
 from pathlib import Path
+
+import pytest
 
 from llm_decpomdp.utils.storage import (
     RunFolder,
@@ -8,6 +11,7 @@ from llm_decpomdp.utils.storage import (
     keep_json_lines,
     read_json_lines,
     write_atomically,
+    write_csv,
 )
 
 
@@ -77,3 +81,19 @@ def test_an_atomic_write_replaces_the_file_and_leaves_nothing_else(tmp_path: Pat
     write_atomically(path, "new")
     assert path.read_text() == "new"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    "text", ['=HYPERLINK("http://x","y")', "+1+2", "-2+3", "@SUM(A1)", "\t=1", "\r=1"]
+)
+def test_a_cell_that_is_a_formula_is_escaped(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "table.csv"
+    write_csv(path, [text, "b"], [[text, 1]])
+    with path.open(newline="") as file:
+        assert list(csv.reader(file)) == [[f"'{text}", "b"], [f"'{text}", "1"]]
+
+
+def test_numbers_and_other_texts_stay_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    write_csv(path, ["a"], [[-1.5], ["-1.5"], ["+2e-3"], ["a=b"], [None]])
+    assert path.read_text() == 'a\n-1.5\n-1.5\n+2e-3\na=b\n""\n'

@@ -128,7 +128,7 @@ def test_check_env_names_an_environment_that_is_not_decided_by_its_seed():
 def test_ends_infos_and_unknown_tasks():
     env = solo(Guess, info_keys=("tries", "score"))
     assert str(env.metadata["name"]) == "Guess"
-    _, infos = env.reset(seed=0, options={"unknown": 1})
+    _, infos = env.reset(seed=0, options={"options": 1})  # as PettingZoo's tests do
     assert infos == {"agent_0": {"tries": 0, "score": 0}}
     for _ in range(2):
         env.step({"agent_0": "x"})
@@ -142,6 +142,10 @@ def test_ends_infos_and_unknown_tasks():
         env.step({"agent_0": "x"})
     with pytest.raises(KeyError, match="Guess takes no options, so no task 'a'"):
         env.reset(options={"task_id": "a"})
+    with pytest.raises(KeyError, match="unknown option of reset 'unknown'"):
+        env.reset(options={"unknown": 1})
+    with pytest.raises(TypeError, match=r"options must be a mapping such as .*, got \[1\]"):
+        env.reset(options=[1])
 
 
 def test_an_info_to_keep_is_a_number():

@@ -247,6 +247,53 @@ def test_a_split_is_sliced_and_keeps_the_rows_own_numbers(own, split, expected):
     assert tasks.split == split
 
 
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        "[:13%]",
+        "[-13%:]",
+        "[:-38%]",
+        "[-62%:-13%]",
+        "[99%:]",
+        "[:99%]",
+        "[-100%:]",
+        "[-5:]",
+        "[:7]",
+    ],
+)
+def test_a_slice_means_what_it_means_in_datasets(tmp_path, bounds):
+    datasets = pytest.importorskip("datasets")
+    rows = [{**row, "task_id": f"own/{n}"} for n, row in enumerate(make_rows() * 2)]
+    path = write_lines(tmp_path / "own.jsonl", rows)
+    read = datasets.ReadInstruction.from_spec(f"test{bounds}").to_absolute({"test": len(rows)})
+    expected = list(range(len(rows)))[read[0].from_ : read[0].to]
+    if expected:
+        assert [task.index for task in load(HUMANEVAL, f"test{bounds}", path).tasks] == expected
+    else:
+        with pytest.raises(ValueError, match="is empty"):
+            load(HUMANEVAL, f"test{bounds}", path)
+
+
+@pytest.mark.parametrize("split", ["test[-1%:]", "test[:-12%]", "test[-50%:-12%]"])
+def test_a_negative_percentage_of_no_row_is_refused(own, split):
+    with pytest.raises(ValueError, match=r"1?\d% of 4 rows is less than half a row.*such as -1"):
+        load(HUMANEVAL, split, own)
+
+
+@pytest.mark.parametrize("split", ["test[:200%]", "test[101%:]", "test[-120%:]"])
+def test_a_percentage_over_100_is_refused_when_the_environment_is_made(split):
+    with pytest.raises(ValueError, match=r"must lie in \[-100%, 100%\], got -?\d+%"):
+        llm_decpomdp.make("humaneval-v0", split=split)
+
+
+@pytest.mark.parametrize("split", ["test[1:50%]", "test[10%:3]"])
+def test_rows_and_percentages_are_not_mixed(split):
+    with pytest.raises(
+        ValueError, match="both bounds of a split must be rows, or both percentages"
+    ):
+        llm_decpomdp.make("humaneval-v0", split=split)
+
+
 @pytest.mark.parametrize("split", ["test[4:]", "test[2:2]", "test[:0%]"])
 def test_an_empty_slice_is_refused(own, split):
     told = r"is empty: it has 4 rows; train, test or all takes all of them, test\[:50%\] the first half"
