@@ -10,6 +10,7 @@ A cross-play is a folder: `cells/<A>+<B>/` are evaluations, `matrix.json` and `m
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
@@ -165,7 +166,7 @@ def matrix(teams: Sequence[str], scores: Scores, of_shares: bool = False) -> Mat
         {row: {column: estimate(values[row, column]) for column in teams} for row in teams},
         estimate(self_play),
         estimate(mixed),
-        bootstrap(mixed - self_play),
+        bootstrap(mixed - self_play).within(*((-1.0, 1.0) if of_shares else (-math.inf, math.inf))),
     )
 
 

@@ -142,7 +142,10 @@ def _gain(single: Mapping[str, Sequence[float]], team: Mapping[str, Sequence[flo
         share(means[0]),
         share(means[1]),
         compare(*means),
-        {task: paired_difference(_column(single[task]), _column(team[task])) for task in tasks},
+        {
+            task: paired_difference(_column(single[task]), _column(team[task])).within(-1.0, 1.0)
+            for task in tasks
+        },
     )
 
 

@@ -183,7 +183,7 @@ def _solved(evaluations: Sequence[Evaluation]) -> npt.NDArray[np.float64]:
 def table(evaluations: Mapping[str, Sequence[Evaluation]]) -> Table:
     """Return the cases, each with an evaluation of each run, and their differences for a terminal.
 
-    Differences are paired by run and task; runs, if there are several, and tasks are resampled.
+    Differences are paired by run and task.
     """
     grid = Table("", "solved", "calls its helper")
     for case, of_runs in evaluations.items():
@@ -193,7 +193,7 @@ def table(evaluations: Mapping[str, Sequence[Evaluation]]) -> Table:
     for words, (less, more) in DIFFERENCES.items():
         if less in evaluations:
             difference = _solved(evaluations[more]) - _solved(evaluations[less])
-            grid.add_row(words, as_text(bootstrap(difference)))
+            grid.add_row(words, as_text(bootstrap(difference).within(-1.0, 1.0)))
     return grid
 
 

@@ -11,7 +11,6 @@ from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
 from llm_decpomdp.benchmarks.evaluation.measures import REWARD
 from llm_decpomdp.benchmarks.report.document import PANELS, Panel, opening, sections
 from llm_decpomdp.benchmarks.report.elements.page import box, folded, listing, page, table, tag
-from llm_decpomdp.benchmarks.report.panels.outcome import MANY_SEEDS
 from llm_decpomdp.benchmarks.report.panels.provenance import data_table, details
 from llm_decpomdp.benchmarks.runs.results import read_results
 from llm_decpomdp.benchmarks.suites.job import is_done, read_status
@@ -106,8 +105,8 @@ def _table(table_: LeagueTable, number: int) -> Iterator[str]:
     head, rows = cells_of(table_)
     yield table(f"league-{number + 1}", head, rows)
     notes = notes_of(table_)
-    if any(len(line.seeds) < MANY_SEEDS for line in table_.lines):
-        notes.append(f"Intervals over fewer than {MANY_SEEDS} seeds are too narrow.")
+    if any(len(line.seeds) == 1 for line in table_.lines):
+        notes.append("The interval of a single seed covers the choice of tasks alone.")
     names = [line.name for line in table_.lines if _of_another_team(line.name, table_)]
     if names:
         notes.append(

@@ -84,7 +84,7 @@ def as_markdown(league: League) -> str:
 
 
 NOTES = (
-    "In brackets: 95 % intervals of a bootstrap over tasks and seeds.",
+    "In brackets: 95 % intervals over tasks and seeds.",
     "Differences are paired by task; P(better) is how likely a seed beats one of the other on a task.",
 )
 

@@ -43,9 +43,6 @@ OF_ONE_SEED = (
     "This is one run with one seed: the interval covers the choice of tasks, not how another training run would "
     "turn out."
 )
-FEW_SEEDS = "Fewer than five seeds make it too narrow."
-MANY_SEEDS = 5
-"""With S seeds no bootstrap encloses the true median in more than 1 - 2^(1 - S) of all cases: 94 % with five."""
 
 
 def outcome(experiments: Sequence[Experiment]) -> str:
@@ -59,7 +56,7 @@ def outcome(experiments: Sequence[Experiment]) -> str:
 
 
 def _intervals(experiments: Sequence[Experiment]) -> str:
-    return f"In brackets: 95 % intervals of a bootstrap {over(experiments)}."
+    return f"In brackets: 95 % intervals {over(experiments)}."
 
 
 def _of_a_run(experiment: Experiment) -> Iterator[str]:
@@ -120,7 +117,7 @@ def _over_seeds(experiment: Experiment) -> Iterator[str]:
         f"Over {runs} seeds the mean team reward changed by {shown(gain, sign=True)}, measured task by task; it "
         f"rose with {rose} of them. {_judgement(gain, runs)}",
     )
-    yield from _claims(experiment, [FEW_SEEDS] * (runs < MANY_SEEDS))
+    yield from _claims(experiment, [])
     yield _runs_table([experiment])
     yield from _examples(experiment.runs[0])
 
@@ -242,8 +239,8 @@ def _judgement(gain: Estimate, runs: int) -> str:
     if runs == 1 and gain.units < ENOUGH_TASKS:
         return f"It may be chance: {gain.units} tasks are too few to tell."
     if not gain.excludes(0.0):
-        return "The interval holds 0, so it may be chance."
-    return "The interval leaves out 0, so chance alone hardly explains it."
+        return "The interval contains 0, so it may be chance."
+    return "The interval excludes 0: a difference of this size is rare without a true one."
 
 
 def _held_out(run: Results) -> str:

@@ -70,8 +70,8 @@ def _blocks(run: Results, evaluations: Mapping[str, Evaluation]) -> Iterator[str
     yield _table(run, evaluations)
     yield tag(
         "p",
-        f"Shares of {len(evaluations['after'].tasks)} held-out tasks; in brackets: 95 % intervals of a bootstrap "
-        f"over tasks. {agents[-1]} stays, and its partners are exchanged. An untrained partner may be unable to "
+        f"Shares of {len(evaluations['after'].tasks)} held-out tasks; in brackets: 95 % intervals over "
+        f"tasks. {agents[-1]} stays, and its partners are exchanged. An untrained partner may be unable to "
         "write its part at all; one of another run can, and shows what else the team has agreed on.",
         "small",
     )

@@ -17,6 +17,7 @@ from llm_decpomdp.benchmarks.evaluation.statistics import (
     probability_of_improvement,
     seeds_needed,
     share,
+    student_quantile,
 )
 
 
@@ -175,14 +176,68 @@ def test_a_method_that_wins_every_task_or_none_may_lose_or_win_others() -> None:
     assert (lost.value, lost.low, lost.high) == (0.0, 0.0, pytest.approx(hidden))
 
 
+@pytest.mark.parametrize(
+    ("level", "freedom", "expected"),
+    [
+        (0.95, 1, 12.7062),
+        (0.95, 2, 4.3027),
+        (0.95, 3, 3.1824),
+        (0.95, 20, 2.0860),
+        (0.99, 7, 3.4995),
+    ],
+)  # tables of Student's distribution
+def test_student_quantile(level: float, freedom: int, expected: float) -> None:
+    assert student_quantile(level, freedom) == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_interval_of_seeds_with_equal_tasks_is_student_s() -> None:
+    means = np.array([1.0, 2.0, 4.0, 4.5, 6.0])
+    found = bootstrap(np.tile(means[:, None], 12))
+    assert half_width(found) == pytest.approx(2.7764 * means.std(ddof=1) / math.sqrt(5), rel=1e-4)
+    assert bootstrap(means[:, None]) == found  # one task
+
+
+def test_the_difference_of_two_methods_has_the_interval_of_welch() -> None:
+    first, second = np.array([[1.0], [2.0], [4.0]]), np.array([[5.0], [5.5], [6.5], [9.0]])
+    a, b = first.var(ddof=1) / 3, second.var(ddof=1) / 4
+    freedom = (a + b) ** 2 / (a**2 / 2 + b**2 / 3)
+    assert 4 < freedom < 5  # rounded down
+    found = paired_difference(first, second)
+    assert half_width(found) == pytest.approx(2.7764 * math.sqrt(a + b), rel=1e-4)
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5, 10])
+@pytest.mark.parametrize("of_seeds, of_tasks", [(1.0, 0.2), (0.3, 0.3), (0.0, 1.0)])
+def test_no_more_than_6_percent_of_null_cases_are_called_a_difference(
+    seeds: int, of_seeds: float, of_tasks: float
+) -> None:
+    """Both the gain of one method and the difference of two; the standard error of 1,000 draws is 0.007."""
+    rng, gains, differences, trials = np.random.default_rng(seeds), 0, 0, 1000
+    for trial in range(trials):
+        tasks = of_tasks * rng.normal(size=(1, 20))
+        first, second = (
+            tasks + of_seeds * rng.normal(size=(seeds, 1)) + 0.3 * rng.normal(size=(seeds, 20))
+            for _ in range(2)
+        )
+        gains += bootstrap(first, replicates=200, seed=trial).excludes(0.0)
+        differences += paired_difference(first, second).excludes(0.0) if trial % 5 == 0 else 0
+    assert gains / trials <= 0.06 + 2 * 0.007
+    assert differences / (trials / 5) <= 0.06 + 2 * 0.017
+
+
+def test_a_share_stays_a_share() -> None:
+    found = share([[0.9, 1.0], [0.1, 0.2]])
+    assert (found.low, found.high) == (0.0, 1.0)
+
+
 def test_seeds_needed_give_the_width_that_was_wanted() -> None:
-    """The mean width of Student's intervals at n seeds is the wanted one, and at fewer seeds above it."""
-    count = seeds_needed(1.0, 0.5)
-    assert count == math.ceil((1.96 / 0.5) ** 2 + 1.92) == 18
-    student = {17: 2.110, 16: 2.120, 14: 2.160}  # 0.975-quantiles by degrees of freedom
-    assert student[17] / math.sqrt(18) < 0.5 < student[14] / math.sqrt(15)
+    """Student's interval of n seeds has at most the wanted width, and that of n - 1 seeds a larger one."""
+    assert seeds_needed(1.0, 0.5) == 18
+    assert 2.1098 / math.sqrt(18) <= 0.5 < 2.1199 / math.sqrt(17)  # 17 and 16 degrees of freedom
+    assert seeds_needed(math.sqrt(2), 1.0, methods=2) == 9
+    assert 2.1199 * math.sqrt(2 / 9) <= 1.0 < 2.1448 * math.sqrt(2 / 8)  # 16 and 14
     assert seeds_needed(0.0, 0.5) == 2
-    assert seeds_needed(1.0, 0.5, level=0.99) > count
+    assert seeds_needed(1.0, 0.5, level=0.99) > 18
     with pytest.raises(ValueError, match="half_width must be above 0"):
         seeds_needed(1.0, 0.0)
 

@@ -16,7 +16,6 @@ from llm_decpomdp.benchmarks.evaluation.experiments import (
     headings,
 )
 from llm_decpomdp.benchmarks.report.document import report
-from llm_decpomdp.benchmarks.report.panels.outcome import FEW_SEEDS
 from llm_decpomdp.benchmarks.runs.results import read_results
 from llm_decpomdp.utils.storage import RunFolder, write_atomically
 from tests.benchmarks.report_runs import MANIFEST, evaluate, finished, html, words
@@ -58,9 +57,9 @@ def test_seeds_without_common_tasks_have_no_interval_to_speak_of(tmp_path: Path)
 def test_seeds_have_a_band_a_table_and_one_interval(tmp_path: Path) -> None:
     runs = [finished(RunFolder(tmp_path / f"s{seed}"), seed, extra=seed / 10) for seed in range(3)]
     text = words(*runs)
-    assert re.search(r"Over 3 seeds .* by \+1\.3\d \(\+1\.\d\d to \+", text)
+    assert re.search(r"Over 3 seeds .* by \+1\.3\d \(\+[01]\.\d\d to \+", text)
     assert "rose with 3 of them" in text
-    assert text.count("over tasks and seeds.") == 2 and FEW_SEEDS in text
+    assert text.count("over tasks and seeds.") == 2
     assert re.search(r"s1 1 6 0\.75 \(\S+ to \S+\) 2\.12 \(\S+ to \S+\) \+1\.3\d", text)
 
 

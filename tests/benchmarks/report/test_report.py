@@ -128,7 +128,7 @@ def test_the_result_is_said_with_intervals(folder: RunFolder) -> None:
         r"tasks, none of which was trained on\. The difference is \+1\.27 \(\+1\.0\d to \+1\.\d\d\)"
     )
     assert re.search(pattern, text), text[:2000]
-    assert "95 % intervals of a bootstrap over tasks. " in text
+    assert "95 % intervals over tasks. " in text
     assert significant(*gain_of(folder))
 
 
