@@ -5,9 +5,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 # `make CONSTRAINTS= ...` installs without the pinned versions, for another Python or platform.
 CONSTRAINTS ?= --constraint constraints.txt
+# The newest version below the limit in pyproject.toml; `make transformers` runs with it.
+TRANSFORMERS := 5.24.0
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet $(CONSTRAINTS)
 
-.PHONY: help demo test slow trl openenv verifiers inspect reasoning-gym textarena lint types docs docs-serve release-check check links clean
+.PHONY: help demo test slow transformers trl openenv verifiers inspect reasoning-gym textarena lint types docs docs-serve release-check check links clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -20,6 +22,11 @@ test: $(VENV)/test-installed  ## run the tests
 
 slow: $(VENV)/demo-installed $(VENV)/test-installed  ## run the tests that need the real offline model or minutes
 	$(BIN)/python -m pytest -m slow
+
+transformers: $(VENV)/test-installed  ## run the tests of models with the newest transformers that pyproject.toml allows
+	rm -rf build/transformers
+	$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --target build/transformers transformers==$(TRANSFORMERS)
+	PYTHONPATH=build/transformers $(BIN)/python -m pytest tests/agents tests/algorithms/training tests/algorithms/test_sharded.py
 
 trl: build/trl/installed  ## run what needs TRL, in an environment of its own
 	build/trl/bin/python -m pytest -m slow tests/integrations/test_trl_training.py

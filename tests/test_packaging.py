@@ -75,6 +75,19 @@ def test_the_doctor_looks_for_all_that_the_extras_install() -> None:
     assert extras == EXTRAS
 
 
+def test_transformers_is_limited_to_the_versions_that_tests_run_with() -> None:
+    extra = settings()["project"]["optional-dependencies"]["train"]
+    limits = re.search(r"'transformers>=([\d.]+),<([\d.]+)'", str(extra))
+    makefile, constraints = ((ROOT / name).read_text() for name in ("Makefile", "constraints.txt"))
+    in_ci = re.search(r"^transformers==([\d.]+)$", constraints, re.MULTILINE)
+    newest = re.search(r"^TRANSFORMERS := ([\d.]+)$", makefile, re.MULTILINE)
+    assert limits and in_ci and newest
+    minors = [tuple(map(int, name.split(".")[:2])) for name in (in_ci[1], *limits.groups())]
+    major, minor = map(int, newest[1].split(".")[:2])
+    used, oldest, first_untested = minors
+    assert used == oldest and first_untested == (major, minor + 1)
+
+
 def test_citation_and_package_have_one_version() -> None:
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {llm_decpomdp.__version__}\n" in citation

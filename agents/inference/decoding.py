@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from inspect import signature
 from typing import Any
 
 import torch
@@ -114,6 +115,12 @@ def growing_cache(model: Any) -> Cache | None:
     if all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers):
         return Cache(layer_class_to_replicate=GrowingLayer)
     return None
+
+
+def cache_argument(model: Any) -> str:
+    """Return the name of the argument of `forward` that takes a cache: `cache` from transformers 5.24 on."""
+    arguments = signature(type(without_peft(model)).forward).parameters
+    return "cache" if "cache" in arguments else "past_key_values"
 
 
 class GrowingLayer(CacheLayerMixin):

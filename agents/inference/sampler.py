@@ -18,6 +18,7 @@ from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 from typing_extensions import Protocol
 
 from llm_decpomdp.agents.inference.decoding import (
+    cache_argument,
     growing_cache,
     product_size,
     threads_for,
@@ -106,7 +107,7 @@ def sample(
         return _generate(model, ids, mask, num_samples, rows)
     positions = (mask.cumsum(1) - 1).clamp(min=0)  # (B, P)
     set_adapters([prompt.adapter for prompt in prompts])
-    forward = partial(model, past_key_values=cache, use_cache=True, logits_to_keep=1)
+    forward = partial(model, **{cache_argument(model): cache}, use_cache=True, logits_to_keep=1)
     with whole_head(model):
         out = forward(input_ids=ids, attention_mask=mask, position_ids=positions)
     logits = out.logits[:, -1]

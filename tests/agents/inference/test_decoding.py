@@ -14,11 +14,13 @@ from transformers import (
     GPT2LMHeadModel,
     LlamaForCausalLM,
 )
+from transformers.cache_utils import Cache
 
 from llm_decpomdp.agents.inference import decoding as decoding_module
 from llm_decpomdp.agents.inference.decoding import (
     FEW,
     NAME,
+    cache_argument,
     decoding,
     decoding_attention,
     product_size,
@@ -149,3 +151,36 @@ def test_decoding_takes_one_thread_and_the_prompt_all(
     assert [row.tokens for row in others] == [row.tokens for row in alone]
     assert used == [(3, 3), (1, 3), (1, 3)]
     hook.remove()
+
+
+class CacheArgument(LlamaForCausalLM):
+    """Takes the cache by the name that transformers has used from 5.24 on."""
+
+    def forward(  # type: ignore[override]
+        self, *args: object, cache: Cache, past_key_values: None = None, **kwargs: object
+    ) -> object:
+        name = cache_argument(LlamaForCausalLM(self.config))
+        return super().forward(*args, **{name: cache}, **kwargs)
+
+
+class PastKeyValues(LlamaForCausalLM):
+    """Takes the cache by the name that transformers has used up to 5.23."""
+
+    def forward(self, *args: object, past_key_values: Cache, **kwargs: object) -> object:  # type: ignore[override]
+        name = cache_argument(LlamaForCausalLM(self.config))
+        return super().forward(*args, **{name: past_key_values}, **kwargs)
+
+
+@pytest.mark.parametrize("kind", [CacheArgument, PastKeyValues])
+def test_a_model_gets_its_cache_by_the_name_that_it_knows(
+    kind: type[LlamaForCausalLM], make_policy: Callable[..., CausalLM]
+) -> None:
+    model: LlamaForCausalLM = make_policy().model
+    renamed = kind(model.config)
+    renamed.load_state_dict(model.state_dict())
+
+    def tokens(of: LlamaForCausalLM) -> list[tuple[int, ...]]:
+        prompt = Prompt([5, 6, 7], Sampling(max_new_tokens=8), torch.Generator().manual_seed(0))
+        return [row.tokens for row in sample(of.eval(), [prompt], 3, [0])]
+
+    assert tokens(renamed) == tokens(model)
