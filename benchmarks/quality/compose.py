@@ -19,7 +19,6 @@ KINDS = (
     ("lists", "none"),
     ("text", "none"),
     ("all", "name"),
-    ("all", "order"),
     ("all", "encoding"),
 )
 """Types and conventions."""

@@ -46,7 +46,7 @@ TYPES = {
 }
 """Types of the values of a chain, by the option `types`."""
 
-CONVENTIONS = ("none", "name", "order", "encoding")
+CONVENTIONS = ("none", "name", "encoding")
 
 Chain = tuple[Step, ...]
 
@@ -57,8 +57,7 @@ class Chains:
     Args:
         length: Number of steps.
         types: A key of `TYPES`.
-        convention: One of `CONVENTIONS`: for `order` every step has a constant, for `encoding` the first step
-            makes a pair and the second takes it.
+        convention: One of `CONVENTIONS`: for `encoding` the first step makes a pair and the second takes it.
     """
 
     def __init__(self, length: int, types: str, convention: str) -> None:
@@ -68,11 +67,7 @@ class Chains:
         else:
             within = TYPES[types]
             self.menu = [
-                step
-                for step in steps()
-                if step.source in within
-                and step.target in within
-                and (convention != "order" or step.constant is not None)
+                step for step in steps() if step.source in within and step.target in within
             ]
         self.sources = (LIST,) if convention == "encoding" else TYPES[types]
         self._totals: dict[tuple[str, int], list[int]] = {}

@@ -40,8 +40,8 @@ class ComposeOptions(CodeOptions):
     types: str = "all"
     """Types of all values: `numbers`, `lists`, `text`, or `all`. Single types have fewer tasks."""
     convention: str = "none"
-    """Open question that a team settles: `none`, the `name` of helpers, the `order` of their arguments, or the
-    `encoding` of two results (pairs alone, of two steps)."""
+    """Open question that a team settles: `none`, the `name` of helpers, or the `encoding` of two results (pairs
+    alone, of two steps)."""
     sandbox_slice: int | str | None = 0
     """Tests that feedback counts, and never shows: n the first n, -n the last n; 0, `None` or `all` for all."""
     task_seed: int = 0
@@ -86,7 +86,7 @@ def compose(options: ComposeOptions) -> DecPOMDPEnv:
     writes them as a function, the helper; `main_0` is told the other steps, and that the helper does the rest, and
     writes the entry function, which calls it. Nobody is told what a team-mate's steps do, so neither can solve the
     task alone. With a `convention` one thing is left open, which both must settle alike without a word between
-    them: the helper's name, the order of its arguments, or the form of its result.
+    them: the helper's name, or the form of its result.
 
     Tasks are made by rule: every chain of `llm_decpomdp.envs.compose.steps` whose tests can tell the work of every
     step. In the split `test`, each chain has two kinds of steps side by side that stand so in no training task.
@@ -114,7 +114,8 @@ def compose(options: ComposeOptions) -> DecPOMDPEnv:
         ValueError: If an argument has a bad value.
 
     ## Version History
-    - v0: first version.
+    - v0: first version. Before the first release: with `convention: name`, `main`'s code must mention one of the
+      names only, and that of the helper's function, to earn `together`. The convention `order` was removed.
     """
     roles = compose_team(options.num_agents, options.convention)
     kind = (options.length, options.types, options.convention, options.task_seed)

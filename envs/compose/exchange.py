@@ -12,13 +12,10 @@ That a program passes tests does not say whose work it was: a helper can do ever
 So each must be able to do its own steps. As a stand-in answers every call alike, and by values that hardly depend
 on the task, it does not tell `main` its steps. No code leaves its author, but for the form of an encoding.
 
-Conventions stay as they are. A stand-in has its helper's name; under the other names that the helper could have,
-there are some that answer otherwise: an entry function that takes whatever name there is has agreed on none. A
-stand-in for a helper that takes its arguments in one order alone answers otherwise in the other, without an error,
-and so not a `main` that tries both. For an encoding it answers in the helper's form: the text must be a literal
+A stand-in has its helper's name. For an encoding it answers in the helper's form: the text must be a literal
 with both integers and no other digits, in one order and as Python writes them, and beside them no more than
 `MAX_FORM` characters, which are the same in all tests. Between agents that know each other's steps these can tell
-which ones they are.
+which ones they are. So can the clock: these programs run one after the other, and each can read the time.
 """
 
 from __future__ import annotations
@@ -27,7 +24,7 @@ import ast
 import inspect
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import eq
 from typing import Any
@@ -36,7 +33,6 @@ from llm_decpomdp.envs.compose.chains import run
 from llm_decpomdp.envs.compose.roles import EntryRole, HelperRole
 from llm_decpomdp.envs.compose.sandboxed import _exchange_results, _exchange_stand_in
 from llm_decpomdp.envs.compose.stand_ins import (
-    constants,
     expected_results,
     first_step,
     stand_in_answers,
@@ -85,8 +81,6 @@ class Skill:
 
     share: float
     """Share of the tests' values of which it makes what its steps make."""
-    swapped: bool | None = None
-    """True if it takes the constant first; `None` if there is none, or it takes both orders."""
     form: Form | None = None
     """The form of an encoding."""
 
@@ -97,8 +91,9 @@ def exchange_shares(
     role: EntryRole,
     parts: Mapping[str, Reading],
     functions: Mapping[str, str],
+    needed: Collection[str],
 ) -> dict[str, float]:
-    """Return for each helper that matters the share of tests in which it and `main` do their own steps.
+    """Return for each helper in `needed` the share of tests in which it and `main` do their own steps.
 
     If one of them never does its steps, `main` has nothing to work with, and all shares are 0.
 
@@ -107,15 +102,16 @@ def exchange_shares(
         task: The task.
         role: The role of the entry function's author.
         parts: The code of each agent that has some.
-        functions: Name of the function of each helper on whose results a test depends, by agent.
+        functions: Name of the function of each helper that has one, by agent.
+        needed: Helpers on whose results a test depends.
     """
     skills = {
         helper.agent: _skill(sandbox, task, helper, functions[helper.agent], parts[helper.agent])
         for helper in role.helpers
-        if helper.agent in functions
+        if helper.agent in needed
     }
     if not all(skill.share for skill in skills.values()):
-        return dict.fromkeys(functions, 0.0)
+        return dict.fromkeys(skills, 0.0)
     share = _share(sandbox, task, role, parts, functions, skills)
     return {agent: min(share, skill.share) for agent, skill in skills.items()}
 
@@ -123,29 +119,22 @@ def exchange_shares(
 def _skill(
     sandbox: Sandbox, task: ComposeTask, helper: HelperRole, name: str, reading: Reading
 ) -> Skill:
-    """Call a helper's function alone, with every value that reaches its place, in a program for each order."""
+    """Call a helper's function alone, with every value that reaches its place."""
     seconds = min(SECONDS, sandbox.limits.test_seconds)
     limits = replace(sandbox.limits, output_bytes=OUTPUT_BYTES, test_seconds=seconds)
-    calls = _calls(task, helper)
-    jobs = [(_probe(helper.agent, name, reading.code, row), _PROBE) for row in calls]
-    texts = [
-        _printed(execution.output, len(row))
-        for execution, row in zip(sandbox.run_batch(jobs, limits), calls, strict=True)
-    ]
-    answers = [run(helper.share(task), value) for value in _values(task, helper)]
+    values = _values(task, helper)
+    probe = _probe(helper.agent, name, reading.code, values)
+    texts = _printed(sandbox.run(probe, _PROBE, limits).output, len(values))
+    answers = [run(helper.share(task), value) for value in values]
     if helper.convention == "encoding":
-        return _encoding(texts[0], answers)
-    right = [
-        [text == repr(answer) for text, answer in zip(row, answers, strict=True)] for row in texts
-    ]
-    best = max(right, key=sum)
-    swapped = right.index(best) == 1 if right.count(best) < len(right) else None
-    return Skill(sum(best) / len(best), swapped)
+        return _encoding(texts, answers)
+    right = [text == repr(answer) for text, answer in zip(texts, answers, strict=True)]
+    return Skill(sum(right) / len(right))
 
 
-def _probe(agent: str, name: str, code: str, calls: Sequence[str]) -> Program:
-    """Return a program that prints a function's results of some calls."""
-    lines = f"def {EXCHANGE}():\n    _exchange_results({name}, [{', '.join(calls)}], {MARK!r})\n"
+def _probe(agent: str, name: str, code: str, values: Sequence[Any]) -> Program:
+    """Return a program that prints a function's results for some values."""
+    lines = f"def {EXCHANGE}():\n    _exchange_results({name}, {values!r}, {MARK!r})\n"
     return Program(((agent, code), (EXCHANGE, _source(_exchange_results) + lines)), EXCHANGE)
 
 
@@ -195,16 +184,15 @@ def _share(
 ) -> float:
     """Return the share of tests that `main` passes beside stand-ins."""
     answers = {helper.agent: stand_in_answers(task, helper) for helper in role.helpers}
-    salt, outcome = expected_results(task, role, functions, answers)
+    needed = {agent: functions[agent] for agent in skills}
+    salt, outcome = expected_results(task, role, needed, answers)
     lines = [_source(_exchange_stand_in)]
-    for helper in (helper for helper in role.helpers if helper.agent in parts):
+    for helper in (helper for helper in role.helpers if helper.agent in functions):
         skill, results = skills.get(helper.agent, Skill(1.0)), answers[helper.agent]
         if skill.form is not None:
             results = [skill.form.write(pair) for pair in results]
-        constant = next(map(repr, constants(task, helper)), None)
-        for name in helper.names:
-            arguments = f"{results!r}, {salt + name!r}, {constant!r}, {skill.swapped}"
-            lines.append(f"{name} = _exchange_stand_in({arguments})\n")
+        name = functions[helper.agent]
+        lines.append(f"{name} = _exchange_stand_in({results!r}, {salt + name!r})\n")
     tests = ["def check(candidate):\n"]
     for argument, answer in zip(INPUTS[task.chain[0].source], outcome, strict=True):
         tests.append(f"    assert candidate({argument!r}) == {answer!r}\n")
@@ -223,10 +211,3 @@ def _values(task: ComposeTask, helper: HelperRole) -> list[Any]:
     """Return the value that a helper's steps begin with, for each test."""
     earlier = task.chain[: first_step(task, helper)]
     return [run(earlier, argument) for argument in INPUTS[task.chain[0].source]]
-
-
-def _calls(task: ComposeTask, helper: HelperRole) -> list[list[str]]:
-    """Return the calls with these values, in Python; for `order` those of the other order, too."""
-    calls = [(value, *constants(task, helper)) for value in _values(task, helper)]
-    orders = [calls, [call[::-1] for call in calls]] if len(calls[0]) == 2 else [calls]
-    return [[repr(call) for call in order] for order in orders]

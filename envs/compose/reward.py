@@ -11,7 +11,8 @@
 
 A team earns at most 4.0, an agent alone 1.25. Several helpers have equal shares of the points about helpers. A
 program that passes tests without its helpers, by a helper that does more than its own steps, or by an entry
-function that needs no helper to do so, earns `tests` for them and nothing of `together`.
+function that needs no helper to do so, earns `tests` for them and nothing of `together`. Under the convention
+`name` the same is true of an entry function whose code does not refer to exactly one of the names.
 """
 
 from __future__ import annotations
@@ -90,10 +91,11 @@ class ComposeReward:
         callees = _callees(readings[main].code)
         calls = [a for a, name in functions.items() if name in callees or uses.get(a) == USED]
         points["names_aux"] = self._share(NAMES_AUX, len(calls))
-        if needed := {agent: functions[agent] for agent, use in uses.items() if use == USED}:
+        agreed = [h.agent for h in authors if h.agrees(functions[h.agent], readings[main].code)]
+        if needed := [agent for agent in agreed if uses.get(agent) == USED]:
             role = self.roles[-1]
             assert isinstance(role, EntryRole)
-            shares = exchange_shares(self.sandbox, task, role, parts, needed)
+            shares = exchange_shares(self.sandbox, task, role, parts, functions, needed)
             together = sum(min(share, part) for part in shares.values())
             points["together"] = self._share(TOGETHER, together)
         analysis = replace(analysis, tests=execution.tests, uses=uses)

@@ -7,16 +7,15 @@ a pair.
 
 A *convention* is what a prompt leaves open, so that both sides must settle it alike:
 
-| convention | open                                                                            |
-|------------|---------------------------------------------------------------------------------|
-| `none`     | nothing: the helper is `aux(x)`                                                 |
-| `name`     | the helper's name, one of three                                                 |
-| `order`    | the order of two arguments: a value, and a constant that `main_0` alone knows   |
-| `encoding` | the form in which the helper returns two numbers                                |
+| convention | open                                             |
+|------------|--------------------------------------------------|
+| `none`     | nothing: the helper is `aux(x)`                  |
+| `name`     | the helper's name, one of three                  |
+| `encoding` | the form in which the helper returns two numbers |
 
-Where one side is tolerant there is nothing to agree on: a `main` that reads several forms, a helper that tells its
-arguments by their types. By `exchange.py` that is excluded of names, where a `main` that takes whichever one is
-there has the wrong one, and of orders, where one that tries both has no error to go by.
+An agreement on a name is decided on the text of both agents' code (`HelperRole.agrees`), before any of it runs. A
+`main` that accepts every name has not agreed on one. An encoding needs no agreement where `main` reads several
+forms.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from llm_decpomdp.envs.compose.chains import Chain
-from llm_decpomdp.envs.compose.steps import IN_WORDS, PAIR, TEXT
+from llm_decpomdp.envs.compose.steps import IN_WORDS, PAIR
 from llm_decpomdp.envs.compose.tasks import ENTRY_POINT, MAX_AGENTS, ComposeTask
 from llm_decpomdp.envs.modes.code_mode import Writer
 from llm_decpomdp.envs.programs.completion import Reading, read, read_functions
-from llm_decpomdp.envs.programs.functions import without_bindings
+from llm_decpomdp.envs.programs.functions import global_names, without_bindings
 from llm_decpomdp.validation import check_whole
 
 HELPER = "aux"
@@ -99,17 +98,19 @@ class HelperRole(Writer):
         code = without_bindings(reading.code, alternatives)  # such as `beta = alpha`
         return replace(reading, code=code)
 
+    def agrees(self, name: str, code: str) -> bool:
+        """Check that the entry function's code refers to this one of `names`, and to no other.
+
+        Code refers to a name that it reads and does not bind itself. It makes no difference whether it runs.
+        """
+        return len(self.names) == 1 or global_names(code) & {*self.names} == {name}
+
     def reference(self, task: ComposeTask) -> str:
-        """Return its steps as code: value before constant, a tuple, and a name that the task draws.
+        """Return its steps as code: a tuple for a pair, and a name that the task draws.
 
         References of one task have the same name, and those of many tell of no name that a team should prefer.
         """
-        chain = self.share(task)
-        parameters, constant = ("x, n", "n") if self.convention == "order" else ("x", None)
-        value = chain[0].expression("x", constant)
-        return (
-            f"def {self.drawn_name(task)}({parameters}):\n    return {nested(chain[1:], value)}\n"
-        )
+        return f"def {self.drawn_name(task)}(x):\n    return {nested(self.share(task), 'x')}\n"
 
     def drawn_name(self, task: ComposeTask) -> str:
         """Return the name of its function in the references of a task."""
@@ -120,22 +121,14 @@ class HelperRole(Writer):
         chain, name = self.share(task), self.names[0]
         source, caller = IN_WORDS[chain[0].source], f"A team-mate's function `{ENTRY_POINT}`"
         opening = f"Write the Python function `{name}(x)`. {caller} calls it."
-        about, result, header = (
-            f"x is {source}.",
-            "Return the result of",
-            f"def {name}(x):\n    return",
-        )
+        result, header = "Return the result of", f"def {name}(x):\n    return"
         if self.convention == "name":
             choice = in_turn(self.names, task.index)
             opening = f"Write a Python function of x and name it {choice}. {caller} calls it."
             header = "def"
-        elif self.convention == "order":
-            opening = f"Write the Python function `{name}` of x and n; choose their order. {caller} calls it."
-            about, header = f"x is {source}, n is {_kind(chain)}.", f"def {name}("
         elif self.convention == "encoding":
             result = "Return two integers, red and blue, in a form of your choice"
-        words = _in_words(chain, "n" if self.convention == "order" else None)
-        return _prompt(opening, f"{about} {result}", words, header)
+        return _prompt(opening, f"x is {source}. {result}", _in_words(chain), header)
 
 
 @dataclass(frozen=True)
@@ -172,8 +165,7 @@ class EntryRole(Writer):
         for position, chain in enumerate(task.shares(max(self.team, 2))):
             if self.team > 1 and position != entry_place(task, self.team):
                 helper = next(helpers)
-                constant = f", {chain[0].constant}" if self.convention == "order" else ""
-                value = f"{helper.drawn_name(task)}({value}{constant})"
+                value = f"{helper.drawn_name(task)}({value})"
                 continue
             if chain[0].source == PAIR:
                 lines.append(f"red, blue = {value}")
@@ -234,12 +226,8 @@ def in_turn(names: Sequence[str], start: int) -> str:
     return f"{', '.join(listed[:-1])} or {listed[-1]}"
 
 
-def _kind(chain: Chain) -> str:
-    return IN_WORDS[TEXT] if str(chain[0].constant).startswith("'") else "an integer"
-
-
-def _in_words(chain: Chain, constant: str | None) -> str:
-    words = [chain[0].statement(constant), *(step.statement() for step in chain[1:])]
+def _in_words(chain: Chain) -> str:
+    words = [step.statement() for step in chain]
     if len(words) == 1:
         return f" {words[0]}."
     return "".join(f"\n{number}. {line}" for number, line in enumerate(words, 1))
@@ -253,8 +241,6 @@ def _call(helper: HelperRole | None, chain: Chain, task: ComposeTask) -> str:
     name, form = f"`{helper.names[0]}`, which a team-mate writes", ""
     if helper.convention == "name":
         name = f"a team-mate's function, whose name is {in_turn(helper.names, task.index + 1)}"
-    elif helper.convention == "order":
-        source += f" and {chain[0].constant}, in an order that the team-mate chooses,"
     elif helper.convention == "encoding":
         form = ", in a form that the team-mate chooses"
     return f"call {name}: it takes {source} and returns {target}{form}"

@@ -9,10 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 
-def _exchange_results(
-    function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], mark: str
-) -> None:
-    """Print a line with a mark, then, as JSON, the text of a function's result of each call.
+def _exchange_results(function: Callable[..., Any], values: Sequence[Any], mark: str) -> None:
+    """Print a line with a mark, then, as JSON, the text of a function's result for each value.
 
     The text is empty where the function raises, or where it is too long to be that of a value of a chain. What the
     function prints is dropped.
@@ -23,28 +21,24 @@ def _exchange_results(
     from io import StringIO
     from json import dumps
 
-    def text(call: tuple[Any, ...]) -> str:
+    def text(value: Any) -> str:
         try:
-            result = repr(function(*deepcopy(call)))
+            result = repr(function(deepcopy(value)))
         except (Exception, SystemExit):
             return ""
         return result if len(result) <= 2000 else ""
 
     with redirect_stdout(StringIO()):
-        texts = [text(call) for call in calls]
+        texts = [text(value) for value in values]
     print(f"\n{mark}{dumps(texts)}", flush=True)
 
 
-def _exchange_stand_in(
-    results: Sequence[Any], salt: str, constant: str | None = None, swapped: bool | None = None
-) -> Callable[..., Any]:
+def _exchange_stand_in(results: Sequence[Any], salt: str) -> Callable[..., Any]:
     """Return a function that answers every call by one of some results; the call's arguments and a salt say which.
 
     Args:
         results: The results.
         salt: Any text; with another one other calls have other results.
-        constant: Text of the argument that comes last, if the order of two counts.
-        swapped: Whether it comes first in calls; `None` if it may come anywhere, as where arguments are named.
     """
     from builtins import bool, dict, float, hasattr, int, isinstance, len, repr, str  # noqa: UP029
     from copy import deepcopy
@@ -59,10 +53,6 @@ def _exchange_stand_in(
 
     def answer(*values: Any, **named: Any) -> Any:
         texts = [repr(plain(value)) for value in (*values, *named.values())]
-        if named or swapped is None:
-            texts.sort(key=lambda text: text == constant)
-        elif swapped:
-            texts.reverse()
         digest = sha256(repr([salt, texts]).encode()).digest()
         return deepcopy(results[int.from_bytes(digest, "big") % len(results)])
 

@@ -5,7 +5,6 @@ Their answers are values of the type of the helper's results, the same for all t
 
 from __future__ import annotations
 
-import ast
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,8 +34,8 @@ def expected_results(
 ) -> tuple[str, list[Any]]:
     """Return a salt, and what `main` returns in each test beside stand-ins with this salt.
 
-    Of `SALTS` it is the first with which `main` never returns the same if it does a helper's steps itself or takes
-    a function of another name, and few of its results are equal; the first of all if there is none.
+    Of `SALTS` it is the first with which `main` never returns the same if it does a helper's steps itself, and few
+    of its results are equal; the first of all if there is none.
 
     Args:
         task: The task.
@@ -49,7 +48,7 @@ def expected_results(
         stand_ins = {a: _exchange_stand_in(answers[a], salt + name) for a, name in names.items()}
         return (_result(task, role, stand_ins, x) for x in INPUTS[task.chain[0].source])
 
-    mistakes = [*_without_a_helper(functions), *_with_another_name(functions, role)]
+    mistakes = [*_without_a_helper(functions)]
 
     def tells_apart(salt: str) -> bool:
         right = [*results(salt, functions)]
@@ -67,13 +66,6 @@ def _without_a_helper(functions: Mapping[str, str]) -> Iterator[dict[str, str]]:
         yield {mate: name for mate, name in functions.items() if mate != agent}
 
 
-def _with_another_name(functions: Mapping[str, str], role: EntryRole) -> Iterator[dict[str, str]]:
-    for helper in role.helpers:
-        if helper.agent in functions:
-            for name in set(helper.names) - {functions[helper.agent]}:
-                yield {**functions, helper.agent: name}
-
-
 def _result(task: ComposeTask, role: EntryRole, stand_ins: Mapping[str, Any], argument: Any) -> Any:
     """Return the result for an argument if some helpers are replaced, and all others do their steps."""
     helpers = iter(role.helpers)
@@ -83,7 +75,7 @@ def _result(task: ComposeTask, role: EntryRole, stand_ins: Mapping[str, Any], ar
         if helper is None or helper.agent not in stand_ins:
             value = run(chain, value)
         else:
-            value = stand_ins[helper.agent](value, *constants(task, helper))
+            value = stand_ins[helper.agent](value)
     return value
 
 
@@ -117,10 +109,3 @@ def first_step(task: ComposeTask, helper: HelperRole) -> int:
     """Return the number of steps before those of a helper."""
     position = helper.number + (helper.number >= entry_place(task, helper.team))
     return sum(map(len, task.shares(helper.team)[:position]))
-
-
-def constants(task: ComposeTask, helper: HelperRole) -> tuple[Any, ...]:
-    """Return the constant that `main` gives a helper, under the convention `order`."""
-    if helper.convention != "order":
-        return ()
-    return (ast.literal_eval(str(helper.share(task)[0].constant)),)

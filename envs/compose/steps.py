@@ -133,13 +133,13 @@ class Step:
         """Name, with the constant."""
         return self.kind if self.constant is None else f"{self.kind} {self.constant}"
 
-    def statement(self, constant: str | None = None) -> str:
-        """Return the words, with another name for the constant if wanted."""
-        return self.words.replace("{n}", constant or str(self.constant))
+    def statement(self) -> str:
+        """Return the words."""
+        return self.words.replace("{n}", str(self.constant))
 
-    def expression(self, argument: str, constant: str | None = None) -> str:
-        """Return the code, with an expression for the argument and another name for the constant if wanted."""
-        return self.code.replace("{n}", constant or str(self.constant)).replace("{x}", argument)
+    def expression(self, argument: str) -> str:
+        """Return the code, with an expression for the argument."""
+        return self.code.replace("{n}", str(self.constant)).replace("{x}", argument)
 
     def apply(self, value: Any) -> Any:
         """Return the result for an argument."""

@@ -72,10 +72,20 @@ def without_bindings(code: str, names: Collection[str]) -> str:
     return "\n".join(lines)
 
 
-def _bound(statement: ast.stmt) -> set[str]:
-    """Return the names that a statement may bind."""
+def global_names(code: str) -> set[str]:
+    """Return the names that code reads and does not bind itself; none where it does not parse."""
+    tree = parsed(code)
+    if tree is None:
+        return set()
+    nodes = [*ast.walk(tree)]
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    return names - _bound(tree) - {node.arg for node in nodes if isinstance(node, ast.arg)}
+
+
+def _bound(code: ast.AST) -> set[str]:
+    """Return the names that code may bind."""
     names: set[str] = set()
-    for node in ast.walk(statement):
+    for node in ast.walk(code):
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             names.add(node.name)
         elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):

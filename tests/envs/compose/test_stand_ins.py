@@ -96,33 +96,6 @@ def main(x):
     assert tests == 1.0 and together < 0.5
 
 
-def test_an_order_that_is_taken_at_times_tells_nothing():
-    env = make("compose-v0", convention="order", types="numbers")
-    aux, main = references(env)
-    constant, inputs = env.roles[0].share(env.task)[0].constant, INPUTS["number"]
-    helper = f"""
-def aux(a, b):
-    if a == {constant} and b in {inputs[::2]}:
-        a, b = b, a
-    elif a == {constant}:
-        raise ValueError
-    x, n = a, b
-    return {expression(aux)}
-"""
-    entry = f"""
-def main(x):
-    taken = []
-    for value in {inputs}:
-        try:
-            taken.append(aux({constant}, value) == aux(value, {constant}))
-        except ValueError:
-            taken.append(False)
-    return {expression(main)} if taken == [True, False] * 3 else None
-"""
-    assert points(env, helper, main) == (1.0, 2.0)
-    assert points(env, helper, entry) == (1.0, 0.0)
-
-
 def test_every_step_takes_every_value_of_a_stand_in():
     for step in (*steps(), *pair_steps()):
         values = stand_in_values(step.source)
