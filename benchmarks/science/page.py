@@ -38,9 +38,10 @@ EXPLANATION = (
     "fingerprint is that of the declarations, the rule and the suite's code. Settings were tried on seeds that "
     "do not count, from 1000 on; verdicts on earlier declarations, with seeds from 0 and from 2000 on, were known "
     f"when this one was written, whose seeds begin with {FIRST_SEED}. {RULE} Intervals are of the mean over seeds "
-    "(bootstrap); with few seeds they are too narrow. The test by flipped signs assumes symmetric numbers: with 20 "
-    "seeds of skewed ones its p was up to 2.5 times too small in simulations. Twenty seeds show an effect of 0.9 "
-    "standard deviations over seeds with a power of 80 % where p is multiplied by fourteen, and a smaller one is often left undecided. "
+    "(bootstrap); with few seeds they are too narrow. The test by flipped signs assumes symmetric numbers: in "
+    "simulations with 20 seeds of skewed ones its p was up to 2.5 times too small. Twenty seeds show an effect of "
+    "0.9 standard deviations over seeds with a power of 80 % where p is multiplied by fourteen, and a smaller one "
+    "is often left undecided. "
     "Budgets that are compared are of equal completions, each of a token but where it is said."
 )
 

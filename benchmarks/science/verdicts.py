@@ -10,8 +10,8 @@ Berger 1982, Technometrics 24, 295), and is refuted by any one of them: p is the
 times their number. Each of both families of p is corrected over all hypotheses of the suite, also those that were
 not measured (Holm 1979, Scandinavian Journal of Statistics 6, 65), and counts up to `LEVEL`.
 
-The flip test is a test of the mean only where the differences are symmetric. Share of simulated cases with p <= 0.05
-whose mean is at the bound (3,000 draws, 1,000 flips; nominal 0.05), for either side of the bound:
+The flip test is a test of the mean only where the differences are symmetric. Share of simulated cases with
+p <= 0.05 whose mean is at the bound (3,000 draws, 1,000 flips; nominal 0.05), for either side of the bound:
 
 | distribution of a seed's number | 5 seeds | 20 seeds |
 |---|---|---|
