@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import array
 import builtins
 import gc
+import io
 import os
 import random
+import socket
 import sys
+import threading
 import time
 
 import pytest
 
-from llm_decpomdp.envs.sandbox import Sandbox
-from tests.envs.sandboxed import run, statuses, value_of
-from tests.support.programs import SQUARE
+from llm_decpomdp.envs.sandbox import Sandbox, instrument
+from llm_decpomdp.envs.sandbox.inside.evaluator.zygote_client import ZygoteClient
+from llm_decpomdp.envs.sandbox.inside.protocol.channel import ANSWER
+from tests.envs.sandboxed import program, run, statuses, value_of
+from tests.support.programs import SQUARE, SQUARES
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="a layer of Linux")
 LEAVE_A_FILE = "import os\nos.makedirs('deep/er')\nopen('deep/er/left.txt', 'w').write('x')\n"
@@ -148,6 +154,42 @@ def test_a_program_gets_no_thousands_of_threads():
         )
         assert 64 < int(value_of("started", code)) <= 128
         assert statuses(code + SQUARE, workers=1) == ["passed", "passed"]
+
+
+@linux
+def test_a_program_starts_once_the_one_before_is_reaped():
+    """Threads of a program that is still being killed would count against those of the next one."""
+    ours, zygote = socket.socketpair()
+    client = ZygoteClient(ours, [])
+    for _ in range(2):
+        descriptor = array.array("i", [os.open(os.devnull, os.O_RDONLY)])
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptor)]
+        zygote.sendmsg([ANSWER.pack(b"s", 0, 0.0)], rights)
+        os.close(descriptor[0])
+    client.take()
+    client._receive()
+    client.discard()
+    reaped = threading.Timer(0.2, zygote.sendall, [ANSWER.pack(b"k", 0, 0.0)])
+    reaped.start()
+    client.take()
+    assert not client.dying
+    reaped.join()
+    for part in (ours, zygote, *map(io.FileIO, client.ready)):
+        part.close()
+
+
+@linux
+@pytest.mark.parametrize("without", [("seccomp",), ("seccomp", "namespaces")])
+def test_processes_that_a_program_left_do_not_count_against_the_next_ones(without):
+    code = (
+        "import os, time\ndef sq(x):\n    for _ in range(20):\n"
+        "        if os.fork() == 0:\n            time.sleep(60)\n    return x * x"
+    )
+    sandbox = Sandbox(workers=1, cache_size=0, without=without)
+    for _ in range(5):
+        assert all(
+            test.passed for test in sandbox.run(program(code), instrument(SQUARES, "sq")).tests
+        )
 
 
 def test_no_file_descriptor_is_left_open():

@@ -44,8 +44,12 @@ class ZygoteClient:
         self.failure: Broken | None = None
 
     def take(self) -> int:
-        """Return the socket of a child that has run no program."""
-        while not self.ready:
+        """Return the socket of a child that has run no program, once all children before it are reaped.
+
+        The kernel counts the threads of a worker's programs together: those of one that is still being killed
+        would leave the next program none.
+        """
+        while self.dying or not self.ready:
             self._receive()
         return self.ready[0]
 

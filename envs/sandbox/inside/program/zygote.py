@@ -60,6 +60,8 @@ class Zygote:
     def serve(self) -> None:
         """Serve requests until the evaluator has gone."""
         prepare()
+        if kernel.LINUX:
+            kernel.adopt_orphans()  # to reap what a program has started, where it can start processes
         self.candidate = Candidate()
         warm_up(self.candidate)
         gc.collect()
@@ -85,6 +87,7 @@ class Zygote:
         child = self.children.pop(0)
         _kill(child)
         _, status = os.waitpid(child, 0)
+        _reap_group(child)
         if self.folders:
             self.folders.append(self.folders.pop(0))
             if os.listdir(self.folders[-1]):
@@ -161,6 +164,15 @@ def _kill(child: int) -> None:
     try:
         os.killpg(child, SIGKILL)
     except (ProcessLookupError, PermissionError):
+        pass  # there are no others
+
+
+def _reap_group(child: int) -> None:
+    """Wait for the killed processes that a child has started: those not reaped count against the next program."""
+    try:
+        while True:
+            os.waitpid(-child, 0)
+    except ChildProcessError:
         pass  # there are no others
 
 
