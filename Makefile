@@ -85,6 +85,8 @@ LEARNERS := train,
 build/verifiers/installed build/inspect/installed: LEARNERS =
 # OpenEnv needs an older pillow than the pinned one, verifiers an older openai, Inspect an older fsspec.
 build/openenv/installed build/verifiers/installed build/inspect/installed: CONSTRAINTS =
+# Without the constraints pip would take a build of torch for CUDA, of several gigabytes.
+build/openenv/installed: PINNED = $(shell grep '^torch==' constraints.txt)
 build/release/installed: constraints.txt
 	$(PYTHON) -m venv build/release
 	build/release/bin/python -m pip --disable-pip-version-check install --quiet $(CONSTRAINTS) build twine
@@ -92,7 +94,7 @@ build/release/installed: constraints.txt
 
 build/%/installed: pyproject.toml setup.py constraints.txt  # an integration, by its extra
 	$(PYTHON) -m venv build/$*
-	build/$*/bin/python -m pip --disable-pip-version-check install --quiet $(CONSTRAINTS) --editable '.[$(LEARNERS)$*]' pytest
+	build/$*/bin/python -m pip --disable-pip-version-check install --quiet $(CONSTRAINTS) --editable '.[$(LEARNERS)$*]' pytest $(PINNED)
 	@touch $@
 
 $(VENV)/test-installed: $(VENV)/bin/python pyproject.toml setup.py constraints.txt

@@ -24,7 +24,7 @@ from typing import Any
 import llm_decpomdp
 from llm_decpomdp.agents.remote.endpoint import Endpoint
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
-from llm_decpomdp.agents.specs import KINDS, PolicySpec
+from llm_decpomdp.agents.specs import KINDS, PolicySpec, endpoint_of
 from llm_decpomdp.agents.team import check_declaration, load_team
 from llm_decpomdp.plugins import origin_of
 from llm_decpomdp.policy import Policy, Team, TrainablePolicy
@@ -33,6 +33,10 @@ FORMAT = 1
 """Version of the folder's format."""
 
 MANIFEST = "team.json"
+
+_MACHINE = ("device", "attn_implementation", "gradient_checkpointing", "lora", "name")
+"""Options of a model that a team's folder does not decide: they belong to the machine, or to the checkpoint. An
+`attn_implementation` can name code of a hub."""
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +90,12 @@ def check_target(folder: Path) -> None:
 
 
 def load_saved_team(
-    folder: Path | str, *, device: str = "auto", seed: int = 0, allow_code: Collection[str] = ()
+    folder: Path | str,
+    *,
+    device: str = "auto",
+    seed: int = 0,
+    allow_code: Collection[str] = (),
+    allow_endpoints: Collection[str] = (),
 ) -> dict[str, Policy]:
     """Load a team that `save_team` has written; policies share what they shared.
 
@@ -96,21 +105,35 @@ def load_saved_team(
         seed: Decides all that is sampled.
         allow_code: Classes that the team may name by their paths, such as `mine:Parrot`; of an unknown team they
             are unknown code. What installed packages announce needs no permission.
+        allow_endpoints: Servers that the team may ask, each with the environment variable that is sent to it as a
+            key: `VARIABLE@ADDRESS`, such as `OPENAI_API_KEY@http://localhost:8000/v1`.
 
     Raises:
         FileNotFoundError: If there is no team, or a part of it is missing.
-        ValueError: If the manifest cannot be read, or is of a newer format, or names a class that is not allowed.
+        ValueError: If the manifest cannot be read, or is of a newer format, or names a class or a server that is
+            not allowed, or a folder outside of the team's.
     """
     agents, policies = declaration(folder, device=device)
-    check_code(folder, policies, allow_code)
+    check_trust(folder, policies, allow_code, allow_endpoints)
     return load_team(agents, policies, seed=seed)
 
 
-def check_code(
-    folder: Path | str, policies: Mapping[str, PolicySpec], allow_code: Collection[str]
+def check_trust(
+    folder: Path | str,
+    policies: Mapping[str, PolicySpec],
+    allow_code: Collection[str],
+    allow_endpoints: Collection[str],
 ) -> None:
-    """Raise a `ValueError` if a saved team names a class by a path that is not allowed."""
+    """Raise a `ValueError` if a saved team names a class or server that is not allowed; see `load_saved_team`."""
     for name, spec in policies.items():
+        endpoint = endpoint_of(spec)
+        if endpoint is not None and endpoint not in allow_endpoints:
+            variable, _, address = endpoint.partition("@")
+            raise ValueError(
+                f"the policy {name!r} of the team in {folder} would send all prompts, and the environment "
+                f"variable {variable} as a key, to {address}: if you trust that server, say --allow-endpoint "
+                f"{endpoint!r} (in Python, allow_endpoints=[{endpoint!r}])"
+            )
         if ":" in spec.kind and spec.kind not in allow_code:
             raise ValueError(
                 f"the policy {name!r} of the team in {folder} is code, {spec.kind!r}, which would be imported and "
@@ -133,14 +156,24 @@ def declaration(
         names = {field.name for field in fields(PolicySpec)}
         options = {key: value for key, value in entry.items() if key in names}
         if entry["kind"] == "model":
-            checkpoint = folder / entry["folder"]
-            if not checkpoint.is_dir():
-                raise FileNotFoundError(
-                    f"the team in {folder} lacks the folder {entry['folder']!r}"
-                )
+            checkpoint = _checkpoint(folder, name, entry)
+            options = {key: value for key, value in options.items() if key not in _MACHINE}
             options |= {"name": str(checkpoint), "device": device}
         policies[name] = _declared(options, entry)
     return manifest["agents"], policies
+
+
+def _checkpoint(folder: Path, name: str, entry: Mapping[str, Any]) -> Path:
+    """Return the folder of a policy's checkpoint, which lies inside the team's folder."""
+    checkpoint = folder / entry["folder"]
+    if not checkpoint.resolve().is_relative_to(folder.resolve()):
+        raise ValueError(
+            f"the policy {name!r} of the team in {folder} has the folder {entry['folder']!r}, which lies outside "
+            "of the team's: copy that folder into the team's, and name it so in team.json"
+        )
+    if not checkpoint.is_dir():
+        raise FileNotFoundError(f"the team in {folder} lacks the folder {entry['folder']!r}")
+    return checkpoint
 
 
 def _declared(options: dict[str, Any], entry: Mapping[str, Any]) -> PolicySpec:
@@ -236,13 +269,12 @@ def _spec_of_model(policy: Any) -> PolicySpec:
 
 def _write(policy: Policy, spec: PolicySpec, folder: Path, name: str) -> dict[str, Any]:
     """Write a policy's checkpoint, if it has one; return its entry of the manifest."""
-    machine = ("device", "attn_implementation", "gradient_checkpointing", "lora", "name")
     entry = {"kind": spec.kind, **spec.options()}
     if (origin := origin_of("policy", spec.kind, KINDS)) is not None:
         entry["package"] = origin
     if isinstance(policy, TrainablePolicy):
         policy.save(folder / name)
-        entry = {key: value for key, value in entry.items() if key not in machine}
+        entry = {key: value for key, value in entry.items() if key not in _MACHINE}
         adapter = (folder / name / "adapter_config.json").is_file()
         entry |= {"folder": name, "base_model": spec.name or None, "adapter": adapter}
     return entry

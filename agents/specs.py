@@ -7,7 +7,12 @@ from typing import Any
 
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.options import ModelOptions
-from llm_decpomdp.agents.remote.endpoint import Endpoint, check_request
+from llm_decpomdp.agents.remote.endpoint import (
+    DEFAULT_ADDRESS,
+    DEFAULT_VARIABLE,
+    Endpoint,
+    check_request,
+)
 from llm_decpomdp.options import Options, names, option_of
 from llm_decpomdp.plugins import announced, is_added
 from llm_decpomdp.validation import unknown
@@ -109,6 +114,17 @@ class PolicySpec(ModelOptions, PolicyKind):
     def options(self) -> dict[str, Any]:
         """Return the fields that the kind reads, and their values."""
         return {name: getattr(self, name) for name in fields_of(self.kind)}
+
+
+def endpoint_of(spec: PolicySpec) -> str | None:
+    """Return the key's variable and the server of an endpoint, as `VARIABLE@ADDRESS`.
+
+    `None` for other kinds, and for an endpoint that chooses neither: it asks the server of the user's own
+    `OPENAI_BASE_URL`, or else OpenAI's, with `OPENAI_API_KEY`.
+    """
+    if spec.kind != "endpoint" or (spec.base_url, spec.key_variable) == (None, DEFAULT_VARIABLE):
+        return None
+    return f"{spec.key_variable}@{spec.base_url or DEFAULT_ADDRESS}"
 
 
 def fields_of(kind: str) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from pettingzoo.utils.wrappers import BaseParallelWrapper
 
 from llm_decpomdp.branching import Restorable, branch, inner_env
 from llm_decpomdp.episode import Episode
-from llm_decpomdp.messages import ChannelOptions, Inbox, transcript
+from llm_decpomdp.messages import ChannelOptions, Inbox, size_of, transcript
 from llm_decpomdp.privileged import Answers, answers
 from llm_decpomdp.rendering import print_turn
 from llm_decpomdp.seeding import stream
@@ -100,7 +100,7 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         """Metadata of the environment with the channel's options, and a component of the reward for its price."""
         about = dict(self.env.metadata)
         reward = dict(about["reward"])
-        text = f"-{self.options.price:g} for each character of a message."
+        text = f"-{self.options.price:g} for each byte of a message."
         reward["components"] = {**reward["components"], "messages": {"text": text, "form": False}}
         return {
             **about,
@@ -172,7 +172,7 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         self.messages += tuple(self._delivered(agent, text) for agent, text in texts.items())
         self.speaking = False
         self._show()
-        cost = 0.0 - self.options.price * sum(map(len, texts.values()))
+        cost = 0.0 - self.options.price * sum(map(size_of, texts.values()))
         silent = {
             agent: {key: 0.0 if key.startswith("reward/") else n for key, n in info.items()}
             for agent, info in self._infos.items()

@@ -23,7 +23,8 @@ class ChannelOptions(Options):
     """Options of a channel."""
 
     bandwidth: int = option(80, ge=0)
-    """Characters of a message, at most; the rest is cut off. At 0 nothing is ever heard."""
+    """Bytes of a message in UTF-8, at most; the rest is cut off. A letter of English has one byte, others have up
+    to four. At 0 nothing is ever heard."""
     alphabet: str = ""
     """Characters that pass; others are left out. Empty: all."""
     topology: str = option("all", choices=("all", "ring", "star"))
@@ -34,7 +35,7 @@ class ChannelOptions(Options):
     loss: float = option(0.0, ge=0, le=1)
     """Probability that a message does not reach a listener, drawn for each."""
     price: float = option(0.0, ge=0)
-    """Reward that each character of a message costs the team."""
+    """Reward that each byte of a message costs the team."""
     scramble: bool = False
     """Deliver noise that depends on no message in place of each, empty ones too: a control."""
     wording: str = option("sentences", choices=("sentences", "bare"))
@@ -53,13 +54,24 @@ class ChannelOptions(Options):
         """Return a message as it may pass: one line without the markup of chats, no longer than the bandwidth."""
         line, letters = " ".join(_BRACKET.sub(" ", text).split()), self.alphabet
         line = "".join(c for c in line if c.isprintable() and (c in letters or not letters))
-        return " ".join(line.split())[: self.bandwidth].rstrip()
+        return _cut(" ".join(line.split()), self.bandwidth).rstrip()
 
     def noise(self, rng: np.random.Generator) -> str:
         """Draw a text that says nothing, not even how long a message was."""
         letters = [c for c in self.alphabet or NOISE if c.isprintable() and not _BRACKET.match(c)]
         size = int(rng.integers(min(1, self.bandwidth), self.bandwidth + 1)) if letters else 0
-        return "".join(letters[i] for i in rng.integers(max(1, len(letters)), size=size))
+        text = "".join(letters[i] for i in rng.integers(max(1, len(letters)), size=size))
+        return _cut(text, self.bandwidth)
+
+
+def size_of(message: str) -> int:
+    """Count the bytes of a message in UTF-8."""
+    return len(message.encode())
+
+
+def _cut(line: str, size: int) -> str:
+    """Return the whole characters at the start of a line that have at most `size` bytes together."""
+    return line.encode()[:size].decode(errors="ignore")
 
 
 @dataclass(frozen=True)
@@ -84,7 +96,7 @@ class Inbox:
             to = " and ".join(self.listeners)
             lines += [
                 "",
-                f"Now write the message to {to} alone, in at most {bandwidth} characters.",
+                f"Now write the message to {to} alone, in at most {bandwidth} bytes.",
             ]
         return "\n".join(lines)
 

@@ -104,6 +104,21 @@ def test_a_message_is_one_line_without_markup_and_no_longer_than_the_bandwidth()
     assert replace(options, bandwidth=0).passed("a") == ""
 
 
+@pytest.mark.parametrize("text", ["a" * 20, "é" * 20, "汉" * 20, "😀" * 20, "aé汉😀" * 5])
+def test_the_bandwidth_counts_bytes_so_that_no_alphabet_carries_more(text):
+    passed = ChannelOptions(bandwidth=10).passed(text)
+    assert 10 - 3 <= len(passed.encode()) <= 10 and text.startswith(passed)
+    noise = ChannelOptions(bandwidth=10, alphabet=text).noise(np.random.default_rng(0))
+    assert len(noise.encode()) <= 10
+
+
+def test_a_price_is_one_of_bytes():
+    env = make("probe-halves-v0", channel={"price": 0.5})
+    env.reset(seed=0)
+    rewards = env.step({"player_0": "é", "player_1": "b"})[1]
+    assert rewards["player_0"] == -0.5 * 3
+
+
 def test_noise_does_not_depend_on_messages():
     texts = []
     for message in ("", "x", "a long message"):
@@ -145,7 +160,7 @@ def test_prompts_name_messages_and_who_sent_them():
         "",
         "Write.",
     ]
-    assert inbox.in_sentences("Write.", 9).endswith("to main_0 alone, in at most 9 characters.")
+    assert inbox.in_sentences("Write.", 9).endswith("to main_0 alone, in at most 9 bytes.")
     assert inbox.bare("abc") == "I sortabc"
 
 

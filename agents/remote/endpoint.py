@@ -33,6 +33,12 @@ __all__ = ["Endpoint", "EndpointError"]
 NO_KEY = "none"
 """Sent where no key is known: a server of one's own mostly asks for none."""
 
+DEFAULT_VARIABLE = "OPENAI_API_KEY"
+"""Environment variable of the key, unless another one is named."""
+
+DEFAULT_ADDRESS = "https://api.openai.com/v1"
+"""Server that is asked where neither `base_url` nor `OPENAI_BASE_URL` names one."""
+
 CONNECT_SECONDS = 5.0
 """Timeout of a connection to the server."""
 
@@ -74,7 +80,7 @@ class Endpoint:
     max_new_tokens: int = option_of(Sampling, "max_new_tokens")
     stop: list[str] | None = option_of(Sampling, "stop")  # noqa: RUF009  # a field
     """Texts that end a completion; the text goes up to the first of them. OpenAI's own API takes four at most."""
-    key_variable: str = "OPENAI_API_KEY"
+    key_variable: str = DEFAULT_VARIABLE
     """Name of the environment variable that holds the API key."""
     max_parallel: int = option(8, ge=1)
     """Number of requests that may wait for answers at once."""

@@ -30,6 +30,7 @@ def crossplay(
     greedy: options.Greedy = False,
     seed: options.Seed = 0,
     at_a_time: options.AtATime = 64,
+    allow_endpoint: options.AllowEndpoint = None,
     output: options.Output = None,
 ) -> None:
     """Let agents of different runs play together. Stopped, the same command goes on.
@@ -51,7 +52,12 @@ def crossplay(
         raise ConfigError("greedy answers are all the same: leave out --samples or --greedy")
     setting = setting_of(
         Request(
-            team=runs[0], checkpoint=checkpoint, env=env, env_options=env_option or (), split=split
+            team=runs[0],
+            checkpoint=checkpoint,
+            env=env,
+            env_options=env_option or (),
+            split=split,
+            allow_endpoints=allow_endpoint or (),
         )
     )
     names = names_of(runs)

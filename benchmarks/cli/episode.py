@@ -28,7 +28,10 @@ END = "."
 
 
 def team_of(
-    folder: Path, env_id: str | None, arguments: Mapping[str, Any]
+    folder: Path,
+    env_id: str | None,
+    arguments: Mapping[str, Any],
+    allow_endpoints: Sequence[str] = (),
 ) -> tuple[DecPOMDPEnv, Team]:
     """Load a saved team, and the environment that it was trained in, on its held-out problems.
 
@@ -36,12 +39,13 @@ def team_of(
         folder: The folder of the team, or of a run.
         env_id: An environment instead of the run's.
         arguments: Arguments of the environment.
+        allow_endpoints: Servers that the team may ask, as in `load_saved_team`.
 
     Raises:
         ConfigError: If there is no such team, or it does not fit the environment.
         RunError: If a model cannot be loaded.
     """
-    setting = setting_of(Request(team=folder, env=env_id))
+    setting = setting_of(Request(team=folder, env=env_id, allow_endpoints=allow_endpoints))
     overridden = replace(setting, env_options={**setting.env_options, **arguments})
     path = kept_teams.locate(folder, None, setting.config)
     print(f"loading {path} ...", file=sys.stderr, flush=True)

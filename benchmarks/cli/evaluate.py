@@ -93,6 +93,7 @@ def eval_(
             "leaves its episode out and counts it."
         ),
     ] = "raise",
+    allow_endpoint: options.AllowEndpoint = None,
     output: options.Output = None,
 ) -> None:
     """Measure a team or a baseline, with intervals. Stopped, the same command goes on."""
@@ -120,6 +121,7 @@ def eval_(
         at_a_time=at_a_time,
         on_error=on_error,
         output=output,
+        allow_endpoints=allow_endpoint or (),
     )
     show(evaluate_models(request, models))
 

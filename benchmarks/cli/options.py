@@ -28,4 +28,11 @@ Greedy = Annotated[bool, typer.Option("--greedy", help="Take the likeliest token
 Seed = Annotated[int, typer.Option(min=0, help="Decides what is sampled.")]
 AtATime = Annotated[int, typer.Option(min=1, help="Episodes that are played together.")]
 Output = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where the results go.")]
+AllowEndpoint = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="VARIABLE@URL",
+        help="A server that a saved team may ask, and the environment variable with its key.",
+    ),
+]
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A run or an evaluation.")]

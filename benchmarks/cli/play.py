@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from llm_decpomdp.benchmarks.cli.options import EnvOptions
+from llm_decpomdp.benchmarks.cli.options import AllowEndpoint, EnvOptions
 
 
 def play(
@@ -73,6 +73,7 @@ def play(
             help="The environment variable with its key; alone it means OpenAI's own API.",
         ),
     ] = None,
+    allow_endpoint: AllowEndpoint = None,
 ) -> None:
     """Play an episode as one of the agents, or watch a policy or a trained team play it.
 
@@ -107,7 +108,7 @@ def play(
     arguments = env_arguments(env_option or ())
     arguments |= {name: value for name, value in named.items() if value is not None}
     if team is not None:
-        env, players = team_of(team, env_id, arguments)
+        env, players = team_of(team, env_id, arguments, allow_endpoint or ())
     else:
         env = build_env(lambda: make(str(env_id), **arguments))
         chosen = policy_of(policy or partner, base_url, key_variable)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -52,10 +53,9 @@ def serve(
         raise ConfigError(f"partners {sorted(names)} play beside a seat: name it with --seat")
     if installed("openenv") is None:
         raise ConfigError(f"this needs openenv, which is not installed: {how_to_get('openenv')}")
-    import uvicorn
-
+    listener = _listener(host, port)
     from llm_decpomdp.integrations import openenv
-    from llm_decpomdp.integrations.openenv.guard import MAX_MESSAGE
+    from llm_decpomdp.integrations.openenv.guard import server_of
 
     partners = {agent: policy_of(who, None, None) for agent, who in names.items()}
     options = env_arguments(env_option or ())
@@ -70,7 +70,21 @@ def serve(
         )
     except (KeyError, TypeError, ValueError, ImportError) as error:
         raise ConfigError(str(error.args[0]) if error.args else repr(error)) from None
-    uvicorn.run(application, host=host, port=port, ws_max_size=MAX_MESSAGE)
+    server_of(application, max_sessions).run(sockets=[listener])
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    """Open the port before anything is loaded; raise a `ConfigError` if it cannot be had."""
+    from llm_decpomdp.benchmarks.config.errors import ConfigError
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen at {host}, port {port}: {error.strerror}. Choose another --port (0 takes a free one) "
+            "or --host"
+        ) from None
 
 
 def _names(items: Sequence[str]) -> dict[str, str]:

@@ -26,7 +26,7 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from llm_decpomdp.agents.specs import PolicySpec, check_device, fields_of
+from llm_decpomdp.agents.specs import PolicySpec, check_device, endpoint_of, fields_of
 from llm_decpomdp.agents.team import check_declaration, load_team
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.extras import missing_models
@@ -51,6 +51,13 @@ def code_of(config: Config) -> list[str]:
     """Return the paths of policies' classes that a configuration names, which saved teams may name then."""
     kinds = (str((policy or {}).get("kind")) for policy in config.policies.values())
     return [kind for kind in kinds if ":" in kind]
+
+
+def endpoints_of(config: Config) -> list[str]:
+    """Return the servers that a configuration's policies name, as `endpoint_of` writes them."""
+    declared = ({**(policy or {})} for policy in config.policies.values())
+    found = [endpoint_of(PolicySpec(**p)) for p in declared if p.get("kind") == "endpoint"]
+    return [endpoint for endpoint in found if endpoint is not None]
 
 
 def agents_of(config: Config, possible_agents: Sequence[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from llm_decpomdp.agents.saved_team import MANIFEST, check_code, declaration
+from llm_decpomdp.agents.saved_team import MANIFEST, check_trust, declaration
 from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.agents.team import load_team
 from llm_decpomdp.benchmarks.config import teams
@@ -42,9 +42,9 @@ def load_teams(paths: Mapping[str, Path], setting: Setting) -> dict[str, Team]:
                 continue
             roles[name], specs = declaration(path, device=setting.config.model.device)
             run = path.with_name("config.yaml")
-            check_code(
-                path, specs, teams.code_of(load_config(run) if run.is_file() else setting.config)
-            )
+            trusted = load_config(run) if run.is_file() else setting.config
+            endpoints = (*setting.allow_endpoints, *teams.endpoints_of(trusted))
+            check_trust(path, specs, teams.code_of(trusted), endpoints)
             agents |= {f"{name}/{a}": f"{number}_{policy}" for a, policy in roles[name].items()}
             policies |= {f"{number}_{policy}": spec for policy, spec in specs.items()}
         together = load_team(agents, policies, seed=setting.config.seed) if agents else {}

@@ -51,6 +51,8 @@ class Setting:
     env_id: str
     env_options: Mapping[str, Any]
     """Arguments of the environment, the split among them."""
+    allow_endpoints: Sequence[str] = ()
+    """Servers that saved teams may ask, as in `load_saved_team`."""
 
     @classmethod
     def of(cls, config: Config) -> Setting:

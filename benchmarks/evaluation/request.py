@@ -98,6 +98,8 @@ class Request:
     on_error: str = "raise"
     output: Path | None = None
     """The evaluation's folder."""
+    allow_endpoints: Sequence[str] = ()
+    """Servers that a saved team may ask, as in `load_saved_team`."""
 
 
 def remote_models(
@@ -234,9 +236,13 @@ def setting_of(request: Request) -> Setting:
     if request.split is not None:
         options["split"] = request.split
     if request.env is not None:
-        return Setting(config, request.env, options)
+        return Setting(config, request.env, options, request.allow_endpoints)
     setting = Setting.of(config)
-    return replace(setting, env_options={**setting.env_options, **options})
+    return replace(
+        setting,
+        env_options={**setting.env_options, **options},
+        allow_endpoints=request.allow_endpoints,
+    )
 
 
 def env_arguments(items: Sequence[str]) -> dict[str, Any]:

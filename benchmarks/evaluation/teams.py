@@ -72,6 +72,7 @@ def _saved(folder: Path, setting: Setting) -> Entry:
             device=model.device,
             seed=setting.config.seed,
             allow_code=teams.code_of(setting.config),
+            allow_endpoints=(*setting.allow_endpoints, *teams.endpoints_of(setting.config)),
         )
     except (OSError, ImportError, TypeError) as error:
         raise RunError(f"cannot load the team in {folder}: {error}") from error

@@ -242,6 +242,7 @@ def _comparator(run: ResolvedRun) -> Team | None:
             device=run.config.model.device,
             seed=run.config.seed,
             allow_code=teams.code_of(run.config),
+            allow_endpoints=teams.endpoints_of(run.config),
         )
     except (OSError, ImportError) as error:
         raise RunError(f"cannot load the team in {folder}: {error}") from error

@@ -1,4 +1,4 @@
-"""Guard before a server: it refuses web pages of others, names that are not the server's, and bodies without end.
+"""Guard before a server: it refuses web pages of others, names that are not the server's, and floods.
 
 A browser lets every page open sockets to every address, also of its own machine, and tells the page's origin. A
 page whose name is made to lead here (DNS rebinding) has its own name as the host, so a host must be an address,
@@ -7,13 +7,29 @@ page whose name is made to lead here (DNS rebinding) has its own name as the hos
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+if TYPE_CHECKING:
+    import uvicorn
+
 MAX_MESSAGE = 16 * 2**20
-"""Most bytes of a message to a server, and of a request's body."""
+"""Most bytes of a message of a session."""
+
+MAX_BODY = 64 * 2**10
+"""Most bytes of the body of a request, none of which plays."""
+
+MAX_REQUESTS = 32
+"""Most requests that are answered at the same time, besides sessions."""
+
+HEADER_SECONDS = 10.0
+"""Seconds after which a connection without a complete request is closed."""
+
+BODY_SECONDS = 10.0
+"""Seconds that the body of a request may take."""
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -33,19 +49,33 @@ class Guard:
     ) -> None:
         self.app = app
         self.names = {"localhost", *(name.lower() for name in names)}
+        self.requests = 0
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
         objection = self._objection(scope) if scope["type"] in ("http", "websocket") else None
-        if objection is None:
-            await self.app(scope, receive, send)
-        elif scope["type"] == "websocket":
+        if scope["type"] == "websocket" and objection is not None:
             await send({"type": "websocket.close", "code": 1008, "reason": objection[1]})
+        elif objection is not None:
+            await _refuse(send, *objection)
+        elif scope["type"] == "http":
+            await self._answer(scope, receive, send)
         else:
-            status, text = objection
-            kind = [(b"content-type", b"text/plain; charset=utf-8")]
-            await send({"type": "http.response.start", "status": status, "headers": kind})
-            await send({"type": "http.response.body", "body": text.encode()})
+            await self.app(scope, receive, send)
+
+    async def _answer(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer a request whose whole body arrives in time."""
+        if self.requests >= MAX_REQUESTS:
+            await _refuse(send, 503, f"{MAX_REQUESTS} requests are being answered: try again later")
+            return
+        self.requests += 1
+        try:
+            messages = await asyncio.wait_for(_messages_of(receive), BODY_SECONDS)
+            await self.app(scope, _again(messages, receive), send)
+        except asyncio.TimeoutError:  # another class than TimeoutError in Python 3.10
+            await _refuse(send, 408, f"a body must arrive within {BODY_SECONDS:g} seconds")
+        finally:
+            self.requests -= 1
 
     def _objection(self, scope: Message) -> tuple[int, str] | None:
         """Return why a request may not pass, with the status; `None` if it may."""
@@ -58,8 +88,8 @@ class Guard:
         if b"transfer-encoding" in headers:
             return 411, "a body must say its length"
         length = headers.get(b"content-length", "0")
-        if not length.isdecimal() or int(length) > MAX_MESSAGE:
-            return 413, f"a body may have {MAX_MESSAGE} bytes"
+        if not length.isdecimal() or int(length) > MAX_BODY:
+            return 413, f"a body may have {MAX_BODY} bytes"
         return None
 
     def _is_here(self, host: str) -> bool:
@@ -69,3 +99,60 @@ class Guard:
             return name in self.names or bool(ipaddress.ip_address(name))
         except ValueError:
             return False
+
+
+async def _refuse(send: Send, status: int, text: str) -> None:
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": text.encode()})
+
+
+async def _messages_of(receive: Receive) -> list[Message]:
+    """Receive a request to the end of its body, which is at most `MAX_BODY` bytes long."""
+    messages = [await receive()]
+    while messages[-1].get("more_body", False):
+        messages.append(await receive())
+    return messages
+
+
+def _again(messages: list[Message], receive: Receive) -> Receive:
+    """Return a function that gives what was received, then what follows."""
+
+    async def receive_again() -> Message:
+        return messages.pop(0) if messages else await receive()
+
+    return receive_again
+
+
+def server_of(application: Any, max_sessions: int, **options: Any) -> uvicorn.Server:
+    """Return a server of an application that bounds its connections and does not wait for silent ones.
+
+    Args:
+        application: The application.
+        max_sessions: Most sessions at the same time. There may be `MAX_REQUESTS` further connections.
+        **options: Options of `uvicorn.Config`.
+    """
+    import uvicorn
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class Bounded(H11Protocol):
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            super().connection_made(transport)
+            if len(self.connections) > max_sessions + MAX_REQUESTS:
+                transport.close()
+            self._watch()
+
+        def _watch(self) -> None:
+            """Close the connection if it asks for nothing; look again later otherwise."""
+            if self.transport.is_closing() or self.transport.get_protocol() is not self:
+                return  # closed, or the connection of a session
+            if self._watched and (self.cycle is None or self.cycle.response_complete):
+                self.transport.close()
+            self._watched = True
+            self.loop.call_later(HEADER_SECONDS, self._watch)
+
+        _watched = False
+
+    return uvicorn.Server(
+        uvicorn.Config(application, http=Bounded, ws_max_size=MAX_MESSAGE, **options)
+    )

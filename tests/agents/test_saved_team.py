@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -122,13 +123,78 @@ def test_policies_without_weights_stand_in_the_manifest(tmp_path: Path) -> None:
     assert found["format"] == 1 and found["agents"] == {agent: agent for agent in team}
     assert found["policies"]["a"] == {"kind": "constant", "text": "hi"}
     assert "llm-decpomdp" in found["versions"] and "torch" in found["versions"]
-    back = load_saved_team(tmp_path / "team")
+    server = "OPENAI_API_KEY@http://localhost:1/v1"
+    back = load_saved_team(tmp_path / "team", allow_endpoints=[server])
     assert [type(policy) for policy in back.values()] == [type(policy) for policy in team.values()]
     assert (back["a"].act(""), back["b"].act(""), len(back["c"].act(""))) == ("hi", "x", 7)
     endpoint = back["e"]
     assert isinstance(endpoint, Endpoint)
     assert vars(endpoint).keys() == vars(team["e"]).keys()
     assert (endpoint.base_url, endpoint.temperature) == ("http://localhost:1/v1", 0.5)
+
+
+def write_manifest(folder: Path, **policy: object) -> None:
+    content = {"format": 1, "agents": {"a": "p"}, "policies": {"p": policy}, "versions": {}}
+    (folder / "team.json").write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("options", "endpoint"),
+    [
+        ({"base_url": "http://elsewhere/v1"}, "OPENAI_API_KEY@http://elsewhere/v1"),
+        ({"key_variable": "AWS_SECRET"}, "AWS_SECRET@https://api.openai.com/v1"),
+        (
+            {"base_url": "http://elsewhere/v1", "key_variable": "HF_TOKEN"},
+            "HF_TOKEN@http://elsewhere/v1",
+        ),
+    ],
+)
+def test_a_saved_team_sends_no_key_to_a_server_that_its_reader_does_not_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], endpoint: str
+) -> None:
+    pytest.importorskip("openai")
+    monkeypatch.setenv(options.get("key_variable", "OPENAI_API_KEY"), "secret")
+    write_manifest(tmp_path, kind="endpoint", name="m", **options)
+    with pytest.raises(ValueError, match=f"--allow-endpoint '{re.escape(endpoint)}'"):
+        load_saved_team(tmp_path)
+    with pytest.raises(ValueError, match="would send all prompts"):
+        load_saved_team(tmp_path, allow_endpoints=["OTHER@http://elsewhere/v1"])
+    assert load_saved_team(tmp_path, allow_endpoints=[endpoint]).keys() == {"a"}
+
+
+def test_a_saved_team_may_ask_the_server_that_its_reader_has_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("openai")
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    write_manifest(tmp_path, kind="endpoint", name="m")
+    assert load_saved_team(tmp_path).keys() == {"a"}
+
+
+@pytest.mark.parametrize("outside", ["../other", "absolute", "link"])
+def test_the_folders_of_a_team_lie_inside_of_it(
+    tmp_path: Path, make_policy: Callable[..., CausalLM], outside: str
+) -> None:
+    team, other = tmp_path / "team", tmp_path / "other"
+    save_team({"a": make_policy(0)}, team)
+    (team / "a").rename(other)
+    (team / "link").symlink_to(other)
+    text = (team / "team.json").read_text()
+    name = str(other) if outside == "absolute" else outside
+    (team / "team.json").write_text(text.replace('"folder": "a"', f'"folder": "{name}"'))
+    with pytest.raises(ValueError, match="lies outside of the team's"):
+        load_saved_team(team)
+
+
+def test_a_team_decides_nothing_about_the_machine_that_loads_it(
+    tmp_path: Path, make_policy: Callable[..., CausalLM]
+) -> None:
+    save_team({"a": make_policy(0)}, tmp_path / "team")
+    path = tmp_path / "team" / "team.json"
+    content = json.loads(path.read_text())
+    content["policies"]["a"] |= {"attn_implementation": "someone/kernel", "device": "cuda:7"}
+    path.write_text(json.dumps(content))
+    assert load_saved_team(tmp_path / "team", device="cpu").keys() == {"a"}
 
 
 def test_agents_that_share_give_the_policy_their_names(tmp_path: Path) -> None:

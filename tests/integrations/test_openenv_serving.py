@@ -22,7 +22,7 @@ import llm_decpomdp
 from llm_decpomdp import make
 from llm_decpomdp.agents import Constant
 from llm_decpomdp.integrations import openenv as adapter
-from llm_decpomdp.integrations.openenv.guard import MAX_MESSAGE
+from llm_decpomdp.integrations.openenv import guard
 from llm_decpomdp.validation import MAX_ACTION_LENGTH
 from tests.foreign_envs import Rendezvous
 from tests.support.processes import ROOT
@@ -145,7 +145,7 @@ def test_nothing_plays_outside_sessions() -> None:
         for path, body in (("/reset", {}), ("/step", action)):
             text = json.dumps(body)
             assert posted(address, path, f"Content-Length: {len(text)}", body=text) == 404
-        assert posted(address, "/mcp", f"Content-Length: {MAX_MESSAGE + 1}") == 413
+        assert posted(address, "/mcp", f"Content-Length: {guard.MAX_BODY + 1}") == 413
         assert posted(address, "/mcp", "Transfer-Encoding: chunked") == 411
 
 
@@ -156,6 +156,68 @@ def posted(address: str, path: str, *headers: str, body: str = "") -> int:
         lines = [f"POST {path} HTTP/1.1", f"Host: {place}", *headers, "", body]
         wire.sendall("\r\n".join(lines).encode())
         return int(wire.recv(64).split()[1])
+
+
+def test_a_client_that_sends_no_request_or_no_body_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "HEADER_SECONDS", 0.3)
+    monkeypatch.setattr(guard, "BODY_SECONDS", 0.3)
+    with served("probe-turns-v0") as address:
+        place = address.removeprefix("http://")
+        with socket.create_connection(place.rsplit(":", 1), timeout=20) as wire:
+            wire.sendall(b"GET /health HTTP/1.1\r\nHost: ")
+            assert wire.recv(64) == b""  # closed
+        assert posted(address, "/mcp", "Content-Length: 5") == 408
+        with session(address) as env:  # a session stays
+            env.reset(seed=0)
+            time.sleep(1)
+            assert env.step({"actions": {"player_0": "a", "player_1": "b"}}).observation
+
+
+def test_connections_and_requests_have_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "MAX_REQUESTS", 2)
+    with served("probe-turns-v0", max_sessions=1) as address:
+        place = address.removeprefix("http://").rsplit(":", 1)
+        wires = [socket.create_connection(place, timeout=20) for _ in range(3)]
+        with socket.create_connection(place, timeout=20) as further:
+            assert further.recv(64) == b""  # closed
+        for wire in wires:
+            wire.close()
+        for wire in (waiting := [socket.create_connection(place, timeout=20) for _ in range(2)]):
+            wire.sendall(
+                f"POST /mcp HTTP/1.1\r\nHost: {place[0]}\r\nContent-Length: 5\r\n\r\n".encode()
+            )
+        assert when_free(lambda: _status(address)) == 503
+        for wire in waiting:
+            wire.close()
+        assert when_free(lambda: _healthy(address))
+
+
+def _status(address: str) -> int:
+    """The status of a request; raises unless the server is full."""
+    try:
+        urllib.request.urlopen(f"{address}/health").close()
+    except urllib.error.HTTPError as error:
+        return error.code
+    raise RuntimeError("not yet full")
+
+
+def _healthy(address: str) -> bool:
+    return bool(urllib.request.urlopen(f"{address}/health").status == 200)
+
+
+def test_a_busy_port_is_named_before_anything_is_loaded() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = busy.getsockname()[1]
+        command = [sys.executable, "-m", "llm_decpomdp", "serve", "probe-turns-v0"]
+        done = subprocess.run(
+            [*command, "--port", str(port)],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert done.returncode == 2 and f"port {port}: Address already in use" in done.stderr
+    assert "--port" in done.stderr and "startup" not in done.stderr
 
 
 def test_a_session_that_was_closed_for_its_idle_time_plays_no_more() -> None:

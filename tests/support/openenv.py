@@ -12,6 +12,7 @@ from openenv.core import GenericEnvClient
 
 from llm_decpomdp.agents import Constant
 from llm_decpomdp.integrations import openenv as adapter
+from llm_decpomdp.integrations.openenv.guard import server_of
 
 CODE = {"source": "bundled", "num_turns": 2}
 
@@ -21,10 +22,8 @@ SEAT = {"seat": "player_0", "partners": {"player_1": Constant("a")}}
 @contextmanager
 def served(*arguments: Any, **options: Any) -> Iterator[str]:
     """The address of a server in a thread."""
-    import uvicorn
-
     application = adapter.app(*arguments, **options)
-    server = uvicorn.Server(uvicorn.Config(application, port=0, log_level="error"))
+    server = server_of(application, options.get("max_sessions", 64), port=0, log_level="error")
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
