@@ -165,7 +165,7 @@ def declaration(
 
 def _checkpoint(folder: Path, name: str, entry: Mapping[str, Any]) -> Path:
     """Return the folder of a policy's checkpoint, which lies inside the team's folder."""
-    checkpoint = folder / entry["folder"]
+    checkpoint = Path(folder, entry["folder"])
     if not checkpoint.resolve().is_relative_to(folder.resolve()):
         raise ValueError(
             f"the policy {name!r} of the team in {folder} has the folder {entry['folder']!r}, which lies outside "

@@ -135,7 +135,7 @@ def server_of(application: Any, max_sessions: int, **options: Any) -> uvicorn.Se
     import uvicorn
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
-    class Bounded(H11Protocol):
+    class Bounded(H11Protocol):  # type: ignore[misc]  # uvicorn is not installed where types are checked
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
             if len(self.connections) > max_sessions + MAX_REQUESTS:
