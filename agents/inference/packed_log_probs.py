@@ -63,7 +63,7 @@ def packed_log_probs(
         ).last_hidden_state[0]
         hidden = _sources(states, len(prompt), part)
         targets = torch.tensor([token for row in part for token in row], device=model.device)
-        score = partial(_head_log_probs, head, divisor=divisor)
+        score = partial(_head_log_probs, head, divisor=divisor, cap=_logit_cap(model))
         parts += _in_parts(score, hidden, targets, model.config, contexts)
     return torch.cat(parts)
 
@@ -84,6 +84,17 @@ def padded_log_probs(model: Any, prompt: Sequence[int], rows: Rows, divisor: flo
     ).logits  # (G, T, V)
     log_probs = token_log_probs(logits, ids[:, len(prompt) :], divisor)
     return log_probs[mask[:, len(prompt) :].bool()]
+
+
+def plain_log_probs(model: Any, prompt: Sequence[int], rows: Rows, divisor: float) -> Tensor:
+    """Compute `packed_log_probs` from one pass for each row, without cache, packing or padding."""
+    parts: list[Tensor] = []
+    for row in rows:
+        ids = torch.tensor([[*prompt, *row]], device=model.device)  # (1, P + T)
+        logits = model(input_ids=ids[:, :-1], use_cache=False, logits_to_keep=len(row)).logits
+        # Models that do not know `logits_to_keep` return the logits of all tokens.
+        parts.append(token_log_probs(logits[0, -len(row) :], ids[0, len(prompt) :], divisor))
+    return torch.cat(parts)
 
 
 def without_peft(model: Any) -> Any:
@@ -166,7 +177,21 @@ def _in_parts(
         yield checkpoint(score, states, tokens, **options)
 
 
+def _logit_cap(model: Any) -> float | None:
+    """Return the bound that a model gives its logits behind its head, as Gemma 2 does; `None` without one."""
+    config = without_peft(model).config.get_text_config()
+    cap: float | None = getattr(config, "final_logit_softcapping", None)
+    return cap
+
+
 def _head_log_probs(
-    head: Callable[[Tensor], Tensor], hidden: Tensor, tokens: Tensor, divisor: float
+    head: Callable[[Tensor], Tensor],
+    hidden: Tensor,
+    tokens: Tensor,
+    divisor: float,
+    cap: float | None,
 ) -> Tensor:
-    return token_log_probs(head(hidden), tokens, divisor)
+    logits = head(hidden)
+    if cap:
+        logits = torch.tanh(logits / cap) * cap
+    return token_log_probs(logits, tokens, divisor)

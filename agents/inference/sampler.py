@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -48,6 +48,13 @@ class Prompt:
     """True if it was too long, and its left end was cut off."""
     prefill: str = ""
     """The text at the end of `ids` that its completions begin with."""
+    uniform: Tensor | None = None
+    """Random numbers for its samples, (S, T), if they are drawn already."""
+
+    def drawn(self, num_samples: int) -> Prompt:
+        """Return the prompt with the random numbers of its samples, so that they can be sampled again."""
+        size = (num_samples, self.sampling.max_new_tokens)
+        return replace(self, uniform=torch.rand(*size, generator=self.generator))
 
 
 @dataclass(frozen=True)
@@ -133,6 +140,47 @@ def sample(
         logits = out.logits[:, -1]
 
 
+@torch.no_grad()
+def sample_by_length(
+    model: Any,
+    prompts: Sequence[Prompt],
+    num_samples: int,
+    end_ids: Sequence[int],
+    set_adapters: SetAdapters = ignore_adapters,
+    decode: Decode | None = None,
+) -> list[SampledRow]:
+    """Draw what `sample` draws, in a batch for each length of prompts: nothing is padded."""
+    groups: dict[int, list[SampledRow]] = {}
+    for length in sorted({len(prompt.ids) for prompt in prompts}):
+        of_length = [prompt for prompt in prompts if len(prompt.ids) == length]
+        groups[length] = sample(model, of_length, num_samples, end_ids, set_adapters, decode)
+    rows = {length: iter(group) for length, group in groups.items()}
+    return [next(rows[len(prompt.ids)]) for prompt in prompts for _ in range(num_samples)]
+
+
+@torch.no_grad()
+def sample_without_cache(
+    model: Any,
+    prompts: Sequence[Prompt],
+    num_samples: int,
+    end_ids: Sequence[int],
+    set_adapters: SetAdapters = ignore_adapters,
+    decode: Decode | None = None,
+) -> list[SampledRow]:
+    """Draw what `sample` draws, prompt by prompt, by a pass over all tokens for each new one."""
+    finished: list[SampledRow] = []
+    for prompt in prompts:
+        rows = _Rows([prompt], num_samples, end_ids, model.device, decode)
+        ids = torch.tensor([prompt.ids] * num_samples, device=model.device)  # (S, P)
+        while len(ids):
+            set_adapters(rows.adapters())
+            logits = model(input_ids=ids, use_cache=False, logits_to_keep=1).logits[:, -1]
+            tokens = rows.draw(logits)
+            ids = torch.cat([ids, tokens.unsqueeze(1)], 1)[rows.keep_going()]
+        finished += rows.finish()
+    return finished
+
+
 def pad_left(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
     """Token ids and mask, both (B, P); masked places hold 0 and are never read."""
     width = max(map(len, prompts))
@@ -214,9 +262,9 @@ class _Rows:
 
     def _numbers(self, prompt: Prompt, num_samples: int) -> Tensor:
         """Return the random numbers of a prompt's rows, (S, T); it takes as many as its own limit asks for."""
-        limit = prompt.sampling.max_new_tokens
-        numbers = torch.rand(num_samples, limit, generator=prompt.generator)
-        return torch.nn.functional.pad(numbers, (0, self.limit - limit))
+        numbers = prompt.drawn(num_samples).uniform if prompt.uniform is None else prompt.uniform
+        assert numbers is not None
+        return torch.nn.functional.pad(numbers, (0, self.limit - numbers.shape[1]))
 
     def all(self) -> Tensor:
         """Return the indices of all rows, (N,)."""

@@ -16,6 +16,7 @@ from torch import Tensor
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.sampler import Prompt
 from llm_decpomdp.agents.inference.stops import first_stop
+from llm_decpomdp.agents.models.agreement import context_length
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.prompting import PromptEncoder, Prompting
 from llm_decpomdp.agents.models.shards import cut_as, whole
@@ -59,8 +60,7 @@ class CausalLM:
         self.model, self.tokenizer = engine.model, engine.tokenizer
         self.compute_dtype = engine.compute_dtype
         self.sampling = sampling or Sampling()
-        config = self.model.config.get_text_config()
-        context = getattr(config, "max_position_embeddings", None)
+        context = context_length(self.model)
         self.encoder = PromptEncoder(prompting or Prompting(), self.tokenizer, self.name, context)
         """Turns prompts into token ids."""
         self._generator = torch.Generator()

@@ -6,7 +6,7 @@ Policies with an adapter each share the model below, and are sampled in one batc
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -17,12 +17,21 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from llm_decpomdp.agents.inference.decoding import decoding
 from llm_decpomdp.agents.inference.lora_batch import batched_adapters, can_batch_adapters
 from llm_decpomdp.agents.inference.packed_log_probs import (
+    Rows,
     packed_log_probs,
     padded_log_probs,
+    plain_log_probs,
     without_peft,
 )
-from llm_decpomdp.agents.inference.sampler import Prompt, Remote, SampledRow, sample
+from llm_decpomdp.agents.inference.sampler import Prompt, Remote, SampledRow
 from llm_decpomdp.agents.inference.stops import before_stop, stop_length
+from llm_decpomdp.agents.models.agreement import (
+    Draw,
+    SamplingGuard,
+    computing,
+    disagreement,
+    mean_difference,
+)
 from llm_decpomdp.agents.models.features import hidden_means
 from llm_decpomdp.agents.models.precision import resolve_compute_dtype, weights_as, weights_in
 from llm_decpomdp.policy import SKIPPED, Completion
@@ -31,10 +40,6 @@ logger = logging.getLogger(__name__)
 
 PACKABLE_ATTENTION = ("sdpa", "eager")
 """Ways to compute attention that take a mask for each pair of tokens."""
-
-PROBE_TOLERANCE, PROBE_TOLERANCE_ROUNDED = 1e-3, 0.3
-"""Largest mean difference between the log-probabilities of packed and padded rows, in nats a token, in float32 and
-in half precision; wrong masks make about 1."""
 
 
 class ModelEngine:
@@ -67,6 +72,8 @@ class ModelEngine:
         self.compute_dtype = resolve_compute_dtype(compute_dtype, model.device)
         self._end_ids = end_ids(model, tokenizer)
         self._packs: bool | None = None  # unknown until the first use
+        self._pads = True  # known with `_packs`
+        self._guard = SamplingGuard(self.model, self.compute_dtype, self._draw, self._score)
         self._span = attention_span(model.config)
         self._warned_of_span = False
         self.remote: Remote | None = None
@@ -99,15 +106,15 @@ class ModelEngine:
 
         Raises:
             PromptTooLong: If a prompt is too long for its policy, which neither skips nor cuts it.
+            MismatchError: If the model samples by other probabilities than those that a learner computes.
             ValueError: If `num_samples` is below 1, or a prompt is empty.
         """
         if num_samples < 1:
             raise ValueError(f"num_samples must be at least 1, got {num_samples}")
         if not requests:
             return []
-        adapters = sorted({policy.adapter for policy, _ in requests if policy.adapter is not None})
-        batchable, remote = can_batch_adapters(self.model), self.remote
-        if remote is None and len(adapters) > 1 and not batchable:
+        adapters, remote = {policy.adapter for policy, _ in requests} - {None}, self.remote
+        if remote is None and len(adapters) > 1 and not can_batch_adapters(self.model):
             return self._in_turn(requests, num_samples)
         prompts = [policy.request(text) for policy, text in requests]
         unskipped = [prompt for prompt in prompts if prompt is not None]
@@ -119,16 +126,7 @@ class ModelEngine:
                 for place, row in enumerate(draws)
             ]
         elif unskipped:
-            if len(adapters) == 1:
-                self.activate(*adapters)
-            with (
-                weights_in(self.model, self.compute_dtype),
-                decoding(self.model),
-                batched_adapters(self.model, adapters if batchable else ()) as set_adapters,
-            ):
-                rows = sample(
-                    self.model, unskipped, num_samples, self._end_ids, set_adapters, self.decode
-                )
+            rows = self._guard.sample(unskipped, num_samples)
         answers = iter(rows)
         return [
             [
@@ -137,6 +135,29 @@ class ModelEngine:
             ]
             for prompt in prompts
         ]
+
+    def _draw(
+        self, way: Draw, prompts: Sequence[Prompt], num_samples: int, dtype: torch.dtype
+    ) -> list[SampledRow]:
+        """Draw completions of all prompts in a way, with weights rounded to `dtype`."""
+        adapters = sorted({prompt.adapter for prompt in prompts if prompt.adapter is not None})
+        if len(adapters) == 1:
+            self.activate(*adapters)
+        stacked = adapters if can_batch_adapters(self.model) else ()
+        with (
+            weights_in(self.model, dtype),
+            decoding(self.model),
+            batched_adapters(self.model, stacked) as set_adapters,
+        ):
+            return way(self.model, prompts, num_samples, self._end_ids, set_adapters, self.decode)
+
+    @torch.no_grad()
+    def _score(self, prompt: Prompt, rows: Sequence[SampledRow], dtype: torch.dtype) -> Tensor:
+        """Return the log-probabilities of the tokens of rows by plain passes, as a learner computes them."""
+        self.activate(prompt.adapter)
+        tokens, divisor = [row.tokens for row in rows], prompt.sampling.divisor
+        with computing(self.model, dtype):
+            return plain_log_probs(self.model, prompt.ids, tokens, divisor)
 
     def _in_turn(
         self, requests: Sequence[tuple[Any, str]], num_samples: int
@@ -193,12 +214,13 @@ class ModelEngine:
             As many as there are tokens; float32, in nats.
         """
         if self._packs is None:
-            self._packs = self._can_pack((*prompt, *rows[0]))
+            self._check_passes((*prompt, *rows[0]))
         fits = self._fits(prompt, rows)
         with self._computing(), self._checkpointing():
             if self._packs and fits:
                 return packed_log_probs(self.model, prompt, rows, divisor, self._recomputing)
-            return padded_log_probs(self.model, prompt, rows, divisor)
+            unpacked = padded_log_probs if self._pads else plain_log_probs
+            return unpacked(self.model, prompt, rows, divisor)
 
     def _fits(self, prompt: Sequence[int], rows: Sequence[Sequence[int]]) -> bool:
         """Check whether every layer sees whole rows; packed ones have no windows."""
@@ -230,31 +252,51 @@ class ModelEngine:
         enabled = self.compute_dtype == torch.bfloat16
         return torch.autocast(self.model.device.type, torch.bfloat16, enabled=enabled)
 
-    @torch.no_grad()
-    def _can_pack(self, tokens: Sequence[int]) -> bool:
-        """Check on a few tokens that packed rows give the log-probabilities of padded ones."""
+    def _check_passes(self, tokens: Sequence[int]) -> None:
+        """Find out, on a few tokens, whether packed and padded rows have the log-probabilities of plain ones."""
+        probe = [*tokens, *tokens, *tokens][:24]
+        prompt, rows = probe[::3], [probe[1::3], probe[2::3][:5]]
+        self._packs = self._can_pack(prompt, rows)
+        if not self._packs and (found := self._differs(padded_log_probs, prompt, rows)):
+            self._pads = False
+            logger.warning(
+                "this model learns from completions one by one: padding changes their log-probabilities by %.3g "
+                "nats a token",
+                found,
+            )
+
+    def _can_pack(self, prompt: Sequence[int], rows: Rows) -> bool:
         attention = without_peft(self.model).config._attn_implementation
         if attention not in PACKABLE_ATTENTION:
             return _warn_of_padding(
                 f"attention {attention!r} takes no mask for each pair of tokens"
             )
-        probe = [*tokens, *tokens, *tokens][:24]
-        prompt, rows = probe[::3], [probe[1::3], probe[2::3]]
-        exact = self.model.dtype == torch.float32
-        with nullcontext() if exact else self._computing():
-            padded = padded_log_probs(self.model, prompt, rows, 1.0)
-            try:
-                packed = packed_log_probs(self.model, prompt, rows, 1.0)
-            except torch.OutOfMemoryError:
-                raise
-            except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-                return _warn_of_padding(f"{type(error).__name__}: {error}")
-        difference = float((packed - padded).abs().mean())
-        if difference <= (PROBE_TOLERANCE if exact else PROBE_TOLERANCE_ROUNDED):
+        try:
+            difference = self._differs(packed_log_probs, prompt, rows)
+        except torch.OutOfMemoryError:
+            raise
+        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            return _warn_of_padding(f"{type(error).__name__}: {error}")
+        if difference is None:
             return True
         return _warn_of_padding(
             f"log-probabilities differ by {difference:.3g} nats a token from those of plain rows"
         )
+
+    @torch.no_grad()
+    def _differs(
+        self, compute: Callable[..., Tensor], prompt: Sequence[int], rows: Rows
+    ) -> float | None:
+        """Return how far log-probabilities are from those of plain rows, if that is above the limit."""
+
+        def measure(dtype: torch.dtype) -> float:
+            with computing(self.model, dtype):
+                plain = plain_log_probs(self.model, prompt, rows, 1.0)
+                return mean_difference(compute(self.model, prompt, rows, 1.0), plain)
+
+        # Trained weights are float32, whatever the format of computing: then rounding is out of the way.
+        exact = self.model.dtype == torch.float32
+        return disagreement(torch.float32 if exact else self.compute_dtype, measure)
 
     def activate(self, adapter: str | None) -> None:
         """Compute with this adapter, and with no other; what is trained stays as it is."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from llm_decpomdp.agents.inference.packed_log_probs import without_peft
+from llm_decpomdp.agents.models.agreement import context_length
 
 WINDOW = 1024
 """Largest number of tokens that go through the model at once."""
@@ -29,8 +30,7 @@ def hidden_means(model: Any, rows: Sequence[Sequence[int]], span: float) -> Tens
         (B, d), float32; zeros for an empty row.
     """
     config = model.config.get_text_config()
-    context = getattr(config, "max_position_embeddings", None) or WINDOW
-    size = int(min(WINDOW, context, span))
+    size = int(min(WINDOW, context_length(model) or WINDOW, span))
     windows = [
         (index, row[first : first + size])
         for index, row in enumerate(rows)

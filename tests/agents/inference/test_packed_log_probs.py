@@ -131,7 +131,7 @@ MODELS = {
         lambda: Gemma2ForCausalLM(
             Gemma2Config(**SIZE, final_logit_softcapping=1.0, sliding_window=64)
         ),
-        "differ by",
+        "",
     ),
     "alibi": (
         lambda: BloomForCausalLM(

@@ -1,0 +1,287 @@
+"""Samples have the log-probabilities that a learner computes, or the model is refused."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+
+from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents.inference.packed_log_probs import plain_log_probs
+from llm_decpomdp.agents.models import agreement
+from llm_decpomdp.agents.models.agreement import MismatchError, context_length
+from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents.models.engine import ModelEngine
+from llm_decpomdp.agents.models.prompting import Prompting
+from llm_decpomdp.agents.models.tiny import CharacterEncoder, character_tokenizer
+from llm_decpomdp.policy import Completion, PromptTooLong
+
+ALPHABET = "abcdefghijklmnopqrstuvwxyz .,:"
+PROMPTS = ["ab", "the quick brown fox jumps over the lazy dog. again."]
+LONGROPE = {
+    "rope_theta": 10000.0,
+    "rope_type": "longrope",
+    "short_factor": [1.0] * 4,
+    "long_factor": [4.0] * 4,
+    "original_max_position_embeddings": 32,
+}
+KINDS: dict[str, dict[str, Any]] = {
+    "rwkv": {"num_hidden_layers": 2, "attention_hidden_size": 32, "context_length": 256},
+    "recurrent_gemma": {
+        "intermediate_size": 96,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "head_dim": 8,
+        "lru_width": 32,
+        "attention_window_size": 256,
+    },
+    "zamba2": {
+        "intermediate_size": 64,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "num_mem_blocks": 1,
+        "mamba_d_state": 8,
+        "n_mamba_heads": 8,
+        "mamba_ngroups": 1,
+        "hybrid_layer_ids": [1],
+        "layers_block_type": ["mamba", "hybrid", "mamba", "mamba"],
+        "chunk_size": 16,
+    },
+    "mamba2": {
+        "num_hidden_layers": 2,
+        "state_size": 8,
+        "head_dim": 8,
+        "num_heads": 8,
+        "n_groups": 2,
+        "expand": 2,
+        "chunk_size": 16,
+    },
+    "phi3": {
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 256,
+        "original_max_position_embeddings": 32,
+        "rope_parameters": LONGROPE,
+    },
+    "gemma2": {
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "final_logit_softcapping": 2.0,
+        "attn_logit_softcapping": 5.0,
+        "sliding_window": 128,
+    },
+    "llama": {"intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4},
+}
+
+
+def random_model(kind: str, **changes: Any) -> Any:
+    """A small model of an architecture, with random weights that are far from uniform distributions."""
+    tokens = {"eos_token_id": 0, "pad_token_id": 0, "bos_token_id": 0}
+    vocabulary = len(ALPHABET) + 1
+    options = {**KINDS[kind], **changes}
+    config = CONFIG_MAPPING[kind](vocab_size=vocabulary, hidden_size=32, **tokens, **options)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model: Any = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+        for weight in model.parameters():
+            if weight.dim() > 1:
+                torch.nn.init.normal_(weight, std=0.25)
+    return model
+
+
+def policy_of(model: Any, compute_dtype: str = "float32", **sampling: Any) -> CausalLM:
+    tokenizer = character_tokenizer(ALPHABET)
+    engine = ModelEngine(model, tokenizer, compute_dtype=compute_dtype)
+    policy = CausalLM(engine, Sampling(**{"max_new_tokens": 24, **sampling}))
+    policy.encoder = CharacterEncoder(Prompting(), tokenizer, "x", 256)
+    return policy
+
+
+@torch.no_grad()
+def distance(policy: CausalLM, prompt: str, group: Sequence[Completion]) -> tuple[float, float]:
+    """Mean difference of the sampler's log-probabilities from plain passes, and from the learner's."""
+    sampled = torch.tensor([value for completion in group for value in completion.log_probs])
+    rows = [completion.tokens for completion in group]
+    plain = plain_log_probs(policy.model, policy.encode(prompt), rows, policy.sampling.divisor)
+    learned, mask = policy.log_probs(prompt, group)
+    return (
+        float((plain - sampled).abs().mean()),
+        float((learned[mask.bool()] - sampled).abs().mean()),
+    )
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "phi3"])
+def test_samples_have_the_log_probabilities_of_a_plain_pass(kind: str) -> None:
+    policy = policy_of(random_model(kind))
+    for prompts in (PROMPTS[:1], PROMPTS, PROMPTS[::-1], PROMPTS[1:]):
+        for prompt, group in zip(prompts, policy.generate(prompts, 4), strict=True):
+            assert max(distance(policy, prompt, group)) <= 1e-3
+
+
+def test_unequal_prompts_of_a_first_batch_are_enough_to_find_missing_masks() -> None:
+    policy = policy_of(random_model("recurrent_gemma"))
+    for prompt, group in zip(PROMPTS, policy.generate(PROMPTS, 4), strict=True):
+        assert max(distance(policy, prompt, group)) <= 1e-5
+
+
+def test_slower_ways_are_announced_with_the_model_and_the_cause(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING, "llm_decpomdp"):
+        policy_of(random_model("rwkv")).generate(["ab"], 4)
+        policy_of(random_model("recurrent_gemma")).generate(PROMPTS, 4)
+    rwkv, gemma = (r.getMessage() for r in caplog.records if "plain pass" in r.getMessage())
+    assert "(rwkv) is sampled without a cache" in rwkv and "keeps state" in rwkv
+    assert "(recurrent_gemma) is sampled in batches of prompts of one length" in gemma
+
+
+@pytest.mark.parametrize("kind", ["rwkv", "recurrent_gemma"])
+def test_slower_ways_draw_by_the_same_random_numbers(kind: str) -> None:
+    first, second = (policy_of(random_model(kind)) for _ in range(2))
+    second.engine._guard._way = agreement.sample_without_cache
+    assert [[c.text for c in group] for group in first.generate(PROMPTS, 3)] == [
+        [c.text for c in group] for group in second.generate(PROMPTS, 3)
+    ]
+
+
+def test_completions_beyond_the_positions_of_training_are_refused() -> None:
+    policy = policy_of(random_model("phi3"), max_new_tokens=12)
+    group = policy.generate(["hello world, you"], 8)[0]
+    assert max(distance(policy, "hello world, you", group)) <= 1e-5
+    with pytest.raises(
+        MismatchError, match=r"\(phi3\) cannot be sampled.*rope_type='longrope'.*32 tokens"
+    ):
+        policy_of(random_model("phi3"), max_new_tokens=40).generate(["hello world, you"], 8)
+
+
+def test_the_context_ends_where_positions_change(caplog: pytest.LogCaptureFixture) -> None:
+    model = random_model("phi3")
+    model.config.name_or_path = "long"  # one warning for each model
+    with caplog.at_level(logging.WARNING, "llm_decpomdp"):
+        engine = ModelEngine(model, character_tokenizer(ALPHABET), compute_dtype="float32")
+        policy = CausalLM(engine, Sampling(max_new_tokens=20))
+    assert context_length(model) == 32
+    assert "its context is 32 tokens" in caplog.text and "256" in caplog.text
+    policy.generate(["ab"], 2)
+    with pytest.raises(PromptTooLong, match="its context of 32 less max_new_tokens=20"):
+        policy.generate(["abcdefghijklmnop"])
+
+
+@pytest.mark.parametrize(
+    "rope",
+    [
+        {"rope_type": "default", "rope_theta": 1e4},
+        {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0},
+    ],
+)
+def test_other_positions_leave_the_context_as_it_is(rope: dict[str, Any]) -> None:
+    if rope["rope_type"] == "yarn":
+        rope = {**rope, "original_max_position_embeddings": 32}
+    model = random_model("llama", max_position_embeddings=128, rope_parameters=rope)
+    assert context_length(model) == 128
+
+
+def test_a_model_that_is_random_is_refused() -> None:
+    model = random_model("llama")
+    model.lm_head.register_forward_hook(lambda _, __, out: out + torch.randn_like(out))
+    with pytest.raises(MismatchError, match=r"\(llama\) cannot be sampled.*random"):
+        policy_of(model).generate(["ab"], 4)
+
+
+def count_plain_passes(policy: CausalLM) -> list[int]:
+    """Note the rows of each comparison of a policy's engine."""
+    guard, counts = policy.engine._guard, list[int]()
+    score = guard._score
+
+    def spy(prompt: Any, rows: Any, dtype: Any) -> Any:
+        counts.append(len(rows))
+        return score(prompt, rows, dtype)
+
+    guard._score = spy
+    return counts
+
+
+def test_a_policy_is_compared_once_alone_and_once_padded() -> None:
+    policy = policy_of(random_model("llama"))
+    counts = count_plain_passes(policy)
+    for prompts in (["ab"], ["ab"], PROMPTS, PROMPTS, ["ab"]):
+        policy.generate(prompts, 6)
+    assert counts == [4, 4]
+
+
+def test_first_tokens_alone_prove_nothing() -> None:
+    policy = policy_of(random_model("rwkv"), stop=["a", "b", "c", "d", "e", "f", "g", "h", "i"])
+    counts = count_plain_passes(policy)
+    while max(len(c.tokens) for c in policy.generate(["ab"], 1)[0]) == 1:
+        assert len(counts) < 50
+    assert policy.engine._guard._way is agreement.sample_without_cache
+
+
+def test_each_adapter_is_compared() -> None:
+    adapted = get_peft_model(random_model("llama"), LoraConfig(target_modules=["q_proj"]), "one")
+    adapted.add_adapter("two", LoraConfig(target_modules=["q_proj"]))
+    engine = ModelEngine(adapted, character_tokenizer(ALPHABET), compute_dtype="float32")
+    policies = [CausalLM(engine, Sampling(max_new_tokens=8), adapter=a) for a in ("one", "two")]
+    for policy in policies:
+        policy.encoder = CharacterEncoder(Prompting(), policy.tokenizer, "x", 256)
+    counts = count_plain_passes(policies[0])
+    for _ in range(2):
+        engine.generate([(policy, "ab") for policy in policies], 3)
+    assert counts == [3, 3]
+
+
+@pytest.mark.parametrize("kind", ["recurrent_gemma", "llama"])
+def test_in_half_precision_faults_are_found_and_rounding_is_none(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agreement, "LIMIT_ROUNDED", 1e-6)  # every difference is looked at closely
+    policy = policy_of(random_model(kind), compute_dtype="bfloat16")
+    policy.generate(PROMPTS, 4)
+    way = policy.engine._guard._way
+    assert way is (agreement.sample if kind == "llama" else agreement.sample_by_length)
+
+
+def test_the_limit_grows_as_the_temperature_falls() -> None:
+    assert agreement.mismatch_limit(torch.float32) == 1e-3
+    assert agreement.mismatch_limit(torch.bfloat16) == 0.05
+    assert agreement.mismatch_limit(torch.bfloat16, 0.5) == 0.1
+
+
+def test_random_numbers_of_a_first_batch_are_those_of_any_other(
+    make_policy: Callable[..., CausalLM],
+) -> None:
+    checked, unchecked = make_policy(), make_policy()
+    unchecked.engine._guard._find_fault = lambda *_: None  # type: ignore[method-assign]
+    for _ in range(2):
+        assert checked.generate(["abc", "d"], 4) == unchecked.generate(["abc", "d"], 4)
+
+
+def test_a_learner_takes_rows_one_by_one_where_padding_changes_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model = random_model("recurrent_gemma")
+
+    def leak(_: Any, arguments: Any, options: dict[str, Any], out: Any) -> Any:
+        """Let padding change all tokens of a batch."""
+        mask = options.get("attention_mask")
+        out.logits = out.logits * (1.0 if mask is None or mask.all() else 0.5)
+        return out
+
+    model.register_forward_hook(leak, with_kwargs=True)
+    policy = policy_of(model)
+    group = policy.generate(["ab"], 4)[0]
+    assert len({len(completion.tokens) for completion in group}) > 1
+    with caplog.at_level(logging.WARNING, "llm_decpomdp"):
+        assert max(distance(policy, "ab", group)) <= 1e-5
+    assert "one by one: padding changes" in caplog.text
