@@ -18,6 +18,7 @@ from typing import TypeVar
 import torch
 
 from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow
+from llm_decpomdp.agents.models.agreement import mean_difference, mismatch_limit
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine, end_ids
 from llm_decpomdp.agents.remote.client import Client
@@ -32,6 +33,12 @@ from llm_decpomdp.agents.remote.served_weights import ServedWeights, to_requests
 from llm_decpomdp.agents.remote.server import Server, make_private
 
 logger = logging.getLogger(__name__)
+
+ENOUGH_TOKENS = 1000
+"""Tokens from which on the average difference of a server's log-probabilities counts."""
+
+SINGLE = 10
+"""How many times as much a single answer may differ."""
 
 PROBE, PROBE_TOKENS = "Say something.", 16
 """What `serve` asks a server, and the most tokens that it waits for."""
@@ -89,6 +96,7 @@ class RemoteSampler:
         self._proofs: dict[str | None, tuple[Prompt, Sequence[SampledRow]]] = {}  # by adapter
         self.proves_later = False
         """Whether the model here is at work in another thread, so that answers by new weights wait for `prove`."""
+        self._difference, self._tokens = 0.0, 0  # of all answers that were compared
         self._client: Client | None = None
         self._lost = False
         self._closed = False
@@ -262,13 +270,23 @@ class RemoteSampler:
         tokens = [row.tokens for row in rows]
         log_probs = self.engine.log_probs(prompt.ids, tokens, prompt.sampling.divisor)
         sampled = torch.tensor([value for row in rows for value in row.log_probs]).to(log_probs)
-        mismatch = float((log_probs - sampled).abs().mean())
-        if not mismatch <= self.options.max_mismatch:
+        mismatch, limit = mean_difference(log_probs, sampled), self.options.max_mismatch
+        of_one = "its first answer"
+        if limit is None:
+            divisor = prompt.sampling.divisor
+            usual = mismatch_limit(self.engine.compute_dtype)
+            self._difference += mismatch * divisor * len(sampled)
+            self._tokens += len(sampled)
+            average = self._difference / self._tokens
+            limit = SINGLE * usual / divisor
+            if self._tokens >= ENOUGH_TOKENS and mismatch <= limit:
+                mismatch, limit = average, usual
+                of_one = f"its first answers so far, {self._tokens} tokens, the last one"
+        if not mismatch <= limit:
             raise SamplerError(
                 f"the server's log-probabilities differ from the learner's by {mismatch:.3g} nats a token, more "
-                f"than max_mismatch={self.options.max_mismatch:g}, in its first answer by "
-                f"{self._names()[prompt.adapter]}: it has other weights, another model, or another format of "
-                "numbers than compute_dtype"
+                f"than {limit:g}, in {of_one} by {self._names()[prompt.adapter]}: it has other weights, another "
+                "model, or another format of numbers than compute_dtype; sampler.max_mismatch sets another limit"
             )
 
 

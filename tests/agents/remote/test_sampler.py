@@ -266,6 +266,27 @@ def test_answers_of_other_weights_are_refused(
     draw(policies)
 
 
+def test_by_default_the_limit_is_that_of_samples_drawn_here(
+    model: Path, server: FakeVllm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llm_decpomdp.agents.remote.sampler.ENOUGH_TOKENS", 100)
+    policies = two(model)
+    sampler = attach(server, policies, tmp_path, max_mismatch=None)
+    server.noise = 0.02
+    with pytest.raises(SamplerError, match=r"by 0\.02 nats a token, more than 0\.01, in its first"):
+        draw(policies)
+    sampler = attach(server, policies, tmp_path, max_mismatch=None)
+    server.noise = 5e-3  # too much on average, and too little of a single answer
+    with pytest.raises(
+        SamplerError, match=r"by 0\.005 nats a token, more than 0\.001, in its first"
+    ):
+        for version in range(18, 28):
+            draw(policies)
+            change(policies["main"], version)
+            sampler.publish(version)
+    assert version > 18 and sampler._tokens >= 100
+
+
 def test_a_server_without_the_routes_is_told(
     model: Path, server: FakeVllm, tmp_path: Path, monkeypatch: Any
 ) -> None:
