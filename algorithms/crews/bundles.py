@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -102,13 +102,17 @@ class UpdateBundle(Bundle):
             site.rng = stream(self.seed, "handoff", *self.names, self.index)
             seed_noise(site.env, self.seed, "update", *self.names, self.index)
         assert site.rng is not None, self
-        return roll_out(
+        first = self.index * (self.options.starts_per_bundle or 0)
+        rollouts = roll_out(
             *(site.env, site.team, self.starts, self.options),
             group_size=self.group_size,
             rng=site.rng,
             stopwatch=clock,
             views=self.views,
         )
+        if self.options.starts_per_bundle is None:
+            return rollouts
+        return [replace(rollout, place=place) for place, rollout in enumerate(rollouts, first)]
 
 
 @dataclass(frozen=True)

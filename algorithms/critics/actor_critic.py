@@ -11,8 +11,9 @@ the others end with V(x'_j), and so learn from the critic's guess. Nothing is wh
 its turn weighs like any other.
 
 While a critic explains nothing of a turn, V is the running mean of its targets: a constant, and so as unbiased.
-Before it has seen any return of the turn, joint samples are compared with the others of the turn in the batch, by
-their own rewards (as `marloo.py` does, with the batch for a group), and one without others learns nothing.
+Before it has seen any return of the turn, a joint sample is compared with those of the turn in the batch that have
+another completion of the agent, by their own rewards (as `marloo.py` does, with the batch for a group). Without
+others it teaches nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from llm_decpomdp.algorithms.critics.targets import (
     less,
     sample_returns,
 )
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout
+from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout
 
 
 class BaselineCritic(Critic):
@@ -64,16 +65,19 @@ class BaselineCritic(Critic):
             ]
             unseen = self._unseen(name, rollouts, returns)
             for number, (rollout, of_turns) in enumerate(zip(rollouts, returns, strict=True)):
-                advantages = []
-                for index, values in enumerate(of_turns):
-                    key = (name, rollout.groups[index].turn)
-                    if key in self._heads:
-                        value = read.predictions[Place(number, index)]
-                        baseline: float | Array = self._gated(key, value, explained, None)
-                    else:
-                        baseline = _mean_of_others(values, unseen[key[1]])
-                    advantages.append(less(values, baseline))
-                outlooks[number] |= dict.fromkeys(self._readers(name), advantages)
+                for agent in self._readers(name):
+                    advantages = []
+                    for index, (group, values) in enumerate(
+                        zip(rollout.groups, of_turns, strict=True)
+                    ):
+                        key = (name, group.turn)
+                        if key in self._heads:
+                            value = read.predictions[Place(number, index)]
+                            baseline: float | Array = self._gated(key, value, explained, None)
+                        else:
+                            baseline = _mean_of_others(values, unseen[key[1]], group, agent)
+                        advantages.append(less(values, baseline))
+                    outlooks[number][agent] = advantages
         return outlooks
 
     def _returns(
@@ -102,21 +106,34 @@ class BaselineCritic(Critic):
         self, name: str, rollouts: Sequence[Rollout], returns: Sequence[Sequence[Array]]
     ) -> dict[int, Array]:
         """Return all returns of the batch, in all processes, of each turn of which none was seen before."""
-        found = [
-            (group.turn, values)
+        of_rollouts = [
+            [
+                (group.turn, values)
+                for group, values in zip(rollout.groups, of_turns, strict=True)
+                if (name, group.turn) not in self._heads
+            ]
             for rollout, of_turns in zip(rollouts, returns, strict=True)
-            for group, values in zip(rollout.groups, of_turns, strict=True)
-            if (name, group.turn) not in self._heads
         ]
         batch: dict[int, list[Array]] = {}
-        for turn, values in self._gather(found):
+        for turn, values in self._collect(rollouts, of_rollouts):
             batch.setdefault(turn, []).append(values)
         return {turn: np.concatenate(parts) for turn, parts in batch.items()}
 
 
-def _mean_of_others(values: Array, batch: Array) -> Array:
-    """Return the mean of all values of the batch but each itself; itself where there is no other."""
-    if len(batch) == 1:
-        return values
-    means: Array = (batch.sum() - values) / (len(batch) - 1)
-    return means
+def _mean_of_others(values: Array, batch: Array, group: Group, agent: str) -> Array:
+    """Return, for each joint sample, the mean of those without the agent's completion, or its value without such.
+
+    Under `joint_mode=cross` and `common` several joint samples of the group have that completion. A mean that
+    contains them depends on the completion, and takes away a part of its gradient.
+
+    Args:
+        values: Of the joint samples of the group, (J,).
+        batch: All values of the turn, those of the group among them.
+        group: The group.
+        agent: The agent.
+    """
+    answers = np.array(group.joint)[:, list(group.completions).index(agent)]
+    same = (answers[:, None] == answers).astype(np.float64)  # (J, J)
+    number = len(batch) - same.sum(1)
+    means: Array = (batch.sum() - same @ values) / np.maximum(number, 1)
+    return np.where(number > 0, means, values)

@@ -71,12 +71,17 @@ class CounterfactualCritic(Critic):
         require_views(rollouts)
         outlooks, metrics = super().assess(rollouts)
         answers, texts, cut_parts = self._read_answers(rollouts, outlooks)
-        records = [record for group in answers for record in self._records_of(group)]
-        pending, judged = self._judge(records)
+        groups = iter(answers)
+        records = [
+            [record for _ in rollout.groups for record in self._records_of(next(groups))]
+            for rollout in rollouts
+        ]
+        pending, judged = self._judge(rollouts, records)
         self._pending |= pending
         counts = {
-            key: key in self._heads and (value > 0 or not self.options.critic_gate)
-            for key, value in judged.items()
+            key: key in self._heads
+            and (self._heads[key].explained > 0 or not self.options.critic_gate)
+            for key in judged
         }
         groups = iter(answers)
         advantages = []

@@ -9,8 +9,9 @@ that part. x is the environment's state with all agents' histories: with the sta
 where agents see less (Baisero and Amato, arXiv 2105.11674), and histories repair that, whatever else is read
 (arXiv 2509.26000). Critics exist in training alone (centralised training, decentralised execution).
 
-A critic of a turn counts while its explained variance is above 0 on states that it was not yet trained on.
-Otherwise R_j = r_j, as in a chain without a critic; targets take the mean return of the turn there.
+A critic of a turn counts while its explained variance is above 0, over the newest states before the present batch,
+each of which it was not yet trained on. Otherwise R_j = r_j, as in a chain without a critic; targets take the mean
+return of the turn there. A gate that the present batch decided would bias the gradient.
 
 This is the critic of `critic=joint` or `own` beside a group baseline; those of actor-critics build on it.
 Degenerate cases: one turn has no later state, so that nothing changes; too few states leave the gate closed.
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -35,6 +36,8 @@ from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 
 Gather = Callable[[Sequence[Any]], list[Any]]
 """Collects the items of all processes."""
+
+Item = TypeVar("Item")
 
 Key = tuple[str, int]
 """Name of a critic, and a turn."""
@@ -107,14 +110,12 @@ class Critic:
         self._warn_without_state(rollouts)
         states = {name: self._read(name, rollouts) for name in self._features}
         records = [
-            record
-            for name in states
+            [r for name in states for r in self._records(name, states[name], number, rollout)]
             for number, rollout in enumerate(rollouts)
-            for record in self._records(name, states[name], number, rollout)
         ]
-        self._pending, judged = self._judge(records)
-        explained = self._explained() | judged
-        outlooks = self._outlooks(states, rollouts, explained)
+        self._pending, judged = self._judge(rollouts, records)
+        # By earlier batches: a gate that these samples decide would make the baseline depend on them.
+        outlooks = self._outlooks(states, rollouts, self._explained())
         cut_parts = sum(self._gather([values.read.cut_parts for values in states.values()]))
         return outlooks, self._metrics(judged, cut_parts)
 
@@ -132,10 +133,28 @@ class Critic:
         rate, trunk = self.options.critic_learning_rate, self._trunks.get(key[0])
         return ValueHead(width, rate) if trunk is None else TrunkHead(width, rate, trunk)
 
-    def _judge(self, records: Sequence[Record]) -> tuple[dict[Key, list[Record]], dict[Key, float]]:
-        """Return the records of all processes by head, and what each head explains with them."""
+    def _collect(self, rollouts: Sequence[Rollout], items: Sequence[Sequence[Item]]) -> list[Item]:
+        """Collect what belongs to each rollout, of all processes, in the order of the update's starts.
+
+        The order decides the minibatches of the heads, so it must not depend on the number of processes.
+        """
+        of_rollouts = [
+            (rollout.place, list(of)) for rollout, of in zip(rollouts, items, strict=True)
+        ]
+        pairs = sorted(self._gather(of_rollouts), key=lambda pair: pair[0])
+        return [item for _, of in pairs for item in of]
+
+    def _judge(
+        self, rollouts: Sequence[Rollout], records: Sequence[Sequence[Record]]
+    ) -> tuple[dict[Key, list[Record]], dict[Key, float]]:
+        """Return the records of all processes by head, and what each head explains with them.
+
+        Args:
+            rollouts: Those of this process.
+            records: Of each rollout.
+        """
         pending: dict[Key, list[Record]] = {}
-        for record in self._gather(records):
+        for record in self._collect(rollouts, records):
             pending.setdefault(record.key, []).append(record)
         judged = {
             key: self._heads[key].judged(_pairs(found)) if key in self._heads else 0.0
@@ -218,7 +237,7 @@ class Critic:
             ]
             assert group.chosen is not None, "the critic learns from chains"
             rewards = np.array(group.rewards, dtype=np.float64)
-            turns.append(Turn(rewards, np.array(following), group.chosen))
+            turns.append(Turn(rewards, np.array(following), group.chosen, group.going_share))
         return turns
 
     def _outlooks(
@@ -260,7 +279,8 @@ class Critic:
         if not found:
             return metrics
         errors = [(record.prediction - record.target) ** 2 for record in found]
-        counts = [not self.options.critic_gate or value > 0 for value in judged.values()]
+        explained = self._explained()
+        counts = [not self.options.critic_gate or explained.get(key, 0.0) > 0 for key in judged]
         metrics |= {"critic/loss": float(np.mean(errors)), "critic/gate": float(np.mean(counts))}
         for turn in sorted({turn for _, turn in judged}):
             values = [value for (_, of), value in judged.items() if of == turn]

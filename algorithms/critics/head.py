@@ -35,8 +35,8 @@ class Moments:
 
     def __init__(self) -> None:
         self.batches = 0
-        self.mean: Tensor = torch.zeros(())
-        self.square: Tensor = torch.zeros(())
+        self.mean: Tensor = torch.zeros((), dtype=torch.float32)
+        self.square: Tensor = torch.zeros((), dtype=torch.float32)
 
     def add(self, values: Tensor) -> None:
         """Add a batch (B, ...)."""
@@ -61,11 +61,11 @@ class ValueHead:
     """
 
     def __init__(self, width: int, learning_rate: float) -> None:
-        self.weight = torch.nn.Parameter(torch.zeros(width))
+        self.weight = torch.nn.Parameter(torch.zeros(width, dtype=torch.float32))
         self._adamw = torch.optim.AdamW([self.weight], lr=learning_rate, weight_decay=0.0)
         self._optimizers = [self._adamw]
         self._targets, self._inputs = Moments(), Moments()
-        self._features = torch.zeros(0, width)
+        self._features = torch.zeros(0, width, dtype=torch.float32)
         self._pairs = torch.zeros(0, 2, dtype=torch.float64)
         self.explained = 0.0
         """Share of the variance of the newest targets that was predicted before training on them; 0 while they

@@ -66,7 +66,7 @@ def read_states(
         places[place] = text
         cut_parts += cut
     rows = {text: row for row, text in enumerate(dict.fromkeys(places.values()))}
-    values = features(list(rows)).cpu() if rows else ()
+    values = features(list(rows)).float().cpu() if rows else ()
     found = {place: values[rows[text]] for place, text in places.items()}
     return States(found, places, cut_parts)
 

@@ -3,11 +3,12 @@
 With x_t the state before turn t of a chain, J joint samples with rewards r_j there, x'_j the state after each, and
 c the one that goes on:
 
-    y_t = (1/J) sum_j [r_j + discount V(x'_j)] + discount lambda (y_{t+1} - V(x'_c))
+    y_t = (1/J) sum_j [r_j + discount V(x'_j)] + discount lambda (n/J) (y_{t+1} - V(x'_c))
 
-V is 0 where the episode is over, and y_{t+1} - V(x'_c) is where the chain is. With J = 1 this is TD(lambda) as it
-is known. With more the mean takes the place of one sample, and the last term, whose mean over c is that over all
-j, corrects V by what followed.
+with n the number of joint samples after which the episode goes on. V is 0 where the episode is over, and so is the
+last term where the chain is. With J = 1 this is TD(lambda) as it is known. With more, the mean takes the place of
+one sample, and the last term corrects V by what followed: c is one of the n, and the J - n others have nothing to
+correct.
 
 Assumption: c was drawn at random. Under `handoff=best` values are those of going on with the best.
 """
@@ -36,6 +37,8 @@ class Turn(NamedTuple):
     """Value of the state after each, (J,); 0 where the episode is over."""
     chosen: int
     """The joint sample that goes on."""
+    going: float = 1.0
+    """Share of the joint samples after which the episode goes on (n/J)."""
 
 
 Outlook = dict[str, list[Array]]
@@ -55,7 +58,8 @@ def lambda_targets(chain: Sequence[Turn], discount: float, trace: float) -> list
     for turn in reversed(chain):
         following = targets[-1] if targets else None
         expected = float(np.mean(turn.rewards + discount * turn.following))
-        targets.append(expected + _correction(turn, following, discount, trace))
+        correction = _correction(turn, following, discount, trace)
+        targets.append(expected + turn.going * correction)
     return targets[::-1]
 
 

@@ -10,7 +10,12 @@ import numpy as np
 
 from llm_decpomdp.algorithms.critics.targets import Outlook
 from llm_decpomdp.algorithms.learning.aggregation import aggregate
-from llm_decpomdp.algorithms.learning.baselines import Baseline, Returns, advantages, none
+from llm_decpomdp.algorithms.learning.baselines import (
+    Baseline,
+    Returns,
+    advantages,
+    pool_advantages,
+)
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.returns import partner_returns, returns, visit_weights
 from llm_decpomdp.algorithms.learning.running import RunningBaseline
@@ -29,6 +34,8 @@ class GroupAdvantages:
     """Advantages of each agent's G completions, (G,)."""
     values: dict[str, Returns] = field(default_factory=dict)
     """Values of the same completions, before anything is subtracted, (G,)."""
+    tokens: dict[str, float] = field(default_factory=dict)
+    """Where groups of a turn are one pool: mean number of an agent's tokens in them that are trained."""
 
     @property
     def has_signal(self) -> bool:
@@ -85,12 +92,13 @@ def group_advantages(
             all_advantages = _pooled(rollout.groups, compared, baseline, options)
         else:
             all_advantages = _by_group(compared, baseline, options)
-        for group, visit, by_agent, of in zip(
-            rollout.groups, visit_weights(rollout), all_advantages, values, strict=True
+        tokens = _pool_tokens(rollout, values, options)
+        for group, visit, by_agent, of, of_pool in zip(
+            rollout.groups, visit_weights(rollout), all_advantages, values, tokens, strict=True
         ):
             weight = visit * options.turn_weight(group.turn, group.stopped_early)
             leaky = {agent: _leak(gains, options) for agent, gains in by_agent.items()}
-            yield GroupAdvantages(rollout.start, group, weight, leaky, of)
+            yield GroupAdvantages(rollout.start, group, weight, leaky, of, of_pool)
 
 
 def _returns(
@@ -153,15 +161,21 @@ def _pooled(
 ) -> list[dict[str, Returns]]:
     """Compare the completions of all groups of a turn and, if that has a weight, of equal joint prompts.
 
-    Episodes that ended earlier are in no later pool. A completion that is alone in its pool has nothing to be
-    compared with: its advantage is 0, but for baselines that compare with nothing.
+    Episodes that ended earlier are in no later pool (`pool_advantages`). With the weight w of the second
+    comparison
+
+        A = A_turn + w A_prompts
+
+    where A_prompts is A_turn if no other completion has the same prompts. GiGPO (arXiv 2505.10978) takes 0 there.
+    The first turn, on which all prompts are equal, would then weigh 1 + w, and later ones as little as 1.
     """
+    size = len(groups[0].joint)
     turns = [group.turn for group in groups]
-    pooled = _by_pool(turns, values, baseline, options)
+    pooled = _by_pool(turns, values, baseline, options, size)
     if not options.step_advantage_weight:
         return pooled
     states = [(group.turn, *group.prompts.items()) for group in groups]
-    steps = _by_pool(states, values, baseline, options)
+    steps = _by_pool(states, values, baseline, options, size, alone=pooled)
     return [
         {agent: of + options.step_advantage_weight * step[agent] for agent, of in by_agent.items()}
         for by_agent, step in zip(pooled, steps, strict=True)
@@ -173,7 +187,19 @@ def _by_pool(
     values: Sequence[Mapping[str, Returns]],
     baseline: Baseline,
     options: LearnerOptions,
+    size: int,
+    alone: Sequence[Mapping[str, Returns]] | None = None,
 ) -> list[dict[str, Returns]]:
+    """Compare the completions of all groups of a pool.
+
+    Args:
+        pools: The pool of each group.
+        values: Of each group, by agent.
+        baseline: Subtracted from the values.
+        options: Normalization.
+        size: Number of episodes.
+        alone: Advantages of completions that are alone in a pool, if they are not those of the baseline.
+    """
     result: list[dict[str, Returns]] = [{} for _ in values]
     members: dict[tuple[Hashable, str], list[int]] = {}
     for index, (pool, by_agent) in enumerate(zip(pools, values, strict=True)):
@@ -182,14 +208,42 @@ def _by_pool(
     for (_, agent), indices in members.items():
         parts = [values[index][agent] for index in indices]
         pool_values = np.concatenate(parts)
-        if len(pool_values) == 1 and baseline is not none:
-            compared = np.zeros(1)
+        if len(pool_values) == 1 and alone is not None:
+            compared = alone[indices[0]][agent]
         else:
-            compared = advantages(pool_values, baseline, normalize=options.normalize_advantages)
+            normalize = options.normalize_advantages
+            compared = pool_advantages(pool_values, baseline, size, normalize=normalize)
         ends = np.cumsum([len(part) for part in parts])[:-1]
         for index, part in zip(indices, np.split(compared, ends), strict=True):
             result[index][agent] = part
     return result
+
+
+def _pool_tokens(
+    rollout: Rollout, values: Sequence[Mapping[str, Returns]], options: LearnerOptions
+) -> list[dict[str, float]]:
+    """Return the mean number of each agent's trained tokens over the groups of a turn, for each group.
+
+    Groups that are compared with themselves alone, such as that of the first turn, have none.
+    """
+    means: list[dict[str, float]] = [{} for _ in values]
+    if not rollout.pooled:
+        return means
+    pools: dict[tuple[int, str], dict[int, int]] = {}
+    for index, (group, by_agent) in enumerate(zip(rollout.groups, values, strict=True)):
+        for agent in by_agent:
+            count = sum(
+                len(completion.tokens)
+                for completion in group.completions[agent]
+                if options.truncated != "mask" or not completion.truncated
+            )
+            pools.setdefault((group.turn, agent), {})[index] = count
+    for (_, agent), counts in pools.items():
+        if len(counts) > 1:
+            tokens = max(sum(counts.values()), 1) / len(counts)
+            for index in counts:
+                means[index][agent] = tokens
+    return means
 
 
 def _leak(values: Returns, options: LearnerOptions) -> Returns:

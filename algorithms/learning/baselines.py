@@ -92,6 +92,37 @@ BASELINES: Mapping[str, Baseline] = {
 """Baseline by name."""
 
 
+def pool_advantages(
+    returns: Returns, baseline: Baseline, size: int, *, normalize: bool = False
+) -> Returns:
+    """A_g of the n of `size` episodes that come to a turn, (n,): `advantages` if all of them do.
+
+    Episodes that ended before have no completion to compare with. Where `mean` or `leave_one_out` is the baseline,
+
+        A_g = c (R_g - mean of the n - 1 others),    c = (size - 1)/size under `mean`, and 1 under `leave_one_out`
+
+    and a completion that is alone is compared with 0, which is what the others earn after their ends. So the
+    baseline does not depend on the completion, and turns weigh c, however many episodes come to them. (With the
+    mean of all n they would weigh (n - 1)/n.) Any other baseline is that of the n returns. It gives a completion
+    that is alone an advantage of 0, unless it is `none`.
+
+    Args:
+        returns: (n,).
+        baseline: Subtracted from the returns.
+        size: Number of episodes, at least n.
+        normalize: As of `advantages`; a return that is alone has no deviation, and an advantage of 0.
+    """
+    number = len(returns)
+    if number == size:
+        return advantages(returns, baseline, normalize=normalize)
+    if baseline in (mean, leave_one_out):
+        compared = advantages(returns, leave_one_out if number > 1 else none, normalize=normalize)
+        return compared * ((size - 1) / size) if baseline is mean else compared
+    if number == 1 and baseline is not none:
+        return np.zeros(1)
+    return advantages(returns, baseline, normalize=normalize)
+
+
 def advantages(returns: Returns, baseline: Baseline, *, normalize: bool = False) -> Returns:
     """A_g = R_g - b_g of returns (..., G), over the group's standard deviation if `normalize`.
 

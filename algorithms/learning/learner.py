@@ -235,7 +235,9 @@ class Learner(BaseLearner):
         if weight is not None:
             terms = weight * terms
         reduce = REDUCTIONS[options.loss]
-        loss = credit.weight / starts * reduce(terms, mask, options.fixed_length or 1)
+        fixed = options.loss == "fixed_length"
+        tokens = options.fixed_length if fixed else credit.tokens.get(agent)
+        loss = credit.weight / starts * reduce(terms, mask, tokens)
         self._require_finite(float(loss.detach()), f"loss of {agent!r}", str(credit.start))
         if turn.counts:
             token_metrics.add(agent, loss.detach(), mask, metrics)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-Reduction = Callable[[Tensor, Tensor, int], Tensor]
-"""From terms (G, T), mask (G, T) and a number of tokens to a scalar."""
+Reduction = Callable[[Tensor, Tensor, float | None], Tensor]
+"""From terms (G, T), mask (G, T) and a number of tokens, which not all need, to a scalar."""
 
 
 def policy_gradient(log_probs: Tensor, advantages: Tensor) -> Tensor:
@@ -74,25 +74,28 @@ def kl_estimate(log_probs: Tensor, reference: Tensor) -> Tensor:
     return torch.expm1(-difference) + difference
 
 
-def sequence_sum(terms: Tensor, mask: Tensor, fixed_length: int) -> Tensor:
+def sequence_sum(terms: Tensor, mask: Tensor, tokens: float | None = None) -> Tensor:
     """(1/G) sum_g sum_t m_gt x_gt: every token of every completion weighs the same."""
     return masked(terms, mask).sum() / len(terms)
 
 
-def token_mean(terms: Tensor, mask: Tensor, fixed_length: int) -> Tensor:
+def token_mean(terms: Tensor, mask: Tensor, tokens: float | None = None) -> Tensor:
     """sum_gt m_gt x_gt / sum_gt m_gt: a group with long completions weighs as much as one with short ones.
 
-    (DAPO, arXiv 2503.14476, eq. 8, for a single group.)
+    (DAPO, arXiv 2503.14476, eq. 8, for a single group.) In a group of one completion every token would weigh
+    1/length. So where completions are compared over several groups, `tokens` is the mean number of tokens of these
+    groups: all their tokens weigh the same.
     """
-    return masked(terms, mask).sum() / mask.sum().clamp(min=1)
+    return masked(terms, mask).sum() / (mask.sum().clamp(min=1) if tokens is None else tokens)
 
 
-def fixed_length(terms: Tensor, mask: Tensor, fixed_length: int) -> Tensor:
-    """(1/(G L)) sum_g sum_t m_gt x_gt with a constant L (Dr. GRPO, arXiv 2503.20783).
+def fixed_length(terms: Tensor, mask: Tensor, tokens: float | None) -> Tensor:
+    """(1/(G L)) sum_g sum_t m_gt x_gt with a constant number of tokens L (Dr. GRPO, arXiv 2503.20783).
 
     `sequence_sum` on the scale of a token, so that the learning rate does not depend on the longest completion.
     """
-    return masked(terms, mask).sum() / (len(terms) * fixed_length)
+    assert tokens is not None, "fixed_length divides by a number of tokens"
+    return masked(terms, mask).sum() / (len(terms) * tokens)
 
 
 REDUCTIONS: Mapping[str, Reduction] = {

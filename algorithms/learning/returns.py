@@ -57,9 +57,11 @@ def partner_returns(group: Group, joint_returns: Returns, agent: int) -> Returns
 def visit_weights(rollout: Rollout) -> list[float]:
     """State-visitation weight of each group: the share of the episodes that come to it.
 
-    1 at the start. In a tree each of the J joint samples of a group takes 1/J of its group's weight: weighted so,
-    the gradient is that of the expected return. In a chain 1 on every turn that it has, as if all samples had
-    gone on with the chosen one, also those that ended.
+    1 at the start. In a tree, and among whole episodes, each of the J joint samples of a group takes 1/J of its
+    group's weight. In a chain the chosen joint sample stands for all that go on, so that the group after it has
+    the weight of the group before, times the share of the joint samples that did not end there. With these weights
+    the expected gradient of a turn is that over all episodes which come to it (policy gradient theorem, Sutton et
+    al. 2000), whenever episodes end.
     """
     weights: list[float] = []
     for group in rollout.groups:
@@ -67,6 +69,8 @@ def visit_weights(rollout: Rollout) -> list[float]:
             weights.append(1.0)
             continue
         before = rollout.groups[group.parent.group]
-        branches = 1 if before.chosen is not None else len(before.joint)
-        weights.append(weights[group.parent.group] / branches)
+        weight = weights[group.parent.group]
+        weights.append(
+            weight / len(before.joint) if before.chosen is None else weight * before.going_share
+        )
     return weights

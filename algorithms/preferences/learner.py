@@ -119,7 +119,8 @@ class PreferenceLearner(BaseLearner):
         """Step along the accumulated gradient, and remember what it was of, if later updates compare with it."""
         super().step()
         if self._history:
-            self._history.add(processes.gather(self._batch), self.options.discount)
+            batch = sorted(processes.gather(self._batch), key=lambda rollout: rollout.place)
+            self._history.add(batch, self.options.discount)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of `BaseLearner`, and the history if there is one."""

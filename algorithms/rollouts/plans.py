@@ -11,6 +11,9 @@ Letters: G completions of each agent, J joint samples of a group (`joint.py`: G 
 Under `episodes` G whole episodes share a start. The completions of a turn are compared over all of them, though
 from the second turn on their prompts differ: no worse on average, since the other episodes do not depend on a
 completion, and noisier.
+
+Where a part of the joint samples ends, later turns keep their weight in the expected gradient: see `visit_weights`
+(`learning/returns.py`) and, for `episodes`, `pool_advantages` (`learning/baselines.py`).
 """
 
 from __future__ import annotations

@@ -86,6 +86,11 @@ class Group:
     ended: tuple[bool, ...] = ()
     """True for each joint sample after which the episode is over."""
 
+    @property
+    def going_share(self) -> float:
+        """The share of the joint samples after which the episode is not over."""
+        return 1 - sum(self.ended) / len(self.joint)
+
 
 @dataclass(frozen=True)
 class Rollout:
@@ -100,6 +105,8 @@ class Rollout:
     """True if completions are compared with those of all groups of their turn: the rollout is several episodes."""
     comparator: Rollout | None = None
     """What another team has played from the same start, where pairs are made with its joint samples."""
+    place: int = 0
+    """Position of the start among those of its update, where bundles of starts are played; else 0."""
 
     @property
     def turns(self) -> list[list[Group]]:

@@ -124,7 +124,7 @@ def test_the_first_batch_is_compared_with_itself_and_a_sample_without_others_wit
 def test_processes_compare_the_first_batch_over_all_of_it() -> None:
     batch = [line([reward]) for reward in (1.0, 2.0, 6.0)]
     share = critic()
-    replies = iter([[], [(0, np.array([reward])) for reward in (1.0, 2.0, 6.0)], [0]])
+    replies = iter([[], [(0, [(0, np.array([reward]))]) for reward in (1.0, 2.0, 6.0)], [0]])
     share._gather = lambda _: next(replies)
     (outlook,), _ = share.assess(batch[:1])
     assert outlook["x"][0].tolist() == [1 - 4]

@@ -104,6 +104,12 @@ def test_padding_is_no_part_of_the_divergence_whatever_stands_there(
 def test_reductions_are_the_documented_means() -> None:
     terms = torch.tensor([[1.0, 2.0, math.nan], [3.0, math.nan, math.nan]])
     mask = torch.tensor([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
-    found = {name: reduce(terms, mask, 6).item() for name, reduce in REDUCTIONS.items()}
+    found = {
+        name: reduce(terms, mask, 6 if name == "fixed_length" else None).item()
+        for name, reduce in REDUCTIONS.items()
+    }
     assert found == {"sequence_sum": 3.0, "token_mean": 2.0, "fixed_length": 0.5}
+    assert (
+        REDUCTIONS["token_mean"](terms, mask, 6).item() == 1.0
+    )  # of several groups with 6 on average
     assert tuple(REDUCTIONS) == LOSSES

@@ -1,0 +1,239 @@
+"""Expected gradients by enumeration: weights of turns where a part of the episodes ends, and biased options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from llm_decpomdp.algorithms import ALGORITHMS
+from llm_decpomdp.algorithms.learning.baselines import (
+    BASELINES,
+    advantages,
+    leave_one_out,
+    maximum,
+    mean,
+    none,
+    pool_advantages,
+)
+from llm_decpomdp.algorithms.learning.learner import Learner
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.learning.returns import visit_weights
+from llm_decpomdp.algorithms.rollouts.plans import (
+    rollout_chains,
+    rollout_episodes,
+    rollout_trees,
+)
+from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
+from tests.algorithms.enumeration import (
+    Game,
+    History,
+    Table,
+    cosine,
+    expected_gradient,
+    gradient,
+    make_tables,
+    true_gradient,
+)
+
+STARTS = [Start(seed=0)]
+SHARE = {"mean": lambda size: (size - 1) / size, "leave_one_out": lambda size: 1.0}
+"""Weight of all turns by baseline: that of the first turn, which is the documented one."""
+
+
+def reward(history: History, joint: tuple[str, ...]) -> float:
+    first = 1.0 if joint[0] else 0.3
+    return first + (2.0 * bool(joint[0]) - 0.7 * (joint == history[-1]) + 0.5 if history else 0.0)
+
+
+def ends(history: History, joint: tuple[str, ...]) -> bool:
+    return joint[0] == "a"
+
+
+def player(
+    plan: str, game: Game, team: Any, oracle: Any, size: int, mode: str = "aligned"
+) -> Callable[[], list[Rollout]]:
+    if plan == "episodes":
+        return lambda: rollout_episodes(game, team, STARTS, group_size=size)
+    rollout: Any = rollout_trees if plan == "tree" else rollout_chains
+    return lambda: rollout(
+        game, team, STARTS, group_size=size, joint_mode=mode, num_partners=1, rng=oracle
+    )
+
+
+def gradients(
+    algorithm: str,
+    plan: str,
+    size: int = 2,
+    *,
+    agents: Sequence[str] = ("x",),
+    over: Any = ends,
+    mode: str = "aligned",
+    credit: Any = None,
+    num_turns: int = 2,
+    answers: Sequence[str] = ("", "a"),
+    **options: Any,
+) -> tuple[torch.Tensor, torch.Tensor, dict[str, Table]]:
+    """The expected gradient of a learner, the true one, and the team."""
+    game = Game(reward, over, num_turns, agents)
+    team, oracle = make_tables(game, answers)
+    settings = LearnerOptions(**{"learning_rate": 0.0, **options})
+    learner = Learner(team, ALGORITHMS[algorithm], settings)
+    found = expected_gradient(learner, oracle, player(plan, game, team, oracle, size, mode))
+    if credit is None and plan == "chain":
+        credit = own_reward
+    true = true_gradient(game, team) if credit is None else true_gradient(game, team, credit)
+    return found, true, team
+
+
+def own_reward(turn: int, rewards: list[float]) -> float:
+    return rewards[turn]
+
+
+@pytest.mark.parametrize("plan", ["chain", "tree", "episodes"])
+@pytest.mark.parametrize(("name", "baseline"), [("magrpo", "mean"), ("marloo", "leave_one_out")])
+@pytest.mark.parametrize("size", [2, 3])
+def test_all_turns_weigh_the_same_where_a_part_of_the_samples_ends(
+    plan: str, name: str, baseline: str, size: int
+) -> None:
+    found, true, _ = gradients(name, plan, size)
+    torch.testing.assert_close(found, SHARE[baseline](size) * true)
+
+
+@pytest.mark.parametrize(
+    "mode", ["aligned", "cross", pytest.param("common", marks=pytest.mark.slow)]
+)
+def test_a_team_s_turns_weigh_the_same_however_its_completions_are_paired(mode: str) -> None:
+    found, true, _ = gradients("marloo", "chain", agents=("x", "y"), mode=mode)
+    torch.testing.assert_close(found, true)
+
+
+def test_a_team_s_turns_weigh_the_same_in_whole_episodes() -> None:
+    found, true, _ = gradients("marloo", "episodes", agents=("x", "y"))
+    torch.testing.assert_close(found, true)
+
+
+def test_the_third_turn_weighs_the_same() -> None:
+    for plan in ("chain", "episodes"):
+        found, true, _ = gradients("marloo", plan, num_turns=3)
+        torch.testing.assert_close(found, true)
+
+
+def test_a_second_comparison_weighs_all_turns_the_same() -> None:
+    for size in (2, 3):
+        found, true, _ = gradients("marloo", "episodes", size, step_advantage_weight=0.5)
+        torch.testing.assert_close(found, 1.5 * true)
+    found, true, _ = gradients("magrpo", "episodes", 3, step_advantage_weight=0.5)
+    torch.testing.assert_close(found, 1.5 * 2 / 3 * true)
+
+
+BIASES: dict[str, tuple[dict[str, float], float, float]] = {
+    "none": ({}, 1.0, 1.0),
+    "discount 0.9": ({"discount": 0.9}, 0.999, 0.999),
+    "discount 0.5": ({"discount": 0.5}, 0.943, 0.961),
+    "normalize_advantages": ({"normalize_advantages": True}, 0.641, 0.954),
+    "negative_advantage_weight 0.5": ({"negative_advantage_weight": 0.5}, 0.956, 0.995),
+    "negative_advantage_weight 0": ({"negative_advantage_weight": 0.0}, 0.552, 0.947),
+}
+"""Options, and the least and the median cosine of expected and exact gradient over 20 games, as documented."""
+
+
+def random_cosine(seed: int, discount: float = 1.0, **options: Any) -> float:
+    """The cosine for `marloo` with two episodes, in a game of two turns and three answers with normal rewards."""
+    random, answers = np.random.default_rng(seed), ("", "a", "b")
+    rewards = {one: random.normal() for one in answers}
+    later = {pair: random.normal() for pair in product(answers, repeat=2)}
+
+    def normal(history: History, joint: tuple[str, ...]) -> float:
+        return later[history[-1][0], joint[0]] if history else rewards[joint[0]]
+
+    def discounted(turn: int, earned: list[float]) -> float:
+        return sum(discount**k * earned[k] for k in range(turn, len(earned)))
+
+    game = Game(normal)
+    team, oracle = make_tables(game, answers, seed)
+    settings = LearnerOptions(learning_rate=0.0, discount=discount, **options)
+    learner = Learner(team, ALGORITHMS["marloo"], settings)
+    found = expected_gradient(learner, oracle, player("episodes", game, team, oracle, 2))
+    return cosine(found, true_gradient(game, team, discounted))
+
+
+@pytest.mark.parametrize("name", BIASES)
+def test_an_option_is_not_more_biased_than_documented(name: str) -> None:
+    options, least, _ = BIASES[name]
+    assert all(random_cosine(seed, **options) > least - 0.0006 for seed in range(2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BIASES)
+def test_an_option_is_as_biased_as_documented(name: str) -> None:
+    options, least, median = BIASES[name]
+    found = [random_cosine(seed, **options) for seed in range(20)]
+    assert (min(found), np.median(found)) == pytest.approx((least, median), abs=0.0006)
+
+
+def token_weights(loss: str, lengths: Sequence[int] = (1, 5), **options: Any) -> list[float]:
+    """The weight of the completion of each of two episodes on the second turn, by their numbers of letters."""
+    game = Game(lambda history, _: float(len(history)), num_turns=2)
+    answers = ["a" * length for length in dict.fromkeys((*lengths, 9))]
+    team, _ = make_tables(game, answers)
+    (table,) = team.values()
+    first = tuple(table.completion(answers.index("a" * length)) for length in lengths)
+    root = Group(0, None, {"x": "start"}, {"x": first}, ((0,), (1,)), (0.0, 0.0), ({}, {}))
+    prompts = [game.prompt((("a" * 9,),)), game.prompt((("a" * lengths[0],),))]
+    later = [
+        Group(1, Parent(0, k), {"x": prompt}, {"x": (completion,)}, ((0,),), (1.0,), ({},))
+        for k, (prompt, completion) in enumerate(zip(prompts, first, strict=True))
+    ]
+    settings = LearnerOptions(learning_rate=0.0, discount=0.0, loss=loss, **options)
+    learner = Learner(team, ALGORITHMS["mareinforce"], settings)
+    learner.accumulate([Rollout(STARTS[0], (root, *later), pooled=True)])
+    (grads,) = gradient(team)  # of a logit whose answer was not given: its chance times the weight
+    rows, last = [table.rows[prompt] for prompt in prompts], len(answers) - 1
+    return [
+        float(grads[row, last]) / table.chances(p)[last]
+        for row, p in zip(rows, prompts, strict=True)
+    ]
+
+
+def test_a_token_mean_of_whole_episodes_divides_by_the_tokens_of_the_turn() -> None:
+    assert token_weights("sequence_sum") == pytest.approx([1 / 2, 1 / 2])
+    assert token_weights("token_mean") == pytest.approx([1 / 8, 1 / 8])
+    assert token_weights("token_mean", (3, 3)) == pytest.approx([1 / 8, 1 / 8])
+    assert token_weights("fixed_length", fixed_length=10) == pytest.approx([1 / 20, 1 / 20])
+
+
+def test_what_all_episodes_come_to_is_as_before_to_the_last_bit() -> None:
+    values = np.random.default_rng(0).normal(size=5)
+    for baseline in BASELINES.values():
+        whole = pool_advantages(values, baseline, 5)
+        assert whole.tolist() == advantages(values, baseline).tolist()
+    chain = rollout_chains(
+        Game(reward),
+        make_tables(Game(reward))[0],
+        STARTS,
+        group_size=3,
+        rng=np.random.default_rng(0),
+    )
+    assert visit_weights(chain[0]) == [1.0, 1.0]
+
+
+def test_pools_of_a_part_of_the_episodes_by_hand() -> None:
+    values = np.array([1.0, 4.0])
+    assert pool_advantages(values, leave_one_out, 4).tolist() == [-3.0, 3.0]
+    assert pool_advantages(values, mean, 4).tolist() == [-3.0 * 3 / 4, 3.0 * 3 / 4]
+    assert pool_advantages(values, maximum, 4).tolist() == [-3.0, 0.0]
+    assert pool_advantages(values, none, 4).tolist() == [1.0, 4.0]
+    alone = values[1:]
+    found = [pool_advantages(alone, baseline, 4).item() for baseline in BASELINES.values()]
+    assert dict(zip(BASELINES, found, strict=True)) == {
+        "mean": 3.0,
+        "leave_one_out": 4.0,
+        "max": 0.0,
+        "none": 4.0,
+    }
+    assert pool_advantages(alone, leave_one_out, 4, normalize=True).tolist() == [0.0]
