@@ -14,7 +14,10 @@ DEVELOPMENT = ("performance*", "quality*")
 
 setup(
     package_dir=FOLDERS,
-    py_modules=["llm_decpomdp_verifiers"],  # verifiers names its plug-ins by modules without dots
+    py_modules=[
+        "llm_decpomdp_command",  # is there before the package is imported
+        "llm_decpomdp_verifiers",  # verifiers names its plug-ins by modules without dots
+    ],
     packages=[
         package
         for name, folder in FOLDERS.items()

@@ -7,12 +7,16 @@ that whatever has the name of a checkpoint is one.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shutil
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
+
+logger = logging.getLogger(__name__)
 
 NAME = re.compile(r"(update|best)-(\d{6,})(?:\.\d{6,})?")
 
@@ -72,14 +76,60 @@ def read_counters(checkpoint: Path) -> dict[str, Any]:
 
 
 def latest(folder: Path) -> Path | None:
-    """Find the newest checkpoint of `save` in `folder`, if there is one."""
-    paths = _all(folder, "update")
-    return paths[-1] if paths else None
+    """Find the newest complete checkpoint of `save` in `folder`, if there is one; warn of damaged newer ones."""
+    for path in reversed(_all(folder, "update")):
+        problem = damage(path)
+        if problem is None:
+            return path
+        logger.warning(
+            "the checkpoint %s is damaged (%s): the one before it is used", path, problem
+        )
+    return None
+
+
+def set_damaged_aside(folder: Path) -> None:
+    """Rename damaged checkpoints that are newer than the newest complete one, so that updates can be saved again.
+
+    Only the process that writes to the run may do so.
+    """
+    for path in reversed(_all(folder, "update")):
+        problem = damage(path)
+        if problem is None:
+            return
+        aside = path.with_name(f"damaged-{path.name}")
+        if aside.exists():
+            shutil.rmtree(aside)
+        path.rename(aside)
+        logger.warning("the checkpoint %s is damaged (%s) and is now %s", path, problem, aside.name)
+
+
+def damage(checkpoint: Path, checksums: bool = True) -> str | None:
+    """Describe the damage of a checkpoint; `None` if it is complete.
+
+    Args:
+        checkpoint: The checkpoint.
+        checksums: Whether to read the whole file and compare the checksums of its parts.
+    """
+    try:
+        counters = read_counters(checkpoint)
+        if not isinstance(counters, dict) or "update" not in counters:
+            return "counters.json: no counters"
+        with zipfile.ZipFile(checkpoint / "state.pt") as archive:
+            part = archive.testzip() if checksums else None
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        return f"{type(error).__name__}: {error}"
+    return None if part is None else f"state.pt: wrong checksum of {part}"
 
 
 def best(folder: Path) -> Path | None:
-    """Find the checkpoint of `save_best` in `folder`, if there is one."""
-    paths = _all(folder, "best")  # several where a process was killed between two lines above
+    """Find the complete checkpoint of `save_best` in `folder`, if there is one."""
+    paths = []  # several where a process was killed between two lines above
+    for path in _all(folder, "best"):
+        problem = damage(path, checksums=False)
+        if problem is None:
+            paths.append(path)
+        else:
+            logger.warning("the checkpoint %s is damaged (%s) and is left out", path, problem)
     return max(paths, key=lambda path: read_counters(path)["reward_mean"], default=None)
 
 
@@ -109,13 +159,17 @@ def _write(target: Path, counters: Mapping[str, Any], state: Mapping[str, Any]) 
             shutil.rmtree(unfinished)
     temporary = folder / f".{target.name}"
     temporary.mkdir()
-    with (temporary / "state.pt").open("wb") as file:
-        torch.save(dict(state), file)
-        _to_disk(file)
-    with (temporary / "counters.json").open("w", encoding="utf-8") as text:
-        text.write(json.dumps(counters, indent=2, sort_keys=True) + "\n")
-        _to_disk(text)
-    temporary.rename(target)
+    try:
+        with (temporary / "state.pt").open("wb") as file:
+            torch.save(dict(state), file)
+            _to_disk(file)
+        with (temporary / "counters.json").open("w", encoding="utf-8") as text:
+            text.write(json.dumps(counters, indent=2, sort_keys=True) + "\n")
+            _to_disk(text)
+        temporary.rename(target)
+    except (OSError, RuntimeError) as error:  # of a full disk torch makes a RuntimeError
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise OSError(f"cannot write {target}, perhaps the disk is full: {error}") from error
 
 
 def _to_disk(file: IO[Any]) -> None:

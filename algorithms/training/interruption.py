@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: deferred where they would tear an update, and raised with the remedy."""
+"""Ctrl-C, SIGTERM and SIGHUP: deferred where they would tear an update, and raised with the remedy."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+STOPS = (signal.SIGTERM, signal.SIGHUP)
+"""Signals of batch systems whose time is up, and of terminals that are gone."""
+
+SIGNALS = (signal.SIGINT, *STOPS)
 
 
 class Interrupted(Exception):
-    """A run was stopped by Ctrl-C or SIGTERM and left a checkpoint.
+    """A run was stopped by Ctrl-C, SIGTERM or SIGHUP and left a checkpoint.
 
     Args:
         folder: The run's folder.
@@ -32,20 +35,24 @@ class Interrupted(Exception):
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Let SIGTERM do what Ctrl-C does, as batch systems send it to jobs whose time is up."""
+    """Let SIGTERM and SIGHUP do what Ctrl-C does, unless they are ignored, as under nohup."""
     if not _receives_signals():
         yield
         return
-    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    previous = {number: signal.getsignal(number) for number in STOPS}
+    handlers = {number: old for number, old in previous.items() if old is not signal.SIG_IGN}
+    for number in handlers:
+        signal.signal(number, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Hold Ctrl-C and SIGTERM back until the end of a `with` block that must not be left half done."""
+    """Hold Ctrl-C, SIGTERM and SIGHUP back until the end of a `with` block that must not be left half done."""
     if not _receives_signals():
         yield
         return

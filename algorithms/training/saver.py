@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -31,11 +32,15 @@ FREE = (
     "eval_every",
     "keep_best",
     "checkpoint_every",
+    "checkpoint_minutes",
     "keep_checkpoints",
     "record_tokens",
     "total_updates",
 )
 """Options that a run may change when it goes on: its records and its length."""
+
+PATIENCE = 20
+"""Least ratio of the time between checkpoints by time to the time that one takes."""
 
 
 class Saver:
@@ -78,6 +83,7 @@ class Saver:
         self.newest: int | None = None
         """The newest update with a checkpoint, if any."""
         self._saved: tuple[int, int] | None = None
+        self._saved_at, self._seconds_of_saving = time.monotonic(), 0.0
         self._torn = False  # True while weights or records are those of no complete update
         self._partners = {
             name: policy
@@ -101,7 +107,8 @@ class Saver:
             OSError: If it won't.
         """
         parameters = [p for policy in self.learner.policies.values() for p in policy.parameters()]
-        number = self.options.keep_checkpoints if self.options.checkpoint_every else 0
+        saves = self.options.checkpoint_every or self.options.checkpoint_minutes
+        number = self.options.keep_checkpoints if saves else 0
         # A new one comes before an old one goes.
         size = (number + 1) * checkpoint_bytes(parameters)
         if self.options.keep_best:
@@ -127,6 +134,21 @@ class Saver:
         }
         self._measured = self.curriculum.state_dict() if self.curriculum else None
 
+    def save_if_due(self, total: int) -> None:
+        """Write a checkpoint of the last complete update or step if the options want one.
+
+        With weights in shards all processes call this at the same time; errors as of `save`.
+        """
+        every, minutes = self.options.checkpoint_every, self.options.checkpoint_minutes
+        update = self.learner.updates
+        pause = time.monotonic() - self._saved_at
+        late = pause >= max(60 * minutes, PATIENCE * self._seconds_of_saving)
+        due = bool(every and update and (update % every == 0 or update == total))
+        if minutes and not due:
+            due = processes.of_first(lambda: late) or (update == total and self.newest is not None)
+        if due:
+            self.save()
+
     def save(self) -> None:
         """Write a checkpoint of the last complete update, unless there is one.
 
@@ -139,6 +161,7 @@ class Saver:
         if self._torn:
             raise RuntimeError("an update failed half way, and the weights are those of no update")
         first = processes.rank() == 0
+        begin = time.monotonic()
         if (first or self.learner.sharded) and self._saved != self._progress:
             state = {
                 "policies": self._states(),
@@ -151,15 +174,20 @@ class Saver:
                 keep = self.options.keep_checkpoints
                 logger.info("saved %s", checkpoint.save(self.folder, self._counters(), state, keep))
         self._note_saved()
+        self._seconds_of_saving = self._saved_at - begin
 
     def resume(self) -> int:
-        """Load the newest checkpoint, and return the number of complete updates.
+        """Load the newest complete checkpoint, and return the number of complete updates.
+
+        Damaged newer ones are set aside.
 
         Raises:
             FileNotFoundError: If there is none.
             ValueError: If it is of a run with another algorithm, team or options, but for `FREE` ones.
         """
-        newest = checkpoint.latest(self.folder)
+        if processes.rank() == 0:
+            checkpoint.set_damaged_aside(self.folder)
+        newest = processes.of_first(lambda: checkpoint.latest(self.folder))
         if newest is None:
             raise FileNotFoundError(
                 f"no checkpoint to resume from in {self.folder}; start the run again in another folder"
@@ -203,6 +231,7 @@ class Saver:
 
     def _note_saved(self) -> None:
         self.newest, self._saved = self.learner.updates, self._progress
+        self._saved_at = time.monotonic()
 
     def keep_if_best(self, reward: float) -> None:
         """Keep the policies as they are if no evaluation before had a mean reward as high.

@@ -124,6 +124,7 @@ class Trainer:
         self.batches = batches
         self.eval_starts = eval_starts
         self.folder = folder
+        self._lock = ExitStack()
         for policy in trainable_policies(team).values():
             processes.broadcast_parameters(policy.parameters())
         self.learner = make_learner(team, algorithm, learner_options, trainer_options.seed)
@@ -158,19 +159,32 @@ class Trainer:
         )
 
     def resume(self) -> int:
-        """Continue from the folder's newest checkpoint, and drop the rows written after it.
+        """Continue from the folder's newest complete checkpoint, and drop the rows written after it.
+
+        The folder is locked until `run_updates` ends.
 
         Returns:
             The number of complete updates.
 
         Raises:
             FileNotFoundError: If there is no checkpoint.
+            FolderInUse: If another process writes to the folder.
             ValueError: If it is of a run with another algorithm, team or options.
         """
-        update = self._saver.resume()
-        self._log.rewind(update, self.warm_start.steps if self.warm_start else 0)
-        self._crew.reload()
+        self._lock_folder()
+        try:
+            update = self._saver.resume()
+            self._log.rewind(update, self.warm_start.steps if self.warm_start else 0)
+            self._crew.reload()
+        except BaseException:
+            self._lock.close()
+            raise
         return update
+
+    def _lock_folder(self) -> None:
+        """Keep other processes from writing to the run folder, until `_lock` is closed."""
+        if processes.rank() == 0:
+            self._lock.enter_context(self.folder.locked())
 
     @property
     def saved(self) -> int | None:
@@ -191,12 +205,18 @@ class Trainer:
 
         Raises:
             FileExistsError: If the folder holds a run that was not resumed.
+            FolderInUse: If another process writes to the folder.
             FloatingPointError: If a loss or gradient isn't finite.
-            Interrupted: On Ctrl-C and SIGTERM. This and any other failure saves the last complete
+            Interrupted: On Ctrl-C, SIGTERM and SIGHUP. This and any other failure saves the last complete
                 update first.
             OSError: If the disk has no room for checkpoints.
             OutOfMemory: If memory runs out; says what to change.
         """
+        with self._lock:
+            self._lock_folder()
+            return self._run_updates(listeners)
+
+    def _run_updates(self, listeners: Sequence[Listener]) -> dict[str, Any]:
         if self.saved is None:
             if self._log.begun:
                 raise FileExistsError(
@@ -263,9 +283,7 @@ class Trainer:
             if update >= total:
                 return
             self._train_update()
-            every, update = options.checkpoint_every, self.learner.updates
-            if every and (update % every == 0 or update == total):
-                self.save()
+            self._saver.save_if_due(total)
 
     def _learn_lessons(self, warm_start: WarmStart | ExpertIteration) -> None:
         """Take the remaining steps of a warm start, after an evaluation of the untrained team."""
@@ -282,6 +300,7 @@ class Trainer:
                     f"{activity}_seconds": seconds for activity, seconds in clock.seconds.items()
                 }
                 self._log.write_lesson(row, warm_start.total)
+            self._saver.save_if_due(len(self.batches))
         self.learner.reread_weights()
         if self.options.checkpoint_every:
             self.save()

@@ -20,7 +20,7 @@ from llm_decpomdp.episode import Verdict
 from llm_decpomdp.parts import Reward, Role
 from llm_decpomdp.registry import make
 from llm_decpomdp.tasks import Task, TaskSet
-from llm_decpomdp.utils.storage import read_json_lines
+from llm_decpomdp.utils.storage import DamagedFile, numbered_rows
 
 
 @dataclass(frozen=True)
@@ -116,13 +116,15 @@ def programs_of(path: Path, env_id: str, data: TaskSet) -> Iterator[Subject]:
         raise ConfigError(f"no file {path}: name the episodes.jsonl of a run folder")
     keys = set()
     try:
-        for line, row in enumerate(read_json_lines(path), 1):
+        for line, row in numbered_rows(path):
             task = data.find(task_name(row))
             for place, completions in _samples(row, env_id):
                 key = (task.task_id, *sorted(completions.items()))
                 if key not in keys:
                     keys.add(key)
                     yield Subject(task, completions, f"{path.name} line {line}, {place}")
+    except DamagedFile:
+        raise
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{path} holds no episodes of these agents: {error}") from None
     except KeyError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
@@ -13,7 +14,12 @@ from typing import Any, NoReturn
 from llm_decpomdp.algorithms.training.interruption import Interrupted
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.extras import missing_packages
+from llm_decpomdp.utils.lock import FolderInUse
+from llm_decpomdp.utils.storage import DamagedFile
 from llm_decpomdp.utils.terminal import visible
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Numbers of errors that a full disk, a quota or a limit of a file's size causes."""
 
 PROGRAM = "llm-decpomdp"
 
@@ -63,8 +69,12 @@ def exit_codes() -> Iterator[None]:
         yield
     except ConfigError as error:
         _leave(f"error: {error}", 2)
-    except RunError as error:
+    except (RunError, DamagedFile, FolderInUse) as error:
         _leave(f"error: {error}", 1)
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
+        _leave(f"error: {error}: free some space, and run the command again", 1)
     except ModuleNotFoundError as error:
         reason = missing_packages([error.name or ""])
         if reason is None:

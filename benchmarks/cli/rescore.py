@@ -18,11 +18,11 @@ def rescore(
 ) -> None:
     """Grade stored episodes again, and name what differs.
 
-    The exit code is 1 if anything does.
+    The exit code is 1 if anything does, or if the last line is incomplete.
     """
     from llm_decpomdp.benchmarks.cooperation.rescore import rescore as again
     from llm_decpomdp.utils.terminal import visible
 
     result = again(folder, output)
     print(visible("\n".join(result.lines())))
-    raise SystemExit(1 if result.differences else 0)
+    raise SystemExit(0 if result.agrees else 1)

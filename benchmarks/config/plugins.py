@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.config.trackers import TRACKERS, options_of
 from llm_decpomdp.parts import MODES
 from llm_decpomdp.plugins import origin_of
+from llm_decpomdp.utils.storage import DamagedFile, RunFolder
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,10 @@ def require_origins(manifest: Path) -> None:
     """
     if not manifest.is_file():
         return
-    before = json.loads(manifest.read_text(encoding="utf-8")).get("plugins", {})
+    try:
+        before = RunFolder(manifest.parent).read_manifest().get("plugins", {})
+    except DamagedFile:  # which those name that need it
+        return
     for name, origin in before.items():
         kind, _, announced = name.partition(".")
         now = _origin(kind, announced)

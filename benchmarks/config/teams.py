@@ -18,6 +18,7 @@ team names and `policies` does not is as `model:` says.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -35,6 +36,8 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.options import check_value
 from llm_decpomdp.policy import Policy
 from llm_decpomdp.validation import unknown
+
+logger = logging.getLogger(__name__)
 
 SHARED = "shared"
 """Name of the policy of all agents, if they share it."""
@@ -202,6 +205,9 @@ def load(
         if spec.lora:
             check_lora(spec.lora)
     check_references({agent: policies[name] for agent, name in names.items()}, envs)
+    models = dict.fromkeys(str(spec.name) for spec in policies.values() if spec.kind == "model")
+    if models:
+        logger.info("loading %s", ", ".join(models))
     try:
         return load_team(names, policies, seed=config.seed)
     except (OSError, ImportError, ValueError, TypeError) as error:

@@ -30,7 +30,7 @@ from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, s
 from llm_decpomdp.benchmarks.evaluation.summary import as_text, read_estimates
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team
-from llm_decpomdp.utils.storage import write_atomically, write_csv
+from llm_decpomdp.utils.storage import RunFolder, write_atomically, write_csv
 from llm_decpomdp.validation import unknown
 
 FILE = "matrix.json"
@@ -94,25 +94,27 @@ def cross_play(
 
     Raises:
         ConfigError: If an argument is out of its range, or the folder holds something else.
+        FolderInUse: If another process writes to it.
         Exception: What policies and environments raise.
     """
     agent = _check(env, teams, agent)
-    (folder / "cells").mkdir(parents=True, exist_ok=True)
+    place = RunFolder(folder)
     evaluations = {}
-    for row, column in product(teams, teams):
-        sources = {member: column if member == agent else row for member in env.possible_agents}
-        evaluations[row, column] = evaluate(
-            env,
-            {member: teams[name][member] for member, name in sources.items()},
-            starts,
-            samples=samples,
-            folder=folder / "cells" / f"{row}+{column}",
-            seed=seed,
-            at_a_time=at_a_time,
-            about={member: (about or {}).get(name, name) for member, name in sources.items()},
-        )
-    result = compare_cells(tuple(teams), agent, evaluations)
-    write(result, folder)
+    with place.locked():
+        for row, column in product(teams, teams):
+            sources = {member: column if member == agent else row for member in env.possible_agents}
+            evaluations[row, column] = evaluate(
+                env,
+                {member: teams[name][member] for member, name in sources.items()},
+                starts,
+                samples=samples,
+                folder=folder / "cells" / f"{row}+{column}",
+                seed=seed,
+                at_a_time=at_a_time,
+                about={member: (about or {}).get(name, name) for member, name in sources.items()},
+            )
+        result = compare_cells(tuple(teams), agent, evaluations)
+        write(result, folder)
     return result
 
 

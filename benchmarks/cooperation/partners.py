@@ -32,6 +32,7 @@ from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, s
 from llm_decpomdp.benchmarks.evaluation.summary import as_text
 from llm_decpomdp.benchmarks.runs import kept_teams
 from llm_decpomdp.policy import Team
+from llm_decpomdp.utils.storage import RunFolder
 
 FOLDER = "partners"
 
@@ -111,6 +112,7 @@ def exchange_partners(
 
     Raises:
         ConfigError: If the team has one agent, or teams do not fit.
+        FolderInUse: If another process writes to the folder.
         RunError: If a model cannot be loaded.
     """
     setting = _setting(run)
@@ -130,19 +132,20 @@ def exchange_partners(
     players["before"] = players["untrained"]
     about = {name: kept_teams.kept(path) for name, path in paths.items()}
     evaluations = {}
-    for case in (case for case in CASES if case in players):
-        keeper = case if case == "before" else "after"
-        sources = {agent: keeper if agent == agents[-1] else case for agent in agents}
-        evaluations[case] = evaluate(
-            setting.env,
-            {agent: players[source][agent] for agent, source in sources.items()},
-            setting.starts(tasks),
-            samples=samples,
-            folder=run / FOLDER / case,
-            seed=seed,
-            at_a_time=at_a_time,
-            about={agent: about.get(source, "untrained") for agent, source in sources.items()},
-        )
+    with RunFolder(run / FOLDER).locked():
+        for case in (case for case in CASES if case in players):
+            keeper = case if case == "before" else "after"
+            sources = {agent: keeper if agent == agents[-1] else case for agent in agents}
+            evaluations[case] = evaluate(
+                setting.env,
+                {agent: players[source][agent] for agent, source in sources.items()},
+                setting.starts(tasks),
+                samples=samples,
+                folder=run / FOLDER / case,
+                seed=seed,
+                at_a_time=at_a_time,
+                about={agent: about.get(source, "untrained") for agent, source in sources.items()},
+            )
     return evaluations
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from llm_decpomdp.benchmarks.cooperation.stored import Stored, stored
 from llm_decpomdp.benchmarks.runs.failures import as_run_errors
 from llm_decpomdp.benchmarks.runs.results import Row
 from llm_decpomdp.branching import record
-from llm_decpomdp.utils.storage import write_atomically
+from llm_decpomdp.utils.storage import incomplete_line, write_atomically
 
 TOLERANCE = 1e-9
 """Numbers that differ by less agree: other machines may round the last digit otherwise."""
@@ -64,13 +64,23 @@ class Rescored:
     data: tuple[str, ...]
     """Known changes of the data since the episodes were played, in words."""
     differences: tuple[Difference, ...]
+    incomplete: int | None = None
+    """The last line, if it is incomplete and so was not graded."""
+
+    @property
+    def agrees(self) -> bool:
+        """True if all episodes were graded again and none differs."""
+        return not self.differences and self.incomplete is None
 
     def lines(self) -> list[str]:
         """Return the result in words: changes of the data, numbers of checks, differences."""
         lines = [f"{text}; what follows may come from that" for text in self.data]
         lines.append(f"{self.episodes} episodes, {self.samples} joint samples graded again")
+        if self.incomplete is not None:
+            lines.append(f"line {self.incomplete} is incomplete and was not graded")
         if not self.differences:
-            return [*lines, "all agree: rewards, components, numbers, tests and prompts"]
+            whole = "all" if self.agrees else "all others"
+            return [*lines, f"{whole} agree: rewards, components, numbers, tests and prompts"]
         lines.append(f"{len(self.differences)} differences")
         lines += map(str, self.differences[:SHOWN])
         more = len(self.differences) - SHOWN
@@ -93,6 +103,7 @@ def rescore(folder: Path, output: Path | None = None) -> Rescored:
         raise ConfigError(f"{folder}: episodes.jsonl is empty, so there is nothing to grade")
     with as_run_errors():
         result = compare(episodes, replay(episodes.envs, episodes.rows()))
+    result = replace(result, incomplete=incomplete_line(folder / "episodes.jsonl"))
     if output is not None:
         rows = (json.dumps(asdict(difference)) + "\n" for difference in result.differences)
         with writing(output):

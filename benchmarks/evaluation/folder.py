@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.evaluation.measures import measures, passed
 from llm_decpomdp.benchmarks.evaluation.statistics import pass_at_k
-from llm_decpomdp.benchmarks.runs.results import Row, task_name
+from llm_decpomdp.benchmarks.runs.results import Row, key_of, place_of, stored_rows, task_name
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines
 
 TIMES, FAILURES = "times.jsonl", "failures.jsonl"
@@ -78,19 +77,19 @@ def read_evaluation(folder: Path | str) -> Evaluation:
     episodes = {
         (n, key_of(start)) for n in range(manifest["samples"]) for start in manifest["starts"]
     }
-    rows = [r for r in read_json_lines(path / "episodes.jsonl") if place_of(r) in episodes]
-    failures = tuple(
-        row["error"] for row in read_json_lines(path / FAILURES) if place_of(row) in episodes
-    )
+    read = [row for _, row in stored_rows(path / "episodes.jsonl")]
+    rows = {place_of(row): row for row in read if place_of(row) in episodes}
+    errors = {place_of(row): str(row["error"]) for row in read_json_lines(path / FAILURES)}
+    failures = tuple(errors[place] for place in errors if place in episodes - rows.keys())
     if len(failures) == len(episodes):
         raise RunError(f"all {len(episodes)} episodes failed: {failures[0]}")
-    if len(rows) + len(failures) < len(episodes):
+    if episodes - rows.keys() - errors.keys():
         raise ConfigError(
             f"the evaluation in {path} has {len(rows)} of {len(episodes)} episodes: run it again, and it goes on"
         )
     values: dict[str, dict[str, tuple[float, ...]]] = {}
     passes: dict[str, tuple[bool, ...]] = {}
-    for row in sorted(rows, key=lambda row: int(row["sample"])):
+    for row in sorted(rows.values(), key=lambda row: int(row["sample"])):
         task = task_name(row)
         passes[task] = (*passes.get(task, ()), passed(row))
         for measure, value in measures(row).items():
@@ -109,13 +108,3 @@ def _seconds(folder: Path, samples: int) -> dict[str, float]:
         for name, seconds in row["seconds"].items():
             total[name] = total.get(name, 0.0) + seconds
     return total
-
-
-def place_of(row: Mapping[str, Any]) -> tuple[int, tuple[Any, Any]]:
-    """Identify an episode by the number of its sample and by its start."""
-    return row["sample"], key_of(row["start"])
-
-
-def key_of(start: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Identify a start."""
-    return start["seed"], start["task_id"]

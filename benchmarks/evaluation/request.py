@@ -21,9 +21,9 @@ from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.config.teams import SHARED
 from llm_decpomdp.benchmarks.evaluation import teams as eval_teams
 from llm_decpomdp.benchmarks.evaluation.baselines import Entry, Setting, find_baseline
-from llm_decpomdp.benchmarks.evaluation.run import Evaluation, evaluate
+from llm_decpomdp.benchmarks.evaluation.run import Evaluation, evaluate, refuse_run
 from llm_decpomdp.benchmarks.runs import kept_teams
-from llm_decpomdp.benchmarks.runs.failures import as_run_errors
+from llm_decpomdp.benchmarks.runs.failures import as_run_errors, open_folder
 from llm_decpomdp.utils.storage import read_json_lines
 
 OPENAI_KEY = "OPENAI_API_KEY"
@@ -170,30 +170,34 @@ def evaluate_team(request: Request) -> Evaluation:
     if request.greedy and request.samples > 1:
         raise ConfigError("greedy answers are all the same: leave out --samples or --greedy")
     setting = setting_of(request)
-    folder = request.output or default_folder(setting, f"eval-{_name(request)}")
-    with as_run_errors():
-        # Both environments are built, and the baseline is known to suit them, before data or models are loaded.
-        baseline = find_baseline(request.baseline, setting) if request.baseline else None
-        starts = setting.starts(request.tasks)
-        entry = baseline.load() if baseline else _entry(request, setting)
-        if request.team is not None:
-            kept_teams.warn_of_other_data(request.team, setting.env)
-        if request.greedy:
-            eval_teams.make_greedy(entry.team)
-    with _resumable(folder, len(starts) * request.samples), as_run_errors():
-        return evaluate(
-            entry.env,
-            entry.team,
-            starts,
-            samples=request.samples,
-            folder=folder,
-            seed=request.seed,
-            act=entry.act,
-            about={**entry.about, "greedy": request.greedy},
-            k=request.k,
-            at_a_time=request.at_a_time,
-            on_error=request.on_error,
-        )
+    path = request.output or default_folder(setting, f"eval-{_name(request)}")
+    with open_folder(path) as folder:
+        refuse_run(folder)
+        with as_run_errors():
+            # What costs little is checked before data or models are loaded.
+            if request.team is not None:
+                kept_teams.locate(request.team, request.checkpoint, setting.config)
+            baseline = find_baseline(request.baseline, setting) if request.baseline else None
+            starts = setting.starts(request.tasks)
+            entry = baseline.load() if baseline else _entry(request, setting)
+            if request.team is not None:
+                kept_teams.warn_of_other_data(request.team, setting.env)
+            if request.greedy:
+                eval_teams.make_greedy(entry.team)
+        with _resumable(path, len(starts) * request.samples), as_run_errors():
+            return evaluate(
+                entry.env,
+                entry.team,
+                starts,
+                samples=request.samples,
+                folder=folder,
+                seed=request.seed,
+                act=entry.act,
+                about={**entry.about, "greedy": request.greedy},
+                k=request.k,
+                at_a_time=request.at_a_time,
+                on_error=request.on_error,
+            )
 
 
 @contextmanager

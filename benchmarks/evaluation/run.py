@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import platform
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from typing import Any
 from rich.console import Console
 from rich.progress import track
 
-import llm_decpomdp
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.sampling import Act
 from llm_decpomdp.benchmarks.config.differences import differences, in_short
@@ -37,17 +36,16 @@ from llm_decpomdp.benchmarks.evaluation.folder import (
     FAILURES,
     TIMES,
     Evaluation,
-    key_of,
-    place_of,
     read_evaluation,
 )
 from llm_decpomdp.benchmarks.evaluation.play import at_once
 from llm_decpomdp.benchmarks.evaluation.player import ON_ERROR, Played, Player
 from llm_decpomdp.benchmarks.evaluation.summary import write_summary
-from llm_decpomdp.benchmarks.runs.manifest import commit, described, versions
+from llm_decpomdp.benchmarks.runs.manifest import commit_of_package, described, versions
+from llm_decpomdp.benchmarks.runs.results import key_of, place_of, unique_rows
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team
-from llm_decpomdp.utils.storage import RunFolder, append_json_line, keep_json_lines, read_json_lines
+from llm_decpomdp.utils.storage import RunFolder, append_json_line, keep_json_lines
 from llm_decpomdp.validation import unknown
 
 __all__ = ["Evaluation", "evaluate", "read_evaluation"]
@@ -69,7 +67,7 @@ def evaluate(
     starts: Sequence[Start],
     *,
     samples: int = 1,
-    folder: Path | str,
+    folder: RunFolder | Path | str,
     seed: int = 0,
     act: Act = at_once,
     about: Mapping[str, Any] | None = None,
@@ -100,12 +98,13 @@ def evaluate(
 
     Raises:
         ConfigError: If an argument is out of its range, or the folder holds another evaluation.
+        FolderInUse: If another process writes to the folder.
         RunError: If every single episode has failed.
         Exception: What policies and environments raise.
     """
     _check_team(env, team, starts)
     ks = _check_numbers(samples, k, at_a_time, on_error)
-    place = RunFolder(folder)
+    place = folder if isinstance(folder, RunFolder) else RunFolder(folder)
     identity = {
         "environment": {"id": env.spec_id, **env.spec_kwargs},
         "data": env.metadata["data"]["fingerprint"],
@@ -115,22 +114,23 @@ def evaluate(
         "at_a_time": at_a_time,
     }
     manifest = _manifest(env, starts, samples, ks, identity)
-    before = _open(place, manifest)
     player = Player(env, team, act, seed)
     parallel = min(player.waiting, at_a_time)
-    batches = _missing(place, starts, samples, 1 if parallel else at_a_time)
-    place.write_manifest({**manifest, **_made_with(before, manifest, bool(batches))})
-    playing = (
-        player.play_apart(batches, parallel, on_error == "skip")
-        if parallel
-        else player.play(batches)
-    )
     console = Console(stderr=True)
     hidden = not progress or not sys.stderr.isatty()
-    for outcome in track(playing, "evaluating", len(batches), console=console, disable=hidden):
-        _keep(place, outcome)
-    evaluation = read_evaluation(place.path)
-    write_summary(evaluation)
+    with place.locked():
+        before = _open(place, manifest)
+        batches = _missing(place, starts, samples, 1 if parallel else at_a_time)
+        place.write_manifest({**manifest, **_made_with(before, manifest, bool(batches))})
+        playing = (
+            player.play_apart(batches, parallel, on_error == "skip")
+            if parallel
+            else player.play(batches)
+        )
+        for outcome in track(playing, "evaluating", len(batches), console=console, disable=hidden):
+            _keep(place, outcome)
+        evaluation = read_evaluation(place.path)
+        write_summary(evaluation)
     return evaluation
 
 
@@ -188,16 +188,15 @@ def _manifest(
         "packages": versions(),
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "git": commit(Path(llm_decpomdp.__file__).resolve().parents[1]),
+        "git": commit_of_package(),
     }
 
 
 def _open(place: RunFolder, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Read the manifest that was there before, if there was one; refuse a folder that holds something else."""
+    refuse_run(place)
     if place.manifest.exists():
         before = place.read_manifest()
-        if before.get("kind") != "evaluation":
-            raise ConfigError(f"{place.path} holds a run: choose another folder with --output")
         old, new = before["identity"], manifest["identity"]
         changes = [change.removeprefix("about.") for change in differences(old, new)]
         if changes:
@@ -206,9 +205,19 @@ def _open(place: RunFolder, manifest: Mapping[str, Any]) -> dict[str, Any]:
                 "--output, or delete this one"
             )
         return before
-    if place.episodes.exists():
-        raise ConfigError(f"{place.path} holds a run: choose another folder with --output")
     return {}
+
+
+def refuse_run(place: RunFolder) -> None:
+    """Refuse a folder that holds something else than an evaluation.
+
+    Raises:
+        ConfigError: If it does.
+    """
+    is_evaluation = place.manifest.exists() and place.read_manifest().get("kind") == "evaluation"
+    results = (place.manifest, place.config, place.metrics, place.episodes)
+    if not is_evaluation and any(path.exists() for path in results):
+        raise ConfigError(f"{place.path} holds a run: choose another folder with --output")
 
 
 def _made_with(before: Mapping[str, Any], now: Mapping[str, Any], plays: bool) -> dict[str, Any]:
@@ -231,15 +240,29 @@ def _missing(
         for number in range(samples)
         for first in range(0, len(starts), at_a_time)
     ]
-    rows = {place_of(row) for row in read_json_lines(place.episodes)}
+    rows = {place_of(row) for _, row in unique_rows(place.episodes)}
     missing = [(n, batch) for n, batch in batches if not rows.issuperset(_places(n, batch))]
     (place.path / FAILURES).unlink(missing_ok=True)  # they are tried again
     torn = {place for n, batch in missing for place in _places(n, batch)}
-    keep_json_lines(place.episodes, lambda row: place_of(row) not in torn)
+    keep_json_lines(place.episodes, _first_of_each(torn))
+    times = _first_of_each(torn)
     keep_json_lines(  # older rows do not tell their start
-        place.path / TIMES, lambda row: "start" not in row or place_of(row) not in torn
+        place.path / TIMES, lambda row: "start" not in row or times(row)
     )
     return missing
+
+
+def _first_of_each(dropped: Container[Any]) -> Callable[[Mapping[str, Any]], bool]:
+    """Return a rule that keeps the first row of each place, but none of the dropped places."""
+    places: set[Any] = set()
+
+    def keep(row: Mapping[str, Any]) -> bool:
+        place = place_of(row)
+        first = place not in dropped and place not in places
+        places.add(place)
+        return first
+
+    return keep
 
 
 def _places(number: int, starts: Iterable[Start]) -> list[tuple[int, tuple[Any, Any]]]:

@@ -1,16 +1,18 @@
-"""Failures of models, data and programs at work, as errors that take one line."""
+"""Failures of models, data, programs and folders at work, as errors that take one line."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 
 from llm_decpomdp.agents.remote.endpoint import EndpointError
 from llm_decpomdp.agents.remote.options import SamplerError
 from llm_decpomdp.algorithms.crews.options import CrewError
-from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
 from llm_decpomdp.envs.modes.experts import ExpertError
 from llm_decpomdp.envs.sandbox import SandboxError
+from llm_decpomdp.utils.storage import RunFolder
 
 FAILURES = (
     FloatingPointError,
@@ -35,3 +37,33 @@ def as_run_errors() -> Iterator[None]:
         raise
     except FAILURES as error:
         raise RunError(str(error)) from error
+
+
+@contextmanager
+def open_folder(path: Path) -> Iterator[RunFolder]:
+    """Make a folder and hold its lock, before anything is spent on what is written to it.
+
+    A folder that is empty at the end is removed again.
+
+    Raises:
+        ConfigError: If a file stands where a folder is needed.
+        FolderInUse: If another process writes to it.
+        RunError: If it cannot be written.
+    """
+    for place in (path, *path.parents):
+        if place.exists() and not place.is_dir():
+            raise ConfigError(
+                f"{place} is a file, and {path} needs a folder there: choose another one with --output "
+                "(output.base_dir and output.name)"
+            )
+    with ExitStack() as stack:
+        with writing(path):
+            folder = RunFolder(path)
+            stack.callback(_remove_if_empty, path)
+            stack.enter_context(folder.locked())
+        yield folder
+
+
+def _remove_if_empty(path: Path) -> None:
+    with suppress(OSError):
+        path.rmdir()

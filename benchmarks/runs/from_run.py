@@ -21,6 +21,7 @@ from llm_decpomdp.benchmarks.config.legacy import renamed
 from llm_decpomdp.benchmarks.config.load import load_stored_config, read_config
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs import kept_teams
+from llm_decpomdp.benchmarks.runs.failures import open_folder
 from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun, resolve
 from llm_decpomdp.benchmarks.runs.train import Result, new_folder, start
 from llm_decpomdp.utils.storage import RunFolder
@@ -139,7 +140,7 @@ def _exported(
         spec = teams.team_spec(before, env.possible_agents)
         team = teams.load(before, [env], spec)
         kept_teams.restore(team, checkpoint)
-        with writing(target):
+        with open_folder(place), writing(target):
             save_team(team, target, spec.agents)
     processes.broadcast(None)  # nobody goes on before it is saved
     return replace(run, config=replace(run.config, output=output)), target

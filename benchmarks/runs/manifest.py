@@ -62,7 +62,7 @@ def manifest(run: ResolvedRun, name: str) -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "threads": torch.get_num_threads(),
-        "git": commit(Path(llm_decpomdp.__file__).resolve().parents[1]),
+        "git": commit_of_package(),
     }
 
 
@@ -84,6 +84,11 @@ def versions() -> dict[str, str | None]:
         "llm-decpomdp": llm_decpomdp.__version__,
         **{name: installed(name) for name in PACKAGES},
     }
+
+
+def commit_of_package() -> dict[str, Any] | None:
+    """Look up the git commit of this package, as `commit` does."""
+    return commit(Path(llm_decpomdp.__file__).resolve().parents[1])
 
 
 def commit(checkout: Path) -> dict[str, Any] | None:

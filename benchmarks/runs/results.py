@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,9 @@ from statistics import fmean, stdev
 from typing import Any
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.utils.storage import RunFolder, read_json_lines
+from llm_decpomdp.utils.storage import RunFolder, numbered_rows, read_json_lines
+
+logger = logging.getLogger(__name__)
 
 Row = dict[str, Any]
 
@@ -84,7 +87,7 @@ def read_results(folder: RunFolder) -> Results:
         ValueError: If nothing was measured in it yet.
     """
     metrics = list(read_json_lines(folder.metrics))
-    scores = tuple(score_of(row) for row in read_json_lines(folder.episodes))
+    scores = tuple(score_of(row) for _, row in unique_rows(folder.episodes))
     if not metrics and not scores:
         raise ValueError(f"{folder.metrics} has no rows: train first, then write the report")
     kinds = {
@@ -141,13 +144,50 @@ def mean_over_turns(groups: Sequence[Row], of: Callable[[Row], Sequence[float]])
     return fmean(map(fmean, turns.values()))
 
 
+def place_of(row: Mapping[str, Any]) -> tuple[int, tuple[Any, Any]]:
+    """Identify an episode of an evaluation by the number of its sample and by its start."""
+    return row["sample"], key_of(row["start"])
+
+
+def key_of(start: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Identify a start."""
+    return start["seed"], start["task_id"]
+
+
+def unique_rows(path: Path) -> Iterator[tuple[int, Row]]:
+    """Yield the rows of an `episodes.jsonl` with their lines; of an evaluation one row for each episode.
+
+    A second row of an episode is left out with a warning: two processes have written to the folder.
+
+    Raises:
+        DamagedFile: If a line is no row.
+    """
+    places: set[Any] = set()
+    repeats = 0
+    for line, row in numbered_rows(path):
+        if "sample" in row:
+            place = place_of(row)
+            if place in places:
+                repeats += 1
+                continue
+            places.add(place)
+        yield line, row
+    if repeats and path not in _repeating:
+        _repeating.add(path)
+        logger.warning("%s: %d rows repeat an episode and are left out", path, repeats)
+
+
+_repeating: set[Path] = set()
+"""Files whose repeated rows a warning has counted."""
+
+
 def stored_rows(path: Path) -> Iterator[tuple[int, Row]]:
     """Read the rows of an `episodes.jsonl`, each with its line, counted from 1.
 
     Raises:
         ConfigError: If a row has no groups, or verdicts no details, as in early versions.
     """
-    for line, row in enumerate(read_json_lines(path), 1):
+    for line, row in unique_rows(path):
         if "groups" not in row:
             raise ConfigError(
                 f"{path}: line {line} has no groups, as of an early version; train again"

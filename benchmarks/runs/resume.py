@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import fields
 from operator import attrgetter
 from pathlib import Path
@@ -11,17 +12,19 @@ from typing import Any
 
 from llm_decpomdp.algorithms.crews.options import ClusterOptions
 from llm_decpomdp.benchmarks.config import teams
-from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.differences import differences, in_short
+from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
 from llm_decpomdp.benchmarks.config.load import load_stored_config, read_config
 from llm_decpomdp.benchmarks.config.placing import check_room
 from llm_decpomdp.benchmarks.config.schema import KEYS, Config
 from llm_decpomdp.benchmarks.runs.data import Manifest, change_of_data
 from llm_decpomdp.benchmarks.runs.failures import as_run_errors
 from llm_decpomdp.benchmarks.runs.long_prompts import without_long_prompts
-from llm_decpomdp.benchmarks.runs.manifest import pairs_in
+from llm_decpomdp.benchmarks.runs.manifest import commit_of_package, pairs_in, versions
+from llm_decpomdp.benchmarks.runs.manifest import manifest as new_manifest
 from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun, resolve, schedule
-from llm_decpomdp.benchmarks.runs.train import Result, finish, make_trainer, shard
-from llm_decpomdp.utils.storage import RunFolder, read_json_lines, write_atomically
+from llm_decpomdp.benchmarks.runs.train import Result, finish, has_results, make_trainer, shard
+from llm_decpomdp.utils.storage import DamagedFile, RunFolder, read_json_lines, write_atomically
 
 CHANGEABLE = (
     "algorithm.num_train_epochs",
@@ -36,6 +39,7 @@ CHANGEABLE = (
     "sampler.max_restarts",
     "sampler.max_mismatch",
     "output.checkpoint_every",
+    "output.checkpoint_minutes",
     "output.keep_checkpoints",
     "output.save_final_model",
     "model.max_prompt_tokens",
@@ -50,7 +54,9 @@ logger = logging.getLogger(__name__)
 
 
 def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
-    """Continue a run from its newest checkpoint, as if it had not stopped.
+    """Continue a run from its newest complete checkpoint, as if it had not stopped.
+
+    It warns of damaged checkpoints, of a manifest that is missing, and of other versions than before.
 
     Args:
         path: The run's folder.
@@ -59,6 +65,7 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
     Raises:
         ConfigError: If `path` holds no run with a checkpoint, or a finished one that is to last no longer; an
             override is of another key, or would have changed the updates so far; or the data has changed.
+        FolderInUse: If another process writes to the folder.
         RunError: As `train`.
         Interrupted: As `train`.
     """
@@ -68,36 +75,83 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
     processes.initialize()
     if not (path / "config.yaml").is_file():
         raise ConfigError(f"{path} holds no run: there is no config.yaml in it")
-    newest, folder = checkpoint.latest(path / "checkpoints"), RunFolder(path)
-    if newest is None:
-        raise ConfigError(_why_not(folder))
-    before = read_config(folder.config)
-    config = read_config(folder.config, overrides)
-    _refuse_others(before, config)
-    manifest = folder.read_manifest()
-    run = resolve(config, manifest["data"])
-    _require_same_data(run, manifest["data"], path)
-    if run.pairs and pairs_in(run) != manifest["pairs"]:
-        raise ConfigError(f"{path} cannot go on: {config.algorithm.pairs_source} has changed")
-    check_room(run.config, run.team.policies)
-    team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
-    run = without_long_prompts(run, team)
-    updates = checkpoint.read_counters(newest)["update"]
-    _check_budget(before, run, manifest.get("left_out", ()), updates)
-    warm = run.config.warm_start.source is not None
-    lessons = [] if warm and updates else run.lessons()  # after an update none are left to learn
-    shard(run.config, team)
-    trainer = make_trainer(run, team, folder, lessons)
-    with as_run_errors():
-        done_before = trainer.resume()
-    logger.info("continuing after update %d of %d", done_before, len(run.batches))
-    if overrides and processes.rank() == 0:
-        entry = {"after": updates, "overrides": list(overrides)}
-        resumed = [*manifest.get("resumed", []), entry]
-        write_atomically(folder.config, run.config.to_yaml())
-        amount = {"left_out": run.skipped, "updates": len(run.batches)}
-        folder.write_manifest({**manifest, **amount, "resumed": resumed})
-    return finish(run, trainer, folder)
+    folder = RunFolder(path)
+    with ExitStack() as stack:
+        if processes.rank() == 0:
+            with writing(path):
+                stack.enter_context(folder.locked())
+            checkpoint.set_damaged_aside(folder.checkpoints)
+        newest = processes.of_first(lambda: checkpoint.latest(folder.checkpoints))
+        if newest is None:
+            raise ConfigError(_why_not(folder))
+        before = read_config(folder.config)
+        config = read_config(folder.config, overrides)
+        _refuse_others(before, config)
+        record = processes.of_first(lambda: _read_manifest(folder))
+        run = resolve(config, record.get("data"))
+        if record:
+            _require_same_data(run, record["data"], path)
+        if record and run.pairs and pairs_in(run) != record["pairs"]:
+            raise ConfigError(f"{path} cannot go on: {config.algorithm.pairs_source} has changed")
+        teams.check_devices(run.config, run.team.policies)
+        check_room(run.config, run.team.policies)
+        team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
+        run = without_long_prompts(run, team)
+        updates = checkpoint.read_counters(newest)["update"]
+        _check_budget(before, run, record.get("left_out", run.skipped), updates)
+        warm = run.config.warm_start.source is not None
+        # After an update none are left to learn.
+        lessons = [] if warm and updates else run.lessons()
+        shard(run.config, team)
+        trainer = make_trainer(run, team, folder, lessons)
+        with as_run_errors():
+            done_before = trainer.resume()
+        logger.info("continuing after update %d of %d", done_before, len(run.batches))
+        if processes.rank() == 0:
+            _note(folder, run, record, updates, overrides)
+        return finish(run, trainer, folder)
+
+
+def _read_manifest(folder: RunFolder) -> dict[str, Any]:
+    """Read the manifest of a run that goes on; empty, with a warning, where it is missing or damaged."""
+    try:
+        return folder.read_manifest()
+    except DamagedFile as error:
+        logger.warning(
+            "%s. A new one is written; whether the data are the same as before is not known", error
+        )
+        return {}
+
+
+def _note(
+    folder: RunFolder,
+    run: ResolvedRun,
+    record: Mapping[str, Any],
+    updates: int,
+    overrides: Sequence[str],
+) -> None:
+    """Write down with which overrides and versions a run goes on; warn if the versions have changed."""
+    manifest = dict(record) or {
+        **new_manifest(run, folder.path.name),
+        "left_out": run.skipped,
+        "restored_after": updates,
+    }
+    now = {"packages": versions(), "git": commit_of_package()}
+    sessions = [manifest, *manifest.get("resumed", [])]
+    before = {key: next((s[key] for s in reversed(sessions) if key in s), None) for key in now}
+    changes = [text for text in differences(before, now) if not text.startswith("git.dirty")]
+    if changes:
+        logger.warning(
+            "the run goes on with other versions, so that it may not equal one that never stopped: %s",
+            in_short([change.removeprefix("packages.") for change in changes]),
+        )
+    if record and not overrides and not changes:
+        return
+    entry = {"after": updates, "overrides": list(overrides), **(now if changes else {})}
+    write_atomically(folder.config, run.config.to_yaml())
+    amount = {"left_out": run.skipped, "updates": len(run.batches)}
+    later = [*manifest.get("resumed", []), entry]
+    folder.write_manifest({**manifest, **amount, "resumed": later})
 
 
 def _require_same_data(run: ResolvedRun, before: Manifest, path: Path) -> None:
@@ -149,8 +203,16 @@ def _check_budget(before: Config, run: ResolvedRun, left_out: Sequence[str], upd
 
 def _why_not(folder: RunFolder) -> str:
     """Say why a run without checkpoints does not go on."""
+    if not has_results(folder):
+        return (
+            f"{folder.path} holds no checkpoint, since the run ended before its first update: start it again with "
+            f"the command that started it, or with train --config {folder.config}"
+        )
     if not _finished(folder):
-        return f"{folder.path} holds no checkpoint, so there is nothing to continue from"
+        return (
+            f"{folder.path} holds no checkpoint, so there is nothing to continue from: start the run again with "
+            f"another output.name, or delete the folder first (train --config {folder.config} has its settings)"
+        )
     return (
         f"the run {folder.path} is finished: there is no update left to continue with, and no checkpoint to go on "
         f"from for longer; a new run that begins with its team, if it has kept one: --from {folder.path}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,19 +14,19 @@ from llm_decpomdp.agents.saved_team import check_target, load_saved_team, save_t
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.training.lessons import PASSES
 from llm_decpomdp.benchmarks.config import teams
-from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import start_cost
 from llm_decpomdp.benchmarks.config.placing import check_room
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs import long_prompts as prompts
 from llm_decpomdp.benchmarks.runs.crews import make_crew
-from llm_decpomdp.benchmarks.runs.failures import FAILURES
+from llm_decpomdp.benchmarks.runs.failures import FAILURES, open_folder
 from llm_decpomdp.benchmarks.runs.manifest import manifest
 from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun, arranged, resolve
 from llm_decpomdp.benchmarks.runs.trackers import tracking
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import PromptTooLong, Team
-from llm_decpomdp.utils.storage import RunFolder, write_atomically
+from llm_decpomdp.utils.storage import RunFolder, read_json_lines, write_atomically
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
@@ -76,35 +77,41 @@ def start(run: ResolvedRun, name: str, origin: Mapping[str, str] | None = None) 
 
     processes.initialize()
     first = processes.rank() == 0
-    path = processes.broadcast(new_folder(run.config, name) if first else Path())
-    check_room(run.config, run.team.policies)
-    lessons = run.lessons()
-    team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
-    prompts.describe(team)
-    run = prompts.without_long_prompts(run, team)
-    shard(run.config, team)
-    with writing(path):
-        folder = RunFolder(path)
-    trainer = make_trainer(run, team, folder, lessons)
-    if first:
-        write_atomically(folder.config, run.config.to_yaml())
-        about = {
-            **manifest(run, name),
-            "left_out": run.skipped,
-            "first_prompts": prompts.first_prompts(
-                run.train_env, team, run.problems[0] if run.pairs else run.batches[0][0]
-            ),
-            "from": origin,
-        }
-        folder.write_manifest(about)
-    return finish(run, trainer, folder)
+    with ExitStack() as stack:
+        if first:
+            folder = stack.enter_context(open_folder(folder_path(run.config, name)))
+            refuse_results(run.config, folder.path)
+        path = processes.broadcast(folder.path if first else Path())
+        teams.check_devices(run.config, run.team.policies)
+        check_room(run.config, run.team.policies)
+        lessons = run.lessons()
+        team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
+        prompts.describe(team)
+        run = prompts.without_long_prompts(run, team)
+        shard(run.config, team)
+        folder = folder if first else RunFolder(path)
+        trainer = make_trainer(run, team, folder, lessons)
+        if first:
+            _clear(folder)
+            write_atomically(folder.config, run.config.to_yaml())
+            about = {
+                **manifest(run, name),
+                "left_out": run.skipped,
+                "first_prompts": prompts.first_prompts(
+                    run.train_env, team, run.problems[0] if run.pairs else run.batches[0][0]
+                ),
+                "from": origin,
+            }
+            folder.write_manifest(about)
+        return finish(run, trainer, folder)
 
 
 def finish(run: ResolvedRun, trainer: Trainer, folder: RunFolder) -> Result:
     """Run the updates that are left, and save what the configuration wants.
 
     Raises:
-        RunError: If a loss isn't finite, or a policy, the expert, the sandbox or the disk fails.
+        RunError: If a loss isn't finite, a policy, the expert, the sandbox or the disk fails, or the trained team
+            cannot be saved.
         Interrupted: On Ctrl-C, after a checkpoint was saved.
     """
     from llm_decpomdp.algorithms.learning import distributed as processes
@@ -121,7 +128,8 @@ def finish(run: ResolvedRun, trainer: Trainer, folder: RunFolder) -> Result:
 
         unshard_team(trainer.team)
     if processes.rank() == 0 and config.output.save_final_model:
-        _save_team(run, trainer, folder)
+        with _unsaved(run, trainer, folder):
+            _save_team(run, trainer, folder)
     processes.shutdown()
     return Result(config, folder, summary, final_folder(config, folder.path))
 
@@ -151,6 +159,32 @@ def _with_remedy(error: Exception, saved: int | None, path: Path) -> str:
     return f"{text}. Update {saved} is saved; to go on from it: --resume {path}{way}"
 
 
+@contextmanager
+def _unsaved(run: ResolvedRun, trainer: Trainer, folder: RunFolder) -> Iterator[None]:
+    """Turn what keeps the trained team from being saved into a `RunError` that says how to save it later."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (OSError, RuntimeError, SafetensorError) as error:  # of a full disk any of them
+        if not run.config.output.keep_best and run.config.learner.shards == 1:
+            with suppress(OSError):
+                trainer.save()
+        path = final_folder(run.config, folder.path)
+        reason = f"all updates are done, but the trained team cannot be saved in {path}: {error}"
+        if trainer.saved:
+            remedy = (
+                f"Update {trainer.saved} is saved. Free some space, then: --resume {folder.path}"
+            )
+        elif run.config.output.keep_best:
+            remedy = (
+                f"Its weights are in {folder.checkpoints}: eval --team {folder.path} takes them"
+            )
+        else:
+            remedy = "No checkpoint of it is saved either: free some space, and train again"
+        raise RunError(f"{reason}. {remedy}") from error
+
+
 def _save_team(run: ResolvedRun, trainer: Trainer, folder: RunFolder) -> None:
     """Save the final team, or the best one if the configuration keeps it."""
     if run.config.output.keep_best:
@@ -165,9 +199,24 @@ def new_folder(config: Config, name: str) -> Path:
     Raises:
         ConfigError: If another run is there already.
     """
+    path = folder_path(config, name)
+    refuse_results(config, path)
+    return path
+
+
+def folder_path(config: Config, name: str) -> Path:
+    """Return the path of the folder of a new run."""
     folder = config.output.name or f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    path = Path(config.output.base_dir) / folder
-    if (path / "config.yaml").exists():
+    return Path(config.output.base_dir) / folder
+
+
+def refuse_results(config: Config, path: Path) -> None:
+    """Refuse to replace the results of a run; one that ended before its first update has none.
+
+    Raises:
+        ConfigError: If there are results.
+    """
+    if (path / "config.yaml").exists() and has_results(RunFolder(path)):
         raise ConfigError(
             f"{path} already holds a run: choose another output.name, or continue it with "
             f"--resume {path}"
@@ -177,7 +226,24 @@ def new_folder(config: Config, name: str) -> Path:
             check_target(final_folder(config, path))
         except FileExistsError as error:
             raise ConfigError(f"output.save_path: {error}") from None
-    return path
+
+
+def has_results(folder: RunFolder) -> bool:
+    """Check whether a run has made an update, kept a checkpoint or saved a team; assume so without a manifest."""
+    if not folder.manifest.is_file():
+        return True
+    folders = (folder.checkpoints, folder.path / "final_model")
+    if any(path.is_dir() and any(path.iterdir()) for path in folders):
+        return True
+    return any(row["kind"] == "train" for row in read_json_lines(folder.metrics))
+
+
+def _clear(folder: RunFolder) -> None:
+    """Remove what is left of a run that ended before its first update."""
+    if folder.config.exists():
+        logger.info("the run in %s ended before its first update, and is replaced", folder.path)
+    for path in (folder.metrics, folder.episodes):
+        path.unlink(missing_ok=True)
 
 
 def final_folder(config: Config, run: Path) -> Path:

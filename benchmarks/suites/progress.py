@@ -95,9 +95,9 @@ class BenchProgress:
         cost = self._costs.get(job.cell.name)
         if cost is None:
             return 0.0
-        batches = read_json_lines(job.folder / TIMES)
+        batches = read_json_lines(job.folder / TIMES, growing=True)
         evaluated: float = sum(row.get("episodes", 0) for row in batches) / max(1, cost.episodes)
-        metrics = read_json_lines(job.folder / "training" / "metrics.jsonl")
+        metrics = read_json_lines(job.folder / "training" / "metrics.jsonl", growing=True)
         learned = sum(1 for row in metrics if row["kind"] == "train") / max(1, cost.updates)
         training = LEARNING * cost.training_tokens
         work = evaluated * (cost.work - training) + min(1.0, learned) * training

@@ -5,13 +5,32 @@ from __future__ import annotations
 import csv
 import io
 import json
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from llm_decpomdp.utils.lock import lock
+
+logger = logging.getLogger(__name__)
+
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """First characters of a cell that a spreadsheet takes for a formula."""
+
+
+class DamagedFile(ValueError):
+    """A file of a run that cannot be read.
+
+    Args:
+        where: The file, and the line if it has lines.
+        problem: What is wrong with it.
+    """
+
+    def __init__(self, where: str, problem: str) -> None:
+        self.where = where
+        super().__init__(f"{where} is damaged ({problem}): restore the file from a copy")
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -41,14 +60,43 @@ class RunFolder:
         self.episodes = self.path / "episodes.jsonl"
         self.checkpoints = self.path / "checkpoints"
         self.report = self.path / "report.html"
+        self._locked = False
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from writing to the folder in this context; within another one it changes nothing.
+
+        Raises:
+            FolderInUse: If another process writes to it.
+        """
+        if self._locked:
+            yield
+            return
+        with lock(self.path):
+            self._locked = True
+            try:
+                yield
+            finally:
+                self._locked = False
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Write `manifest.json`."""
         write_atomically(self.manifest, json.dumps(manifest, indent=2, sort_keys=True) + "\n")
 
     def read_manifest(self) -> dict[str, Any]:
-        """Read `manifest.json`."""
-        manifest: dict[str, Any] = json.loads(self.manifest.read_text(encoding="utf-8"))
+        """Read `manifest.json`.
+
+        Raises:
+            DamagedFile: If there is none, or it cannot be read.
+        """
+        try:
+            manifest = json.loads(self.manifest.read_bytes())
+        except FileNotFoundError:
+            raise DamagedFile(str(self.manifest), "it is missing") from None
+        except ValueError as error:
+            raise DamagedFile(str(self.manifest), f"no JSON: {error}") from None
+        if not isinstance(manifest, dict):
+            raise DamagedFile(str(self.manifest), "no JSON object")
         return manifest
 
 
@@ -58,24 +106,96 @@ def append_json_line(path: Path, row: Mapping[str, Any]) -> None:
         file.write(json.dumps(row) + "\n")
 
 
-def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
+def read_json_lines(path: Path, *, growing: bool = False) -> Iterator[dict[str, Any]]:
     """Yield the rows of a JSON Lines file; none where there is no file.
 
-    A last line without its line end was cut off while being written, and is left out.
+    Arguments and errors as of `numbered_rows`.
     """
+    return (row for _, row in numbered_rows(path, growing=growing))
+
+
+def numbered_rows(path: Path, *, growing: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the rows of a JSON Lines file, each with its line, counted from 1; none where there is no file.
+
+    A last line that is incomplete is left out with a warning.
+
+    Args:
+        path: The file.
+        growing: True for a file that another process writes to, whose last line is often incomplete: no warning.
+
+    Raises:
+        DamagedFile: If another line is no row.
+    """
+    for number, row in _lines(path):
+        if isinstance(row, DamagedFile):
+            raise row
+        if row is not None:
+            yield number, row
+        elif not growing and (path, number) not in _reported:
+            _reported.add((path, number))
+            logger.warning("%s", incomplete(path, number))
+
+
+def incomplete(path: Path, line: int) -> str:
+    """Return the words about a last line that is incomplete."""
+    return (
+        f"{path}, line {line}: the last line is incomplete, since the process that wrote it was stopped or is "
+        "still writing; it is left out"
+    )
+
+
+def incomplete_line(path: Path) -> int | None:
+    """Return the number of a last line that is incomplete; `None` if there is none."""
+    return next((number for number, row in _lines(path) if row is None), None)
+
+
+_reported: set[tuple[Path, int]] = set()
+"""Incomplete lines that a warning has named, so that a command which reads a file several times warns once."""
+
+
+def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | DamagedFile | None]]:
+    """Yield the lines of a JSON Lines file from 1: rows, errors, and `None` for an incomplete last one."""
     if not path.exists():
         return
-    with path.open(encoding="utf-8") as file:
-        for line in file:
-            if line.endswith("\n"):
-                yield json.loads(line)
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                row = json.loads(line)
+                problem = None if isinstance(row, dict) else f"a {type(row).__name__}"
+            except ValueError as error:
+                row, problem = None, str(error)
+            if problem is None:
+                yield number, row
+            elif line.endswith(b"\n"):
+                yield number, DamagedFile(f"{path}, line {number}", f"no JSON object: {problem}")
+            else:
+                yield number, None
 
 
 def keep_json_lines(path: Path, keep: Callable[[dict[str, Any]], bool]) -> None:
-    """Drop the rows for which `keep` is false, as when a run continues from an older checkpoint."""
-    if path.exists():
-        rows = [row for row in read_json_lines(path) if keep(row)]
-        write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))
+    """Drop the rows for which `keep` is false, as when a run continues from an older checkpoint.
+
+    Damaged lines after the last row that is kept are dropped with a warning.
+
+    Raises:
+        DamagedFile: If a damaged line stands before a row that is kept.
+    """
+    if not path.exists():
+        return
+    rows: list[dict[str, Any]] = []
+    damage: DamagedFile | None = None
+    for number, row in _lines(path):
+        if isinstance(row, DamagedFile):
+            damage = damage or row
+        elif row is None:
+            logger.warning("%s", incomplete(path, number))
+        elif keep(row):
+            if damage is not None:
+                raise damage
+            rows.append(row)
+    if damage is not None:
+        logger.warning("%s is damaged; it is dropped with the rows after it", damage.where)
+    write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))
 
 
 def write_csv(path: Path, header: Sequence[str], lines: Iterable[Sequence[Any]]) -> None:

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import csv
+import logging
 from pathlib import Path
 
 import pytest
 
 from llm_decpomdp.utils.storage import (
+    DamagedFile,
     RunFolder,
     append_json_line,
+    incomplete_line,
     keep_json_lines,
     read_json_lines,
     write_atomically,
@@ -65,6 +68,57 @@ def test_a_line_that_was_cut_off_is_left_out_and_then_dropped(tmp_path: Path) ->
     keep_json_lines(path, lambda row: True)
     append_json_line(path, {"update": 2})
     assert list(read_json_lines(path)) == [{"update": 1}, {"update": 2}]
+
+
+DAMAGED = [b'{"update": 2, "rew\n', b"\x00\x00\x00\n", b'{"text": "\xff"}\n', b"3\n", b"\n"]
+
+
+@pytest.mark.parametrize("line", DAMAGED)
+def test_a_damaged_line_is_named_with_its_file(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'{"update": 1}\n' + line + b'{"update": 3}\n')
+    for read in (lambda: list(read_json_lines(path)), lambda: keep_json_lines(path, bool)):
+        with pytest.raises(DamagedFile, match=f"^{path}, line 2 is damaged .*from a copy$"):
+            read()
+    assert path.read_bytes().count(b"\n") == 3
+
+
+@pytest.mark.parametrize("line", DAMAGED)
+def test_damaged_lines_that_are_dropped_anyway_do_not_keep_a_run_from_going_on(
+    tmp_path: Path, line: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'{"update": 1}\n' + line + b'{"update": 3}\n')
+    keep_json_lines(path, lambda row: row["update"] < 3)
+    assert list(read_json_lines(path)) == [{"update": 1}]
+    assert f"{path}, line 2 is damaged; it is dropped" in caplog.text
+
+
+def test_an_incomplete_last_line_is_reported_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"update": 1}\n{"update": 2}')
+    assert list(read_json_lines(path)) == [{"update": 1}, {"update": 2}]  # it lacks its end alone
+    assert incomplete_line(path) is None
+    path.write_text('{"update": 1}\n{"upd')
+    with caplog.at_level(logging.WARNING):
+        assert list(read_json_lines(path, growing=True)) == [{"update": 1}]
+        assert not caplog.records
+        for _ in range(2):
+            assert list(read_json_lines(path)) == [{"update": 1}]
+    (record,) = caplog.records
+    assert f"{path}, line 2: the last line is incomplete" in record.getMessage()
+    assert incomplete_line(path) == 2
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", ""])
+def test_a_damaged_manifest_is_named(tmp_path: Path, content: str | None) -> None:
+    folder = RunFolder(tmp_path)
+    if content is not None:
+        folder.manifest.write_text(content)
+    with pytest.raises(DamagedFile, match=f"^{tmp_path}/manifest.json is damaged"):
+        folder.read_manifest()
 
 
 def test_rows_are_kept_by_a_rule(tmp_path: Path) -> None:

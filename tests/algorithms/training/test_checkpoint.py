@@ -87,3 +87,71 @@ def test_of_two_that_a_killed_process_left_the_better_is_the_best(tmp_path: Path
     save_best(tmp_path, 8, 0.8)
     (tmp_path / "aside").rename(better)
     assert checkpoint.best(tmp_path) == better
+
+
+def spoil(path: Path, damage: str) -> None:
+    state = path / "state.pt"
+    match damage:
+        case "truncated":
+            state.write_bytes(state.read_bytes()[:-40])
+        case "empty":
+            state.write_bytes(b"")
+        case "missing":
+            state.unlink()
+        case "bits":  # of the tensor, which torch.load does not notice
+            content = bytearray(state.read_bytes())
+            place = content.find(torch.tensor([1.0 * 2]).numpy().tobytes())
+            assert place > 0
+            content[place + 2] ^= 1
+            state.write_bytes(content)
+        case "counters":
+            (path / "counters.json").write_text("")
+        case "no counters":
+            (path / "counters.json").unlink()
+
+
+DAMAGES = ["truncated", "empty", "missing", "bits", "counters", "no counters"]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_checkpoint_is_passed_over_with_a_warning_and_set_aside(
+    tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for update in (1, 2):
+        save(tmp_path, update)
+    spoil(tmp_path / "update-000002", damage)
+    assert checkpoint.latest(tmp_path) == tmp_path / "update-000001"
+    assert f"the checkpoint {tmp_path}/update-000002 is damaged" in caplog.text
+    checkpoint.set_damaged_aside(tmp_path)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["damaged-update-000002", "update-000001"]
+    again = save(tmp_path, 2)
+    assert checkpoint.latest(tmp_path) == again and checkpoint.load(again)[1]["w"].item() == 2.0
+
+
+def test_without_a_complete_checkpoint_there_is_no_latest(tmp_path: Path) -> None:
+    spoil(save(tmp_path, 2), "truncated")
+    assert checkpoint.latest(tmp_path) is None
+
+
+def test_a_damaged_best_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    spoil(save_best(tmp_path, 2, 0.5), "counters")
+    assert checkpoint.best(tmp_path) is None
+    assert "is damaged" in caplog.text
+    assert checkpoint.best(tmp_path) is None
+    save_best(tmp_path, 1, 0.1)
+    assert checkpoint.best(tmp_path) == tmp_path / "best-000001"
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_nothing_and_is_an_os_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534")
+
+    monkeypatch.setattr(torch, "save", full)  # as torch does on a full disk
+    with pytest.raises(
+        OSError, match=f"cannot write {tmp_path}/update-000001, perhaps the disk is"
+    ):
+        save(tmp_path, 1)
+    assert list(tmp_path.iterdir()) == []

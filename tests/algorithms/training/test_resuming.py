@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 
 from llm_decpomdp.agents.scripted import Replay
 from llm_decpomdp.algorithms.training import checkpoint
+from llm_decpomdp.algorithms.training import saver as saver_module
 from llm_decpomdp.algorithms.training.interruption import Interrupted
 from llm_decpomdp.algorithms.training.trainer import Trainer
+from llm_decpomdp.utils.lock import FolderInUse
 from llm_decpomdp.utils.storage import append_json_line
 from tests.algorithms.runs import (
     BATCHES,
@@ -20,6 +23,7 @@ from tests.algorithms.runs import (
     make_team,
     on_call,
     require_equal,
+    rows,
     start,
 )
 
@@ -120,7 +124,13 @@ def test_rows_written_after_the_checkpoint_are_dropped_on_resuming(tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("call", "number"),
-    [(0, signal.SIGINT), (3, signal.SIGTERM), (7, signal.SIGINT), (12, signal.SIGTERM)],
+    [
+        (0, signal.SIGINT),
+        (3, signal.SIGTERM),
+        (7, signal.SIGINT),
+        (9, signal.SIGHUP),
+        (12, signal.SIGTERM),
+    ],
 )
 def test_a_signal_while_sampling_saves_the_last_update_and_resumes_exactly(
     evaluated: Trainer, tmp_path: Path, call: int, number: signal.Signals
@@ -182,6 +192,94 @@ def test_weights_of_half_an_update_are_never_saved(
     assert failing.saved == 2 and "failed half way" in caplog.text
     newest = checkpoint.latest(failing.folder.checkpoints)
     assert newest is not None and newest.name == "update-000002"
+
+
+def test_a_signal_that_is_ignored_as_under_nohup_stops_nothing(tmp_path: Path) -> None:
+    previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        trainer = build(tmp_path)
+        policy: Any = trainer.team["y"]
+        policy.generate = on_call(
+            3, policy.generate, lambda *a: (signal.raise_signal(signal.SIGHUP), generate(*a))[1]
+        )
+        generate = make_team()["y"].generate
+        assert trainer.run_updates()["updates"] == 4
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, previous)
+
+
+def test_checkpoints_by_time_are_written_after_any_update_and_change_nothing(
+    tmp_path: Path,
+) -> None:
+    runs = {
+        minutes: build(tmp_path / str(minutes), eval_every=1, checkpoint_minutes=minutes)
+        for minutes in (0, 1e-9, 10)
+    }
+    for trainer in runs.values():
+        trainer._saver._seconds_of_saving = 0.0
+        trainer.run_updates()
+        require_equal(runs[0], trainer)
+    assert runs[0].saved is None and runs[10].saved is None
+    assert runs[1e-9].saved == 4
+
+
+def test_saving_by_time_takes_a_twentieth_of_it_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer, now = build(tmp_path, checkpoint_minutes=1), [0.0]
+    saver, saved = trainer._saver, list[float]()
+    monkeypatch.setattr(saver_module.time, "monotonic", lambda: now[0])
+
+    def save() -> None:
+        saved.append(now[0])
+        now[0] += 10  # seconds
+        saver._saved_at, saver._seconds_of_saving = now[0], 10.0
+
+    monkeypatch.setattr(saver, "save", save)
+    saver._saved_at = 0.0
+    for _ in range(100):
+        now[0] += 30
+        saver.save_if_due(1000)
+    assert saved[0] == 60 and [b - a for a, b in pairwise(saved)] == [220] * (len(saved) - 1)
+
+
+def test_a_run_with_a_checkpoint_leaves_one_of_its_last_update(tmp_path: Path) -> None:
+    build(tmp_path, BATCHES[:2], checkpoint_every=2).run_updates()
+    again = build(tmp_path)
+    again.resume()
+    again.run_updates()
+    assert again.saved == 4
+
+
+def test_a_run_whose_newest_checkpoint_is_damaged_goes_on_from_the_one_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    straight = build(tmp_path / "straight", checkpoint_every=1)
+    straight.run_updates()
+    build(tmp_path / "damaged", BATCHES[:3], checkpoint_every=1).run_updates()
+    state = tmp_path / "damaged" / "checkpoints" / "update-000003" / "state.pt"
+    state.write_bytes(state.read_bytes()[:1000])
+    again = build(tmp_path / "damaged", checkpoint_every=1)
+    assert again.resume() == 2
+    assert f"the checkpoint {state.parent} is damaged" in caplog.text
+    again.run_updates()
+    require_equal(straight, again)
+    found = checkpoint.latest(again.folder.checkpoints)
+    assert found is not None and checkpoint.damage(found) is None
+
+
+def test_two_trainers_do_not_write_to_one_folder(tmp_path: Path) -> None:
+    build(tmp_path, BATCHES[:2], checkpoint_every=2).run_updates()
+    first, second = build(tmp_path), build(tmp_path)
+    first.resume()
+    for call in (second.resume, second.run_updates):
+        with pytest.raises(FolderInUse, match=f"is writing to {tmp_path}"):
+            call()
+    assert first.run_updates()["updates"] == 4
+    assert second.resume() == 4  # it is free again
+    trained = [row["update"] for row in rows(first.folder.metrics) if row["kind"] == "train"]
+    assert trained == [1, 2, 3, 4]
 
 
 def test_resuming_needs_a_checkpoint_of_this_run(tmp_path: Path) -> None:

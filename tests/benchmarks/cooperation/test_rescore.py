@@ -291,6 +291,36 @@ def test_the_command_tells_and_fails_where_something_differs(
     assert capsys.readouterr().err == f"error: cannot write {file}: No such file or directory\n"
 
 
+def test_an_incomplete_last_line_is_told_and_is_a_failure(
+    run: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = run / "episodes.jsonl"
+    path.write_bytes(path.read_bytes()[:-100])
+    assert call("rescore", str(run)) == 1
+    told = capsys.readouterr().out
+    assert "line 4 is incomplete and was not graded\nall others agree" in told
+    assert f"{path}, line 4: the last line is incomplete" in caplog.text
+
+
+@pytest.mark.parametrize("command", ["rescore", "credit", "report", "export"])
+def test_every_command_names_a_damaged_line(
+    run: Path,
+    command: str,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    path = run / "episodes.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[1] = lines[1][:40] + b"\n"
+    path.write_bytes(b"".join(lines))
+    more = ["--to", "jsonl"] if command == "export" else []
+    assert call(command, str(run), *more) in (1, 2)
+    assert f"error: {path}, line 2 is damaged" in capsys.readouterr().err
+    path.write_bytes(b"".join([lines[0], lines[2], lines[3][:60]]))
+    call(command, str(run), *more)
+    assert f"{path}, line 3: the last line is incomplete" in caplog.text
+
+
 def test_two_long_texts_are_told_from_where_they_part() -> None:
     told = str(Difference(1, "t", 1, 1, None, "the prompt", "a" * 500 + "x", "a" * 500 + "y"))
     assert told.endswith("was 'aaaaaaaaaaaaaaaaaaaax', is 'aaaaaaaaaaaaaaaaaaaay'")

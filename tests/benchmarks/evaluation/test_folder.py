@@ -16,8 +16,10 @@ from llm_decpomdp.benchmarks.evaluation import run
 from llm_decpomdp.benchmarks.evaluation.run import Evaluation, evaluate, read_evaluation
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Completion
+from llm_decpomdp.utils.lock import FolderInUse
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.benchmarks.evaluations import rows_of, starts_of
+from tests.support.locks import holder
 
 Make = Callable[..., DecPOMDPEnv]
 
@@ -113,6 +115,56 @@ def test_a_folder_tells_what_its_rows_were_made_with(
     assert packages(1, "1") == packages(1, "2") == ["1"]  # nothing is played
     assert packages(2, "2") == packages(2, "3") == packages(3, "2") == ["1", "2"]
     assert packages(4, "3") == ["1", "2", "3"]
+
+
+def test_each_episode_counts_once_and_half_of_the_tasks_are_not_all(
+    make_word_env: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    env, path = make_word_env(), tmp_path / "episodes.jsonl"
+
+    def play() -> Evaluation:
+        team = {"left_0": RandomText(), "right_0": RandomText()}
+        return evaluate(env, team, starts_of(env), samples=2, folder=tmp_path, at_a_time=2)
+
+    whole = play()
+    content, times = path.read_text(), (tmp_path / "times.jsonl").read_text()
+    lines = content.splitlines(keepends=True)
+    path.write_text("".join(line * 2 for line in lines))
+    twice = read_evaluation(tmp_path)
+    assert (twice.values, twice.episodes) == (whole.values, 12)
+    assert f"{path}: 12 rows repeat an episode and are left out" in caplog.text
+    path.write_text("".join(line * 2 for line in lines[:6]))
+    with pytest.raises(ConfigError, match="has 6 of 12 episodes"):
+        read_evaluation(tmp_path)
+    (tmp_path / "times.jsonl").write_text(times * 2)
+    assert play().values == whole.values
+    assert path.read_text() == content
+    assert len((tmp_path / "times.jsonl").read_text().splitlines()) == len(times.splitlines())
+
+
+def test_a_failure_of_an_episode_that_is_there_counts_for_nothing(
+    make_word_env: Make, tmp_path: Path
+) -> None:
+    env, team = make_word_env(), {"left_0": Gold(), "right_0": Gold()}
+    evaluate(env, team, starts_of(env), folder=tmp_path)
+    start = rows_of(tmp_path)[0]["start"]
+    failure = {"sample": 0, "start": start, "error": "timeout"}
+    (tmp_path / "failures.jsonl").write_text(json.dumps(failure) + "\n")
+    assert read_evaluation(tmp_path).failures == ()
+    lines = (tmp_path / "episodes.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "episodes.jsonl").write_text("".join(lines[:-1]))
+    with pytest.raises(ConfigError, match="has 5 of 6 episodes"):
+        read_evaluation(tmp_path)
+
+
+def test_two_processes_do_not_evaluate_into_one_folder(make_word_env: Make, tmp_path: Path) -> None:
+    env, team = make_word_env(), {"left_0": Gold(), "right_0": Gold()}
+    first = evaluate(env, team, starts_of(env), folder=tmp_path)
+    with holder(tmp_path) as process:
+        with pytest.raises(FolderInUse, match=f"^process {process.pid} on "):
+            evaluate(env, team, starts_of(env), samples=2, folder=tmp_path)
+        assert read_evaluation(tmp_path).values == first.values
+    assert evaluate(env, team, starts_of(env), samples=2, folder=tmp_path).episodes == 12
 
 
 def test_a_folder_keeps_to_what_it_began_with(make_word_env: Make, tmp_path: Path) -> None:

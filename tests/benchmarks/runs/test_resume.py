@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 from pathlib import Path
 
 import pytest
+from safetensors import SafetensorError
 
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.benchmarks.cli.main import main
@@ -14,9 +16,12 @@ from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.schema import KEYS
+from llm_decpomdp.benchmarks.evaluation.request import Request, evaluate_team
+from llm_decpomdp.benchmarks.runs import train as training
 from llm_decpomdp.benchmarks.runs.resume import CHANGEABLE, resume
 from llm_decpomdp.benchmarks.runs.train import train
 from tests.algorithms.runs import rows
+from tests.support.locks import holder
 
 LOUD = ["algorithm.name=mareinforce", "algorithm.truncated=penalise"]
 LOUD += ["algorithm.truncation_penalty=1", "algorithm.normalize_advantages=false"]
@@ -117,3 +122,134 @@ def test_a_falling_learning_rate_is_said_to_fall_to_another_end(
     with caplog.at_level(logging.WARNING, "llm_decpomdp"):
         resume(tmp_path / "run", ["algorithm.max_updates=3"])
     assert "algorithm.lr_schedule=linear now falls to the end of 3 updates" in caplog.text
+
+
+def test_two_resumes_of_one_run_do_not_train_side_by_side(
+    quick: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin(quick)
+    run = tmp_path / "run"
+    longer = ["--override", "algorithm.max_updates=3"]
+    with holder(run) as process:
+        before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
+        assert call("train", "--resume", str(run), *longer) == 1
+        after = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
+        assert before == after
+        told = capsys.readouterr().err
+        assert f"error: process {process.pid} on " in told and f"is writing to {run}: wait" in told
+        assert call("report", str(run)) == 0  # a reader
+    assert call("train", "--resume", str(run), *longer) == 0
+    assert not (run / "lock.json").exists()
+
+
+@pytest.mark.parametrize("content", [None, "{"])
+def test_a_run_without_its_manifest_goes_on_with_a_warning(
+    quick: list[str], tmp_path: Path, content: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    begin(quick, "output.name=straight", "algorithm.max_updates=3")
+    begin(quick)
+    manifest = tmp_path / "run" / "manifest.json"
+    before = json.loads(manifest.read_text())
+    if content is None:
+        manifest.unlink()
+    else:
+        manifest.write_text(content)
+    resume(tmp_path / "run", ["algorithm.max_updates=3"])
+    assert "manifest.json is damaged" in caplog.text and "is not known" in caplog.text
+    assert rows(tmp_path / "run" / "metrics.jsonl") == rows(tmp_path / "straight" / "metrics.jsonl")
+    now = json.loads(manifest.read_text())
+    assert {key: now[key] for key in ("data", "packages", "model")} == {
+        key: before[key] for key in ("data", "packages", "model")
+    }
+    assert now["restored_after"] == 2
+
+
+def test_a_run_of_another_version_goes_on_and_says_so(
+    quick: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    begin(quick)
+    path = tmp_path / "run" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    now, manifest["packages"]["llm-decpomdp"] = manifest["packages"]["llm-decpomdp"], "0.0.3"
+    path.write_text(json.dumps(manifest))
+    resume(tmp_path / "run")
+    assert "the run goes on with other versions" in caplog.text
+    assert f": llm-decpomdp was 0.0.3 and is {now}" in caplog.text
+    (entry,) = json.loads(path.read_text())["resumed"]
+    assert entry["after"] == 2 and entry["packages"]["llm-decpomdp"] == now
+    caplog.clear()
+    resume(tmp_path / "run")  # again with the same one
+    assert "other versions" not in caplog.text
+
+
+def test_a_run_whose_newest_checkpoint_is_damaged_goes_on(
+    quick: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    begin(quick)
+    before = rows(tmp_path / "run" / "metrics.jsonl")
+    state = tmp_path / "run" / "checkpoints" / "update-000002" / "state.pt"
+    state.write_bytes(b"")
+    assert resume(tmp_path / "run").summary["updates"] == 2
+    assert f"the checkpoint {state.parent} is damaged" in caplog.text
+    assert rows(tmp_path / "run" / "metrics.jsonl") == before
+
+
+def test_a_run_that_ended_before_its_first_update_is_started_again(
+    quick: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin(quick)
+    run = tmp_path / "run"
+    whole = rows(run / "episodes.jsonl")
+    for name in ("checkpoints", "final_model"):
+        shutil.rmtree(run / name)
+    for name in ("metrics.jsonl", "episodes.jsonl"):
+        kept = (run / name).read_text().splitlines(keepends=True)[:1]  # of the first evaluation
+        (run / name).write_text("".join(kept))
+    assert call("train", "--resume", str(run)) == 2
+    assert "since the run ended before its first update: start it again" in capsys.readouterr().err
+    begin(quick)
+    assert rows(run / "episodes.jsonl") == whole
+
+
+def test_a_team_that_cannot_be_saved_is_no_loss(
+    quick: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def full(*_: object) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left on device")
+
+    more = ["output.save_final_model=true", "output.checkpoint_every=0"]
+    with monkeypatch.context() as context:
+        context.setattr(training, "save_team", full)
+        assert call("train", "--config", "demo", "--override", *quick, *LOUD, *more) == 1
+    told = capsys.readouterr().err
+    assert f"the trained team cannot be saved in {tmp_path}/run/final_model: " in told
+    assert f"Update 2 is saved. Free some space, then: --resume {tmp_path}/run" in told
+    assert call("train", "--resume", str(tmp_path / "run")) == 0
+    assert (tmp_path / "run" / "final_model" / "team.json").is_file()
+
+
+def test_a_folder_or_a_device_that_cannot_be_used_is_told_before_models_are_loaded(
+    quick: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    (tmp_path / "file").write_text("")
+    demo = find_config("demo")
+    for wrong, message in {
+        f"output.base_dir={tmp_path}/file": f"{tmp_path}/file is a file",
+        "model.device=cuda:7": "model.device",
+    }.items():
+        with pytest.raises(ConfigError, match=message):
+            train(load_config(demo, [*quick, wrong]), "demo")
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(ConfigError, match=f"{tmp_path}/file is a file"):
+        evaluate_team(Request("demo", quick, output=tmp_path / "file"))
+    begin(quick)
+    with pytest.raises(ConfigError, match="holds a run"):
+        caplog.clear()
+        evaluate_team(Request("demo", quick, output=tmp_path / "run"))
+    assert "loading" not in caplog.text
+    begin(quick, "output.name=other")
+    assert f"loading {quick[0].partition('=')[2]}" in caplog.text

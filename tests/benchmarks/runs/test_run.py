@@ -17,7 +17,7 @@ import torch
 from llm_decpomdp.agents import Gold, load_saved_team
 from llm_decpomdp.benchmarks.cli.scripts import main as script
 from llm_decpomdp.benchmarks.config.catalogue import find_config
-from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.runs.data import load_envs
 from llm_decpomdp.benchmarks.runs.resolved import schedule
@@ -156,7 +156,7 @@ def test_a_folder_that_holds_a_run_is_not_written_over(quick: list[str], tmp_pat
 
 def test_a_place_where_no_folder_can_be_made_is_named(quick: list[str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match=f"^cannot write {tmp_path}/file/run: Not a directory$"):
+    with pytest.raises(ConfigError, match=f"^{tmp_path}/file is a file, and .*output.base_dir"):
         train(load_config(None, [*quick, f"output.base_dir={tmp_path}/file"]), "mine")
 
 
