@@ -184,3 +184,14 @@ def test_the_commands_of_a_page_run_with_tiny_models(folder: Path, runs: Path, p
             if "export runs/first" in line:  # sections of a page each write it anew
                 shutil.rmtree(folder / "runs" / "first" / "pairs-jsonl", ignore_errors=True)
             shell(folder, line)
+
+
+def test_the_configuration_of_the_first_page_learns_as_its_script_does(folder: Path) -> None:
+    from llm_decpomdp.agents import tiny_causal_lm
+
+    tiny_causal_lm("ud").save(folder / "tiny-ud")
+    with pytest.raises(SystemExit) as stop:
+        main(["train", "--config", "opposites.yaml", "--override", "output.report=false"])
+    assert stop.value.code == 0
+    rows = [json.loads(line) for line in Path("runs/opposites/metrics.jsonl").open()]
+    assert rows[-1]["kind"] == "eval" and rows[-1]["reward_mean"] > 0.9
