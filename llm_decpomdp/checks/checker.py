@@ -1,7 +1,8 @@
 """`check_env`: a strict conformance check for text environments, of this package or any other.
 
 PettingZoo's tests accept environments whose observations are no texts, whose rewards are no
-numbers and whose episodes never end; learners over language models need more than that.
+numbers and whose episodes never end. Its test of seeds for parallel environments (1.27.0) compares the first step
+alone, where `check_env` compares whole episodes. Learners over language models need more than that.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def test_our_strict_check_passes(build, settings):
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of no concern for text: no shapes, no dtypes
 def test_the_tests_of_pettingzoo_pass(build):
     parallel_api_test(build(), num_cycles=CYCLES)
-    parallel_seed_test(build, num_cycles=CYCLES)
+    parallel_seed_test(build, num_cycles=CYCLES)  # compares one step; check_env compares episodes
     seed_test(partial(aec, build), num_cycles=CYCLES)
     state_test(aec(build), build(), num_cycles=CYCLES)
 
