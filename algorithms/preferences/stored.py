@@ -16,6 +16,7 @@ from typing import Any
 
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 from llm_decpomdp.policy import Completion, TeachablePolicy, Team, TrainablePolicy
+from llm_decpomdp.utils.encoding import WrongEncoding, read_utf8
 
 logger = logging.getLogger(__name__)
 
@@ -55,8 +56,8 @@ def stored_pairs(
         ValueError: If the file cannot be read, holds no pair, or a line has another form; names the line.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = read_utf8(path).splitlines()
+    except (OSError, WrongEncoding) as error:
         raise ValueError(f"cannot read pairs from {path}: {error}") from None
     rows: dict[tuple[Any, ...], list[Row]] = {}
     for number, line in enumerate(lines, 1):

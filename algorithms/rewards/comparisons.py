@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from llm_decpomdp.algorithms.critics.inputs import shortened
+from llm_decpomdp.utils.encoding import WrongEncoding, read_utf8
 
 
 class Sample(NamedTuple):
@@ -57,8 +58,8 @@ def read_comparisons(path: Path, agents: Sequence[str], environment: str) -> lis
             the line.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = read_utf8(path).splitlines()
+    except (OSError, WrongEncoding) as error:
         raise ValueError(f"cannot read pairs from {path}: {error}") from None
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for number, line in enumerate(lines, 1):

@@ -17,6 +17,7 @@ from llm_decpomdp.options import Options, option
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.privileged import answers
 from llm_decpomdp.seeding import stream
+from llm_decpomdp.utils.encoding import WrongEncoding, read_utf8
 from llm_decpomdp.validation import unknown
 
 logger = logging.getLogger(__name__)
@@ -154,8 +155,8 @@ def file_lessons(path: Path, possible_agents: Sequence[str]) -> list[Lesson]:
         ValueError: If the file cannot be read, is empty, or a line has another form; names the line.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = read_utf8(path).splitlines()
+    except (OSError, WrongEncoding) as error:
         raise ValueError(f"cannot read the lessons of a warm start from {path}: {error}") from None
     lessons: list[Lesson] = []
     for number, line in enumerate(lines, 1):

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException, ValidationError
 
@@ -41,6 +40,7 @@ from llm_decpomdp.benchmarks.config.schema import (
 from llm_decpomdp.benchmarks.config.sharding import check_shards
 from llm_decpomdp.benchmarks.config.teams import TeamSpec, team_spec
 from llm_decpomdp.benchmarks.config.trackers import check_trackers
+from llm_decpomdp.benchmarks.config.yaml_text import load_yaml
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.options import check_value, pick
 from llm_decpomdp.registry import takes
@@ -129,17 +129,15 @@ def load_stored_config(path: Path) -> Config:
 
 def asks_outside(path: Path) -> bool:
     """Check whether another model wrote prompts of a run: those cannot be written again."""
-    return bool(OmegaConf.select(OmegaConf.load(path), "external.mode") == ASKS_OUTSIDE)
+    external = _read(path).get("external")
+    return isinstance(external, Mapping) and external.get("mode") == ASKS_OUTSIDE
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        tree = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
-    except (OSError, yaml.YAMLError, OmegaConfBaseException) as error:
-        raise ConfigError(f"cannot read {path}: {error}") from None
+    tree = load_yaml(path)
     if not isinstance(tree, dict):
         raise ConfigError(f"{path} must hold a mapping of sections, got a {type(tree).__name__}")
-    return tree  # type: ignore[return-value]  # keys are checked by name
+    return tree
 
 
 def _merge(layers: Sequence[Mapping[str, Any]]) -> DictConfig:

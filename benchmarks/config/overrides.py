@@ -11,6 +11,7 @@ A value is YAML, with the words of Python too:
 | `{r: 8, lora_alpha: 16}`, `{}`                | a mapping, in place of the one that was there        |
 | `"..."`, `'...'`                              | text, whatever it looks like                         |
 | anything else, such as `test[:16]` and `a=b`  | text                                                 |
+| `014`, `1:30`, `0x1f`, `1_000`                | refused: YAML 1.1 takes them for 12, 90, 31 and 1000 |
 
 For a key that holds text, all but nothing is text as it is written: `output.name=007`. A shell takes one pair of
 quotes away, so text that must stay quoted needs two: `"output.name='none'"`.
@@ -25,6 +26,7 @@ from typing import Any, ClassVar
 import yaml
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.yaml_text import misleading_numbers
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types
@@ -88,6 +90,9 @@ def parse_overrides(
         value = parse_value(text, item)
         if holds_text(key) and not isinstance(value, list | dict) and _is_plain(text):
             value = text
+        else:
+            for _, message in misleading_numbers(_as_yaml(text)):
+                raise ConfigError(f"{item}: {message}")
         _put(tree, key, Whole(value) if isinstance(value, dict) else value, whole)
         whole.add(key)
     return tree
@@ -104,10 +109,8 @@ def parse_value(text: str, item: str) -> Any:
     Raises:
         ConfigError: If `text` is no YAML; names the whole `item`.
     """
-    if text.startswith("(") and text.endswith(")"):
-        text = f"[{text[1:-1]}]"
     try:
-        return yaml.load(text, Loader=_Loader)  # a safe loader
+        return yaml.load(_as_yaml(text), Loader=_Loader)  # a safe loader
     except yaml.YAMLError as error:
         reason = str(error).splitlines()[0]
         key = item.partition("=")[0]
@@ -115,6 +118,11 @@ def parse_value(text: str, item: str) -> Any:
             f"cannot read the value of {item!r} ({reason}): for the shell, put what has spaces or brackets "
             f"into quotes, as in '{key}={{...}}'"
         ) from None
+
+
+def _as_yaml(text: str) -> str:
+    """Return the text with a tuple of Python as a list."""
+    return f"[{text[1:-1]}]" if text.startswith("(") and text.endswith(")") else text
 
 
 def _put(tree: dict[str, Any], key: str, value: Any, whole: Container[str]) -> None:

@@ -24,13 +24,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from llm_decpomdp.algorithms import NAMES
 from llm_decpomdp.benchmarks.config.catalogue import description, shipped
 from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.yaml_text import load_yaml
 from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES, OTHER_METHODS, is_baseline
 from llm_decpomdp.plugins import announced, is_announced
 from llm_decpomdp.validation import unknown
@@ -140,10 +140,7 @@ def load_suite(path: Path) -> Suite:
     Raises:
         ConfigError: If a key or a value is wrong; names the cell.
     """
-    try:
-        tree = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
-    except (OSError, yaml.YAMLError, OmegaConfBaseException) as error:
-        raise ConfigError(f"cannot read {path}: {error}") from None
+    tree = load_yaml(path)
     if not isinstance(tree, dict):
         raise ConfigError(f"{path} must hold a mapping with `cells`, got a {type(tree).__name__}")
     common = {str(key): value for key, value in tree.items()}

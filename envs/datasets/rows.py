@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from llm_decpomdp.utils.encoding import read_utf8
+
 SHOWN_ROWS = 10
 """Number of bad rows that an error names."""
 
@@ -61,17 +63,10 @@ def _from_parquet(path: Path) -> list[Row]:
 
 def _text(path: Path) -> str:
     """Return a file's text: UTF-8, with or without a byte order mark."""
-    data = path.read_bytes()
-    if data.startswith(GZIP):
-        raise ValueError(f"{path} is compressed with gzip: unpack it first, as with gunzip")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ValueError(
-            f"{path}, line {line}: the byte 0x{data[error.start]:02x} is not UTF-8: write the file in UTF-8, as "
-            f"with iconv -f latin1 -t utf-8"
-        ) from None
+    with path.open("rb") as file:
+        if file.read(len(GZIP)) == GZIP:
+            raise ValueError(f"{path} is compressed with gzip: unpack it first, as with gunzip")
+    return read_utf8(path)
 
 
 def _from_json(text: str) -> Any:
