@@ -92,9 +92,10 @@ def bugfix(options: BugOptions) -> DecPOMDPEnv:
     turn; then what the external mode says.
 
     ## Action Space
-    `UnicodeText`: a completion. Any text is legal; code is found in fences and amid prose. Functions of team-mates
-    in it are left out, and so is what gives their names another meaning; where two agents add helpers or
-    variables of one name, that of the later agent counts for both (in classes, that of the earlier one).
+    `UnicodeText`: a completion. Any text is legal; code is found in fences and amid prose, by the rule of
+    `llm_decpomdp.envs.programs.completion`. Functions of team-mates in it are left out, and so is what gives
+    their names another meaning; where two agents add helpers or variables of one name, that of the later agent
+    counts for both (in classes, that of the earlier one).
 
     ## Rewards
     The components of `llm_decpomdp.envs.bugfix.reward`, each turn anew: at most 3.0. `solved` in the infos means
@@ -112,7 +113,10 @@ def bugfix(options: BugOptions) -> DecPOMDPEnv:
         ValueError: If an argument has a bad value; bad data raises when it is first loaded.
 
     ## Version History
-    - v0: first version.
+    - v0: first version. Before the first release: answers are read by one rule in all families
+      (`llm_decpomdp.envs.programs.completion`). The last complete definition counts, no longer the longest block.
+      Imports and helpers of other blocks, other bindings of the function and bare bodies are accepted. Reasoning,
+      later turns and words beside the code cost nothing. The infos report it.
     """
     path = None if options.source in ("auto", "bundled") else options.source
     load_tasks = _load_bundled if path is None else _load_own

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from llm_decpomdp.envs.programs.classes.completion import ClassReading, Piece, read_class
@@ -32,6 +32,8 @@ class Submission:
     """Reason for its code not to parse, or None."""
     contribution: Contribution | None = None
     """The code as a part of a class, where the program is one."""
+    fallbacks: Mapping[str, int] = field(default_factory=dict, compare=False)
+    """What the reading reports: numbers by names of `completion.FALLBACKS`."""
 
 
 @dataclass(frozen=True)
@@ -68,17 +70,19 @@ class KnownClass:
 
     def read(self, agent: str, completion: str, owned: Collection[str]) -> Submission:
         """Read the methods that an agent owns in its completion."""
-        reading = read_class(completion, self.shape)
+        headers = [unit.header for unit in self.shape.units if unit.name in owned]
+        opening = f"{headers[0]}\n" if len(headers) == 1 else ""
+        reading = read_class(completion, self.shape, opening)
         others = set(self.shape.names).difference(owned)
         pieces = tuple(piece for piece in reading.methods if piece.name not in others)
         part = Contribution(agent, (), reading.imports, reading.functions, pieces, ())
         submitted = {name: text for name, text in _texts(pieces).items() if name in owned}
         for name, problem in reading.broken:
             if name in owned:
-                return Submission(completion, submitted, _placed(problem, name, completion))
-        return Submission(
-            part.code, submitted, contribution=replace(part, assigned=tuple(submitted))
-        )
+                problem = _placed(problem, name, completion)
+                return Submission(completion, submitted, problem, fallbacks=reading.fallbacks)
+        whole = replace(part, assigned=tuple(submitted))
+        return Submission(part.code, submitted, None, whole, reading.fallbacks)
 
     def merged(self, kept: Collection[str], parts: Iterable[Contribution]) -> Merged:
         """Return the class with the agents' methods, and those of `kept` as they are."""

@@ -32,6 +32,7 @@ from llm_decpomdp.envs.bugfix.feedback import RepairAnalysis
 from llm_decpomdp.envs.bugfix.methods import Submission
 from llm_decpomdp.envs.bugfix.roles import FixerRole
 from llm_decpomdp.envs.bugfix.tasks import BugTask
+from llm_decpomdp.envs.programs.completion import reading_details, reading_keys
 from llm_decpomdp.envs.programs.functions import added, distance
 from llm_decpomdp.envs.sandbox.endless_tests import watch
 from llm_decpomdp.envs.sandbox.program import INFO_KEYS, details, not_run, notes
@@ -59,19 +60,24 @@ class RepairReward:
     runner: Runner
     components: ClassVar[Mapping[str, Component]] = COMPONENTS
     maximum: ClassVar[float] = MAXIMUM
-    info_keys: ClassVar[tuple[str, ...]] = INFO_KEYS
     notes = staticmethod(notes)
+
+    @property
+    def info_keys(self) -> tuple[str, ...]:
+        """Names of the numbers in `Verdict.details` that the infos repeat."""
+        return (*INFO_KEYS, *reading_keys(role.agent for role in self.roles))
 
     def __call__(self, task: BugTask, completions: Mapping[str, str]) -> Verdict:
         """Judge one joint completion."""
         points = dict.fromkeys(COMPONENTS, 0.0)
         work = {role.agent: role.read(task, completions[role.agent]) for role in self.roles}
+        readings = reading_details({agent: part.fallbacks for agent, part in work.items()})
         submitted = {name: text for part in work.values() for name, text in part.submitted.items()}
         points["parses"] = PARSES * len(submitted) / len(task.functions)
         if any(part.problem for part in work.values()):
             tests = not_run(task.tests.cases, "the joint program does not parse")
             analysis = RepairAnalysis(task, self.roles, work, tests)
-            return Verdict(points, False, details(tests), analysis)
+            return Verdict(points, False, {**details(tests), **readings}, analysis)
         before = self.runner.before(task).tests
         execution = self.runner.run(task, work)
         watch(task, completions, execution)
@@ -86,7 +92,8 @@ class RepairReward:
         passes = all(test.passed for test in execution.tests)
         solved = passes and len(submitted) == len(task.functions)
         analysis = RepairAnalysis(task, self.roles, work, execution.tests)
-        return Verdict(points, solved, details(execution.tests, execution.error), analysis)
+        record = {**details(execution.tests, execution.error), **readings}
+        return Verdict(points, solved, record, analysis)
 
 
 def _share(outcomes: list[bool]) -> float:

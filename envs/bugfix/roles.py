@@ -8,32 +8,51 @@ joint program for the whole team, and earns no more than correct code does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from llm_decpomdp.envs.bugfix.methods import Submission
 from llm_decpomdp.envs.bugfix.tasks import BugTask
 from llm_decpomdp.envs.modes.code_mode import Writer
-from llm_decpomdp.envs.programs.completion import read_functions
-from llm_decpomdp.envs.programs.functions import excerpt, function_text, functions, without_bindings
+from llm_decpomdp.envs.programs.completion import CompletionReader, bound_names, signature
+from llm_decpomdp.envs.programs.functions import (
+    definition_text,
+    excerpt,
+    functions,
+    without_bindings,
+)
 from llm_decpomdp.validation import check_whole
 
 
-def submission(completion: str, owned: tuple[str, ...], others: tuple[str, ...]) -> Submission:
-    """Read a completion that should define the `owned` functions, in one piece of code or in several."""
-    readings = read_functions(completion, owned)
+def submission(
+    completion: str,
+    owned: tuple[str, ...],
+    others: tuple[str, ...],
+    given: Collection[str] = (),
+    opening: str = "",
+) -> Submission:
+    """Read a completion that should define the `owned` functions, in one piece of code or in several.
+
+    Args:
+        completion: Any text.
+        owned: The agent's functions.
+        others: Functions of team-mates: their definitions in the completion are left out.
+        given: Names that the program binds outside of the agent's functions.
+        opening: Header of the agent's only function; empty if it has several.
+    """
+    reader = CompletionReader(completion, {*others, *given}, opening)
+    readings = {name: reader.read(name) for name in owned}
     defined = {name: reading for name, reading in readings.items() if reading.defined}
     broken = next((reading for reading in defined.values() if reading.problem), None)
-    whole = {name: reading.code for name, reading in defined.items() if not reading.problem}
-    submitted = {name: function_text(code, name) for name, code in whole.items()}
+    whole = [name for name, reading in defined.items() if not reading.problem]
+    code, counts = reader.compose(whole)
+    submitted = {name: definition_text(code, name) for name in whole}
+    fallbacks = {**reader.fallbacks, **counts}
     if broken is not None:
-        return Submission(broken.code, submitted, broken.problem)
-    pieces = []
-    for code in dict.fromkeys(whole.values()):
-        mine = {name for name in whole if whole[name] == code}
-        kept = set(functions(code)) - set(others) - (set(owned) - mine)
-        pieces.append(without_bindings(excerpt(code, kept, rest=True), others))
-    return Submission("\n\n".join(pieces), submitted)
+        return Submission(broken.code, submitted, broken.problem, fallbacks=fallbacks)
+    kept = set(functions(code)) - set(others) - (set(owned) - set(whole))
+    text = without_bindings(excerpt(code, kept, rest=True), others)
+    return Submission(text, submitted, fallbacks=fallbacks)
 
 
 @dataclass(frozen=True)
@@ -62,7 +81,9 @@ class FixerRole(Writer):
         if task.known is not None:
             return task.known.read(self.agent, completion, owned)
         others = tuple(name for name in task.functions if name not in owned)
-        return submission(completion, owned, others)
+        given = bound_names(task.buggy).difference(owned)
+        opening = f"{signature(task.buggy, owned[0])}:\n" if len(owned) == 1 else ""
+        return submission(completion, owned, others, given, opening)
 
     def reference(self, task: BugTask) -> str:
         """Return the agent's functions without bugs."""

@@ -53,7 +53,7 @@ def classeval(options: ClassOptions) -> DecPOMDPEnv:
     ## Action Space
     `UnicodeText`: a completion. Any text is legal; methods are found in fences, in a class and amid prose.
     Imports, helper methods and functions of the agent's own are kept; see
-    `llm_decpomdp.envs.programs.classes.merge`.
+    `llm_decpomdp.envs.programs.classes.completion` and `llm_decpomdp.envs.programs.classes.merge`.
 
     ## Rewards
     At most 6.0, each turn anew: methods written and parseable 2.0, tests 4.0, overlap down to -1.0; see
@@ -70,7 +70,10 @@ def classeval(options: ClassOptions) -> DecPOMDPEnv:
         ValueError: If an argument has a bad value; bad data raises when it is first loaded.
 
     ## Version History
-    - v0: first version.
+    - v0: first version. Before the first release: answers are read by one rule in all families
+      (`llm_decpomdp.envs.programs.completion`). The last complete definition counts, no longer the longest block.
+      Constants and classes beside the class, assigned methods and bare bodies are accepted. Reasoning,
+      later turns and words beside the code cost nothing. The infos report it.
     """
     split, source = options.split, options.source
     parse_split(split, CLASSEVAL.splits_of(source))

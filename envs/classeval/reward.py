@@ -21,7 +21,7 @@ from llm_decpomdp.envs.classeval.feedback import ClassAnalysis
 from llm_decpomdp.envs.classeval.roles import ClassRole
 from llm_decpomdp.envs.problems.classeval import ClassTask
 from llm_decpomdp.envs.programs.classes.merge import Merged, merge
-from llm_decpomdp.envs.programs.completion import parsed
+from llm_decpomdp.envs.programs.completion import parsed, reading_details, reading_keys
 from llm_decpomdp.envs.sandbox import Execution, Limits, Outcome, Program, Sandbox, Tests
 from llm_decpomdp.envs.sandbox.endless_tests import watch
 from llm_decpomdp.envs.sandbox.program import INFO_KEYS, details, not_run, notes
@@ -68,16 +68,21 @@ class ClassReward:
     allow_forgeable: bool = False
     components: ClassVar[Mapping[str, Component]] = COMPONENTS
     maximum: ClassVar[float] = MAX_REWARD
-    info_keys: ClassVar[tuple[str, ...]] = INFO_KEYS
     notes = staticmethod(notes)
     _split: dict[str, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Results of `is_split` by task."""
+
+    @property
+    def info_keys(self) -> tuple[str, ...]:
+        """Names of the numbers in `Verdict.details` that the infos repeat."""
+        return (*INFO_KEYS, *reading_keys(role.agent for role in self.roles))
 
     def __call__(self, task: ClassTask, completions: Mapping[str, str]) -> Verdict:
         """Judge one joint completion."""
         team = {role.agent: role.read(task, completions[role.agent]) for role in self.roles}
         parts = tuple(team.values())
         merged = merge(task.outline, parts)
+        readings = reading_details({agent: part.fallbacks for agent, part in team.items()})
         points = dict.fromkeys(COMPONENTS, 0.0)
         compiles = parsed(merged.code) is not None
         written = any(not piece.stub for part in parts for piece in (*part.own, *part.foreign))
@@ -85,7 +90,7 @@ class ClassReward:
             reason = "the class does not compile" if written else "no method was written"
             tests = not_run(task.tests.cases, reason)
             analysis = ClassAnalysis(task, team, merged, compiles, tests)
-            return Verdict(points, False, details(tests), analysis)
+            return Verdict(points, False, {**details(tests), **readings}, analysis)
         total = len(task.outline.units)
         points["syntax"] = SYNTAX_POINTS * sum(len(part.written) for part in parts) / total
         points["overlap"] -= OVERLAP_COST * len(merged.overlaps) / total
@@ -97,7 +102,7 @@ class ClassReward:
         tests = tuple(_traced(test, merged) for test in execution.tests)
         error = _traced(execution.error, merged) if execution.error is not None else None
         analysis = ClassAnalysis(task, team, merged, compiles, tests)
-        verdict = Verdict(points, False, details(tests, error), analysis)
+        verdict = Verdict(points, False, {**details(tests, error), **readings}, analysis)
         return replace(verdict, solved=verdict.reward >= MAX_REWARD - 1e-9)
 
     def is_split(self, task: ClassTask) -> bool:

@@ -62,7 +62,10 @@ class ClassRole(Writer):
 
     def read(self, task: ClassTask, completion: str) -> Contribution:
         """Read the agent's completion: what it adds to the class."""
-        return self._contribution(task, read_class(completion, task.outline))
+        methods = self.methods(task)
+        headers = [unit.header for unit in task.outline.units if unit.name in methods]
+        opening = f"{headers[0]}\n" if len(headers) == 1 else ""
+        return self._contribution(task, read_class(completion, task.outline, opening))
 
     def reference(self, task: ClassTask) -> str | None:
         """Return the data's own methods, with their imports; helpers of the class go to the first agent."""
@@ -100,6 +103,7 @@ class ClassRole(Writer):
             own=tuple(piece for piece in reading.methods if piece.name not in others),
             foreign=tuple(piece for piece in reading.methods if piece.name in others),
             broken={name: problem for name, problem in reading.broken if name in assigned},
+            fallbacks=reading.fallbacks,
         )
 
 

@@ -51,7 +51,8 @@ def coding_env(dataset: Dataset, name: str, options: CodingOptions) -> DecPOMDPE
     `UnicodeText`: the problem, worded for the role, on the first turn; then what the external mode says.
 
     ## Action Space
-    `UnicodeText`: a completion. Any text is legal; code is found in fences and amid prose.
+    `UnicodeText`: a completion. Any text is legal; code is found in fences and amid prose, by the rule of
+    `llm_decpomdp.envs.programs.completion`.
 
     ## Rewards
     The levels of `llm_decpomdp.envs.coding.reward`, each turn anew: at most 4.0 for a team, 2.1 alone. `solved` in
@@ -72,7 +73,10 @@ def coding_env(dataset: Dataset, name: str, options: CodingOptions) -> DecPOMDPE
         ValueError: If an argument has a bad value; bad data raises when it is first loaded.
 
     ## Version History
-    - v0: first version.
+    - v0: first version. Before the first release: answers are read by one rule in all families
+      (`llm_decpomdp.envs.programs.completion`). The last complete definition counts, no longer the longest block.
+      Imports and helpers of other blocks, other bindings of the function and bare bodies are accepted. Reasoning,
+      later turns and words beside the code cost nothing. The infos report it.
     """
     parse_split(options.split, dataset.splits_of(options.source))
     team = coding_team(options.num_agents, options.roles)

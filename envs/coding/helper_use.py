@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Sequence
 
-from llm_decpomdp.envs.programs.completion import FunctionNode, parsed
+from llm_decpomdp.envs.programs.bindings import FunctionNode
+from llm_decpomdp.envs.programs.completion import parsed
 
 USED, IGNORED, NOT_CALLED, UNKNOWN = "used", "ignored", "not called", "unknown"
 """Uses of a helper when the program runs; unknown where no test passes."""

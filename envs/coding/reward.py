@@ -37,7 +37,7 @@ from llm_decpomdp.envs.coding.feedback import CodeAnalysis
 from llm_decpomdp.envs.coding.helper_use import IGNORED, NOT_CALLED, USED, is_wrapper
 from llm_decpomdp.envs.coding.roles import AuxRole, Role
 from llm_decpomdp.envs.problems.humaneval import CodeTask
-from llm_decpomdp.envs.programs.completion import Reading
+from llm_decpomdp.envs.programs.completion import Reading, reading_details, reading_keys
 from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Sandbox, Tests
 from llm_decpomdp.envs.sandbox.endless_tests import watch
 from llm_decpomdp.envs.sandbox.program import INFO_KEYS, details, not_run, notes
@@ -76,10 +76,14 @@ class CodeReward:
     roles: tuple[Role, ...]
     sandbox: Sandbox = field(default_factory=Sandbox)
     components: ClassVar[Mapping[str, Component]] = COMPONENTS
-    info_keys: ClassVar[tuple[str, ...]] = INFO_KEYS
     notes = staticmethod(notes)
     shown: int = 0
     """Number of tests, from the first on, that prompts may show; see `Tests.shown`."""
+
+    @property
+    def info_keys(self) -> tuple[str, ...]:
+        """Names of the numbers in `Verdict.details` that the infos repeat."""
+        return (*INFO_KEYS, *reading_keys(role.agent for role in self.roles))
 
     @property
     def maximum(self) -> float:
@@ -154,6 +158,11 @@ class CodeReward:
     def _verdict(
         self, points: dict[str, float], analysis: CodeAnalysis, error: Outcome | None = None
     ) -> Verdict:
-        record = {**details(analysis.tests, error), "helpers": dict(analysis.uses)}
+        fallbacks = {agent: reading.fallbacks for agent, reading in analysis.readings.items()}
+        record = {
+            **details(analysis.tests, error),
+            **reading_details(fallbacks),
+            "helpers": dict(analysis.uses),
+        }
         verdict = Verdict(points, False, record, analysis)
         return replace(verdict, solved=verdict.reward >= self.maximum - 1e-9)

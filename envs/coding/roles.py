@@ -15,7 +15,7 @@ from typing import Any
 
 from llm_decpomdp.envs.coding.prompt_templates import Template
 from llm_decpomdp.envs.problems.humaneval import CodeTask
-from llm_decpomdp.envs.programs.completion import Reading, read
+from llm_decpomdp.envs.programs.completion import Reading, bound_names, read
 from llm_decpomdp.validation import unknown
 
 HELPER = "aux"
@@ -58,7 +58,8 @@ class AuxRole:
 
     def read(self, task: CodeTask, completion: str) -> Reading:
         """Read the agent's completion."""
-        return read(completion, self.helper)
+        given = {*bound_names(task.preamble), *self.others, task.entry_point}
+        return read(completion, self.helper, given)
 
     def reference(self, task: CodeTask) -> str | None:
         """Return the data's helper; data divides its solutions between two only."""
@@ -125,7 +126,9 @@ class MainRole:
 
     def read(self, task: CodeTask, completion: str) -> Reading:
         """Read the agent's completion."""
-        return read(completion, task.entry_point)
+        given = {*bound_names(task.preamble), *self.helpers}
+        opening = "" if "(...)" in task.signature else f"{task.signature}:\n"
+        return read(completion, task.entry_point, given, opening)
 
     def reference(self, task: CodeTask) -> str | None:
         """Return the data's entry function, with the helper that it calls when nobody else writes one.

@@ -97,7 +97,8 @@ def compose(options: ComposeOptions) -> DecPOMDPEnv:
     into it.
 
     ## Action Space
-    `UnicodeText`: a completion. Any text is legal; code is found in fences and amid prose.
+    `UnicodeText`: a completion. Any text is legal; code is found in fences and amid prose, by the rule of
+    `llm_decpomdp.envs.programs.completion`.
 
     ## Rewards
     The components of `llm_decpomdp.envs.compose.reward`, each turn anew: at most 4.0 for a team, 1.25 alone.
@@ -116,6 +117,9 @@ def compose(options: ComposeOptions) -> DecPOMDPEnv:
     ## Version History
     - v0: first version. Before the first release: with `convention: name`, `main`'s code must mention one of the
       names only, and that of the helper's function, to earn `together`. The convention `order` was removed.
+      Answers are read by one rule in all families (`llm_decpomdp.envs.programs.completion`): the last complete
+      definition counts, no longer the longest block, and reasoning, later turns and words beside the code cost
+      nothing.
     """
     roles = compose_team(options.num_agents, options.convention)
     kind = (options.length, options.types, options.convention, options.task_seed)

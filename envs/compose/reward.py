@@ -27,7 +27,7 @@ from llm_decpomdp.envs.compose.exchange import exchange_shares
 from llm_decpomdp.envs.compose.feedback import ComposeAnalysis
 from llm_decpomdp.envs.compose.roles import EntryRole, HelperRole, Role
 from llm_decpomdp.envs.compose.tasks import ENTRY_POINT, ComposeTask
-from llm_decpomdp.envs.programs.completion import Reading, parsed
+from llm_decpomdp.envs.programs.completion import Reading, parsed, reading_details, reading_keys
 from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Sandbox
 from llm_decpomdp.envs.sandbox.endless_tests import watch
 from llm_decpomdp.envs.sandbox.program import INFO_KEYS, details, not_run, notes
@@ -55,13 +55,17 @@ class ComposeReward:
     roles: tuple[Role, ...]
     sandbox: Sandbox = field(default_factory=Sandbox)
     components: ClassVar[Mapping[str, Component]] = COMPONENTS
-    info_keys: ClassVar[tuple[str, ...]] = INFO_KEYS
     notes = staticmethod(notes)
 
     @property
     def helpers(self) -> tuple[HelperRole, ...]:
         """The roles that write helpers."""
         return tuple(role for role in self.roles if isinstance(role, HelperRole))
+
+    @property
+    def info_keys(self) -> tuple[str, ...]:
+        """Names of the numbers in `Verdict.details` that the infos repeat."""
+        return (*INFO_KEYS, *reading_keys(role.agent for role in self.roles))
 
     @property
     def maximum(self) -> float:
@@ -108,7 +112,12 @@ class ComposeReward:
     def _verdict(
         self, points: dict[str, float], analysis: ComposeAnalysis, error: Outcome | None = None
     ) -> Verdict:
-        record = {**details(analysis.tests, error), "helpers": dict(analysis.uses)}
+        fallbacks = {agent: reading.fallbacks for agent, reading in analysis.readings.items()}
+        record = {
+            **details(analysis.tests, error),
+            **reading_details(fallbacks),
+            "helpers": dict(analysis.uses),
+        }
         verdict = Verdict(points, False, record, analysis)
         solved = verdict.reward >= self.maximum - 1e-9
         return replace(verdict, solved=solved, analysis=replace(analysis, solved=solved))

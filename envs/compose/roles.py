@@ -28,7 +28,12 @@ from llm_decpomdp.envs.compose.chains import Chain
 from llm_decpomdp.envs.compose.steps import IN_WORDS, PAIR
 from llm_decpomdp.envs.compose.tasks import ENTRY_POINT, MAX_AGENTS, ComposeTask
 from llm_decpomdp.envs.modes.code_mode import Writer
-from llm_decpomdp.envs.programs.completion import Reading, read, read_functions
+from llm_decpomdp.envs.programs.completion import (
+    CompletionReader,
+    Reading,
+    find_function,
+    read,
+)
 from llm_decpomdp.envs.programs.functions import global_names, without_bindings
 from llm_decpomdp.validation import check_whole
 
@@ -81,22 +86,34 @@ class HelperRole(Writer):
 
     def name(self, completion: str) -> str:
         """Return the name that the agent gave its function; the first of `names` where it gave none, or two."""
-        readings = read_functions(completion, self.names)
-        defined = [name for name, reading in readings.items() if reading.defined]
-        return defined[0] if len(defined) == 1 else self.names[0]
+        return self._chosen(completion)[0]
 
     def read(self, task: ComposeTask, completion: str) -> Reading:
         """Read a completion; it has no function where it has two of the names that it may choose from."""
-        readings = read_functions(completion, self.names)
-        defined = [name for name, reading in readings.items() if reading.defined]
-        if len(defined) != 1:
-            return replace(readings[self.names[0]], code="", defined=False, returns=False)
-        reading = readings[defined[0]]
-        if reading.problem or len(self.names) == 1:
-            return reading
-        alternatives = [name for name in self.names if name not in defined]
+        return self._chosen(completion)[1]
+
+    def _chosen(self, completion: str) -> tuple[str, Reading]:
+        reader = CompletionReader(completion, {ENTRY_POINT, *self._others}, self.opening)
+        name = reader.best_name(self.names)
+        reading = reader.read(name)
+        alternatives = [other for other in self.names if other != name]
+        if reading.problem or not reading.defined or not alternatives:
+            return name, reading
+        if any(find_function(reading.code, other) for other in alternatives):
+            return self.names[0], replace(reading, code="", defined=False, returns=False)
         code = without_bindings(reading.code, alternatives)  # such as `beta = alpha`
-        return replace(reading, code=code)
+        return name, replace(reading, code=code)
+
+    @property
+    def opening(self) -> str:
+        """The text with which the first prompt ends: the answer may continue it."""
+        return "def" if self.convention == "name" else f"def {self.names[0]}(x):\n    return"
+
+    @property
+    def _others(self) -> set[str]:
+        """Names of the functions of other helpers."""
+        team = (HelperRole(i, self.team, self.convention) for i in range(self.team - 1))
+        return {name for helper in team if helper != self for name in helper.names}
 
     def agrees(self, name: str, code: str) -> bool:
         """Check that the entry function's code refers to this one of `names`, and to no other.
@@ -121,14 +138,13 @@ class HelperRole(Writer):
         chain, name = self.share(task), self.names[0]
         source, caller = IN_WORDS[chain[0].source], f"A team-mate's function `{ENTRY_POINT}`"
         opening = f"Write the Python function `{name}(x)`. {caller} calls it."
-        result, header = "Return the result of", f"def {name}(x):\n    return"
+        result = "Return the result of"
         if self.convention == "name":
             choice = in_turn(self.names, task.index)
             opening = f"Write a Python function of x and name it {choice}. {caller} calls it."
-            header = "def"
         elif self.convention == "encoding":
             result = "Return two integers, red and blue, in a form of your choice"
-        return _prompt(opening, f"x is {source}. {result}", _in_words(chain), header)
+        return _prompt(opening, f"x is {source}. {result}", _in_words(chain), self.opening)
 
 
 @dataclass(frozen=True)
@@ -150,13 +166,19 @@ class EntryRole(Writer):
         """Name of its implementation."""
         return f"{ENTRY_POINT} "
 
+    @property
+    def opening(self) -> str:
+        """The text with which the first prompt ends: the answer may continue it."""
+        return f"def {ENTRY_POINT}(x):\n    return"
+
     def request(self, task: ComposeTask) -> str:
         """Return the name of what the agent is asked to revise."""
         return f"{ENTRY_POINT}(...)"
 
     def read(self, task: ComposeTask, completion: str) -> Reading:
         """Read a completion."""
-        return read(completion, ENTRY_POINT)
+        given = {name for helper in self.helpers for name in helper.names}
+        return read(completion, ENTRY_POINT, given, self.opening)
 
     def reference(self, task: ComposeTask) -> str:
         """Return its steps as code, with calls for the others; alone, all steps."""
@@ -184,7 +206,7 @@ class EntryRole(Writer):
         opening = f"Write the Python function `{ENTRY_POINT}(x)`."
         about = f"x is {IN_WORDS[task.chain[0].source]}. Return the result of these steps"
         numbered = "".join(f"\n{number}. {line}" for number, line in enumerate(lines, 1))
-        return _prompt(opening, about, numbered, f"def {ENTRY_POINT}(x):\n    return")
+        return _prompt(opening, about, numbered, self.opening)
 
 
 Role = HelperRole | EntryRole

@@ -1,24 +1,58 @@
-"""Read an agent's completion as Python: extract its code, and find the definition of a function.
+"""Read a completion as Python: which code in it is run, and does it define the requested functions?
 
-Everything is decided on the AST. Only a completion that does not parse is read as text, by the rules of
-`_read_text` and `_returns_in_text`, to distinguish a broken attempt from no attempt.
+The rule, which all families of code share:
+
+1. Reasoning, later turns and invisible characters are taken out (`chat_text.py`).
+2. The answer is split into blocks: fenced ones, and those that parse amid prose (`code_blocks.py`).
+3. Of all definitions of a function at the top level of blocks the best one is chosen: complete before one
+   without `return`, before a broken attempt, before an import, before an empty body (`bindings.is_stub`); then
+   fenced before prose; then the last. A definition is a function, a lambda, an alias, the result of a call such
+   as `partial(...)`, also inside `if`, `try`, `with` or a loop. The method of a class `Solution` counts where
+   nothing else does, and then a bare body: text that continues the `opening` with which the prompt ends.
+4. The code is the block of that definition, and before it what it needs of other blocks: imports, functions,
+   classes and assignments that bind a name which it reads, with what these need in turn. What the task or
+   team-mates give is not taken from other blocks.
+5. Left out of the block: definitions that the chosen one replaces, and statements that are text, as they do no
+   more than look names up (`Done`, `Complexity: O(n)`); see `Statement.is_prose`. Everything else runs as it
+   stands.
+
+Everything is decided on the AST. Only what does not parse is read as text, by the rules of `_read_text` and
+`_returns_in_text`, to distinguish a broken attempt from no attempt. Reading never raises, and its work is
+bounded: see `MAX_READ` of `code_blocks.py`. Nothing in a completion can run what could not stand in a single
+block of it.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-import textwrap
 import warnings
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from itertools import islice
 
+from llm_decpomdp.envs.programs.bindings import (
+    COMPLETE,
+    FUNCTIONS,
+    IMPORTED,
+    SILENT,
+    STUB,
+    FunctionNode,
+    Statement,
+    all_bound,
+    first_line,
+    header,
+    is_stub,
+    needed_names,
+)
+from llm_decpomdp.envs.programs.chat_text import find_answer
 from llm_decpomdp.envs.programs.code_blocks import (
-    SPECIAL_TOKEN,
     Attempts,
-    candidates,
+    continuations,
+    dedent,
     parts_that_parse,
+    split_blocks,
 )
 from llm_decpomdp.envs.programs.parsing import (
     COPYING,
@@ -30,7 +64,36 @@ from llm_decpomdp.envs.programs.parsing import (
     parse,
 )
 
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+FALLBACKS = {
+    "reasoning": "characters of reasoning that were removed",
+    "after_turn": "characters after the end of the turn",
+    "invisible": "invisible characters and unusual blanks outside of strings",
+    "fences": "fenced blocks",
+    "prose": "statements that were left out as text",
+    "drafts": "definitions of the requested functions that were passed over for another one",
+    "stubs": "definitions of the requested functions with an empty body that were passed over",
+    "other_blocks": "statements that were taken from other blocks",
+    "bindings": "requested functions that are defined by something else than a function or a lambda",
+    "body": "1 if the completion was read as the body of the function",
+}
+"""Numbers in the report of a reading, by name."""
+
+SOLUTION = "Solution"
+"""Name of a class whose method may be the requested function."""
+
+
+def reading_keys(agents: Iterable[str]) -> tuple[str, ...]:
+    """Return the names in infos of what the readings of agents report, such as `reading/main_0/drafts`."""
+    return tuple(f"reading/{agent}/{name}" for agent in agents for name in FALLBACKS)
+
+
+def reading_details(fallbacks: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """Return what the readings of agents report, by its name in infos."""
+    return {
+        f"reading/{agent}/{name}": counts.get(name, 0)
+        for agent, counts in fallbacks.items()
+        for name in FALLBACKS
+    }
 
 
 @dataclass(frozen=True)
@@ -38,13 +101,15 @@ class Reading:
     """The code of a completion, and its definition of the requested function."""
 
     code: str
-    """Code that is run; empty when the completion has none."""
+    """Code that is run; empty when the completion does not define the function."""
     problem: SyntaxProblem | None
     """Reason why `code` does not parse, or None."""
     defined: bool
     """True if `code` defines the requested function at its top level."""
     returns: bool
     """True if that function itself has a `return` or `yield` (nested functions don't count)."""
+    fallbacks: Mapping[str, int] = field(default_factory=dict, compare=False)
+    """Numbers by names of `FALLBACKS`; those that are missing are 0."""
 
     @property
     def complete(self) -> bool:
@@ -52,12 +117,8 @@ class Reading:
         return self.defined and self.returns
 
 
-def read(completion: str, function: str) -> Reading:
-    """Read a completion that should define `function`.
-
-    Code may stand alone, in Markdown fences or amid prose. Of several blocks that parse, those that define
-    `function` come first, and among equals the largest wins. If none defines it, a block that does not parse
-    but begins the function counts as a broken attempt.
+def read(completion: str, function: str, given: Collection[str] = (), opening: str = "") -> Reading:
+    """Read a completion that should define `function`, by the rule of this module.
 
     A completion of more than `MAX_CHARACTERS` counts as text that does not parse, and so does code of more than
     `MAX_TOKENS`, or beyond the first `MAX_READ`.
@@ -65,54 +126,413 @@ def read(completion: str, function: str) -> Reading:
     Args:
         completion: Any text.
         function: Name of the function that the agent was asked to write.
+        given: Names that the task and team-mates bind.
+        opening: Text with which the prompt ends and that the completion may continue, such as `def f(x):`; empty
+            if there is none.
     """
-    return read_functions(completion, [function])[function]
+    return CompletionReader(completion, given, opening).read(function)
 
 
-def read_functions(completion: str, functions: Iterable[str]) -> dict[str, Reading]:
-    """Read a completion that should define several functions, in one piece of code or in several; see `read`."""
-    parts = _parts(completion)
-    return {function: _reading(parts, function) for function in functions}
+@dataclass(frozen=True, eq=False)
+class Module:
+    """A block of a completion that parses."""
+
+    text: str
+    statements: tuple[Statement, ...]
+    fenced: bool
+
+    @cached_property
+    def definers(self) -> dict[str, list[int]]:
+        """The statements that define each name, by their indices."""
+        return _index(statement.definitions for statement in self.statements)
+
+    @cached_property
+    def binders(self) -> dict[str, list[int]]:
+        """The statements that bind each name or change its object; empty functions are none."""
+        return _index(
+            () if _is_empty(statement) else statement.bound | statement.changed
+            for statement in self.statements
+        )
+
+    @cached_property
+    def functions(self) -> dict[str, Statement]:
+        """The last function of each name."""
+        return {s.node.name: s for s in self.statements if isinstance(s.node, FUNCTIONS)}
+
+    @cached_property
+    def lines(self) -> list[bytes]:
+        """The lines of the text, encoded as the columns of nodes count."""
+        return [line.encode() for line in self.text.split("\n")]
+
+    def rank(self, name: str, index: int) -> int:
+        """Return how complete a definition of a name is; an alias is as complete as its function."""
+        definition = self.statements[index].definitions[name]
+        if isinstance(definition, ast.Name) and definition.id in self.functions:
+            return self.functions[definition.id].rank(definition.id)
+        return self.statements[index].rank(name)
 
 
-def _reading(parts: tuple[list[str], list[str]], function: str) -> Reading:
-    """Return the best definition of a function among the parts of a completion."""
-    codes, texts = parts
-    nodes = [find_function(code, function) for code in codes]
-    valid = [
-        Reading(code, None, node is not None, node is not None and returns(node))
-        for code, node in zip(codes, nodes, strict=True)
-    ]
-    broken = [_read_text(text, function) for text in texts]
-    if defining := [reading for reading in valid if reading.defined]:
-        return max(defining, key=lambda reading: len(reading.code))
-    if attempts := [reading for reading in broken if reading.defined]:
-        best = max(attempts, key=lambda reading: (reading.returns, -len(reading.code)))
-        return _with_problem(best)
-    if valid:
-        return max(valid, key=lambda reading: len(reading.code))
-    return _with_problem(broken[0]) if broken else Reading("", None, False, False)
+def _index(names: Iterable[Iterable[str]]) -> dict[str, list[int]]:
+    index: dict[str, list[int]] = {}
+    for number, group in enumerate(names):
+        for name in group:
+            index.setdefault(name, []).append(number)
+    return index
 
 
-def _parts(completion: str) -> tuple[list[str], list[str]]:
-    """Return the parts of a completion that parse, and its texts that do not."""
-    if len(completion) > MAX_CHARACTERS:
-        return [], [completion[: MAX_CHARACTERS + 1]]
-    parse = Attempts(syntax_tree)
-    texts = [textwrap.dedent(text) for text in candidates(completion)]
-    trees = [parse(text) for text in texts]
-    room = parse.room // len(texts)
-    parts: list[str] = []
-    rest: list[str] = []
-    for text, tree in zip(texts, trees, strict=True):
-        if not text.strip():
-            continue
-        if isinstance(tree, ast.Module):
-            parts.append(text)
+def _is_empty(statement: Statement) -> bool:
+    return isinstance(statement.node, FUNCTIONS) and is_stub(statement.node)
+
+
+def _module(text: str, tree: ast.Module | SyntaxProblem, fenced: bool) -> Module:
+    """Return a block that parses."""
+    assert isinstance(tree, ast.Module)
+    return Module(text, tuple(map(Statement, tree.body)), fenced)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A definition of a function in a completion; the greatest one is chosen."""
+
+    rank: int
+    fenced: bool
+    module: int
+    statement: int
+
+
+class CompletionReader:
+    """Reads several functions out of one completion; see `read` for the arguments."""
+
+    def __init__(self, completion: str, given: Collection[str] = (), opening: str = "") -> None:
+        self.given = frozenset(given)
+        self.opening = opening
+        self.fallbacks: dict[str, int] = {}
+        self.modules: list[Module] = []
+        self.unparsable: list[str] = []
+        """Blocks that do not parse, fenced ones first."""
+        self._trees: dict[str, ast.Module | SyntaxProblem] = {}
+        self._attempts = Attempts(syntax_tree)
+        self._places: dict[str, _Place | None] = {}
+        answer = find_answer(completion)
+        self.fallbacks["reasoning"] = answer.reasoning
+        self.fallbacks["after_turn"] = answer.after_turn
+        self.fallbacks["invisible"] = answer.invisible
+        self.answer = answer.text
+        if len(self.answer) > MAX_CHARACTERS:
+            self.unparsable.append(self.answer[: MAX_CHARACTERS + 1])
         else:
-            parts += parts_that_parse(text, Attempts(syntax_tree, room))
-            rest.append(text)
-    return parts, rest
+            self._split()
+
+    def read(self, function: str) -> Reading:
+        """Read the definition of a function, and the code that goes with it."""
+        place = self._place(function)
+        attempt = None
+        if place is None or place.rank < SILENT:
+            attempt = self._broken_attempt(function)
+        if attempt is not None:
+            return replace(_with_problem(attempt), fallbacks=self.fallbacks)
+        if place is None:
+            nothing = Reading("", None, False, False)
+            if self.unparsable and not self.modules:
+                nothing = _with_problem(_read_text(self.unparsable[0], function))
+            return replace(nothing, fallbacks=self.fallbacks)
+        code, counts = self.compose([function])
+        fallbacks = {**self.fallbacks, **counts}
+        return Reading(code, None, True, place.rank in (COMPLETE, IMPORTED), fallbacks)
+
+    def best_name(self, functions: Sequence[str]) -> str:
+        """Return which of several names the completion gives a function; the first where it gives none.
+
+        Functions come before other definitions, such as aliases of them.
+        """
+        places = {name: place for name in functions if (place := self._place(name)) is not None}
+        if not places:
+            attempts = (name for name in functions if self._broken_attempt(name) is not None)
+            return next(attempts, functions[0])
+
+        functions_first = {
+            name: (isinstance(self._definition(name, place), FunctionNode), _order(place))
+            for name, place in places.items()
+        }
+        return max(functions_first, key=lambda name: functions_first[name])
+
+    def _definition(self, name: str, place: _Place) -> ast.AST:
+        return self.modules[place.module].statements[place.statement].definitions[name]
+
+    # Blocks
+
+    def _parse(self, text: str) -> ast.Module | SyntaxProblem:
+        """Parse a text within the completion's budget, which is charged once for each text."""
+        if text not in self._trees:
+            self._trees[text] = self._attempts(text)
+        return self._trees[text]
+
+    def _parses(self, text: str) -> bool:
+        return isinstance(self._parse(dedent(text)), ast.Module)
+
+    def _split(self) -> None:
+        blocks = split_blocks(self.answer, self._parses)
+        self.fallbacks["fences"] = sum(block.fenced for block in blocks)
+        texts = [(dedent(block.text), block.fenced) for block in blocks]
+        whole = [(text, fenced, self._parse(text)) for text, fenced in texts]
+        room = max(self._attempts.room, 0) // max(len(whole), 1)
+        rest: dict[bool, list[str]] = {True: [], False: []}
+        for text, fenced, tree in whole:
+            if isinstance(tree, ast.Module):
+                self.modules.append(_module(text, tree, fenced))
+                continue
+            for part in parts_that_parse(text, Attempts(syntax_tree, room)):
+                self.modules.append(_module(part, syntax_tree(part), fenced))
+            rest[fenced].append(text)
+        self.unparsable += rest[True] + rest[False]
+
+    # The definition of a function
+
+    def _place(self, name: str) -> _Place | None:
+        if name not in self._places:
+            place = self._best(name)
+            if place is None or place.rank < SILENT:
+                place = self._method(name) or place
+            if place is None and self.opening and self._broken_attempt(name) is None:
+                place = self._body(name)
+            self._places[name] = place
+        return self._places[name]
+
+    def _all_places(self, name: str) -> list[_Place]:
+        return [
+            _Place(module.rank(name, index), module.fenced, number, index)
+            for number, module in enumerate(self.modules)
+            for index in module.definers.get(name, ())
+        ]
+
+    def _best(self, name: str) -> _Place | None:
+        return max(self._all_places(name), key=_order, default=None)
+
+    def _method(self, name: str) -> _Place | None:
+        """Bind the method of a class `Solution` to its name."""
+        for number in reversed(range(len(self.modules))):
+            module = self.modules[number]
+            for statement in module.statements:
+                node = statement.node
+                if not (isinstance(node, ast.ClassDef) and node.name == SOLUTION):
+                    continue
+                methods = [part for part in node.body if isinstance(part, FUNCTIONS)]
+                if any(part.name == name and not is_stub(part) for part in methods):
+                    call = (  # the class of this block: a team-mate may have one of that name, too
+                        f"{name} = lambda *args, _solution={SOLUTION}, **kwargs: "
+                        f"_solution().{name}(*args, **kwargs)"
+                    )
+                    text = f"{module.text.rstrip()}\n\n\n{call}\n"
+                    tree = self._parse(text)
+                    if isinstance(tree, ast.Module):
+                        self.modules[number] = _module(text, tree, module.fenced)
+                        return self._best(name)
+        return None
+
+    def _body(self, name: str) -> _Place | None:
+        """Read the answer as a continuation of the prompt's opening."""
+        modules = sorted(self.modules, key=lambda module: not module.fenced)
+        texts = [*self.unparsable, *(module.text for module in modules)]
+        for part in bodies(self.opening, texts, self._attempts):
+            module = _module(part, syntax_tree(part), True)
+            first = module.statements[0]
+            if name in first.definitions and first.rank(name) == COMPLETE:
+                self.modules.append(module)
+                self.fallbacks["body"] = 1
+                return _Place(COMPLETE, True, len(self.modules) - 1, 0)
+        return None
+
+    def _broken_attempt(self, function: str) -> Reading | None:
+        """Return the best attempt at a function that does not parse."""
+        attempts = [_read_text(text, function) for text in self.unparsable]
+        attempts = [reading for reading in attempts if reading.defined]
+        return max(attempts, key=lambda reading: reading.returns, default=None)
+
+    # The code
+
+    def compose(self, functions: Collection[str]) -> tuple[str, dict[str, int]]:
+        """Return the code of all functions that are defined, and what was left out of it and added."""
+        places = {name: place for name in functions if (place := self._place(name)) is not None}
+        counts = dict.fromkeys(("prose", "drafts", "stubs", "other_blocks", "bindings"), 0)
+        bases = sorted({place.module for place in places.values()})
+        dropped: dict[int, set[int]] = {number: set() for number in bases}
+        for name, place in places.items():
+            counts["bindings"] += not isinstance(self._definition(name, place), FunctionNode)
+            for rival in self._all_places(name):
+                if (rival.module, rival.statement) == (place.module, place.statement):
+                    continue
+                if rival.module == place.module and not self._is_replaced(name, rival, place):
+                    continue
+                counts["stubs" if rival.rank == STUB else "drafts"] += 1
+                if rival.module in dropped:
+                    dropped[rival.module].add(rival.statement)
+        for number in bases:
+            prose = self._prose(number) - dropped[number]
+            counts["prose"] += len(prose)
+            dropped[number] |= prose | self._empty_helpers(number, functions)
+        texts = [_without(self.modules[number], dropped[number]) for number in bases]
+        extra = self._needed(texts, bases, dropped)
+        counts["other_blocks"] = len(extra)
+        code = _joined(extra, texts)
+        if not isinstance(syntax_tree(code), ast.Module) and bases:
+            code = self.modules[bases[-1]].text
+        return code, counts
+
+    def _is_replaced(self, name: str, other: _Place, chosen: _Place) -> bool:
+        """Check whether a definition in the block of the chosen one has no effect on it."""
+        if other.statement > chosen.statement:
+            return True
+        statements = self.modules[chosen.module].statements
+        if not isinstance(statements[chosen.statement].node, FUNCTIONS):
+            return False
+        if not isinstance(statements[other.statement].node, FUNCTIONS):
+            return False
+        between = statements[other.statement + 1 : chosen.statement + 1]
+        return not any(name in statement.eager for statement in between)
+
+    def _prose(self, number: int) -> set[int]:
+        """Return the statements of a block that are text."""
+        return {
+            index
+            for index, statement in enumerate(self.modules[number].statements)
+            if statement.is_prose(_NOTHING) and statement.is_prose(self._known)
+        }
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        """All names that are bound anywhere."""
+        names = set(self.given)
+        for module in self.modules:
+            for statement in module.statements:
+                names |= all_bound(statement.node)
+        return frozenset(names)
+
+    def _empty_helpers(self, number: int, functions: Collection[str]) -> set[int]:
+        """Return the empty functions of a block that another block defines."""
+        return {
+            index
+            for index, statement in enumerate(self.modules[number].statements)
+            if isinstance(node := statement.node, FUNCTIONS)
+            and node.name not in functions
+            and is_stub(node)
+            and self._provider(node.name, {number}) is not None
+        }
+
+    def _needed(
+        self, texts: list[str], bases: list[int], dropped: Mapping[int, set[int]]
+    ) -> list[str]:
+        """Return the statements of other blocks that bind what the code reads, and what these need."""
+        elsewhere = [number for number in range(len(self.modules)) if number not in bases]
+        if not elsewhere:
+            return []
+        bound = set(self.given)
+        for number in bases:
+            for index, statement in enumerate(self.modules[number].statements):
+                bound |= statement.bound if index not in dropped[number] else set()
+        pending = {name for text in texts for name in needed_names(text)}
+        places: set[tuple[int, int]] = set()
+        while names := pending - bound:
+            bound |= names
+            pending = set()
+            for name in names:
+                provider = self._provider(name, bases)
+                if provider is None:
+                    pending.add("*")  # as in `from math import *`
+                    continue
+                module = self.modules[provider.module]
+                for index in module.binders[name]:
+                    if (provider.module, index) not in places:
+                        places.add((provider.module, index))
+                        pending |= needed_names(_text(module, index))
+        return [_text(self.modules[number], index) for number, index in sorted(places)]
+
+    def _provider(self, name: str, excluded: Collection[int]) -> _Place | None:
+        """Return where a name is bound outside of some blocks: in a fence if possible, and last."""
+        places = [
+            _Place(COMPLETE, module.fenced, number, index)
+            for number, module in enumerate(self.modules)
+            if number not in excluded
+            for index in module.binders.get(name, ())
+            if name in module.statements[index].bound
+        ]
+        return max(places, key=_order, default=None)
+
+
+def _order(place: _Place) -> tuple[int, bool, int, int]:
+    return place.rank, place.fenced, place.module, place.statement
+
+
+def bodies(opening: str, texts: Iterable[str], attempts: Attempts) -> Iterator[str]:
+    """Yield code in which one of the first texts that may be a body continues an opening."""
+    for text in islice(dict.fromkeys(texts), MAX_BODIES):
+        if any(word in opening or word in text for word in ("return", "yield")):
+            for continued in continuations(opening, text):
+                for part in parts_that_parse(continued, attempts)[:1]:
+                    if len(part.rstrip()) > len(opening.rstrip()):
+                        yield part
+
+
+_NOTHING: frozenset[str] = frozenset()
+
+MAX_BODIES = 3
+"""Blocks that are tried as the body of the function."""
+
+
+def _without(module: Module, dropped: Collection[int]) -> str:
+    """Return the text of a block without some statements; the others stay on their lines."""
+    if not dropped:
+        return module.text
+    lines = [*module.lines]
+    for index in sorted(dropped, reverse=True):
+        node = module.statements[index].node
+        first, last = first_line(node) - 1, (node.end_lineno or node.lineno) - 1
+        before = lines[first][: node.col_offset] if first == node.lineno - 1 else b""
+        after = lines[last][node.end_col_offset :]
+        alone = not before.strip() and (not after.strip() or after.lstrip().startswith(b"#"))
+        lines[first : last + 1] = [b"" if alone else before + b"pass" + after] + [b""] * (
+            last - first
+        )
+    return b"\n".join(lines).decode()
+
+
+def _text(module: Module, index: int) -> str:
+    """Return the text of a statement."""
+    node = module.statements[index].node
+    first, last = first_line(node) - 1, (node.end_lineno or node.lineno) - 1
+    text = module.lines[first : last + 1]
+    text[-1] = text[-1][: node.end_col_offset]
+    if first == node.lineno - 1:
+        text[0] = text[0][node.col_offset :]
+    return b"\n".join(text).decode()
+
+
+def _joined(extra: list[str], texts: list[str]) -> str:
+    """Join code, with imports from the future first."""
+    if not extra and len(texts) == 1:
+        return texts[0]
+    futures: dict[str, None] = {}
+    rest = []
+    for text in (*extra, *texts):
+        lines = text.split("\n")
+        if FUTURE in text and (tree := parsed(text)) is not None:
+            for statement in tree.body:
+                if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
+                    futures[ast.unparse(statement)] = None
+                    for number in range(statement.lineno - 1, statement.end_lineno or 0):
+                        lines[number] = ""
+        rest.append("\n".join(lines).strip("\n"))
+    return "\n\n".join(filter(None, [*futures, *rest])) + "\n"
+
+
+FUTURE = "from __future__"
+
+
+@lru_cache(maxsize=256)
+def bound_names(code: str) -> frozenset[str]:
+    """Return the names that code binds at its top level; none where it does not parse."""
+    tree = parsed(code)
+    statements = map(Statement, tree.body) if tree is not None else ()
+    return frozenset(name for statement in statements for name in statement.bound)
 
 
 def parsed(code: str) -> ast.Module | None:
@@ -133,23 +553,6 @@ def find_function(code: str, name: str) -> FunctionNode | None:
             if any(isinstance(t, ast.Name) and t.id == name for t in statement.targets):
                 definition = statement.value
     return definition
-
-
-def returns(function: FunctionNode) -> bool:
-    """Check whether a function itself has a `return` or `yield`."""
-    if isinstance(function, ast.Lambda):
-        return True
-    return any(isinstance(n, ast.Return | ast.Yield | ast.YieldFrom) for n in body_nodes(function))
-
-
-def body_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a function's body without those of nested functions and classes."""
-    pending = list(getattr(function, "body", []))
-    while pending:
-        node = pending.pop()
-        yield node
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            pending.extend(ast.iter_child_nodes(node))
 
 
 def without_definition(code: str, name: str) -> str:
@@ -177,14 +580,12 @@ def signature(code: str, name: str) -> str:
     node = find_function(code, name)
     if node is None or isinstance(node, ast.Lambda):
         return f"def {name}(...)"
-    keyword = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
-    result = f" -> {ast.unparse(node.returns)}" if node.returns is not None else ""
-    return f"{keyword} {name}({ast.unparse(node.args)}){result}"
+    return header(node).removesuffix(":")
 
 
 def _read_text(text: str, function: str) -> Reading:
     """Read code that does not parse; `_with_problem` adds the reason."""
-    code = textwrap.dedent(SPECIAL_TOKEN.sub("", text)).strip("\n")
+    code = text.strip("\n")
     header = re.compile(
         rf"^([ \t]*)(?:async[ \t]+)?def[ \t]+{re.escape(function)}[ \t]*\(", re.MULTILINE
     )

@@ -8,6 +8,7 @@ import re
 import tokenize
 from collections.abc import Collection, Iterator, Sequence
 
+from llm_decpomdp.envs.programs.bindings import Statement
 from llm_decpomdp.envs.programs.completion import find_function, parsed
 from llm_decpomdp.envs.programs.positions import FUNCTIONS, has_docstring
 
@@ -99,6 +100,15 @@ def function_text(code: str, name: str) -> str:
     """Return the text of a function; empty where there is none of this name."""
     lines = _lines(code)
     spans = functions(code).get(name, ())
+    return "\n".join("\n".join(lines[first:end]) for first, end in spans)
+
+
+def definition_text(code: str, name: str) -> str:
+    """Return the text of a function, or of the statements that bind its name otherwise, as `f = partial(g)`."""
+    tree, lines = parsed(code), _lines(code)
+    if tree is None or name in functions(code):
+        return function_text(code, name)
+    spans = [_span(node) for node in tree.body if name in Statement(node).definitions]
     return "\n".join("\n".join(lines[first:end]) for first, end in spans)
 
 
@@ -196,11 +206,16 @@ def statements(code: str) -> Statements:
 
 
 def added(code: str, known: Statements, names: Collection[str]) -> int:
-    """Count the tokens of code that are neither in functions of these names nor in `known` statements."""
+    """Count the tokens of code that are neither in definitions of these names nor in `known` statements."""
     tree, lines = parsed(code), [line.encode() for line in _lines(code)]
+    otherwise = set(names).difference(functions(code))
     count = 0
     for node in tree.body if tree is not None else []:
-        if not (isinstance(node, FUNCTIONS) and node.name in names):
+        if isinstance(node, FUNCTIONS):
+            inside = node.name in names
+        else:
+            inside = not otherwise.isdisjoint(Statement(node).definitions)
+        if not inside:
             text = _statement(lines, node)
             count += 0 if text in known else len(text)
     return count

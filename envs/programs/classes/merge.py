@@ -42,6 +42,8 @@ class Contribution:
     """Methods assigned to others."""
     broken: Mapping[str, SyntaxProblem] = field(default_factory=dict)
     """Methods assigned to it that do not parse."""
+    fallbacks: Mapping[str, int] = field(default_factory=dict, compare=False)
+    """Report of the reading: numbers by names of `completion.FALLBACKS`."""
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -140,7 +142,7 @@ def _lines(
     member: Contribution, piece: Piece, indent: str, decorators: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, Origin]]:
     """Yield the lines of a method as they stand in the class, with their origins."""
-    if not piece.code.startswith("@"):
+    if piece.code.startswith(("def ", "async ")):
         yield from ((indent + line, None) for line in decorators)
     module = parsed(piece.code)
     fixed = inside_strings(module) if module is not None else set()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
+from llm_decpomdp.envs.programs import bindings
+from llm_decpomdp.envs.programs.bindings import first_line
 from llm_decpomdp.envs.programs.completion import parsed
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -27,6 +28,8 @@ class Unit:
     """First line, decorators included, and last line of each definition that is still to be written."""
     decorators: tuple[str, ...]
     """Decorators of its stub, where it has only one, as lines without indentation."""
+    header: str
+    """The line with `def` of its first stub, without indentation."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ def outline(code: str, class_name: str) -> Outline:
     if not units:
         raise ValueError(f"class {class_name!r} has no method to write")
     first = lines[units[0].stubs[0][0] - 1]
-    around = [name for statement in module.body for name in _bound(statement)]
+    names = [name for statement in (*module.body, *node.body) for name in _bound(statement)]
     return Outline(
         code=code,
         class_name=class_name,
@@ -82,7 +85,7 @@ def outline(code: str, class_name: str) -> Outline:
         indent=first[: len(first) - len(first.lstrip())],
         head=_head(module),
         end=node.end_lineno or len(lines),
-        taken=frozenset([*groups, *around]),
+        taken=frozenset(names),
     )
 
 
@@ -93,26 +96,9 @@ def find_class(module: ast.Module, name: str) -> ast.ClassDef | None:
 
 
 def is_stub(function: FunctionNode) -> bool:
-    """Check whether a function is still to be written."""
-    body = function.body
-    documented = _is_constant(body[0], str)
-    rest = body[1:] if documented else body
-    if len(rest) > 1:
-        return False
-    if not rest:
-        return True
-    statement = rest[0]
-    if isinstance(statement, ast.Pass):
-        return documented or function.name != "__init__"
-    if isinstance(statement, ast.Raise):
-        error = statement.exc.func if isinstance(statement.exc, ast.Call) else statement.exc
-        return isinstance(error, ast.Name) and error.id == "NotImplementedError"
-    return _is_constant(statement, type(...))
-
-
-def first_line(function: FunctionNode) -> int:
-    """Return the line on which a function begins, decorators included."""
-    return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
+    """Check whether a function is still to be written; a constructor that is just `pass` is complete."""
+    plain = len(function.body) == 1 and isinstance(function.body[0], ast.Pass)
+    return bindings.is_stub(function) and not (plain and function.name == "__init__")
 
 
 def count_parameters(function: FunctionNode) -> int:
@@ -138,6 +124,7 @@ def _unit(group: list[FunctionNode], lines: list[str]) -> Unit | None:
         parameters=count_parameters(stubs[0]),
         stubs=spans,
         decorators=tuple(decorators) if len(group) == 1 else (),
+        header=bindings.header(stubs[0]),
     )
 
 
@@ -151,12 +138,9 @@ def _head(module: ast.Module) -> int:
     return 1
 
 
-def _bound(statement: ast.stmt) -> Iterator[str]:
-    if isinstance(statement, ast.ClassDef | FunctionNode):
-        yield statement.name
-    elif isinstance(statement, ast.Assign | ast.AnnAssign):
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        yield from (target.id for target in targets if isinstance(target, ast.Name))
+def _bound(statement: ast.stmt) -> frozenset[str]:
+    imported = isinstance(statement, ast.Import | ast.ImportFrom)
+    return frozenset() if imported else bindings.Statement(statement).bound
 
 
 # Skeletons of the real data that do not parse

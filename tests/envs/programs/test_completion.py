@@ -106,9 +106,37 @@ def test_of_several_blocks_the_one_that_defines_the_function_wins():
     assert read(completion, "sq").code.strip() == SQ
 
 
-def test_of_several_definitions_the_largest_block_wins():
-    completion = f"First:\n```\ndef sq(x):\n    return 0\n```\nBetter:\n```\n{SQ}\n```\n"
-    assert read(completion, "sq").code.strip() == SQ
+@pytest.mark.parametrize("fence", ["```", "~~~", "```python", ""])
+def test_of_several_definitions_the_last_complete_one_wins(fence):
+    end = fence[:3]
+    first = "def sq(x):\n    # a long first idea\n    # that is wrong\n    y = 0\n    return y"
+    stub = "def sq(x):\n    pass"
+    for texts in ([first, SQ], [first, SQ, stub], [stub, first, SQ], [first, SQ, "import os"]):
+        completion = "".join(f"It isn't it:\n{fence}\n{text}\n{end}\n" for text in texts)
+        reading = read(completion, "sq")
+        assert reading.code.strip() == SQ
+        assert reading.fallbacks["drafts"] + reading.fallbacks["stubs"] == len(
+            [text for text in texts if text in (first, stub)]
+        )
+
+
+def test_definitions_in_one_piece_that_the_last_complete_one_replaces_are_left_out():
+    code = f"def sq(x):\n    return 0\n\n{SQ}\n\ndef sq(x):\n    raise NotImplementedError\n"
+    assert read(code, "sq").code.strip() == SQ
+    assert runs(f"def aux(x):\n    return x\n\n{code}")["sq"](2) == 3
+
+
+def test_a_definition_that_another_one_of_its_name_builds_on_stays():
+    code = "def sq(x):\n    return x + 1\n\n_sq = sq\n\ndef sq(x):\n    return _sq(x) * 2\n"
+    assert runs(code)["sq"](1) == 4
+    code = "import functools\ndef sq(x):\n    return x\n\nsq = functools.lru_cache(sq)\n"
+    assert runs(code)["sq"](1) == 1
+
+
+def test_a_fenced_definition_comes_before_prose_unless_it_is_a_stub():
+    other = "def sq(x):\n    return 0"
+    assert read(f"```\n{SQ}\n```\nIt isn't\n\n{other}\n", "sq").code.strip() == SQ
+    assert read(f"```\ndef sq(x): ...\n```\nIt isn't\n\n{SQ}\n", "sq").code.strip() == SQ
 
 
 def test_a_whole_block_beats_a_broken_one():
@@ -141,6 +169,101 @@ def test_prose_lines_inside_a_docstring_stay():
     assert "And More Of It!" in runs(code)["sq"].__doc__
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "Done",
+            "Explanation",
+            "Complexity: O(n)",
+            "[DONE]",
+            "O(n)",
+            "Done, finished",
+            "time - space",
+        ),
+        *("raise questions", "assert correctness", "x: int", "n", "Example: x = aux", "Done; O(n)"),
+    ],
+)
+def test_text_that_parses_is_left_out(text):
+    for completion in (f"{SQ}\n\n{text}\n", f"{text}\n{SQ}\n", f"```\n{SQ}\n\n{text}\n```"):
+        reading = read(completion, "sq")
+        names = {}
+        exec(reading.code, names)
+        assert set(names) - {"__builtins__"} == {"sq"}
+        assert reading.fallbacks["prose"] == 1 + text.count(";")
+
+
+def test_statements_that_do_something_stay_on_their_lines():
+    code = f"import os\nDone\n{SQ}\nsq.calls = 0\nprint(os.sep)\nassert sq\n'text'\nx = 1; Done; y = x\n"
+    wanted = code.replace("Done\n", "\n", 1).replace("Done;", "pass;")
+    assert read(code, "sq").code == wanted
+
+
+def test_what_the_definition_needs_of_other_blocks_is_kept_with_its_own_needs():
+    blocks = [
+        "from __future__ import annotations\nimport math\nprint('a demonstration')",
+        "TABLE = [1]\nfor i in range(3):\n    TABLE.append(i)\nTABLE[0] = 7\nassert sq(1) == 2",
+        "class Box:\n    def top(self):\n        return close(TABLE[0])",
+        "def close(x): ...",
+        "def close(x):\n    return math.floor(x)",
+        "def unneeded():\n    return 1",
+        "def sq(x: Missing):\n    return Box().top() + x",
+        "assert sq(0) == 8",
+    ]
+    blocks[6] = "from __future__ import annotations\n" + blocks[6]
+    completion = "\n".join(f"This isn't all:\n```python\n{block}\n```" for block in blocks)
+    reading = read(completion, "sq")
+    names = {}
+    exec(reading.code, names)
+    assert names["sq"](1) == 8
+    assert "unneeded" not in names and "demonstration" not in reading.code
+    assert reading.fallbacks["other_blocks"] == 6
+
+
+def test_what_team_mates_and_the_task_give_is_not_taken_from_other_blocks():
+    completion = f"They write:\n```\ndef aux(x):\n    return 0\n```\nI write:\n```\n{SQ}\n```\n"
+    assert read(completion, "sq", given=["aux"]).code.strip() == SQ
+    assert "def aux" in read(completion, "sq").code
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        "    y = aux(x)\n    return y + 1\n",
+        "y = aux(x)\n    return y + 1\n",
+        "y = aux(x)\nreturn y + 1",
+        "\ty = aux(x)\n\treturn y + 1",
+        "    y = aux(x)\n    return y + 1\n\n\nprint(sq(2))\n\nIt isn't\n",
+        "```python\n    y = aux(x)\n    return y + 1\n```",
+        "<think>Let me see.</think>\n    y = aux(x)\n    return y + 1\n",
+    ],
+)
+def test_a_bare_body_continues_the_header_of_the_prompt(completion):
+    reading = read(completion, "sq", opening="def sq(x):\n")
+    assert reading.complete and reading.fallbacks["body"] == 1
+    names = {"aux": lambda x: x * x}
+    exec(reading.code, names)
+    assert names["sq"](2) == 5
+    assert not read(completion, "sq").defined
+
+
+def test_an_expression_continues_the_return_of_the_prompt():
+    opening = "def sq(x):\n    return"
+    assert read(" x * x\n", "sq", opening=opening).complete
+    assert read("\n    I would square it.", "sq", opening=opening).defined is False
+    assert read("", "sq", opening=opening).defined is False
+
+
+def test_code_goes_on_after_a_fence_in_a_string():
+    doc = 'def sq(x):\n    """\n    ```python\n    sq(2)\n    ```\n    """\n    return 1'
+    assert read(f"Here:\n```python\n{doc}\n```\nIt isn't hard.", "sq").code.strip() == doc
+
+
+def test_a_text_of_several_lines_keeps_its_blanks():
+    code = 'def sq(x):\n    return """a\n   \nb"""\n'
+    assert runs(code)["sq"](1) == "a\n   \nb"
+
+
 # What the code defines
 
 
@@ -164,12 +287,74 @@ def test_prose_lines_inside_a_docstring_stay():
         ("class A:\n    def sq(self, x):\n        return x", False, False),
         ("def other(x):\n    def sq(x):\n        return x\n    return sq", False, False),
         ("def sq(x):\n    pass\n\ndef sq(x):\n    return x", True, True),
-        ("def sq(x):\n    return x\n\ndef sq(x):\n    pass", True, False),
+        ("def sq(x):\n    return x\n\ndef sq(x):\n    pass", True, True),
+        ("def sq(x):\n    return x\n\ndef sq(x):\n    print(x)", True, True),
     ],
 )
 def test_definitions_are_decided_on_the_ast(code, defined, returns):
     reading = read(code, "sq")
     assert (reading.defined, reading.returns, reading.problem) == (defined, returns, None)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def _sq(x):\n    return x * x\n\nsq = _sq",
+        "def _sq(x):\n    return x * x\n\nsq: object = _sq",
+        "import functools\ndef _sq(y, x):\n    return x * x + y\nsq = functools.partial(_sq, 0)",
+        "import functools\ndef _sq(x):\n    return x * x\nsq = functools.lru_cache(None)(_sq)",
+        "sq: object = lambda x: x * x",
+        "sq, cube = lambda x: x * x, lambda x: x ** 3",
+        "a = sq = lambda x: x * x",
+        "(sq := lambda x: x * x)",
+        "if True:\n    def sq(x):\n        return x * x",
+        "try:\n    import missing_module\nexcept ImportError:\n    def sq(x):\n        return x * x",
+        "try:\n    def sq(x):\n        return x * x\nfinally:\n    pass",
+        "import contextlib\nwith contextlib.suppress(Exception):\n    def sq(x):\n        return x * x",
+        "class Solution:\n    def sq(self, x: int) -> int:\n        return self.times(x, x)\n\n"
+        "    def times(self, x, y):\n        return x * y",
+        "class Solution:\n    @staticmethod\n    def sq(x):\n        return x * x",
+        "class Solution:\n    def sq(self, x):\n        return x * x\n\ndef sq(x):\n    pass",
+        "class Times:\n    def by(self, x):\n        return x * x\nsq = Times().by",
+    ],
+)
+def test_other_bindings_define_a_function(code):
+    for completion in (code, f"```\n{code}\n```\nIt isn't hard."):
+        assert read(completion, "sq").complete
+        assert runs(completion)["sq"](3) == 9
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        *(
+            "sq = 9",
+            "sq = [1]",
+            "sq += aux",
+            "for sq in (aux,): pass",
+            "sq: object",
+            "del sq",
+            "sq.a = aux",
+        ),
+        "if __name__ == '__main__':\n    def sq(x):\n        return x",
+        "class Other:\n    def sq(self, x):\n        return x",
+    ],
+)
+def test_other_statements_define_no_function(code):
+    assert not read(code, "sq").defined
+
+
+@pytest.mark.parametrize(
+    "body", ["pass", "...", "'doc'", "raise NotImplementedError", "'doc'\n    ...\n    pass"]
+)
+def test_an_empty_body_is_a_definition_only_where_there_is_no_other(body):
+    stub = f"def sq(x):\n    {body}"
+    assert read(stub, "sq").defined and not read(stub, "sq").returns
+    for completion in (f"{SQ}\n\n{stub}\n", f"```\n{SQ}\n```\n```\n{stub}\n```"):
+        reading = read(completion, "sq")
+        assert reading.complete and reading.code.strip() == SQ and reading.fallbacks["stubs"] == 1
+    broken = read(f"```\n{stub}\n```\n```\ndef sq(x):\n    return (x\n```", "sq")
+    assert broken.complete and broken.problem is not None
 
 
 @pytest.mark.parametrize(

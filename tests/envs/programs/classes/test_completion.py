@@ -13,17 +13,17 @@ AREA = "def area(self):\n    # of a rectangle\n    return self.width * self.heig
 SCALED = "def scaled(self, factor, *, twice=False):\n    return 1"
 
 
-@pytest.fixture
-def shape():
-    return shape_task().outline
-
-
 def names(completion, shape):
     return [piece.name for piece in read_class(completion, shape).methods]
 
 
 def indented(code):
     return "\n".join("    " + line for line in code.split("\n"))
+
+
+@pytest.fixture
+def shape():
+    return shape_task().outline
 
 
 @pytest.mark.parametrize(
@@ -103,6 +103,120 @@ def test_of_two_definitions_the_last_counts_but_a_property_keeps_its_setter(shap
     reading = read_class(completion, shape)
     assert [piece.name for piece in reading.methods] == ["area", "name", "name"]
     assert "return 2" in reading.methods[0].code
+
+
+WRONG = "def area(self):\n    # wrong, and longer\n    # than the right one\n    return 0"
+STUB = "def area(self):\n    pass"
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [WRONG, AREA],
+        [STUB, AREA],
+        [AREA, STUB],
+        [WRONG, AREA, "def area(self):\n    raise NotImplementedError"],
+        [f"class Shape:\n{indented(WRONG)}", AREA],
+    ],
+)
+def test_of_several_definitions_the_last_complete_one_counts(texts, shape):
+    fences = "".join(f"It isn't it:\n```python\n{text}\n```\n" for text in texts)
+    for completion in (fences, "\n\nIt isn't it:\n\n".join(texts)):
+        reading = read_class(completion, shape)
+        assert [piece.code for piece in reading.methods] == [AREA]
+        assert reading.fallbacks["drafts"] + reading.fallbacks["stubs"] == len(texts) - 1
+
+
+def test_methods_in_a_class_and_beside_it_are_read_amid_prose(shape):
+    completion = f"First:\n\nclass Shape:\n{indented(AREA)}\n\nIt isn't all:\n\n{SCALED}\n"
+    assert names(completion, shape) == ["area", "scaled"]
+
+
+def test_methods_in_fences_come_before_those_in_prose(shape):
+    completion = f"```\n{AREA}\n```\nIt isn't\n\n{WRONG}\n\n{SCALED}\n"
+    assert [piece.code for piece in read_class(completion, shape).methods] == [AREA, SCALED]
+
+
+def test_an_empty_constructor_gives_way_to_a_complete_one():
+    code = "class A:\n    def __init__(self):\n        '''Set up.'''\n"
+    full, empty = "def __init__(self):\n    self.x = 1", "def __init__(self):\n    pass"
+    for first, second in ((full, empty), (empty, full)):
+        (piece,) = read_class(f"```\n{first}\n```\n```\n{second}\n```", outline(code, "A")).methods
+        assert piece.code == full
+    (piece,) = read_class(empty, outline(code, "A")).methods
+    assert piece.code == empty and not piece.stub
+
+
+def test_a_stub_of_a_setter_replaces_no_setter(shape):
+    get, put = "@property\ndef name(self):\n    {}", "@name.setter\ndef name(self, text):\n    {}"
+    whole = [get.format("return 1"), put.format("self.x = text")]
+    stubs = [get.format("pass"), put.format("pass")]
+    for texts in (whole + stubs, stubs + whole):
+        assert [p.code for p in read_class("\n\n".join(texts), shape).methods] == whole
+
+
+def test_what_methods_need_beside_the_class_is_kept(shape):
+    completion = (
+        "```\nUNIT = 2\nUNITS = {UNIT: 1}\nUNITS[3] = 1\nOTHER = 1\nprint(UNITS)\n```\n"
+        "```\nclass Box:\n    side = UNIT\n\ntry:\n    from math import prod\nexcept ImportError:\n"
+        "    prod = None\n```\n```\ndef area(self):\n    return prod([UNITS[3], Box.side])\n```"
+    )
+    reading = read_class(completion, shape)
+    assert [piece.name for piece in reading.functions] == ["UNIT", "UNITS", "Box", "prod"]
+    assert "UNITS[3] = 1" in reading.functions[1].code
+    assert "print" not in "".join(piece.code for piece in reading.functions)
+
+
+def test_a_method_may_be_bound_by_an_assignment_and_attributes_of_the_class_are_kept(shape):
+    completion = "class Shape:\n    TWO = 2\n\n    def _area(self):\n        return self.TWO\n\n    area = _area\n"
+    reading = read_class(completion, shape)
+    assert [piece.code for piece in reading.methods if piece.name != "_area"] == [
+        "TWO = 2",
+        "area = _area",
+    ]
+    assert reading.fallbacks["bindings"] == 1
+
+
+def test_a_statement_that_binds_methods_of_several_agents_is_left_out(shape):
+    completion = (
+        f"class Shape:\n    if True:\n{indented(indented(AREA))}\n{indented(indented(SCALED))}\n"
+    )
+    assert names(completion, shape) == []
+    assert names("class Shape:\n    area, scaled = f, g\n", shape) == []
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        "    return self.width * self.height\n",
+        "return self.width * self.height",
+        "x = self.width\n    return x * self.height\n",
+        "```\n    return self.width * self.height\n```",
+        "<think>Hm.</think>\n        return self.width * self.height\n",
+    ],
+)
+def test_a_bare_body_is_that_of_the_only_method_that_is_wanted(completion, shape):
+    (piece,) = read_class(completion, shape, "def area(self):\n").methods
+    assert piece.name == "area" and "return" in piece.code
+    assert names(completion, shape) == []
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        f"<think>\n{WRONG}\n</think>\n{AREA}",
+        f"{WRONG}\n</think>\n{AREA}",
+        f"{AREA}\n<|im_end|>\n<|im_start|>user\n{WRONG}\n",
+        f"\ufeff{AREA}",
+        f"```python\n{AREA}```",
+        f"```{AREA}\n```",
+        f"~~~\n{AREA}\n~~~",
+        f"{AREA}\n\nDone\n",
+        f"class Solution:\n{indented(AREA)}\n",
+    ],
+)
+def test_reasoning_turns_and_odd_fences_are_read_as_in_the_other_families(completion, shape):
+    assert [piece.code for piece in read_class(completion, shape).methods] == [AREA]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,284 @@
+"""Top-level statements of code: the names that they bind, define and need."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import symtable
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+TRY = tuple(vars(ast)[name] for name in ("Try", "TryStar") if name in vars(ast))
+BLOCKS = (*TRY, ast.If, ast.With, ast.AsyncWith, ast.For, ast.While, ast.Match)
+"""Statements whose bodies bind names of the module."""
+
+FORMS = (ast.Lambda, ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.IfExp, ast.NamedExpr)
+"""Expressions that may be a function."""
+
+BUILTINS = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__", "__builtins__"}
+
+STUB, IMPORTED, SILENT, COMPLETE = range(4)
+"""Ranks of definitions: an empty body; imported; without `return`; complete."""
+
+
+def is_stub(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Check whether a body has only docstrings, `pass`, `...` and `raise NotImplementedError`."""
+    return all(map(_is_empty, function.body))
+
+
+def _is_empty(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Pass):
+        return True
+    if isinstance(statement, ast.Raise):
+        error = statement.exc.func if isinstance(statement.exc, ast.Call) else statement.exc
+        return isinstance(error, ast.Name) and error.id == "NotImplementedError"
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str | type(...))
+
+
+def header(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """Return the line with `def`, such as `def f(x: int) -> str:`."""
+    keyword = "async def" if isinstance(function, ast.AsyncFunctionDef) else "def"
+    result = f" -> {ast.unparse(function.returns)}" if function.returns is not None else ""
+    return f"{keyword} {function.name}({ast.unparse(function.args)}){result}:"
+
+
+def first_line(statement: ast.stmt) -> int:
+    """Return the line on which a statement begins, decorators included."""
+    decorators = getattr(statement, "decorator_list", ())
+    return min([statement.lineno, *(int(decorator.lineno) for decorator in decorators)])
+
+
+def returns(function: FunctionNode) -> bool:
+    """Check whether a function itself has a `return` or `yield`."""
+    if isinstance(function, ast.Lambda):
+        return True
+    return any(isinstance(n, ast.Return | ast.Yield | ast.YieldFrom) for n in body_nodes(function))
+
+
+def body_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a function's body without those of nested functions and classes."""
+    pending = list(getattr(function, "body", []))
+    while pending:
+        node = pending.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            pending.extend(ast.iter_child_nodes(node))
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """A top-level statement of a module, or one in the body of a class."""
+
+    node: ast.stmt
+
+    @cached_property
+    def definitions(self) -> dict[str, ast.expr | ast.stmt]:
+        """The names that it may define as functions, each with the last statement or expression that does."""
+        return dict(_definitions(self.node))
+
+    @cached_property
+    def bound(self) -> frozenset[str]:
+        """The names that it binds in its own namespace."""
+        names = {_bound_name(node) for node in _own_nodes(self.node)} - {""}
+        for node in _own_nodes(self.node):
+            if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+                names.add(node.name)
+            elif isinstance(node, ast.alias):
+                names.add((node.asname or node.name).partition(".")[0])
+            elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+                names.add(node.name)
+        return frozenset(names)
+
+    @cached_property
+    def changed(self) -> frozenset[str]:
+        """The names whose objects it plainly changes, as in `table[0] = 1`, `table.append(1)` or `f.a = 1`."""
+        names = set()
+        for node in _own_nodes(self.node):
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+                node = node.value.func
+                changes = isinstance(node, ast.Attribute)
+            else:
+                changes = isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(
+                    node.ctx, ast.Load
+                )
+            if changes and (name := _base(node)):
+                names.add(name)
+        return frozenset(names) - self.bound
+
+    @cached_property
+    def eager(self) -> frozenset[str]:
+        """The names that it reads when it runs, without those in bodies of functions."""
+        return frozenset(
+            node.id
+            for node in _own_nodes(self.node, classes=True)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        )
+
+    def rank(self, name: str) -> int:
+        """Return how complete its definition of a name is."""
+        definition = self.definitions[name]
+        if isinstance(definition, FUNCTIONS):
+            if is_stub(definition):
+                return STUB
+            return COMPLETE if returns(definition) else SILENT
+        if isinstance(definition, ast.Import | ast.ImportFrom):
+            return IMPORTED
+        return COMPLETE
+
+    def is_prose(self, known: Collection[str]) -> bool:
+        """Check whether it is text that happens to parse: it can only look names up, or fail to find them.
+
+        Args:
+            known: All names that are bound anywhere.
+        """
+        node = self.node
+        if isinstance(node, ast.AnnAssign) and node.value is None:
+            return isinstance(node.target, ast.Name)
+        if not isinstance(node, ast.Expr | ast.AnnAssign | ast.Assert | ast.Raise | ast.Delete):
+            return False
+        if isinstance(node, ast.Expr):
+            if isinstance(node.value, ast.Constant):
+                return False  # docstrings
+            if not any(isinstance(part, _ACTIONS) for part in ast.walk(node)):
+                return True
+        return "*" not in known and any(
+            isinstance(part, ast.Name) and part.id not in known and part.id not in BUILTINS
+            for part in _own_nodes(node)
+        )
+
+
+_ACTIONS = (
+    *(ast.Call, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom),
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.JoinedStr),
+)
+
+
+def _definitions(statement: ast.stmt) -> Iterator[tuple[str, ast.expr | ast.stmt]]:
+    if isinstance(statement, FUNCTIONS):
+        yield statement.name, statement
+    elif isinstance(statement, ast.Import | ast.ImportFrom):
+        for alias in statement.names:
+            yield (alias.asname or alias.name).partition(".")[0], statement
+    elif isinstance(statement, ast.Assign):
+        for target in statement.targets:
+            yield from _assigned(target, statement.value)
+    elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        yield from _assigned(statement.target, statement.value)
+    elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.NamedExpr):
+        yield from _assigned(statement.value.target, statement.value.value)
+    elif isinstance(statement, BLOCKS) and not _never_runs(statement):
+        for part in _inner_statements(statement):
+            yield from _definitions(part)
+
+
+def _assigned(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    if isinstance(target, ast.Name) and isinstance(value, FORMS):
+        yield target.id, value
+    elif isinstance(target, ast.Tuple | ast.List):
+        if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts):
+            for part, item in zip(target.elts, value.elts, strict=True):
+                yield from _assigned(part, item)
+        elif isinstance(value, ast.Call):
+            yield from ((part.id, value) for part in target.elts if isinstance(part, ast.Name))
+
+
+def _never_runs(statement: ast.stmt) -> bool:
+    """Check whether it is `if __name__ == ...`, which no program under test is, or `if False`."""
+    if not isinstance(statement, ast.If):
+        return False
+    names = {node.id for node in ast.walk(statement.test) if isinstance(node, ast.Name)}
+    if isinstance(statement.test, ast.Constant):
+        return not statement.test.value
+    return bool(names & {"__name__", "TYPE_CHECKING"})
+
+
+def _inner_statements(statement: ast.AST) -> Iterator[ast.stmt]:
+    for child in ast.iter_child_nodes(statement):
+        if isinstance(child, ast.stmt):
+            yield child
+        elif isinstance(child, ast.ExceptHandler | ast.match_case):
+            yield from _inner_statements(child)
+
+
+def _own_nodes(statement: ast.AST, classes: bool = False) -> Iterator[ast.AST]:
+    """Yield the nodes of a statement that run in its own namespace; optionally also those in bodies of classes.
+
+    Decorators and default values of functions do, their bodies don't.
+    """
+    pending: list[ast.AST] = [statement]
+    while pending:
+        node = pending.pop()
+        yield node
+        if isinstance(node, FUNCTIONS):
+            pending += node.decorator_list
+            pending += [
+                default for default in (*node.args.defaults, *node.args.kw_defaults) if default
+            ]
+        elif isinstance(node, ast.ClassDef) and not classes:
+            pending += [*node.decorator_list, *node.bases, *(word.value for word in node.keywords)]
+        elif not isinstance(node, ast.Lambda):
+            pending += ast.iter_child_nodes(node)
+
+
+def _bound_name(node: ast.AST) -> str:
+    """Return the name that a node binds or deletes; empty where it does neither."""
+    binds = isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+    return node.id if binds and isinstance(node, ast.Name) else ""
+
+
+def _base(node: ast.AST) -> str:
+    """Return the name with which a chain of attributes, items and calls begins; empty where there is none."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def needed_names(code: str) -> set[str]:
+    """Return the names that code reads and neither binds at its top level nor has as builtins.
+
+    Empty where it cannot be compiled.
+    """
+    try:
+        pending = [symtable.symtable(code, "<completion>", "exec")]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+    bound = {symbol.get_name() for symbol in pending[0].get_symbols() if _is_bound(symbol)}
+    names: set[str] = set()
+    while pending:
+        table = pending.pop()
+        top = table.get_type() == "module"
+        for symbol in table.get_symbols():
+            if symbol.is_referenced() and (top or symbol.is_global()):
+                names.add(symbol.get_name())
+        pending += table.get_children()
+    return names - bound - BUILTINS
+
+
+def _is_bound(symbol: symtable.Symbol) -> bool:
+    return symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()
+
+
+def all_bound(tree: ast.AST) -> set[str]:
+    """Return all names that are bound anywhere in code, in functions too."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            names.add(node.name)
+        elif name := _bound_name(node):
+            names.add(name)
+        elif isinstance(node, ast.alias):
+            names.add("*" if node.name == "*" else (node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.arg):
+            names.add(node.arg)
+        elif isinstance(node, ast.Global | ast.Nonlocal):
+            names.update(node.names)
+        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+            names.add(node.name)
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            names.add(node.rest)
+    return names

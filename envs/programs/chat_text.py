@@ -1,0 +1,218 @@
+"""Take the answer out of a completion: without reasoning, later turns and invisible characters.
+
+Text inside string literals, comments and Markdown's inline code is *quoted*: markers there are left alone, so
+that a program that mentions `<think>` or `<|im_end|>` stays intact.
+
+- **Reasoning** is what stands between an opening and a closing tag of `REASONING`, whatever their names. A
+  closing tag without an opening one ends reasoning that began with the completion. After an opening tag that is
+  never closed there is no answer. A tag in the middle of a sentence that is never closed is a mention of the
+  tag.
+- **The turn** ends at the first marker of `TURN_ENDS` after the beginning of the answer. Markers and names of
+  roles before it are headers of the turn.
+- **Invisible characters** (`INVISIBLE`) outside of string literals are removed. Unusual blanks (`BLANKS`) there
+  become spaces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+REASONING = (
+    *("think", "thinking", "thought", "thoughts", "reason", "reasoning", "reflection"),
+    *("analysis", "scratchpad", "seed:think", "inner_monologue"),
+)
+"""Names of tags around reasoning, as `<think>` or `[THINK]`."""
+
+TURN_ENDS = {
+    "ChatML (Qwen, Yi, Hermes)": ("<|im_end|>", "<|im_start|>"),
+    "GPT-2, StarCoder, OLMo": ("<|endoftext|>",),
+    "Llama 3": ("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|start_header_id|>"),
+    "Llama 4": ("<|eot|>", "<|eom|>", "<|header_start|>"),
+    "Llama 2, Mistral": ("</s>", "<s>", "[INST]", "[SYSTEM_PROMPT]"),
+    "Gemma": ("<end_of_turn>", "<start_of_turn>", "<eos>", "<turn|>", "<|turn>"),
+    "Phi": ("<|end|>", "<|user|>", "<|system|>", "<|endoftext|>"),
+    "Zephyr, Falcon, Tulu, GLM": ("</s>", "<|user|>", "<|system|>", "<|observation|>"),
+    "DeepSeek": ("<\uff5cend\u2581of\u2581sentence\uff5c>", "<\uff5cUser\uff5c>", "<|EOT|>"),
+    "Command-R": ("<|END_OF_TURN_TOKEN|>", "<|START_OF_TURN_TOKEN|>", "<|END_RESPONSE|>"),
+    "gpt-oss": ("<|return|>", "<|end|>", "<|start|>", "<|call|>"),
+    "Granite": ("<|end_of_text|>", "<|start_of_role|>"),
+    "EXAONE": ("[|endofturn|]", "[|user|]", "[|system|]"),
+    "Seed": ("<seed:eos>", "<seed:bos>"),
+    "others": ("<|eos|>", "<|end_of_turn|>", "<|endofturn|>", "<|separator|>", "<eos_token>"),
+}
+"""Markers of common chat templates at which a turn ends, or at which the next one begins."""
+
+HEADERS = (
+    *("[/INST]", "[|assistant|]", "<bos>", "<|begin_of_text|>", "<|startoftext|>"),
+    *("<|assistant|>", "<|python_tag|>", "<|im_sep|>", "<|message|>", "<|end_header_id|>"),
+    *("<|header_end|>", "<|end_of_role|>", "<|CHATBOT_TOKEN|>", "<|START_RESPONSE|>"),
+    *("<\uff5cbegin\u2581of\u2581sentence\uff5c>", "<\uff5cAssistant\uff5c>"),
+)
+"""Markers that introduce an answer. Any other `<|...|>` is removed like them."""
+
+INVISIBLE = "\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff"
+BLANKS = "\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\u0085"
+
+_TRIPLE = r'"""(?:\\.|(?!"""|^[ \t]*```)[^\\])*"""' + r"|'''(?:\\.|(?!'''|^[ \t]*```)[^\\])*'''"
+_STRING = (
+    rf"(?<!\w)(?:[rbfuRBFU]{{1,2}})?(?:{_TRIPLE}"
+    r'|"(?:\\.|[^"\\\n])*"' + r"|'(?:\\.|[^'\\\n])*')"
+)
+_QUOTED = rf"(?P<quoted>{_STRING}|\#[^\n]*|(?<!`)`[^`\n]+`(?!`))"
+_FLAGS = re.MULTILINE | re.DOTALL
+
+_NAMES = "|".join(map(re.escape, REASONING))
+_OPEN = (
+    rf"<(?:{_NAMES})>|^[ \t]*\[THINK\]|\u25c1think\u25b7|<\|START_THINKING\|>"
+    r"|<\|channel\|>(?:analysis|commentary)\b[^<\n]*<\|message\|>|<\|inner_prefix\|>"
+)
+_CLOSE = rf"</(?:{_NAMES})>|\[/THINK\]|\u25c1/think\u25b7|<\|END_THINKING\|>|<\|inner_suffix\|>"
+_FINAL = r"<\|channel\|>final[^<\n]*<\|message\|>"
+_HARMONY_END = re.compile(rf"<\|end\|>(?:<\|start\|>assistant)?(?:{_FINAL})?|{_FINAL}")
+_TAG = re.compile(rf"{_QUOTED}|(?P<close>{_CLOSE})|(?P<open>{_OPEN})", _FLAGS | re.IGNORECASE)
+_CLOSING_TAG = re.compile(_CLOSE, re.IGNORECASE)
+
+_ENDS = "|".join(
+    # In code, a word in brackets is an index.
+    (r"^[ \t]*" if marker[0] == "[" and marker[1] != "|" else "") + re.escape(marker)
+    for marker in dict.fromkeys(marker for markers in TURN_ENDS.values() for marker in markers)
+)
+_MARKER = re.compile(
+    rf"{_QUOTED}|(?P<end>{_ENDS})|(?P<header>{'|'.join(map(re.escape, HEADERS))}"
+    r"|<\|[\w .:-]{1,40}\|>|<\uff5c[^\uff5c<>\n]{1,40}\uff5c>)",
+    _FLAGS,
+)
+_ANY_MARKER = re.compile(r"<[|\uff5c/a-z]|\[/?(?:INST|SYSTEM_PROMPT)|\[\|")
+_ROLE = re.compile(r"\s*(?:assistant|model|chatbot|final|python)?[ \t]*(?:\n|$)", re.IGNORECASE)
+_OTHER_ROLE = re.compile(r"\s*(?:user|system|human|tool|ipython)[ \t]*(?:\n|$)", re.IGNORECASE)
+_WRAPPER = re.compile(
+    rf"{_QUOTED}|(?P<tag></?(?:answer|response|solution|code|python|output|final_answer)>"
+    r"|^[ \t]*\[/?(?:PYTHON|ANSWER)\][ \t]*$)",
+    _FLAGS | re.IGNORECASE,
+)
+_ODD = re.compile(f"[{INVISIBLE}{BLANKS}]")
+_INVISIBLE = re.compile(f"[{INVISIBLE}]")
+_BLANK = re.compile(f"[{BLANKS}]")
+_ODD_OR_STRING = re.compile(rf"(?P<quoted>{_STRING})|[{INVISIBLE}{BLANKS}]", _FLAGS)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer in a completion, and how much around it was left out."""
+
+    text: str
+    reasoning: int = 0
+    """Characters of reasoning."""
+    after_turn: int = 0
+    """Characters after the end of the turn."""
+    invisible: int = 0
+    """Characters that were removed, or became a space."""
+
+
+def find_answer(completion: str) -> Answer:
+    """Take the answer out of a completion; lines end as on Unix then. The time is linear in the length."""
+    text = completion.replace("\r\n", "\n").replace("\r", "\n")
+    text, invisible = _without_odd_characters(text)
+    size = len(text)
+    text = _without_reasoning(text)
+    reasoning = size - len(text)
+    text, after_turn = _turn(text)
+    if "<" in text or "[" in text:
+        text = _WRAPPER.sub(lambda match: match[0] if match["quoted"] else "\n", text)
+    return Answer(text, reasoning, after_turn, invisible)
+
+
+def _without_odd_characters(text: str) -> tuple[str, int]:
+    if text.isascii() or not _ODD.search(text):
+        return text, 0
+    count = 0
+
+    def usual(match: re.Match[str]) -> str:
+        nonlocal count
+        if match["quoted"]:
+            return match[0]
+        count += 1
+        return " " if _BLANK.match(match[0]) else ""
+
+    return _ODD_OR_STRING.sub(usual, text), count
+
+
+def _without_reasoning(text: str) -> str:
+    if "<" not in text and "[" not in text and "\u25c1" not in text:
+        return text
+    parts: list[str] = []
+    position = 0
+    while match := _next(_TAG, text, position, ("open", "close")):
+        if match["close"]:
+            parts, position = [], match.end()
+            continue
+        closing = _closing(text, match)
+        if closing is None and _is_mention(text, match):
+            parts.append(text[position : match.end()])
+            position = match.end()
+            continue
+        parts.append(text[position : match.start()])
+        if closing is None:
+            return "".join(parts)
+        position = closing
+    return "".join([*parts, text[position:]])
+
+
+def _closing(text: str, opening: re.Match[str]) -> int | None:
+    """Return where the reasoning ends that a tag opens; None if it never does."""
+    harmony = opening[0].startswith("<|channel|>")
+    closing = (_HARMONY_END if harmony else _CLOSING_TAG).search(text, opening.end())
+    return None if closing is None else closing.end()
+
+
+def _turn(text: str) -> tuple[str, int]:
+    """Return the first turn that has an answer, without markers, and the number of characters after it."""
+    if not _ANY_MARKER.search(text):
+        return text, 0
+    answer: list[str] = []
+    position = 0
+    for match in _matches(_MARKER, text, ("end", "header")):
+        if match["end"] and _is_mention(text, match):
+            continue
+        _add_segment(answer, text[position : match.start()], first=not position)
+        position = match.end()
+        if answer and match["end"]:
+            return "".join(answer), len(text) - position
+    _add_segment(answer, text[position:], first=not position)
+    return "".join(answer), 0
+
+
+def _add_segment(answer: list[str], segment: str, first: bool) -> None:
+    """Add the text between two markers, unless it is a header or somebody else's turn."""
+    if not answer and not first:
+        if _OTHER_ROLE.match(segment):
+            return
+        role = _ROLE.match(segment)
+        segment = segment[role.end() :] if role else segment
+    if answer or segment.strip():
+        answer.append(segment)
+
+
+def _is_mention(text: str, marker: re.Match[str]) -> bool:
+    """Check whether a marker stands amid a sentence: text, a blank, the marker, and text on the same line."""
+    begin, end = marker.span()
+    before = text[max(begin - 2, 0) : begin]
+    after = re.compile(r"[ ,.;:!?)]+\w").match(text, end)
+    return after is not None and re.fullmatch(r"[^\s|>\]][ (]", before) is not None
+
+
+def _next(
+    pattern: re.Pattern[str], text: str, position: int, groups: tuple[str, ...]
+) -> re.Match[str] | None:
+    return next(_matches(pattern, text, groups, position), None)
+
+
+def _matches(
+    pattern: re.Pattern[str], text: str, groups: tuple[str, ...], position: int = 0
+) -> Iterator[re.Match[str]]:
+    """Yield the matches of a pattern that are not quoted."""
+    for match in pattern.finditer(text, position):
+        if any(match[group] is not None for group in groups):
+            yield match
