@@ -1,7 +1,8 @@
 """Stop strings: texts that end a completion.
 
 A completion ends with the token by which its text first holds a stop string. That token was sampled, and is
-learned like any other; the text goes up to the stop string, which it leaves out, as servers do.
+learned like any other; the text goes up to the stop string, which it leaves out, as servers do. The text that is
+searched has special tokens, so that a stop string can name one.
 """
 
 from __future__ import annotations
@@ -16,12 +17,6 @@ def first_stop(text: str, stops: Sequence[str]) -> tuple[int, int] | None:
     """Return begin and end of the stop string that comes first in a text; `None` if it holds none."""
     places = [(at, at + len(stop)) for stop in stops if (at := text.find(stop)) >= 0]
     return min(places, default=None)
-
-
-def before_stop(text: str, stops: Sequence[str]) -> str:
-    """Return a text up to its first stop string; whole if it holds none."""
-    place = first_stop(text, stops)
-    return text if place is None else text[: place[0]]
 
 
 def stop_length(tokens: Sequence[int], stops: Sequence[str], decode: Decode) -> int | None:

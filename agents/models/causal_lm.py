@@ -17,6 +17,7 @@ from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.sampler import Prompt
 from llm_decpomdp.agents.inference.stops import first_stop
 from llm_decpomdp.agents.models.agreement import context_length
+from llm_decpomdp.agents.models.control_tokens import end_id
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.prompting import PromptEncoder, Prompting
 from llm_decpomdp.agents.models.shards import cut_as, whole
@@ -40,9 +41,10 @@ class CausalLM:
         adapter: Name of the policy's adapter in the model; otherwise the active one, if there are any.
         seed: Seed of the sampler.
         prompting: Chat template variables, and the handling of long prompts.
+        tokenizer: A tokenizer of the policy's own, with the tokens of the engine's; otherwise that one.
 
     Raises:
-        ValueError: If the chat template does not read what `prompting` says.
+        ValueError: If the chat template does not read what `prompting` says, or leaves messages out.
     """
 
     def __init__(
@@ -53,11 +55,13 @@ class CausalLM:
         adapter: str | None = None,
         seed: int = 0,
         prompting: Prompting | None = None,
+        tokenizer: Any = None,
     ) -> None:
         self.engine = engine
         self.adapter = adapter or engine.adapter
         """The name of the policy's adapter in the model, or none if it has weights of its own."""
-        self.model, self.tokenizer = engine.model, engine.tokenizer
+        self.model = engine.model
+        self.tokenizer = engine.tokenizer if tokenizer is None else tokenizer
         self.compute_dtype = engine.compute_dtype
         self.sampling = sampling or Sampling()
         context = context_length(self.model)
@@ -166,7 +170,8 @@ class CausalLM:
     def as_completion(self, text: str) -> Completion:
         """Return a text as a completion that ends itself, or is cut at `max_new_tokens`.
 
-        The prefill is no part of its tokens. A stop string ends it if nothing but blanks follows.
+        It ends with the token that ends a turn of the chat template. The prefill is no part of its tokens. A stop
+        string ends it if nothing but blanks follows.
 
         Raises:
             ValueError: If the policy cannot write the text: it does not begin with the prefill, or goes on after a
@@ -179,7 +184,7 @@ class CausalLM:
                 f"completions, got {text[:80]!r}: change the prefill"
             )
         body = text.removeprefix(prefill)
-        ends: tuple[int, ...] = (self.engine.end_id,)
+        ends: tuple[int, ...] = (end_id(self.tokenizer, self.engine.end_ids),)
         if place := first_stop(body, stops):
             if body[place[1] :].strip():
                 raise ValueError(

@@ -24,7 +24,7 @@ from llm_decpomdp.agents.inference.packed_log_probs import (
     without_peft,
 )
 from llm_decpomdp.agents.inference.sampler import Prompt, Remote, SampledRow
-from llm_decpomdp.agents.inference.stops import before_stop, stop_length
+from llm_decpomdp.agents.inference.stops import Decode, first_stop, stop_length
 from llm_decpomdp.agents.models.agreement import (
     Draw,
     SamplingGuard,
@@ -32,6 +32,7 @@ from llm_decpomdp.agents.models.agreement import (
     disagreement,
     mean_difference,
 )
+from llm_decpomdp.agents.models.control_tokens import end_id, end_ids
 from llm_decpomdp.agents.models.features import hidden_means
 from llm_decpomdp.agents.models.precision import resolve_compute_dtype, weights_as, weights_in
 from llm_decpomdp.policy import SKIPPED, Completion
@@ -70,7 +71,10 @@ class ModelEngine:
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.compute_dtype = resolve_compute_dtype(compute_dtype, model.device)
-        self._end_ids = end_ids(model, tokenizer)
+        self.end_ids = end_ids(model, tokenizer)
+        """All tokens that end a completion."""
+        self.end_id = end_id(tokenizer, self.end_ids)
+        """The token that ends a completion; of several, that of the chat template, or the tokenizer's own."""
         self._packs: bool | None = None  # unknown until the first use
         self._pads = True  # known with `_packs`
         self._guard = SamplingGuard(self.model, self.compute_dtype, self._draw, self._score)
@@ -90,12 +94,6 @@ class ModelEngine:
     def adapter(self) -> str | None:
         """The active adapter, or none if the model has no adapters."""
         return self.model.active_adapter if hasattr(self.model, "peft_config") else None
-
-    @property
-    def end_id(self) -> int:
-        """The token that ends a completion; of several, the tokenizer's own."""
-        own = self.tokenizer.eos_token_id
-        return int(own) if own in self._end_ids else self._end_ids[0]
 
     def generate(
         self, requests: Sequence[tuple[Any, str]], num_samples: int = 1
@@ -149,7 +147,9 @@ class ModelEngine:
             decoding(self.model),
             batched_adapters(self.model, stacked) as set_adapters,
         ):
-            return way(self.model, prompts, num_samples, self._end_ids, set_adapters, self.decode)
+            return way(
+                self.model, prompts, num_samples, self.end_ids, set_adapters, self.decode_whole
+            )
 
     @torch.no_grad()
     def _score(self, prompt: Prompt, rows: Sequence[SampledRow], dtype: torch.dtype) -> Tensor:
@@ -172,30 +172,48 @@ class ModelEngine:
         return completions
 
     def _completion(self, row: SampledRow, prompt: Prompt) -> Completion:
-        has_end = row.stopped and row.tokens[-1] in self._end_ids
-        body = self._decode_after(prompt.prefill, row.tokens[:-1] if has_end else row.tokens)
-        text = prompt.prefill + before_stop(body, prompt.sampling.stop or ())
+        has_end = row.stopped and row.tokens[-1] in self.end_ids
+        tokens = row.tokens[:-1] if has_end else row.tokens
+        text = self._before_stop(prompt.prefill, tokens, prompt.sampling.stop or ())
         reason = "stop" if row.stopped else "length"
-        return Completion(text, row.tokens, row.log_probs, reason, prompt.long)
+        return Completion(prompt.prefill + text, row.tokens, row.log_probs, reason, prompt.long)
+
+    def _before_stop(self, prefill: str, tokens: Sequence[int], stops: Sequence[str]) -> str:
+        """Return the text of tokens behind a prefill, up to the first stop string, without special tokens."""
+        whole = self._decode_after(prefill, tokens, self.decode_whole) if stops else ""
+        place = first_stop(whole, stops)
+        if place is None:
+            return self._decode_after(prefill, tokens, self.decode)
+        for count in range(len(tokens), -1, -1):  # the tokens that end before the stop string
+            head = self._decode_after(prefill, tokens[:count], self.decode_whole)
+            if len(head) <= place[0] and whole.startswith(head):
+                break
+        rest = whole[len(head) : place[0]] if self.decode(tokens[count : count + 1]) else ""
+        return self._decode_after(prefill, tokens[:count], self.decode) + rest
 
     def _shortened(self, row: SampledRow, stops: Sequence[str] | None) -> SampledRow:
         """Return a row without tokens behind a stop string, of which a server may have drawn some."""
-        length = stop_length(row.tokens, stops, self.decode) if stops else None
+        length = stop_length(row.tokens, stops, self.decode_whole) if stops else None
         if length is None:
             return row
         return SampledRow(row.tokens[:length], row.log_probs[:length], True)
 
-    def _decode_after(self, prefill: str, tokens: Sequence[int]) -> str:
+    def _decode_after(self, prefill: str, tokens: Sequence[int], decode: Decode) -> str:
         """Return the text of tokens behind a prefill: some decoders drop the blank of a text's first token."""
         before = self.tokenizer(prefill, add_special_tokens=False).input_ids if prefill else []
-        start, whole = self.decode(before), self.decode([*before, *tokens])
-        return whole.removeprefix(start) if whole.startswith(start) else self.decode(tokens)
+        start, whole = decode(before), decode([*before, *tokens])
+        return whole.removeprefix(start) if whole.startswith(start) else decode(tokens)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of tokens, without special ones."""
         text: str = self.tokenizer.decode(
             tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
+        return text
+
+    def decode_whole(self, tokens: Sequence[int]) -> str:
+        """Return the text of tokens with special ones, in which stop strings are searched."""
+        text: str = self.tokenizer.decode(tokens, clean_up_tokenization_spaces=False)
         return text
 
     def log_probs(
@@ -358,20 +376,6 @@ class ModelEngine:
         finally:
             for layer in layers:
                 layer.training = False
-
-
-def end_ids(model: Any, tokenizer: Any) -> list[int]:
-    """Return all tokens that end a completion, by the model's generation settings and by the tokenizer.
-
-    Raises:
-        ValueError: If there is none.
-    """
-    configured = model.generation_config.eos_token_id
-    ids = set(configured if isinstance(configured, list) else [configured])
-    ids = ids.union([tokenizer.eos_token_id]) - {None}
-    if not ids:
-        raise ValueError("no token ends a completion: set tokenizer.eos_token")
-    return sorted(ids)
 
 
 def attention_span(config: Any) -> float:

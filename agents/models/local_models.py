@@ -22,6 +22,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 OFFLINE_MODEL = "smollm2-135m-instruct"
 TINY_MODEL = "tiny-random"
@@ -192,15 +193,21 @@ def _convert(source: Path, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
+    from llm_decpomdp.agents.models.checks import check_weights
+
     begin = time.perf_counter()
     place = cache_folder()
     logger.info("converting %s into %s, once; takes half a minute or more", source.name, place)
-    AutoModelForCausalLM.from_pretrained(
+    kinds: Any = AutoModelForCausalLM
+    model, report = kinds.from_pretrained(
         source.parent,
         gguf_file=source.name,
         quantization_config=GgufConfig(dequantize=True),
         dtype=torch.float32,
-    ).save_pretrained(folder)
+        output_loading_info=True,
+    )
+    check_weights(source, report)
+    model.save_pretrained(folder)
     AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name).save_pretrained(folder)
     logger.info("converted %s in %.0f s", source.name, time.perf_counter() - begin)
 

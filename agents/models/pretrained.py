@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,6 +12,15 @@ import torch
 
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents.models.checks import (
+    check_adapter,
+    check_base_unchanged,
+    check_embeddings,
+    check_same_tokens,
+    check_targets,
+    check_weights,
+    drop_dropout,
+)
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.local_models import ModelError, model_source
 from llm_decpomdp.agents.models.options import ModelOptions
@@ -21,8 +29,8 @@ from llm_decpomdp.agents.models.prompting import Prompting
 from llm_decpomdp.options import pick
 from llm_decpomdp.utils.hub import hub_answers
 
-KEEPING_STARTS = (True, False, "gaussian", "orthogonal")
-"""First weights of LoRA that leave the model below as it is; PiSSA, OLoRA and others take a part out of it."""
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
+"""Files of which a folder with a tokenizer has one."""
 
 
 def load_model(
@@ -37,7 +45,7 @@ def load_model(
 
     What an adapter freezes is kept in the format of computing. See `load_policy`.
     """
-    adapted = (Path(name_or_path) / "adapter_config.json").is_file()
+    adapted = _is_adapter(name_or_path)
     if adapted and lora is not None:
         raise ValueError(f"{str(name_or_path)!r} holds an adapter already; leave out lora")
     if adapted or lora is not None:
@@ -45,21 +53,29 @@ def load_model(
         adapters = {"default": name_or_path if lora is None else lora}
         return with_adapters(base, adapters, {"default": seed}), tokenizer
     tokenizer = _tokenizer(name_or_path)
-    return _weights(name_or_path, torch.float32, _device(device), attn_implementation), tokenizer
+    model = _weights(name_or_path, torch.float32, _device(device), attn_implementation)
+    check_embeddings(model, tokenizer)
+    return model, tokenizer
 
 
 def load_base(
     name_or_path: str | Path, compute_dtype: str, device: str, attn_implementation: str | None
 ) -> tuple[Any, Any]:
-    """Load a frozen model in the format of computing, and its tokenizer; for an adapter, the model below."""
-    source = name_or_path
-    if (Path(name_or_path) / "adapter_config.json").is_file():
+    """Load a frozen model in the format of computing, and its tokenizer.
+
+    Of an adapter it is the model below, with the tokenizer beside the adapter, if there is one.
+    """
+    source = tokens = name_or_path
+    if _is_adapter(name_or_path):
         from peft import PeftConfig
 
         source = model_source(PeftConfig.from_pretrained(str(name_or_path)).base_model_name_or_path)
-    place, tokenizer = _device(device), _tokenizer(name_or_path)
+        tokens = name_or_path if _has_tokenizer(name_or_path) else source
+    place, tokenizer = _device(device), _tokenizer(tokens)
     dtype = resolve_compute_dtype(compute_dtype, place)
-    return _weights(source, dtype, place, attn_implementation).requires_grad_(False), tokenizer
+    model = _weights(source, dtype, place, attn_implementation).requires_grad_(False)
+    check_embeddings(model, tokenizer)
+    return model, tokenizer
 
 
 def adapter_policies(
@@ -72,7 +88,7 @@ def adapter_policies(
 
     The model is loaded once, in the format of computing. All policies are sampled in one batch, each row
     with its own adapter; each learns its own adapter alone. The reference of each is the model without
-    adapters, which needs no second copy.
+    adapters, which needs no second copy. A saved adapter keeps the tokenizer in its folder.
 
     Args:
         name_or_path: The model: its name on the hub, or folder.
@@ -82,7 +98,7 @@ def adapter_policies(
 
     Raises:
         OSError: If there is no such model or adapter.
-        ValueError: If there are no adapters, or a name cannot be that of a module.
+        ValueError: If there are no adapters, a name cannot be that of a module, or tokenizers have other tokens.
     """
     if not adapters:
         raise ValueError("adapter_policies needs at least one adapter")
@@ -94,9 +110,16 @@ def adapter_policies(
         name_or_path, first.compute_dtype, first.device, first.attn_implementation
     )
     sources = {_in_model(name): source for name, source in adapters.items()}
+    tokenizers = {
+        name: tokenizer
+        if isinstance(source, Mapping) or not _has_tokenizer(source)
+        else _tokenizer(source)
+        for name, source in adapters.items()
+    }
+    check_same_tokens(base, tokenizers)
     engine = ModelEngine(
         with_adapters(base, sources, {_in_model(name): seed for name, seed in seeds.items()}),
-        tokenizer,
+        next(iter(tokenizers.values())),
         compute_dtype=first.compute_dtype,
         gradient_checkpointing=first.gradient_checkpointing,
     )
@@ -107,6 +130,7 @@ def adapter_policies(
             adapter=_in_model(name),
             seed=seeds[name],
             prompting=pick(Prompting, options[name]),
+            tokenizer=tokenizers[name],
         )
         for name in adapters
     }
@@ -130,7 +154,8 @@ def with_adapters(
         seeds: Decide the first weights of new adapters, by name.
 
     Raises:
-        ValueError: If an adapter would change the model below it.
+        ModelError: If a saved adapter is not one of this model.
+        ValueError: If an adapter would change the model below it, or a new one has dropout.
     """
     from peft import LoraConfig, PeftConfig, get_peft_model
 
@@ -141,8 +166,9 @@ def with_adapters(
             config.inference_mode = False
         else:
             config = LoraConfig(task_type="CAUSAL_LM", **source)
-            _check_targets(model, config.target_modules)
-        _check_base_unchanged(config)
+            check_targets(model, config.target_modules)
+        check_base_unchanged(config)
+        drop_dropout(config, source)
         config.base_model_name_or_path = model.name_or_path
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seeds[name])
@@ -155,43 +181,28 @@ def with_adapters(
             else:
                 adapted.add_adapter(name, config)
         if isinstance(source, str | Path) and model.device.type != "meta":
-            adapted.load_adapter(source, name, is_trainable=True)
+            _load_adapter(adapted, source, name)
     adapted.set_requires_grad(list(adapters))
     return adapted
 
 
-def _check_targets(model: Any, targets: Any) -> None:
-    """Raise a `ValueError` unless every target module of a new adapter is there; peft is content with one."""
-    if targets is None or targets == "all-linear":
-        return
-    names = [name for name, _ in model.named_modules()]
-    if isinstance(targets, str):
-        missing = [] if any(re.fullmatch(targets, name) for name in names) else [targets]
-    else:
-        missing = [t for t in targets if not any(f".{name}".endswith(f".{t}") for name in names)]
-    if missing:
-        weights = (name for name, weight in model.named_parameters() if weight.ndim == 2)
-        has = ", ".join(sorted({name.split(".")[-2] for name in weights}))
-        raise ValueError(
-            f"lora.target_modules: the model has no module {', '.join(map(repr, sorted(missing)))}; it has {has}, "
-            "or take all-linear"
-        )
+def _load_adapter(adapted: Any, source: str | Path, name: str) -> None:
+    """Read the weights of a saved adapter.
 
-
-def _check_base_unchanged(config: Any) -> None:
-    """Raise a `ValueError` if an adapter changes the model, which other adapters and the reference rely on."""
-    bias, start = getattr(config, "bias", "none"), getattr(config, "init_lora_weights", True)
-    if bias != "none":
-        raise ValueError(
-            f"lora: bias={bias!r} would change the model below the adapter, which is frozen; leave it "
-            "out, or set lora_bias=true"
-        )
-    if start not in KEEPING_STARTS or getattr(config, "kasa_config", None) is not None:
-        option = "kasa_config" if start in KEEPING_STARTS else f"init_lora_weights={start!r}"
-        raise ValueError(
-            f"lora: {option} would change the model below the adapter, which is frozen, or needs data "
-            f"that is not there; leave it out, or set init_lora_weights to one of {KEEPING_STARTS}"
-        )
+    Raises:
+        ModelError: If some are missing, of another shape, or of modules that the model does not have.
+    """
+    try:
+        result = adapted.load_adapter(source, name, is_trainable=True)
+    except torch.OutOfMemoryError:
+        raise
+    except (KeyError, RuntimeError) as error:  # of a whole module that is missing, of other shapes
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ModelError(
+            f"the adapter in {source} does not fit the model below it ({reason:.500}): load it on the model "
+            "that it was trained on"
+        ) from error
+    check_adapter(source, name, result)
 
 
 def _device(name: str) -> torch.device:
@@ -206,14 +217,18 @@ def _weights(
 ) -> Any:
     from transformers import AutoModelForCausalLM
 
+    kinds: Any = AutoModelForCausalLM
     if device.type == "meta":
         return _hollow(name_or_path, dtype, device)
-    model: Any = AutoModelForCausalLM.from_pretrained(
+    model, report = kinds.from_pretrained(
         name_or_path,
         dtype=dtype,
         attn_implementation=attention,
         local_files_only=_local_only(name_or_path),
+        ignore_mismatched_sizes=True,  # `check_weights` names them
+        output_loading_info=True,
     )
+    check_weights(name_or_path, report)
     return model.to(device)
 
 
@@ -231,6 +246,15 @@ def _hollow(name_or_path: str | Path, dtype: torch.dtype, device: torch.device) 
             name_or_path, local_files_only=local
         )
     return model
+
+
+def _is_adapter(name_or_path: str | Path) -> bool:
+    return (Path(name_or_path) / "adapter_config.json").is_file()
+
+
+def _has_tokenizer(folder: str | Path) -> bool:
+    """True if there are files of a tokenizer beside an adapter."""
+    return any((Path(folder) / file).is_file() for file in TOKENIZER_FILES)
 
 
 def _tokenizer(name_or_path: str | Path) -> Any:

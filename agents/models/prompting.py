@@ -7,6 +7,11 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any
 
+from llm_decpomdp.agents.models.control_tokens import (
+    break_control_tokens,
+    control_pattern,
+    encode_broken,
+)
 from llm_decpomdp.options import Options, option
 from llm_decpomdp.policy import PromptTooLong
 
@@ -15,6 +20,9 @@ ON_LONG_PROMPT = ("raise", "skip", "truncate_left")
 
 RESERVED_VARIABLES = ("messages", "add_generation_prompt")
 """Variables of a chat template that are always set here."""
+
+SYSTEM_PROBE, USER_PROBE = "system_message_of_a_probe", "user_message_of_a_probe"
+"""Texts that show whether a chat template writes the messages."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +58,11 @@ class PromptEncoder:
         name: Name of the model in errors.
         context: The tokens that it has positions for, of a prompt with its completion; `None` for any number.
 
+    Text that spells a control token becomes text (see `control_tokens.py`), but for the prefill: it is the user's
+    own, and may begin a completion with a control token.
+
     Raises:
-        ValueError: If the chat template does not read what `prompting` says.
+        ValueError: If the chat template does not read what `prompting` says, or leaves messages out.
     """
 
     def __init__(
@@ -64,6 +75,7 @@ class PromptEncoder:
         self.prefill = prompting.prefill or ""
         """The text that completions begin with."""
         self._variables = prompting.chat_template_kwargs or {}
+        self._patterns: dict[str | None, re.Pattern[str]] = {}
         self._check()
 
     def encode(self, prompt: str, new_tokens: int) -> list[int]:
@@ -124,35 +136,83 @@ class PromptEncoder:
                 raise ValueError(
                     f"chat_template_kwargs: the chat template of the model {self.name!r} takes no {key!r}"
                 )
-        if system:
-            from jinja2 import TemplateError
+        if template:
+            self._check_messages()
 
-            try:
-                self.tokenize("")
-            except TemplateError as error:
-                raise ValueError(
-                    f"the chat template of the model {self.name!r} takes no system_prompt: {error}"
-                ) from error
+    def _check_messages(self) -> None:
+        """Raise a `ValueError` if the chat template refuses a message, or leaves one out."""
+        from jinja2 import TemplateError
+
+        system = None if self.prompting.system_prompt is None else SYSTEM_PROBE
+        name = "user messages" if system is None else "system_prompt"
+        try:
+            text = self._render(USER_PROBE, system)
+        except TemplateError as error:
+            raise ValueError(
+                f"the chat template of the model {self.name!r} takes no {name}: {error}"
+            ) from error
+        if system is not None and system not in text:
+            raise ValueError(
+                f"the chat template of the model {self.name!r} leaves out the system message: the model would "
+                "not see system_prompt. Drop it, or add its text to the environment's prompts"
+            )
+        if USER_PROBE not in text:
+            raise ValueError(
+                f"the chat template of the model {self.name!r} leaves out the user message: the model would "
+                "not see its prompts. Save its tokenizer with a chat_template that writes message['content']"
+            )
 
     def tokenize(self, prompt: str) -> list[int]:
-        """Tokenize one user message of the chat template, or the bare prompt if there is none; and the prefill."""
-        ids: list[int]
+        """Tokenize one user message of the chat template, or the bare prompt if there is none; and the prefill.
+
+        Raises:
+            ValueError: If a text holds half of a surrogate pair.
+        """
+        pattern = self._pattern(self.tokenizer.chat_template)
+        message, system = break_control_tokens(prompt, pattern), self.prompting.system_prompt
         if not self.tokenizer.chat_template:
-            ids = self.tokenizer(prompt + self.prefill).input_ids
-            return ids
-        messages = [{"role": "user", "content": prompt}]
-        if self.prompting.system_prompt is not None:
-            messages.insert(0, {"role": "system", "content": self.prompting.system_prompt})
-        text = self.tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=True, **self._variables
-        )
-        ids = self.tokenizer(text + self.prefill, add_special_tokens=False).input_ids
-        return ids
+            return self._begin(message + self.prefill)
+        if system is not None:
+            system = break_control_tokens(system, pattern)
+        return encode_broken(self.tokenizer, self._render(message, system) + self.prefill)
 
     def plain(self, text: str) -> list[int]:
-        """Tokenize a text as it is."""
-        ids: list[int] = self.tokenizer(text, add_special_tokens=False).input_ids
-        return ids
+        """Tokenize a text as it is; special tokens that it spells become text.
+
+        Raises:
+            ValueError: If it holds half of a surrogate pair.
+        """
+        return encode_broken(self.tokenizer, break_control_tokens(text, self._pattern(None)))
+
+    def _render(self, message: str, system: str | None) -> str:
+        messages = [{"role": "user", "content": message}]
+        if system is not None:
+            messages.insert(0, {"role": "system", "content": system})
+        return str(
+            self.tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=True, **self._variables
+            )
+        )
+
+    def _begin(self, text: str) -> list[int]:
+        """Tokenize a text with the special tokens that the tokenizer adds before it, and none behind it."""
+        ids, added = encode_broken(self.tokenizer, text), list(self.tokenizer("").input_ids)
+        if not added:
+            return ids
+        whole = list(self.tokenizer(text[:1]).input_ids)
+        before = next(
+            count
+            for count in range(len(added), -1, -1)
+            if whole[:count] == added[:count]
+            and whole[len(whole) - len(added) + count :] == added[count:]
+        )
+        return added[:before] + ids
+
+    def _pattern(self, template: str | None) -> re.Pattern[str]:
+        """Return the pattern of control tokens, which is made once for each template."""
+        if template not in self._patterns:
+            self._patterns[template] = control_pattern(self.tokenizer, template)
+        return self._patterns[template]
 
     def _end(self, prompt: str, limit: int) -> list[int] | None:
         """Tokenize the longest end of a prompt that has at most `limit` tokens; `None` if none has."""

@@ -81,7 +81,7 @@ class Client:
             "stop_token_ids": list(self.end_ids),
             "logprobs": 0,
             "return_token_ids": True,
-            **({"stop": request.sampling.stop} if request.sampling.stop else {}),
+            **(_stops(request.sampling.stop) if request.sampling.stop else {}),
             **({"priority": request.place} if in_order else {}),
         }
         answer = self._call("POST", "/v1/completions", body)
@@ -206,6 +206,11 @@ class Client:
         except ValueError:
             return {}
         return answer if isinstance(answer, dict) else {}
+
+
+def _stops(stop: Sequence[str]) -> dict[str, Any]:
+    """Return the fields for stop strings, which a server then searches in text with special tokens."""
+    return {"stop": stop, "skip_special_tokens": False, "spaces_between_special_tokens": False}
 
 
 class NoRoute(SamplerError):

@@ -20,7 +20,7 @@ import torch
 from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow
 from llm_decpomdp.agents.models.agreement import mean_difference, mismatch_limit
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.engine import ModelEngine, end_ids
+from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.remote.client import Client
 from llm_decpomdp.agents.remote.options import (
     BASE,
@@ -227,7 +227,7 @@ class RemoteSampler:
 
     def _ready(self) -> ServedWeights:
         """Return a server's weights: the wanted ones, and no older ones of these policies."""
-        timeout, ends = self.options.timeout, end_ids(self.engine.model, self.engine.tokenizer)
+        timeout, ends = self.options.timeout, self.engine.end_ids
         if self._client is None:
             url = self.server.ready(lambda url: Client(url, ends, timeout).is_well())
             self._client = Client(url, ends, timeout)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from numbers import Real
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, SupportsFloat
 
 import numpy as np
 
@@ -96,8 +97,8 @@ def step(
     copies, nor of wrappers that keep something.
 
     Raises:
-        TypeError: If a prompt isn't a text.
-        ValueError: If the agents' rewards differ, or some agents leave before the others.
+        TypeError: If a prompt isn't a text, or a reward isn't a number.
+        ValueError: If the agents' rewards differ or are not finite, or some agents leave before the others.
     """
     steps: list[tuple[TextEnv, dict[str, str]]] = []
     for env, completions, joint in zip(envs, samples, joints, strict=True):
@@ -121,13 +122,35 @@ def _step(env: TextEnv, actions: dict[str, str]) -> Outcome:
             f"agents must leave together: {sorted(actions)} acted, {sorted(env.agents)} go on"
         )
     first = next(iter(actions))
-    if any(rewards[agent] != rewards[first] for agent in actions):
+    earned = {agent: _reward(agent, rewards[agent]) for agent in actions}
+    if any(reward != earned[first] for reward in earned.values()):
         raise ValueError(f"the agents of a team must earn the same finite reward, got {rewards}")
     numbers = {k: v for k, v in infos[first].items() if isinstance(v, (Real, np.bool_))}
     info = {key: float(value) for key, value in numbers.items()}
     cut = [] if env.agents or terminations.get(first) or not truncations.get(first) else actions
     prompts = _prompts(observations, env.agents)
-    return Outcome(env, prompts, float(rewards[first]), info, _prompts(observations, cut))
+    return Outcome(env, prompts, earned[first], info, _prompts(observations, cut))
+
+
+def _reward(agent: str, reward: Any) -> float:
+    """Return a reward as a number.
+
+    Raises:
+        TypeError: If it is none, as a text or `None`.
+        ValueError: If it isn't finite.
+    """
+    if not isinstance(reward, SupportsFloat):
+        raise TypeError(
+            f"the reward of {agent!r} must be a finite number, got {reward!r:.80} ({type(reward).__name__}): "
+            "let step() of the environment return a float for each agent"
+        )
+    number = float(reward)
+    if not math.isfinite(number):
+        raise ValueError(
+            f"the reward of {agent!r} must be a finite number, got {number}: let step() of the environment return "
+            "one"
+        )
+    return number
 
 
 def _prompts(observations: Mapping[str, Any], agents: Collection[str]) -> dict[str, str]:

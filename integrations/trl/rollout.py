@@ -23,6 +23,9 @@ RolloutFunc: TypeAlias = Callable[[Sequence[str], Any], dict[str, Any]]
 ANSWER = "<<the model's answer>>"
 """Text in place of an answer, where the template's own text after it is wanted."""
 
+PROMPT = "<<the prompt>>"
+"""Text in place of a prompt, where the template's own text around it is wanted."""
+
 RETURN = "team_return"
 """Column of the return of a row's agent, which `rollout_reward` reads."""
 
@@ -124,18 +127,39 @@ class _Sequence:
         """Add a prompt; nothing of it is trained."""
         chat = bool(self.tokenizer.chat_template)
         if not self.prompt:
-            text = self._conversation(prompt) if chat else prompt
-            self.prompt = list(self.tokenizer(text, add_special_tokens=not chat).input_ids)
+            self.prompt = self._chat(self._conversation, prompt) if chat else self._text(prompt)
             return
-        if chat:  # all that stands after an answer, before which it writes the system's message too
-            prompt = self._conversation("question", ANSWER, prompt).partition(ANSWER)[2]
-        ids = list(self.tokenizer(prompt, add_special_tokens=False).input_ids)
+        # Behind an answer, before which the template writes the system's message too.
+        ids = self._chat(self._behind_answer, prompt) if chat else self._text(prompt, begins=False)
         if (
             chat and ids[:1] == self.rest[-1:]
         ):  # the end of the message, which the model has written
             ids = ids[1:]
         self.rest += ids
         self.mask += [0] * len(ids)
+
+    def _text(self, text: str, *, begins: bool = True) -> list[int]:
+        """Tokenize a text, whose special tokens are letters, without an end that the tokenizer adds."""
+        options = {"add_special_tokens": begins, "split_special_tokens": True}
+        ids = list(self.tokenizer(text, **options).input_ids)
+        return ids[:-1] if len(ids) > 1 and ids[-1] == self.tokenizer.eos_token_id else ids
+
+    def _chat(self, write: Callable[[str], str], prompt: str) -> list[int]:
+        """Tokenize what the template writes of a prompt; special tokens in the prompt are letters."""
+        parts = [(write(prompt), False)]
+        if any(token in prompt for token in self.tokenizer.all_special_tokens):
+            before, _, after = write(PROMPT).partition(PROMPT)
+            parts = [(before, False), (prompt, True), (after, False)]
+        return [
+            index
+            for text, split in parts
+            for index in self.tokenizer(
+                text, add_special_tokens=False, split_special_tokens=split
+            ).input_ids
+        ]
+
+    def _behind_answer(self, prompt: str) -> str:
+        return self._conversation("question", ANSWER, prompt).partition(ANSWER)[2]
 
     def _conversation(self, *texts: str) -> str:
         """Write the messages of the user and the model, in turn, as the model's template does."""

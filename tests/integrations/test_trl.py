@@ -130,10 +130,18 @@ class Tokenizer:
     """A token for each character."""
 
     chat_template = None
+    eos_token_id = 0xE001
+    adds_an_end = False
 
-    def __call__(self, text, add_special_tokens=True):
+    @property
+    def all_special_tokens(self):
+        return [BEGIN, END]
+
+    def __call__(self, text, add_special_tokens=True, split_special_tokens=False):
         begin = [ord(BEGIN)] if add_special_tokens else []
-        return SimpleNamespace(input_ids=begin + list(map(ord, text)))
+        end = [ord(END)] if add_special_tokens and self.adds_an_end else []
+        letters = text.replace(END, "(end)") if split_special_tokens else text
+        return SimpleNamespace(input_ids=[*begin, *map(ord, letters), *end])
 
     def decode(self, ids, **options):
         return "".join(map(chr, ids)).replace(END, "")
@@ -194,6 +202,36 @@ def test_partners_play_and_templates_are_applied():
     played = rollout(rows, Sampler(lambda text: "a", Chat()))
     assert all("".join(map(chr, ids)).startswith("<system") for ids in played["prompt_ids"])
     assert len(played["team_return"]) == len(rows)
+
+
+@pytest.mark.parametrize("kind", [Tokenizer, Chat])
+def test_prompts_that_spell_an_end_have_its_letters_and_no_end_is_added_behind_them(kind):
+    class Telling:
+        """Says to each agent that its team-mate has ended the turn."""
+
+        possible_agents, num_turns = BOTH, 2
+
+        def __init__(self):
+            self.unwrapped = self
+
+        def reset(self, seed=None, options=None):
+            self.agents, self.left = list(BOTH), 2
+            return dict.fromkeys(BOTH, f"a{END}b"), {agent: {} for agent in BOTH}
+
+        def step(self, actions):
+            self.left -= 1
+            self.agents = self.agents if self.left else []
+            kinds = (f"a{END}b", 1.0, not self.left, False, {})
+            return tuple(dict.fromkeys(BOTH, value) for value in kinds)
+
+    tokenizer = kind()
+    tokenizer.adds_an_end = True
+    rows = [row["prompt"] for row in trl.dataset(make("probe-turns-v0"), keyed=True)][:2]
+    played = trl.rollout_func(Telling())(rows, Sampler(lambda text: "c", tokenizer))
+    for prompt, rest in zip(played["prompt_ids"], played["completion_ids"], strict=True):
+        first, text = ("".join(map(chr, ids)) for ids in (prompt, prompt + rest))
+        assert text.count("a(end)b") == 2 and f"a{END}b" not in text
+        assert first == f"{BEGIN}a(end)b" or first.endswith(f"a(end)b{END}\n<assistant\n")
 
 
 @pytest.mark.parametrize("end", [END, ""])  # the model ends its answers, or is cut off

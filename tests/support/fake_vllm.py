@@ -78,7 +78,9 @@ class FakeVllm(servers.Server):
         prompt = Prompt(body["prompt"], sampling, generator)
         if body["model"] != BASE:
             self.engine.activate(body["model"])
-        ends, decode = body["stop_token_ids"], self.engine.decode
+        skips = body.get("skip_special_tokens", True)
+        decode = self.engine.decode if skips else self.engine.decode_whole
+        ends = body["stop_token_ids"]
         found = sample(self.engine.model, [prompt], body["n"], ends, decode=decode)
         return [
             {

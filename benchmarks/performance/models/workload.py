@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import llm_decpomdp
 from llm_decpomdp.agents.loading import load_policy
+from llm_decpomdp.agents.models.control_tokens import end_of_turn
 from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL, offline_model
 
 if TYPE_CHECKING:
@@ -74,6 +75,10 @@ def endless_copy(model: str) -> Iterator[str]:
         spare = [token for token in tokenizer.get_added_vocab() if token not in special]
         spare = [token for token in spare if token not in (tokenizer.chat_template or "")]
         if len(spare) > 1:
+            turn = end_of_turn(tokenizer)
+            if turn is not None:  # it would end a text as well
+                written = tokenizer.convert_ids_to_tokens(turn)
+                tokenizer.chat_template = tokenizer.chat_template.replace(written, spare[-1])
             tokenizer.eos_token, tokenizer.pad_token = spare[-1], spare[-2]
             tokenizer.save_pretrained(folder)
             GenerationConfig(  # type: ignore[no-untyped-call]

@@ -11,7 +11,8 @@ from peft import KasaConfig
 
 from llm_decpomdp.agents.inference.lora_batch import batched_adapters, can_batch_adapters
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.pretrained import KEEPING_STARTS, with_adapters
+from llm_decpomdp.agents.models.checks import KEEPING_STARTS
+from llm_decpomdp.agents.models.pretrained import with_adapters
 
 IDS = torch.tensor([[4, 5, 6], [7, 8, 9], [4, 5, 6], [9, 9, 9]])
 ROWS = ["one", "two", "two", "one"]
@@ -58,7 +59,6 @@ def one_by_one(model: Any, rows: Sequence[str]) -> torch.Tensor:
         {"r": 4, "target_modules": ["v_proj", "down_proj", "lm_head"], "use_rslora": True},
         {"r": 2, "target_modules": ["q_proj", "o_proj"], "rank_pattern": {"q_proj": 7}},
         {"r": 2, "target_modules": ["q_proj"], "alpha_pattern": {"q_proj": 64}},
-        {"r": 2, "target_modules": ["q_proj"], "lora_dropout": 0.9},
     ],
 )
 def test_ranks_scales_and_layers_may_differ(build: Build, other: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow
-from llm_decpomdp.agents.inference.stops import before_stop, first_stop, stop_length
+from llm_decpomdp.agents.inference.stops import first_stop, stop_length
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.prompting import Prompting
 from llm_decpomdp.agents.saved_team import load_saved_team, save_team
@@ -38,7 +38,6 @@ def drawn(policy: CausalLM, count: int = 40) -> list[Completion]:
 def test_the_first_stop_string_counts() -> None:
     assert first_stop("one two", ["two", "e "]) == (2, 4)
     assert first_stop("one", ["two"]) is None
-    assert before_stop("one two", ["two", "e "]) == "on" and before_stop("one", ["x"]) == "one"
     letters = "abc".__getitem__
     assert stop_length([0, 1, 2], ["bc"], lambda ids: "".join(map(letters, ids))) == 3
     assert stop_length([0, 1], ["bc"], lambda ids: "".join(map(letters, ids))) is None
@@ -56,7 +55,8 @@ def test_rows_end_with_the_token_that_completes_a_stop_string_and_differ_in_noth
         length = stop_length(full.tokens, stop, policy.engine.decode)
         assert cut.tokens == full.tokens[:length]
         assert cut.log_probs == pytest.approx(full.log_probs[:length], abs=1e-5)
-        assert cut.text == before_stop(full.text, stop)
+        place = first_stop(full.text, stop)
+        assert cut.text == (full.text if place is None else full.text[: place[0]])
         assert cut.finish_reason == ("stop" if length else full.finish_reason)
         ended += length is not None
     assert 10 < ended < 100  # of several kinds of ends
@@ -137,7 +137,7 @@ def test_a_text_becomes_the_completion_that_the_policy_would_have_sampled(
 ) -> None:
     policy = prefilled(make_policy(stop=["."]), "so")
     completion = policy.as_completion(text)
-    assert completion.tokens == tuple(policy.encoder.plain(tokens))
+    assert completion.tokens == tuple(policy.tokenizer(tokens).input_ids)
     assert completion.text == text.partition(".")[0] and completion.finish_reason == "stop"
 
 

@@ -102,8 +102,9 @@ def test_a_single_end_token_can_be_scored(make_policy: Make) -> None:
 def test_an_end_token_inside_the_prompt_cuts_nothing(make_policy: Make) -> None:
     policy = make_policy(temperature=2.0)
     assert policy.tokenizer.pad_token_id in (None, policy.tokenizer.eos_token_id)
-    prompts = ["ab<eos>cd", "a much longer one<eos>", "x"]
-    assert policy.encode(prompts[0]).count(0) == 1 + policy.encode("abcd").count(0)
+    policy.tokenizer.chat_template = "a<eos>{{ messages[0].content }}<eos>"
+    prompts = ["abcd", "a much longer one", "x"]
+    assert policy.encode(prompts[0]).count(0) == 2
     for prompt, group in zip(prompts, policy.generate(prompts, 3), strict=True):
         learned, mask = policy.log_probs(prompt, group)
         for row, one in enumerate(group):

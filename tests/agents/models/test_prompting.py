@@ -18,7 +18,17 @@ TEMPLATE = (
     "{% for m in messages %}{{ m.role }}, {{ m.content }}\n{% endfor %}"
     "{% if mood is defined %}be {{ mood }}\n{% endif %}"
 )
-REFUSING = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+REFUSING = (
+    "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+    "{{ messages[0].content }}"
+)
+DROPPING = (
+    "{% for m in messages %}{% if m.role == 'user' %}[{{ m.content }}]{% endif %}{% endfor %}"
+)
+IN_PARTS = (
+    "{% for m in messages %}{% for part in m.content %}{{ part.text }}{% endfor %}{% endfor %}"
+)
+"""Of models for pictures too, whose content is a list."""
 
 
 def asked(template: str | None = TEMPLATE, max_new_tokens: int = 12, **prompting: Any) -> CausalLM:
@@ -53,6 +63,9 @@ def test_a_system_prompt_and_variables_go_through_the_template() -> None:
         (TEMPLATE, {"chat_template_kwargs": {"moood": "calm"}}, "takes no 'moood'"),
         (TEMPLATE, {"chat_template_kwargs": {"messages": []}}, "takes no 'messages'"),
         (REFUSING, {"system_prompt": "act"}, "takes no system_prompt: no system"),
+        (DROPPING, {"system_prompt": "act"}, "leaves out the system message"),
+        (DROPPING, {"system_prompt": ""}, "leaves out the system message"),
+        (IN_PARTS, {}, "leaves out the user message"),
     ],
 )
 def test_what_no_template_reads_is_refused(

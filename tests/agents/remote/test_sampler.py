@@ -15,7 +15,6 @@ from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.sampler import Prompt, sample
 from llm_decpomdp.agents.loading import load_policy
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.engine import end_ids
 from llm_decpomdp.agents.models.options import ModelOptions
 from llm_decpomdp.agents.models.pretrained import adapter_policies
 from llm_decpomdp.agents.models.prompting import Prompting
@@ -94,7 +93,7 @@ def test_a_server_draws_what_this_project_s_sampler_draws_by_the_same_seeds(
     answers = iter(draw(policies))
     for policy in policies.values():
         policy.seed(3)
-    ends = end_ids(policies["main"].model, policies["main"].tokenizer)
+    ends = policies["main"].engine.end_ids
     for text in PROMPTS:
         for policy in policies.values():
             prompt = policy.request(text)

@@ -43,15 +43,19 @@ def test_an_endless_copy_has_an_end_that_is_not_in_the_chat_template(
     tiny_model: str, tmp_path: Path
 ) -> None:
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
-    tokenizer.add_special_tokens({"additional_special_tokens": ["<turn>", "<x>", "<y>"]})
-    tokenizer.chat_template = "<turn>{{ messages[0].content }}"
-    load_policy(tiny_model, device="cpu").model.save_pretrained(tmp_path)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<turn>", "<over>", "<x>", "<y>"]})
+    tokenizer.chat_template = "<turn>{% for m in messages %}{{ m.content }}<over>{% endfor %}"
+    model = load_policy(tiny_model, device="cpu").model
+    model.resize_token_embeddings(len(tokenizer))
+    model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     with workload.endless_copy(str(tmp_path)) as folder:
         copy = load_policy(folder, device="cpu")
         assert {copy.tokenizer.eos_token, copy.tokenizer.pad_token} == {"<x>", "<y>"}
         assert sampling_variants.ends(copy) == {copy.tokenizer.eos_token_id}
-        assert workload.as_messages(folder, {"a": "hi"}) == {"a": "<turn>hi"}
+        assert copy.engine.end_ids == [copy.tokenizer.eos_token_id]
+        end = copy.tokenizer.eos_token
+        assert workload.as_messages(folder, {"a": "hi"}) == {"a": f"<turn>hi{end}"}
     assert not Path(folder).exists() and (tmp_path / "model.safetensors").exists()
 
 

@@ -1,0 +1,181 @@
+"""Checks of models, adapters and tokenizers as they are loaded, and of the options of new adapters."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from llm_decpomdp.agents.models.control_tokens import end_ids
+from llm_decpomdp.agents.models.local_models import ModelError
+
+KEEPING_STARTS = (True, False, "gaussian", "orthogonal")
+"""First weights of LoRA that leave the model below as it is; PiSSA, OLoRA and others take a part out of it."""
+
+NAMED = 3
+"""Most weights or tokens that an error names."""
+
+logger = logging.getLogger(__name__)
+
+
+def check_weights(name_or_path: str | Path, report: Mapping[str, Any]) -> None:
+    """Check that a model has all weights of its checkpoint, and the checkpoint all weights of the model.
+
+    Args:
+        name_or_path: The model.
+        report: What `from_pretrained(output_loading_info=True)` returns beside the model. Weights that are tied to
+            others, and those that the model's class ignores, are not in it.
+
+    Raises:
+        ModelError: If not; names the weights.
+    """
+    sizes = [
+        f"{key} ({tuple(stored)} in the checkpoint, {tuple(wanted)} in the model)"
+        for key, stored, wanted in report["mismatched_keys"]
+    ]
+    missing, unexpected = report["missing_keys"], report["unexpected_keys"]
+    if not (missing or sizes or unexpected):
+        return
+    wrong = _named(
+        {"it lacks": missing, "other shapes:": sizes, "the model has no place for": unexpected}
+    )
+    remedy = (
+        "Those weights would be random: load a whole checkpoint of a causal language model"
+        if missing or sizes
+        else "If they are not needed, save the checkpoint without them: "
+        "AutoModelForCausalLM.from_pretrained(...).save_pretrained(folder)"
+    )
+    raise ModelError(f"the checkpoint does not fit the model ({name_or_path}): {wrong}. {remedy}")
+
+
+def check_adapter(source: Any, name: str, result: Any) -> None:
+    """Check that a model has all weights of a saved adapter, and the adapter a weight for each of its places.
+
+    Args:
+        source: The folder.
+        name: The adapter's name in the model.
+        result: What `load_adapter` of peft returns.
+
+    Raises:
+        ModelError: If not; names the weights.
+    """
+    missing = [key for key in result.missing_keys if name in key.split(".")]
+    if missing or result.unexpected_keys:
+        wrong = _named({"it lacks": missing, "the model has no place for": result.unexpected_keys})
+        raise ModelError(
+            f"the adapter in {source} does not fit the model: {wrong}. There the policy would be the model alone: "
+            "load the adapter on the model that it was trained on, or rename its weights"
+        )
+
+
+def check_embeddings(model: Any, tokenizer: Any) -> None:
+    """Raise a `ValueError` if a text, the chat template or an end has a token without an embedding.
+
+    Other special tokens may lack one, as the image token of Gemma 3 1B does: text that spells one becomes text.
+    """
+    rows, template = model.get_input_embeddings().weight.shape[0], str(tokenizer.chat_template)
+    special = {t.content for t in tokenizer.added_tokens_decoder.values() if t.special}
+    used = {tokenizer.bos_token, tokenizer.eos_token}
+    lacking = [
+        token
+        for token, index in tokenizer.get_vocab().items()
+        if index >= rows and (token not in special or token in template or token in used)
+    ]
+    if lacking:
+        raise ValueError(
+            f"the tokenizer has {len(tokenizer):,} tokens and the model {model.config.name_or_path!r} {rows:,} "
+            f"embeddings: {_named({'there is none for': lacking})}. Call "
+            "model.resize_token_embeddings(len(tokenizer)), train the new ones and save the model, or use the "
+            "model's own tokenizer"
+        )
+
+
+def check_same_tokens(model: Any, tokenizers: Mapping[str, Any]) -> None:
+    """Raise a `ValueError` unless policies that are sampled in one batch have the same tokens and ends."""
+    first, *others = tokenizers
+    for name in others:
+        one, other = tokenizers[first], tokenizers[name]
+        if one is other:
+            continue
+        differing = [
+            what
+            for what, value in (
+                ("vocabulary", one.get_vocab() == other.get_vocab()),
+                ("special tokens", _special(one) == _special(other)),
+                ("tokens that end a completion", end_ids(model, one) == end_ids(model, other)),
+            )
+            if not value
+        ]
+        if differing:
+            raise ValueError(
+                f"the policies {first!r} and {name!r} share a model, and their tokenizers differ in their "
+                f"{' and '.join(differing)}: save both adapters with the same tokenizer, or load them in separate "
+                "teams"
+            )
+
+
+def _special(tokenizer: Any) -> dict[int, bool]:
+    return {index: token.special for index, token in tokenizer.added_tokens_decoder.items()}
+
+
+def check_targets(model: Any, targets: Any) -> None:
+    """Raise a `ValueError` unless every target module of a new adapter is there; peft is content with one."""
+    if targets is None or targets == "all-linear":
+        return
+    names = [name for name, _ in model.named_modules()]
+    if isinstance(targets, str):
+        missing = [] if any(re.fullmatch(targets, name) for name in names) else [targets]
+    else:
+        missing = [t for t in targets if not any(f".{name}".endswith(f".{t}") for name in names)]
+    if missing:
+        weights = (name for name, weight in model.named_parameters() if weight.ndim == 2)
+        has = ", ".join(sorted({name.split(".")[-2] for name in weights}))
+        raise ValueError(
+            f"lora.target_modules: the model has no module {', '.join(map(repr, sorted(missing)))}; it has {has}, "
+            "or take all-linear"
+        )
+
+
+def check_base_unchanged(config: Any) -> None:
+    """Raise a `ValueError` if an adapter changes the model, which other adapters and the reference rely on."""
+    bias, start = getattr(config, "bias", "none"), getattr(config, "init_lora_weights", True)
+    if bias != "none":
+        raise ValueError(
+            f"lora: bias={bias!r} would change the model below the adapter, which is frozen; leave it "
+            "out, or set lora_bias=true"
+        )
+    if start not in KEEPING_STARTS or getattr(config, "kasa_config", None) is not None:
+        option = "kasa_config" if start in KEEPING_STARTS else f"init_lora_weights={start!r}"
+        raise ValueError(
+            f"lora: {option} would change the model below the adapter, which is frozen, or needs data "
+            f"that is not there; leave it out, or set init_lora_weights to one of {KEEPING_STARTS}"
+        )
+
+
+def drop_dropout(config: Any, source: Any) -> None:
+    """Refuse dropout of a new adapter; a saved one goes on without it."""
+    dropout = getattr(config, "lora_dropout", 0.0)
+    if not dropout:
+        return
+    if isinstance(source, Mapping):
+        raise ValueError(
+            f"lora: lora_dropout={dropout} would have no effect: policies learn without dropout, which would "
+            "make the learner's distribution differ from the sampler's. Leave it out"
+        )
+    logger.warning(
+        "the adapter in %s was trained with lora_dropout=%s; here it is used and trained without",
+        *(source, dropout),
+    )
+    config.lora_dropout = 0.0
+
+
+def _named(lists: Mapping[str, Collection[str]]) -> str:
+    """Name the first weights or tokens of each list, behind the words that it stands for; for an error."""
+    parts = []
+    for words, names in lists.items():
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        if names:
+            parts.append(f"{words} {', '.join(sorted(names)[:NAMED])}{more}")
+    return "; ".join(parts)
