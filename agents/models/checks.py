@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,8 @@ def check_weights(name_or_path: str | Path, report: Mapping[str, Any]) -> None:
         ModelError: If not; names the weights.
     """
     sizes = [
-        f"{key} ({tuple(stored)} in the checkpoint, {tuple(wanted)} in the model)"
-        for key, stored, wanted in report["mismatched_keys"]
+        f"{key} ({tuple(shape)} in the checkpoint, {tuple(target)} in the model)"
+        for key, shape, target in report["mismatched_keys"]
     ]
     missing, unexpected = report["missing_keys"], report["unexpected_keys"]
     if not (missing or sizes or unexpected):
@@ -77,11 +78,11 @@ def check_embeddings(model: Any, tokenizer: Any) -> None:
     """
     rows, template = model.get_input_embeddings().weight.shape[0], str(tokenizer.chat_template)
     special = {t.content for t in tokenizer.added_tokens_decoder.values() if t.special}
-    used = {tokenizer.bos_token, tokenizer.eos_token}
+    begin_and_end = {tokenizer.bos_token, tokenizer.eos_token}
     lacking = [
         token
         for token, index in tokenizer.get_vocab().items()
-        if index >= rows and (token not in special or token in template or token in used)
+        if index >= rows and (token not in special or token in template or token in begin_and_end)
     ]
     if lacking:
         raise ValueError(
@@ -94,20 +95,17 @@ def check_embeddings(model: Any, tokenizer: Any) -> None:
 
 def check_same_tokens(model: Any, tokenizers: Mapping[str, Any]) -> None:
     """Raise a `ValueError` unless policies that are sampled in one batch have the same tokens and ends."""
-    first, *others = tokenizers
-    for name in others:
-        one, other = tokenizers[first], tokenizers[name]
-        if one is other:
+    properties: dict[str, Callable[[Any], Any]] = {
+        "vocabulary": lambda tokenizer: tokenizer.get_vocab(),
+        "special tokens": _special,
+        "tokens that end a completion": partial(end_ids, model),
+    }
+    first, *rest = tokenizers
+    for name in rest:
+        pair = (tokenizers[first], tokenizers[name])
+        if pair[0] is pair[1]:
             continue
-        differing = [
-            what
-            for what, value in (
-                ("vocabulary", one.get_vocab() == other.get_vocab()),
-                ("special tokens", _special(one) == _special(other)),
-                ("tokens that end a completion", end_ids(model, one) == end_ids(model, other)),
-            )
-            if not value
-        ]
+        differing = [words for words, read in properties.items() if read(pair[0]) != read(pair[1])]
         if differing:
             raise ValueError(
                 f"the policies {first!r} and {name!r} share a model, and their tokenizers differ in their "

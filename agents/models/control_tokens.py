@@ -91,7 +91,7 @@ def end_of_turn(tokenizer: Any) -> int | None:
     template = tokenizer.chat_template
     if not template:
         return None
-    added = {
+    controls = {
         index
         for index, token in tokenizer.added_tokens_decoder.items()
         if not _is_text(token.content)
@@ -99,9 +99,9 @@ def end_of_turn(tokenizer: Any) -> int | None:
     for texts in ([QUESTION, ANSWER], [QUESTION, ANSWER, NEXT]):
         behind = _rendered(tokenizer, texts).partition(ANSWER)[2].partition(NEXT)[0]
         ids = tokenizer(behind, add_special_tokens=False).input_ids
-        found = next((index for index in ids if index in added), None)
-        if found is not None:
-            return int(found)
+        end = next((index for index in ids if index in controls), None)
+        if end is not None:
+            return int(end)
     return None
 
 
@@ -147,8 +147,8 @@ def end_id(tokenizer: Any, ends: list[int]) -> int:
         tokenizer: The tokenizer.
         ends: The tokens of `end_ids`.
     """
-    turn, own = end_of_turn(tokenizer), tokenizer.eos_token_id
-    return next((int(one) for one in (turn, own) if one in ends), ends[0])
+    candidates = (end_of_turn(tokenizer), tokenizer.eos_token_id)
+    return next((int(index) for index in candidates if index in ends), ends[0])
 
 
 @lru_cache

@@ -196,17 +196,17 @@ class PromptEncoder:
 
     def _begin(self, text: str) -> list[int]:
         """Tokenize a text with the special tokens that the tokenizer adds before it, and none behind it."""
-        ids, added = encode_broken(self.tokenizer, text), list(self.tokenizer("").input_ids)
-        if not added:
+        ids, specials = encode_broken(self.tokenizer, text), list(self.tokenizer("").input_ids)
+        if not specials:
             return ids
         whole = list(self.tokenizer(text[:1]).input_ids)
         before = next(
             count
-            for count in range(len(added), -1, -1)
-            if whole[:count] == added[:count]
-            and whole[len(whole) - len(added) + count :] == added[count:]
+            for count in range(len(specials), -1, -1)
+            if whole[:count] == specials[:count]
+            and whole[len(whole) - len(specials) + count :] == specials[count:]
         )
-        return added[:before] + ids
+        return specials[:before] + ids
 
     def _pattern(self, template: str | None) -> re.Pattern[str]:
         """Return the pattern of control tokens, which is made once for each template."""

@@ -77,8 +77,8 @@ def endless_copy(model: str) -> Iterator[str]:
         if len(spare) > 1:
             turn = end_of_turn(tokenizer)
             if turn is not None:  # it would end a text as well
-                written = tokenizer.convert_ids_to_tokens(turn)
-                tokenizer.chat_template = tokenizer.chat_template.replace(written, spare[-1])
+                token = tokenizer.convert_ids_to_tokens(turn)
+                tokenizer.chat_template = tokenizer.chat_template.replace(token, spare[-1])
             tokenizer.eos_token, tokenizer.pad_token = spare[-1], spare[-2]
             tokenizer.save_pretrained(folder)
             GenerationConfig(  # type: ignore[no-untyped-call]

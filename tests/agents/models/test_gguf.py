@@ -31,7 +31,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def write(path: Path, architecture: str = "qwen2", seed: int = 0) -> Path:
+def write(
+    path: Path, architecture: str = "qwen2", seed: int = 0, without: str | None = None
+) -> Path:
     """Write a model of one layer with random weights."""
     writer: Any = gguf.GGUFWriter(path, architecture)
     writer.add_name("tiny")
@@ -59,6 +61,8 @@ def write(path: Path, architecture: str = "qwen2", seed: int = 0) -> Path:
     shapes |= {f"blk.0.attn_{part}.bias": line for part in "qkv"}
     shapes |= {"token_embd.weight": (len(LETTERS), WIDTH), "output_norm.weight": line}
     for name, shape in shapes.items():
+        if name == without:
+            continue
         writer.add_tensor(name, rng.normal(0, 0.3, shape).astype(np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -107,6 +111,13 @@ def test_a_file_that_transformers_cannot_read_is_told(tmp_path: Path, cache: Pat
     (tmp_path / "cut.gguf").write_bytes(file.read_bytes()[:100])
     with pytest.raises(ModelError, match=r"cannot read the GGUF file .*cut\.gguf"):
         load_policy(tmp_path / "cut.gguf")
+    assert not list(cache.iterdir())
+
+
+def test_a_file_without_some_weights_is_refused_by_their_names(tmp_path: Path, cache: Path) -> None:
+    file = write(tmp_path / "tiny.gguf", without="blk.0.ffn_up.weight")
+    with pytest.raises(ModelError, match=r"lacks model\.layers\.0\.mlp\.up_proj\.weight"):
+        load_policy(file)
     assert not list(cache.iterdir())
 
 
