@@ -24,7 +24,7 @@ from llm_decpomdp.agents.inference.packed_log_probs import (
     without_peft,
 )
 from llm_decpomdp.agents.inference.sampler import Prompt, Remote, SampledRow
-from llm_decpomdp.agents.inference.stops import Decode, first_stop, stop_length
+from llm_decpomdp.agents.inference.stops import stop_length
 from llm_decpomdp.agents.models.agreement import (
     Draw,
     SamplingGuard,
@@ -33,6 +33,7 @@ from llm_decpomdp.agents.models.agreement import (
     mean_difference,
 )
 from llm_decpomdp.agents.models.control_tokens import end_id, end_ids
+from llm_decpomdp.agents.models.decoder import TokenDecoder
 from llm_decpomdp.agents.models.features import hidden_means
 from llm_decpomdp.agents.models.precision import resolve_compute_dtype, weights_as, weights_in
 from llm_decpomdp.policy import SKIPPED, Completion
@@ -70,6 +71,8 @@ class ModelEngine:
     ) -> None:
         self.model = model.eval()
         self.tokenizer = tokenizer
+        self.text = TokenDecoder(tokenizer)
+        """Turns tokens into texts."""
         self.compute_dtype = resolve_compute_dtype(compute_dtype, model.device)
         self.end_ids = end_ids(model, tokenizer)
         """All tokens that end a completion."""
@@ -148,7 +151,7 @@ class ModelEngine:
             batched_adapters(self.model, stacked) as set_adapters,
         ):
             return way(
-                self.model, prompts, num_samples, self.end_ids, set_adapters, self.decode_whole
+                self.model, prompts, num_samples, self.end_ids, set_adapters, self.text.decode_whole
             )
 
     @torch.no_grad()
@@ -174,47 +177,16 @@ class ModelEngine:
     def _completion(self, row: SampledRow, prompt: Prompt) -> Completion:
         has_end = row.stopped and row.tokens[-1] in self.end_ids
         tokens = row.tokens[:-1] if has_end else row.tokens
-        text = self._before_stop(prompt.prefill, tokens, prompt.sampling.stop or ())
+        text = self.text.before_stop(prompt.prefill, tokens, prompt.sampling.stop or ())
         reason = "stop" if row.stopped else "length"
         return Completion(prompt.prefill + text, row.tokens, row.log_probs, reason, prompt.long)
 
-    def _before_stop(self, prefill: str, tokens: Sequence[int], stops: Sequence[str]) -> str:
-        """Return the text of tokens behind a prefill, up to the first stop string, without special tokens."""
-        whole = self._decode_after(prefill, tokens, self.decode_whole) if stops else ""
-        place = first_stop(whole, stops)
-        if place is None:
-            return self._decode_after(prefill, tokens, self.decode)
-        for count in range(len(tokens), -1, -1):  # the tokens that end before the stop string
-            head = self._decode_after(prefill, tokens[:count], self.decode_whole)
-            if len(head) <= place[0] and whole.startswith(head):
-                break
-        rest = whole[len(head) : place[0]] if self.decode(tokens[count : count + 1]) else ""
-        return self._decode_after(prefill, tokens[:count], self.decode) + rest
-
     def _shortened(self, row: SampledRow, stops: Sequence[str] | None) -> SampledRow:
         """Return a row without tokens behind a stop string, of which a server may have drawn some."""
-        length = stop_length(row.tokens, stops, self.decode_whole) if stops else None
+        length = stop_length(row.tokens, stops, self.text.decode_whole) if stops else None
         if length is None:
             return row
         return SampledRow(row.tokens[:length], row.log_probs[:length], True)
-
-    def _decode_after(self, prefill: str, tokens: Sequence[int], decode: Decode) -> str:
-        """Return the text of tokens behind a prefill: some decoders drop the blank of a text's first token."""
-        before = self.tokenizer(prefill, add_special_tokens=False).input_ids if prefill else []
-        start, whole = decode(before), decode([*before, *tokens])
-        return whole.removeprefix(start) if whole.startswith(start) else decode(tokens)
-
-    def decode(self, tokens: Sequence[int]) -> str:
-        """Return the text of tokens, without special ones."""
-        text: str = self.tokenizer.decode(
-            tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False
-        )
-        return text
-
-    def decode_whole(self, tokens: Sequence[int]) -> str:
-        """Return the text of tokens with special ones, in which stop strings are searched."""
-        text: str = self.tokenizer.decode(tokens, clean_up_tokenization_spaces=False)
-        return text
 
     def log_probs(
         self, prompt: Sequence[int], rows: Sequence[Sequence[int]], divisor: float

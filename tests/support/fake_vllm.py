@@ -79,7 +79,7 @@ class FakeVllm(servers.Server):
         if body["model"] != BASE:
             self.engine.activate(body["model"])
         skips = body.get("skip_special_tokens", True)
-        decode = self.engine.decode if skips else self.engine.decode_whole
+        decode = self.engine.text.decode if skips else self.engine.text.decode_whole
         ends = body["stop_token_ids"]
         found = sample(self.engine.model, [prompt], body["n"], ends, decode=decode)
         return [

@@ -16,6 +16,7 @@ from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow
 from llm_decpomdp.agents.inference.stops import first_stop, stop_length
 from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents.models.decoder import TokenDecoder
 from llm_decpomdp.agents.models.prompting import Prompting
 from llm_decpomdp.agents.saved_team import load_saved_team, save_team
 from llm_decpomdp.agents.specs import PolicySpec
@@ -52,7 +53,7 @@ def test_rows_end_with_the_token_that_completes_a_stop_string_and_differ_in_noth
     policy.sampling = replace(policy.sampling, stop=stop)
     ended = 0
     for cut, full in zip(drawn(policy, 100), whole, strict=True):
-        length = stop_length(full.tokens, stop, policy.engine.decode)
+        length = stop_length(full.tokens, stop, policy.engine.text.decode_whole)
         assert cut.tokens == full.tokens[:length]
         assert cut.log_probs == pytest.approx(full.log_probs[:length], abs=1e-5)
         place = first_stop(full.text, stop)
@@ -113,7 +114,9 @@ def test_the_blank_behind_a_prefill_is_kept_where_a_decoder_drops_that_of_the_fi
         [decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(content=" ", left=1)]
     )
     engine = make_policy().engine
-    engine.tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>")
+    engine.text = TokenDecoder(
+        PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>")
+    )
     for tokens, text in (((3,), "return aux(x)"), ((4,), "return(x)"), ((), "return")):
         row = SampledRow(tokens, (0.0,) * len(tokens), False)
         prompt = Prompt((), Sampling(), torch.Generator(), None, False, "return")

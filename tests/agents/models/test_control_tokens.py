@@ -236,7 +236,7 @@ def test_sampling_ends_where_the_template_ends_a_turn(caplog: pytest.LogCaptureF
     assert len(ended) > 10
     for one in ended:
         assert one.tokens.index(end) == len(one.tokens) - 1 and one.finish_reason == "stop"
-        assert one.text == policy.engine.decode(one.tokens[:-1])
+        assert one.text == policy.engine.text.decode(one.tokens[:-1])
 
 
 @pytest.mark.parametrize("stop", [["<sep>"], ["<sep>", "kk"], ["k<sep>"], ["<", "kf"]])
@@ -245,7 +245,7 @@ def test_a_stop_string_may_be_a_special_token(stop: list[str]) -> None:
         policy_of(letter_tokenizer(None), max_new_tokens=30, stop=strings).generate(["b"], 300)[0]
         for strings in (None, stop)
     )
-    decode, stopped = policy_of(letter_tokenizer(None)).engine.decode_whole, 0
+    decode, stopped = policy_of(letter_tokenizer(None)).engine.text.decode_whole, 0
     for full, cut in zip(every, some, strict=True):
         words = [decode([token]) for token in full.tokens if token != 11]  # the end
         size = next(
@@ -267,8 +267,8 @@ def test_a_stop_string_may_be_a_special_token(stop: list[str]) -> None:
 def test_special_tokens_before_a_stop_string_are_not_in_the_text() -> None:
     engine = policy_of(byte_tokenizer()).engine
     tokens = engine.tokenizer("xy<sep>zab", add_special_tokens=False).input_ids
-    assert engine._before_stop("", tokens, ["b"]) == "xyza"
-    assert engine._before_stop("", tokens, ["za"]) == "xy"
-    assert engine._before_stop("", tokens, ["y<sep>z"]) == "x"
-    assert engine._before_stop("", tokens, ["sep"]) == "xy"
-    assert engine._before_stop("", tokens, ["yz"]) == "xyzab"
+    assert engine.text.before_stop("", tokens, ["b"]) == "xyza"
+    assert engine.text.before_stop("", tokens, ["za"]) == "xy"
+    assert engine.text.before_stop("", tokens, ["y<sep>z"]) == "x"
+    assert engine.text.before_stop("", tokens, ["sep"]) == "xy"
+    assert engine.text.before_stop("", tokens, ["yz"]) == "xyzab"
