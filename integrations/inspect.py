@@ -12,13 +12,14 @@ from typing import Any
 import anyio.to_thread
 from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset, Sample
-from inspect_ai.model import ChatMessageUser, get_model
+from inspect_ai.model import ChatMessageUser, get_model, model_roles
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.util import collect
 
 from llm_decpomdp.branching import branch
 from llm_decpomdp.integrations.games import shared, task_ids
+from llm_decpomdp.validation import unknown
 
 RETURN = "return"
 """Name of the sum of a team's rewards among the scores."""
@@ -56,6 +57,9 @@ def play(env_id: str, seed: int, env_options: dict[str, Any]) -> Solver:
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         env = branch(shared(env_id, env_options))
+        for name in model_roles():
+            if name not in env.possible_agents:
+                raise ValueError(unknown("model role", name, env.possible_agents))
         prompts, infos = env.reset(seed=seed, options={"task_id": state.sample_id})
         total = 0.0
         while env.agents:

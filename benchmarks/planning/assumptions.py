@@ -53,10 +53,7 @@ class Assumptions:
     )
     hanging: float = number(0.02, "share", "of programs that run into their time limit")
     hanging_seconds: float = number(10.0, "s", "until such a program is stopped: its limit")
-    transfer: float = number(
-        19.0, "GB/s", "at which weights go to servers; 0.8 s for 7B by NCCL (verl issue 116)"
-    )
-    folder: float = number(2.0, "GB/s", "at which adapters go to servers, through a folder")
+    folder: float = number(2.0, "GB/s", "at which weights go to servers, through files")
 
 
 @dataclass(frozen=True)

@@ -104,20 +104,23 @@ def together(work: Work, fleet: Fleet, assumed: Assumptions) -> Layout:
         ),
     }
     if work.shards > 1:
-        memory = bytes_of.cut_memory(work, starts, work.shards)
+        memory = {
+            "every device": bytes_of.cut_memory(work, starts, work.shards),
+            "every device, while loading": bytes_of.loading_memory(work),
+        }
         # As many bytes as a pass of all weights gathers, sent once an update.
         seconds["publishing"] = sum(
             model.bytes_in_shards / rates.between(work.shards) for model in trained
         )
     else:
-        memory = bytes_of.together_memory(work, starts)
+        memory = {"every device": bytes_of.together_memory(work, starts)}
     notes = _idle(work, fleet.count)
     return Layout(
         sampling=0,
         learning=fleet.count,
         shards=work.shards,
         usable=_usable(fleet, assumed),
-        memory={"every device": memory},
+        memory=memory,
         seconds=seconds,
         notes=notes,
     )
@@ -150,6 +153,8 @@ def apart(
     alone = sampling >= len(work.models)
     groups = [[model] for model in work.models] if alone else [list(work.models)]
     memory = {"learner": bytes_of.learner_memory(work, shards)}
+    if shards > 1:
+        memory["learner, while loading"] = bytes_of.loading_memory(work)
     times: list[float] = []
     for index, group in enumerate(groups):
         devices = sampling // len(groups) + (index < sampling % len(groups))

@@ -146,6 +146,11 @@ def cut_memory(work: Work, starts: int, shards: int) -> Memory:
     return max(options, key=lambda memory: memory.gigabytes)
 
 
+def loading_memory(work: Work) -> Memory:
+    """Return the memory of a process that has loaded all models and has cut none of them yet."""
+    return Memory({"weights": sum(states(model)["weights"] for model in work.models)})
+
+
 def cut_states(model: Model, shards: int) -> dict[str, float]:
     """Return `states` of a model in shards: frozen weights below adapters are cut too."""
     whole = states(model, 1)

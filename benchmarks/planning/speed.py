@@ -198,9 +198,8 @@ def program_seconds(work: Work, cores: float, assumed: Assumptions) -> float:
 
 
 def publish_seconds(model: Model, assumed: Assumptions) -> float:
-    """Return the seconds until servers have the new weights: 2 P / transfer, or 4 A / folder for adapters."""
+    """Return the seconds until servers have the new weights, in float32 files: 4 P / folder, or 4 A / folder."""
     if not model.trained:
         return 0.0
-    if model.full:
-        return 2 * model.shape.parameters / (1e9 * assumed.transfer)
-    return 4 * model.adapters / (1e9 * assumed.folder)
+    weights = model.shape.parameters if model.full else model.adapters
+    return 4 * weights / (1e9 * assumed.folder)

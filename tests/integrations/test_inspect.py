@@ -105,6 +105,14 @@ def test_a_model_that_fails_is_no_low_reward(tmp_path: Path) -> None:
     assert log.status == "error" and "as the test wants" in log.error.message
 
 
+def test_a_role_that_is_no_agent_is_named(tmp_path: Path) -> None:
+    from llm_decpomdp.integrations.inspect import team
+
+    log = evaluate(tmp_path, team("coophumaneval-v0", **CODE), {"main_1": role(lambda _: "")})
+    assert log.status == "error"
+    assert "unknown model role 'main_1'; did you mean 'main_0'" in log.error.message
+
+
 BY_NAME = """
 from inspect_ai import eval
 from inspect_ai.model import ModelOutput, ModelUsage, get_model

@@ -168,7 +168,14 @@ def test_servers_take_the_seconds_of_the_estimate_by_hand(
     served = server_seconds(model, update, 1e6, 1e9, rates)
     assert served.floor == pytest.approx(floor, rel=0.03)
     assert served.seconds == pytest.approx(max(served.floor, 2 * served.floor), rel=0.1)
-    assert layout.seconds["publishing"] == pytest.approx(1.6, rel=0.03)
+    assert layout.seconds["publishing"] == pytest.approx(2 * 7.6e9 * 4 / 2e9, rel=0.03)  # files
+
+
+def test_a_model_in_shards_must_fit_whole_while_it_is_loaded() -> None:
+    """Two agents with weights of their own, 2 x 32.8e9 x 4 bytes: every process loads all of them in float32."""
+    big = ["model.name=Qwen/Qwen2.5-32B", "learner.shards=64", "output.checkpoint_every=10"]
+    with pytest.raises(ConfigError, match=r"while loading needs 262\.1 GB of the 72\.0 that may"):
+        planned("64xh100", *big, "algorithm.prompts_per_update=64")
 
 
 def test_what_refill_replaces_is_sampled_and_not_learned() -> None:
@@ -226,7 +233,7 @@ def test_the_command_prints_the_plan_with_all_that_it_assumes(
     assert call(*line, "--assume", "prompt=300", "--assume", "bandwidth=3000") == 0
     told = capsys.readouterr().out
     assert "8 joint samples" not in told and "4 joint samples, 2,048 tokens, 4 programs" in told
-    assert "bottleneck: sampling" in told
+    assert "bottleneck: publishing" in told
     assert "raise algorithm.prompts_per_update" in told
     assert "sampling devices have nothing to do: 8 completions at a time" in told
     for name in (*vars(Assumptions()), "bandwidth", "prompt"):
