@@ -205,6 +205,24 @@ class LexicalPolicy(Policy, Protocol):
 
 
 @runtime_checkable
+class PretrainedPolicy(Policy, Protocol):
+    """A policy whose model was loaded from files."""
+
+    @property
+    def base_model(self) -> Mapping[str, str]:
+        """The frozen weights that it relies on: `name`, `weights` (a digest) and, of the hub's, `revision`.
+
+        Empty if there are none, or they come from no file.
+        """
+        ...
+
+    @property
+    def reference_name(self) -> str:
+        """The model that `ReferencedPolicy.keep_reference` makes the reference, in words."""
+        ...
+
+
+@runtime_checkable
 class FeaturePolicy(ReferencedPolicy, Protocol):
     """A trainable policy whose reference reads texts for a critic."""
 

@@ -19,6 +19,7 @@ from llm_decpomdp.agents.inference.stops import first_stop
 from llm_decpomdp.agents.models.agreement import context_length
 from llm_decpomdp.agents.models.control_tokens import end_id
 from llm_decpomdp.agents.models.engine import ModelEngine
+from llm_decpomdp.agents.models.origin import origin_of
 from llm_decpomdp.agents.models.prompting import PromptEncoder, Prompting
 from llm_decpomdp.agents.models.shards import cut_as, whole
 from llm_decpomdp.agents.models.trunk import LoraTrunk
@@ -75,6 +76,20 @@ class CausalLM:
     def name(self) -> str:
         """The model's name or folder; empty if it was made in memory."""
         return str(self.model.config.name_or_path)
+
+    @property
+    def base_model(self) -> Mapping[str, str]:
+        """The frozen weights that it relies on, below its adapter or as its reference: see `origin_of`.
+
+        Empty if all weights are trained and none are its reference, or the model was made in memory.
+        """
+        trained = self.adapter is None and any(True for _ in self._trainable())
+        return {} if trained and self._reference is None else origin_of(self.name)
+
+    @property
+    def reference_name(self) -> str:
+        """The model that `keep_reference` makes the reference, in words."""
+        return f"{self.name or 'the model'} {'as it was loaded' if self.adapter is None else 'without adapters'}"
 
     def seed(self, seed: int) -> None:
         """Restart the sampler's random stream."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,9 @@ from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.optimizer import PolicyOptimizer, learning_rate_factor
 from llm_decpomdp.algorithms.learning.trainable import trainable_policies, warn_of_delegates
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-from llm_decpomdp.policy import Team, TrainablePolicy
+from llm_decpomdp.policy import PretrainedPolicy, ReferencedPolicy, Team, TrainablePolicy
+
+logger = logging.getLogger(__name__)
 
 
 class BaseLearner(ABC):
@@ -44,6 +47,8 @@ class BaseLearner(ABC):
         warn_of_delegates(team)
         self.updates = 0
         """Number of complete updates."""
+        self.references: dict[str, str] = {}
+        """The models that policies are kept near, in words, by policy."""
         self._agents: dict[str, TrainablePolicy] = {
             agent: policy
             for policy in self.policies.values()
@@ -58,6 +63,19 @@ class BaseLearner(ABC):
             )
             for name, policy in self.policies.items()
         }
+
+    def _keep_reference(self, name: str, policy: ReferencedPolicy) -> None:
+        """Make the present weights of a policy its reference, and say which model that is."""
+        policy.keep_reference()
+        words = "its weights at the start"
+        if isinstance(policy, PretrainedPolicy):
+            words = policy.reference_name
+        self.references[name] = words
+        logger.info(
+            "the KL reference of %s is %s: what the policy has learned since, as in a warm start, counts as "
+            "distance from it",
+            *(name, words),
+        )
 
     def update(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
         """Learn from a batch: `accumulate`, then `step`."""

@@ -74,7 +74,7 @@ class Learner(BaseLearner):
         self._limits = {a: token_limit(a, p, overlong) for a, p in self._agents.items() if overlong}
         if options.kl_coefficient:
             for name, policy in self.policies.items():
-                referenced(name, policy).keep_reference()
+                self._keep_reference(name, referenced(name, policy))
         if options.correction != "none":
             require_whole_distribution(self._agents)
         self.critic = build_critic(

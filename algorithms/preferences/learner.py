@@ -65,7 +65,7 @@ class PreferenceLearner(BaseLearner):
         self._history = History(self.options.comparator_age) if compares else None
         self._batch: Sequence[Rollout] = ()  # by the newest gradient, of which no step was taken
         for name, policy in self.policies.items():
-            referenced(name, policy, algorithm.name, "use magrpo").keep_reference()
+            self._keep_reference(name, referenced(name, policy, algorithm.name, "use magrpo"))
 
     def pairs(self, rollout: Rollout) -> list[list[Pair]]:
         """Return the pairs of each group of a rollout in the present update."""

@@ -16,6 +16,7 @@ from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.rewards.refitting import Refitting
 from llm_decpomdp.algorithms.rewards.reward_model import RewardModel
 from llm_decpomdp.algorithms.training import checkpoint
+from llm_decpomdp.algorithms.training.base_models import base_models, require_same_models
 from llm_decpomdp.algorithms.training.curriculum import Curriculum
 from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
 from llm_decpomdp.algorithms.training.interruption import uninterrupted
@@ -91,6 +92,8 @@ class Saver:
             if isinstance(policy, Stateful) and not isinstance(policy, TrainablePolicy)
         }
         self._mark()
+        self.base_models = base_models(policies)
+        """The frozen models of the policies."""
         self._identity = {
             "algorithm": learner.algorithm.name,
             "policies": sorted(policies),
@@ -203,6 +206,7 @@ class Saver:
                 f"{name} was {counters.get(name)}, not {identity.get(name)}" for name in differing
             )
             raise ValueError(f"{newest} is of another run: {changes}")
+        require_same_models(counters.get("base_models"), self.base_models, newest)
         if counters["processes"] != processes.world_size():
             bundled = self.options.starts_per_bundle is not None
             logger.warning(
@@ -275,5 +279,9 @@ class Saver:
 
     def _counters(self) -> dict[str, Any]:
         updates, lessons = self._progress
-        counters = {"update": updates, "processes": processes.world_size()}
+        counters: dict[str, Any] = {
+            "update": updates,
+            "processes": processes.world_size(),
+            "base_models": self.base_models,
+        }
         return counters | ({"lessons": lessons} if lessons else {}) | self._identity

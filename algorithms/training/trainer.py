@@ -24,6 +24,7 @@ from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, distinct_policies
 from llm_decpomdp.algorithms.training import metrics
+from llm_decpomdp.algorithms.training.base_models import BaseModels
 from llm_decpomdp.algorithms.training.checks import check_training
 from llm_decpomdp.algorithms.training.comparator import Comparator
 from llm_decpomdp.algorithms.training.curriculum import Curriculum
@@ -185,6 +186,11 @@ class Trainer:
         """Keep other processes from writing to the run folder, until `_lock` is closed."""
         if processes.rank() == 0:
             self._lock.enter_context(self.folder.locked())
+
+    @property
+    def base_models(self) -> BaseModels:
+        """The frozen models that policies rely on, by policy."""
+        return self._saver.base_models
 
     @property
     def saved(self) -> int | None:

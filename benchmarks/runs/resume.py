@@ -42,12 +42,14 @@ CHANGEABLE = (
     "output.checkpoint_minutes",
     "output.keep_checkpoints",
     "output.save_final_model",
+    "model.name",
     "model.max_prompt_tokens",
     "model.on_long_prompt",
 )
-"""Keys that a run may change when it goes on: length, shards, workers, servers, what it saves, long prompts."""
+"""Keys that a run may change when it goes on: length, shards, workers, servers, what it saves, long prompts.
+The weights below a name are compared with those of the checkpoint, so that only their place may change."""
 
-OF_POLICIES = ("max_prompt_tokens", "on_long_prompt", "sample_on")
+OF_POLICIES = ("name", "max_prompt_tokens", "on_long_prompt", "sample_on")
 """Keys of single policies that it may change: `policies.<name>.on_long_prompt`."""
 
 logger = logging.getLogger(__name__)
@@ -254,7 +256,10 @@ def _changed(before: Config, now: Config) -> Iterator[str]:
 
 def _lasting(policy: Any) -> dict[str, Any]:
     """Return the part of a policy's declaration that stays."""
-    return {key: value for key, value in (policy or {}).items() if key not in OF_POLICIES}
+    declared = policy or {}
+    # The weights of local models alone can be compared with those of before.
+    stays = ("name",) if declared.get("kind", "model") != "model" else ()
+    return {k: value for k, value in declared.items() if k not in OF_POLICIES or k in stays}
 
 
 def _require_same_past(before: Sequence[Any], now: Sequence[Any], updates: int) -> None:

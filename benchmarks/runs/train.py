@@ -101,6 +101,8 @@ def start(run: ResolvedRun, name: str, origin: Mapping[str, str] | None = None) 
                     run.train_env, team, run.problems[0] if run.pairs else run.batches[0][0]
                 ),
                 "from": origin,
+                "base_models": trainer.base_models,
+                "kl_reference": trainer.learner.references,
             }
             folder.write_manifest(about)
         return finish(run, trainer, folder)

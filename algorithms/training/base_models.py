@@ -1,0 +1,61 @@
+"""The frozen models that a run relies on: no checkpoint has them, and they must be the same when it goes on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from llm_decpomdp.policy import Policy, PretrainedPolicy
+
+BaseModels = Mapping[str, Mapping[str, str]]
+"""For each policy `name` and `weights` (a digest) of its model, and of the hub's the `revision`."""
+
+logger = logging.getLogger(__name__)
+
+
+def base_models(policies: Mapping[str, Policy]) -> dict[str, dict[str, str]]:
+    """Describe the frozen models of policies, by policy; of those that have one."""
+    return {
+        name: dict(policy.base_model)
+        for name, policy in policies.items()
+        if isinstance(policy, PretrainedPolicy) and policy.base_model
+    }
+
+
+def require_same_models(before: BaseModels | None, now: BaseModels, checkpoint: Path) -> None:
+    """Check that the frozen models are those that a run began with; it may find them under another name.
+
+    Args:
+        before: Those in the checkpoint; `None` if it is of a version that did not note them.
+        now: Those that were loaded.
+        checkpoint: The checkpoint, for the message.
+
+    Raises:
+        ValueError: If a model has other weights.
+    """
+    if before is None:
+        if now:
+            logger.warning("%s does not say which weights its models had: not compared", checkpoint)
+        return
+    for policy in (policy for policy in before if policy in now):
+        old, new = before[policy], now[policy]
+        if old["weights"] == new["weights"]:
+            continue
+        if "revision" in old:
+            known = f"revision {old['revision']} of {old['name']!r}"
+            remedy = (
+                f"hf download {old['name']} --revision {old['revision']} --local-dir FOLDER gives them, and "
+                "resuming with --override model.name=FOLDER (or policies.<name>.name) takes them"
+            )
+        else:
+            known = f"{old['name']!r} (digest {old['weights'][:12]})"
+            remedy = (
+                "put its files back, or name a folder that has them: --override model.name=FOLDER (or "
+                "policies.<name>.name)"
+            )
+        is_now = new.get("revision") or f"digest {new['weights'][:12]}"
+        raise ValueError(
+            f"{checkpoint} cannot go on: the model {new['name']!r} below the policy of {policy} has other weights "
+            f"({is_now}) than the run began with, {known}; {remedy}"
+        )
