@@ -1,14 +1,15 @@
 """Rewards for writing, by kind of text: `python -m llm_decpomdp.benchmarks.quality.writing`.
 
 For each family and version a table in Markdown: for every kind of text the mean, deviation, least and greatest
-reward, and in which share of the rows the reference earns more. `--model` adds the first samples of a model.
+reward, and in which share of the rows the reference earns more. v1 has a second table, of imperfect texts.
+`--model` adds the first samples of a model.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -16,11 +17,12 @@ from typing import Annotated
 
 import typer
 
+from llm_decpomdp.benchmarks.audit.degenerate import Texts, imperfect, nonsense
 from llm_decpomdp.benchmarks.audit.remarks import REFERENCE
-from llm_decpomdp.benchmarks.audit.writing import degenerate
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.writing import grounded_reward, reward
 from llm_decpomdp.registry import make
+from llm_decpomdp.tasks import Task
 
 GENRES = ("tldr", "arxiv")
 VERSIONS = {"v0": reward.MAX_REWARD, "v1": grounded_reward.MAX_REWARD}
@@ -45,10 +47,14 @@ class Line:
     rows: int
 
 
-def compare(env: DecPOMDPEnv, seed: int = 0) -> Iterator[Line]:
-    """Grade the references and the degenerate texts of every row."""
+def compare(
+    env: DecPOMDPEnv,
+    seed: int = 0,
+    texts_of: Callable[[DecPOMDPEnv, int], Iterator[tuple[Task, dict[str, Texts]]]] = nonsense,
+) -> Iterator[Line]:
+    """Grade the references and the degenerate or imperfect texts of every row."""
     earned: dict[str, list[float]] = {}
-    for task, kinds in degenerate(env, seed):
+    for task, kinds in texts_of(env, seed):
         for kind, texts in kinds.items():
             earned.setdefault(kind, []).append(env.reward(task, texts).reward)
     for kind, rewards in earned.items():
@@ -132,6 +138,8 @@ def main(
                 lines += [judge(env, kind, samples)] if data == genre else []
             rewards += lines
             print(f"\n{env.spec_id}, at most {most:g}:\n", *table(lines), sep="\n")
+            if version == "v1":
+                print("\nImperfect texts:\n", *table([*compare(env, seed, imperfect)]), sep="\n")
     file.parent.mkdir(parents=True, exist_ok=True)
     numbers = {"lines": [asdict(line) for line in rewards], "samples": texts}
     file.write_text(json.dumps(numbers, indent=1, ensure_ascii=False), encoding="utf-8")

@@ -157,7 +157,9 @@ def writing_v1(
         ValueError: If an argument has a bad value; bad data raises when it is first loaded.
 
     ## Version History
-    - v1: first version of this reward.
+    - v1: first version of this reward. Before the first release: grounding sees the order of words, their cohesion
+      and what was extracted (`min(phrases, order, cohesion, extracted)` in place of `phrases`), and copies are
+      found through inserted words. Random pairs of source words earned 3.9 of 4 in `tldr-v1`, and earn 0.7.
     """
     parse_split(split, family.dataset.splits_of(source))
     team = writing_team(family.genre, num_agents)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from llm_decpomdp.envs.writing.grounded_reward import Assessment
+from llm_decpomdp.envs.writing.grounded_reward import COPIED, Assessment
 from llm_decpomdp.envs.writing.roles import SoloRole, WriterRole, WritingTeam
 from llm_decpomdp.envs.writing.source_overlap import Grounding
 from llm_decpomdp.envs.writing.tasks import WritingTask
@@ -70,8 +70,16 @@ def _own(assessment: Assessment, place: int, called: str) -> Iterator[str]:
     if numbers := grounding.unfounded:
         listed = ", ".join(numbers[:5]) + (", ..." if len(numbers) > 5 else "")
         yield f"  Numbers that the source does not have: {listed[:200]}"
-    if grounding.copied > 0.3:
-        yield f"  Copied word by word: {grounding.copied:.0%}, wanted at most 30%"
+    if depth.fluency(grounding) < PASSED:
+        yield (
+            f"  Its words look put together at random: {grounding.phrases:.0%} of the pairs of neighbors are the "
+            f"source's (wanted {depth.phrases.full:.0%}), the order of the others has {grounding.order:.2f} "
+            f"(wanted {depth.order.full:.2f}), {grounding.cohesion:.0%} of neighboring content words share a "
+            f"sentence of the source (wanted {depth.cohesion.full:.0%}), {grounding.extracted:.0%} of the words "
+            f"are beside a neighbor that they have in the source (wanted at most {depth.extracted.most:.0%})"
+        )
+    if grounding.copied > COPIED.most:
+        yield f"  Copied word by word: {grounding.copied:.0%}, wanted at most {COPIED.most:.0%}"
     if grounding.repeated > 0.1:
         yield f"  Repeated: {grounding.repeated:.0%} of its runs of three words, wanted at most 10%"
 

@@ -5,10 +5,16 @@
 | `words`     | share of the text's different content words whose stem occurs in the source         |
 | `coverage`  | share of the source's different content words whose stem occurs in the text         |
 | `entities`  | share of the source's names and numbers that occur in the text; 1 where it has none |
-| `phrases`   | share of the text's pairs of neighbouring words, one of them a content word, that   |
-|             | stand so in the source                                                              |
+| `phrases`   | share of the text's pairs of neighboring words or marks, one of them no stop word,  |
+|             | that are a pair of words of the source                                              |
+| `order`     | how well the text's other pairs of neighbors are English: `word_order`, in nats     |
+| `cohesion`  | share of the text's neighboring content words of the source, other words between    |
+|             | them aside, that a sentence of the source has both                                  |
+| `extracted` | share of the text's words in runs of two and more that stand so in the source: the  |
+|             | coverage of extractive fragments (Grusky et al. 2018, arXiv 1804.11283)             |
 | `unfounded` | the numbers of the text that the source does not have                               |
-| `copied`    | share of the text's words in runs of `RUN` and more that stand so in the source     |
+| `copied`    | share of the text's content words in runs of `RUN` and more that follow each other  |
+|             | in the source, stop words, numbers and words that the source does not have aside    |
 | `repeated`  | share of the text's runs of three words that it has had before                      |
 
 A stem is a word without one of a few endings. A name is a word with a capital letter that is not the first of its
@@ -23,11 +29,12 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
 
-from llm_decpomdp.envs.writing.text_measures import words
+from llm_decpomdp.envs.writing.text_measures import COMMA, STOP, tokens, words
 from llm_decpomdp.envs.writing.word_lists import STOP_WORDS
+from llm_decpomdp.envs.writing.word_order import english
 
-RUN = 8
-"""Length of a run of words that counts as copied, not shared by chance."""
+RUN = 5
+"""Length of a run of content words that counts as copied, not shared by chance."""
 
 ENDINGS = ("ing", "ed", "es", "ly", "s", "e", "y")
 
@@ -36,6 +43,8 @@ SHORTEST_STEM = 4
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 NAME = re.compile(r"[^\W\d_]\w+")
+
+MARKS = frozenset({COMMA, STOP})
 
 SENTENCE_END = (".", "!", "?", ":", '"', "(", "“")
 
@@ -56,6 +65,9 @@ class Grounding:
     coverage: float
     entities: float
     phrases: float
+    order: float
+    cohesion: float
+    extracted: float
     unfounded: tuple[str, ...]
     copied: float
     repeated: float
@@ -66,40 +78,69 @@ class Source:
 
     def __init__(self, text: str) -> None:
         self.words = words(text)
-        self.stems = stems(self.words)
+        self.content = content_stems(self.words)
+        self.stems = set(self.content)
         self.entities = names(text) | numbers(text)
         self.numbers = numbers(text) | {SPELLED[word] for word in self.words if word in SPELLED}
-        self.pairs = set(pairwise(self.words))
+        sequence = [STOP, *(token.lower() for token in tokens(text))]
+        self.pairs = set(pairwise(sequence))
+        self.sentences: dict[str, set[int]] = {}
+        for place, sentence in enumerate(_sentences(sequence)):
+            for part in content_stems(sentence):
+                self.sentences.setdefault(part, set()).add(place)
 
     @cached_property
     def runs(self) -> set[tuple[str, ...]]:
-        """Runs of `RUN` words."""
-        return set(_runs(self.words, RUN))
+        """Runs of `RUN` content words."""
+        return set(_runs(self.content, RUN))
 
     def ground(self, text: str) -> Grounding:
         """Compare a text with the source."""
         spoken = words(text)
-        text_stems = stems(spoken)
-        pairs = [pair for pair in pairwise(spoken) if not STOP_WORDS.issuperset(pair)]
+        text_content = content_stems(spoken)
+        text_stems, shared = set(text_content), [s for s in text_content if s in self.stems]
+        sequence = tokens(text)
+        lower = [token.lower() for token in sequence]
         mentioned = names(text) | numbers(text) | {word.capitalize() for word in spoken}
         return Grounding(
             words=_share(text_stems & self.stems, text_stems),
             coverage=_share(text_stems & self.stems, self.stems),
             entities=_share(self.entities & mentioned, self.entities, empty=1.0),
-            phrases=sum(pair in self.pairs for pair in pairs) / len(pairs) if pairs else 0.0,
+            phrases=self._phrases(lower),
+            order=english().mean(sequence, self.pairs),
+            cohesion=self._cohesion(shared),
+            extracted=self._extracted(lower),
             unfounded=tuple(sorted(numbers(text) - self.numbers)),
-            copied=self._copied(spoken),
+            copied=self._copied(shared) / len(text_content) if text_content else 0.0,
             repeated=repeated(spoken),
         )
 
-    def _copied(self, spoken: Sequence[str]) -> float:
-        """Return the share of words that lie in a run which the source has too."""
+    def _phrases(self, sequence: Sequence[str]) -> float:
+        """Return the share of pairs of neighbors that are two words of the source, pairs of stop words aside."""
+        pairs = [pair for pair in pairwise(sequence) if not STOP_WORDS.issuperset(pair)]
+        return _mean(pair in self.pairs and MARKS.isdisjoint(pair) for pair in pairs)
+
+    def _cohesion(self, shared: Sequence[str]) -> float:
+        """Return the share of different neighbors that stand in the same sentence of the source."""
+        pairs = [pair for pair in pairwise(shared) if pair[0] != pair[1]]
+        return _mean(not self.sentences[a].isdisjoint(self.sentences[b]) for a, b in pairs)
+
+    def _extracted(self, sequence: Sequence[str]) -> float:
+        """Return the share of words that have a neighbor which they have in the source."""
+        found = [pair in self.pairs and MARKS.isdisjoint(pair) for pair in pairwise(sequence)]
+        sides = zip(
+            sequence, [False, *found], [*found, False], strict=False
+        )  # of none, there are none
+        return _mean(before or behind for token, before, behind in sides if token not in MARKS)
+
+    def _copied(self, shared: Sequence[str]) -> int:
+        """Count the words that lie in a run which the source has too."""
         inside, end = 0, 0
-        for start, run in enumerate(_runs(spoken, RUN)):
+        for start, run in enumerate(_runs(shared, RUN)):
             if run in self.runs:
                 inside += start + RUN - max(end, start)
                 end = start + RUN
-        return inside / len(spoken) if spoken else 0.0
+        return inside
 
 
 @lru_cache(maxsize=1024)
@@ -116,9 +157,9 @@ def stem(word: str) -> str:
     return word
 
 
-def stems(spoken: Iterable[str]) -> set[str]:
-    """Return the different stems of content words, without numbers."""
-    return {stem(word) for word in spoken if word not in STOP_WORDS and not word[0].isdigit()}
+def content_stems(spoken: Iterable[str]) -> list[str]:
+    """Return the stems of content words in order, without numbers."""
+    return [stem(word) for word in spoken if word not in STOP_WORDS and not word[0].isdigit()]
 
 
 def numbers(text: str) -> set[str]:
@@ -153,6 +194,22 @@ def repeated(spoken: Sequence[str]) -> float:
 
 def _runs(spoken: Sequence[str], length: int) -> list[tuple[str, ...]]:
     return [tuple(spoken[i : i + length]) for i in range(len(spoken) - length + 1)]
+
+
+def _sentences(sequence: Sequence[str]) -> list[list[str]]:
+    """Divide tokens into sentences, without their marks."""
+    sentences: list[list[str]] = [[]]
+    for token in sequence:
+        if token == STOP:
+            sentences.append([])
+        elif token != COMMA:
+            sentences[-1].append(token)
+    return sentences
+
+
+def _mean(values: Iterable[bool]) -> float:
+    listed = list(values)
+    return sum(listed) / len(listed) if listed else 0.0
 
 
 def _share(part: set[str], whole: set[str], empty: float = 0.0) -> float:

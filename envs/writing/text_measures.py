@@ -13,6 +13,11 @@ MATCHINGS = ("substring", "word")
 
 WORD = re.compile(r"\w+")
 
+TOKEN = re.compile(r"\d+(?:[.,]\d+)*|\w+|[.!?…\n]+|[,;:]+")
+
+COMMA, STOP = ",", "."
+"""Tokens of the marks inside of a sentence, and of its end."""
+
 PIECE = re.compile(r"[^\W_]+|[\W_]+")
 """A word, or the gap between two."""
 
@@ -113,6 +118,21 @@ def finished(text: str) -> bool:
 def words(text: str) -> list[str]:
     """Return the words of a text in lower case, in order."""
     return WORD.findall(text.lower())
+
+
+def tokens(text: str) -> list[str]:
+    """Return the words, numbers and marks of a text: `STOP` ends a sentence or a line, `COMMA` is any other mark.
+
+    Examples:
+        >>> tokens("In 2019: 7.4 %, or so!")
+        ['In', '2019', ',', '7.4', ',', 'or', 'so', '.']
+    """
+    found = TOKEN.findall(text)
+    return [token if token[0].isalnum() or token[0] == "_" else _mark(token) for token in found]
+
+
+def _mark(token: str) -> str:
+    return COMMA if token[0] in ",;:" else STOP
 
 
 def content(text: str) -> Set[str]:

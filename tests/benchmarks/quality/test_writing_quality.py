@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from llm_decpomdp.benchmarks.audit.degenerate import POLICIES, degenerate, imperfect, nonsense
 from llm_decpomdp.benchmarks.audit.remarks import REFERENCE
 from llm_decpomdp.benchmarks.audit.run import audit
-from llm_decpomdp.benchmarks.audit.writing import about_writing, degenerate
+from llm_decpomdp.benchmarks.audit.writing import about_writing
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.quality.writing import GOAL, Line, compare, judge, main, table
+from llm_decpomdp.envs.writing.text_measures import words
 from llm_decpomdp.registry import make
 
 DEGENERATE = ("shuffled words", "random words", "source copied", "another row's", "one sentence")
@@ -21,11 +24,26 @@ DEGENERATE = ("shuffled words", "random words", "source copied", "another row's"
 def test_v1_ranks_the_reference_before_every_degenerate_text(genre: str) -> None:
     env = make(f"{genre}-v1", source="bundled", split="all")
     lines = {line.texts: line for line in compare(env, seed=1)}
-    assert set(lines) == {REFERENCE, *DEGENERATE}
+    assert set(lines) == {REFERENCE, *DEGENERATE, *POLICIES}
     for kind in DEGENERATE:
         assert lines[kind].reference_first >= GOAL, kind
         assert lines[kind].rows == 60
         assert lines[kind].mean < lines[REFERENCE].mean / 3
+    for kind in POLICIES:
+        assert lines[kind].reference_first >= 0.85, kind
+        assert lines[kind].mean < 2.5, kind
+    assert lines[REFERENCE].mean > 3.6
+
+
+@pytest.mark.parametrize("genre", ["tldr", "arxiv"])
+def test_v1_falls_with_the_faults_of_a_text(genre: str) -> None:
+    env = make(f"{genre}-v1", source="bundled", split="all")
+    mean = {line.texts: line.mean for line in compare(env, texts_of=imperfect)}
+    for fault in ("replaced", "left out"):
+        earned = [mean[f"{share}0% of words {fault}"] for share in (1, 2, 3)]
+        assert mean[REFERENCE] > earned[0] > earned[1] > earned[2] > 0.7
+    assert mean["10% of words left out"] > 3.3
+    assert mean["first 1 and 3 sentences"] < 1.0
 
 
 @pytest.mark.parametrize("genre", ["tldr", "arxiv"])
@@ -52,6 +70,24 @@ def test_degenerate_texts_are_what_they_are_called() -> None:
     assert repeated.count(sentence) >= 2 and repeated.replace(sentence, "").strip(" .") == ""
 
 
+def test_policies_write_words_of_the_source_and_transitions() -> None:
+    env = make("tldr-v1", source="bundled", split="all")
+    task, kinds = next(nonsense(env, seed=0))
+    assert set(kinds) == {REFERENCE, *DEGENERATE, *POLICIES}
+    there = set(words(f"{task.prompt} however moreover for example finally also and of in with for but on that by"))
+    for name in POLICIES:
+        if not name.startswith("shuffled runs"):
+            assert all(there.issuperset(words(text)) for text in kinds[name].values()), name
+        second = words(kinds[name]["elaborator_0"])
+        assert {"however", "moreover", "finally"} <= set(second), name
+    pairs = set(pairwise(words(task.prompt)))
+    runs = words(kinds["random runs of 2"]["summarizer_0"])
+    assert len(runs) >= 20
+    assert sum(pair in pairs for pair in pairwise(runs)) >= len(runs) // 2
+    halves = kinds["shuffled runs of 2"]["summarizer_0"]
+    assert sorted(words(halves)) == sorted(words(task.references["summarizer_0"]))
+
+
 def test_the_same_seed_makes_the_same_texts() -> None:
     env = make("arxiv-v1", source="bundled", split="all")
     one, same, other = (list(degenerate(env, seed)) for seed in (0, 0, 1))
@@ -70,10 +106,10 @@ def test_the_command_prints_tables_and_writes_numbers(
         file=tmp_path / "a" / "b.json",
     )
     printed = capsys.readouterr().out
-    assert printed.count("| texts | mean | sd | min | max | reference first | rows |") == 4
+    assert printed.count("| texts | mean | sd | min | max | reference first | rows |") == 6
     assert "tldr-v0, at most 2.98:" in printed and "arxiv-v1, at most 4:" in printed
     lines = json.loads((tmp_path / "a" / "b.json").read_text())["lines"]
-    assert len(lines) == 4 * 6
+    assert len(lines) == 4 * (6 + len(POLICIES))
 
 
 def test_samples_are_judged_beside_their_rows_references() -> None:

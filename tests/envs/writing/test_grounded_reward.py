@@ -16,6 +16,7 @@ from llm_decpomdp.envs.writing.grounded_reward import (
     Assessment,
     Depth,
     at_least,
+    at_most,
 )
 from llm_decpomdp.envs.writing.source_overlap import Source, names, numbers, repeated, stem
 from llm_decpomdp.envs.writing.text_measures import Band, Pair, finished, visible_length, words
@@ -97,17 +98,45 @@ def test_phrases_are_pairs_of_neighbours_with_a_content_word():
     assert ground("the rotten fence").phrases == pytest.approx(1 / 2)
 
 
-def test_only_runs_of_eight_words_are_copied():
-    seven = "the rotten posts fell on the quiet"
-    assert ground(f"{seven} cat").copied == 0.0
-    assert ground(f"{seven} road").copied == 1.0
-    assert ground(f"{seven} road so she slept in a bed").copied == pytest.approx(8 / 14)
+def test_only_runs_of_five_content_words_are_copied():
+    four = "the rotten posts fell on the quiet"
+    assert ground(f"{four} cat").copied == 0.0
+    assert ground(f"{four} road").copied == 1.0
+    assert ground(f"{four} road so she slept in a bed").copied == pytest.approx(5 / 8)
     assert ground(SOURCE).copied == 1.0
 
 
 def test_overlapping_copied_runs_count_each_word_once():
     text = "the rotten posts fell on the quiet road beside our"
-    assert ground(f"hello {text} hello").copied == pytest.approx(10 / 12)
+    assert ground(f"hello {text} hello").copied == pytest.approx(6 / 8)
+
+
+@pytest.mark.parametrize("word", ["also", "really", "7"])
+def test_words_between_do_not_hide_a_copy(word):
+    text = SOURCE.replace(" ", f" {word} ")
+    found = ground(text)
+    assert found.extracted == found.phrases == 0.0
+    assert found.copied == pytest.approx(1.0 if word != "really" else 20 / 49)
+
+
+def test_neighbors_with_a_mark_between_are_no_phrase():
+    assert ground("rotten, posts").phrases == 0.0
+    assert ground("fell, rotten posts").phrases == pytest.approx(1 / 3)
+
+
+def test_cohesion_is_the_share_of_neighbors_from_the_same_sentence():
+    assert ground("Petra said that the fence").cohesion == 1.0
+    assert ground("Petra and the posts").cohesion == 0.0
+    assert ground("the fence, the unknown posts, the road").cohesion == pytest.approx(1 / 2)
+    assert ground("fence, fence").cohesion == ground("").cohesion == 0.0
+    assert Source("Rain\nsun").ground("rain, sun").cohesion == 0.0  # a line ends a sentence, too
+
+
+def test_extracted_words_stand_beside_a_neighbor_of_the_source():
+    assert ground("rotten posts").extracted == 1.0
+    assert ground("rotten fence posts").extracted == 0.0
+    assert ground("the rotten posts are new").extracted == pytest.approx(3 / 5)
+    assert ground("rotten, posts.").extracted == 0.0
 
 
 def test_repetition_is_the_share_of_runs_of_three_words_seen_before():
@@ -155,17 +184,20 @@ def test_a_wider_second_text_is_no_longer_one():
 # The credit of a text
 
 
-DEPTH = Depth(*[at_least(0.0, 1.0)] * 4)
+DEPTH = Depth(*[at_least(0.0, 1.0)] * 6, at_most(0.0, 1.0))
 
 
 def test_the_grounding_of_a_text_is_the_documented_formula():
     found = ground("rotten posts")
-    half = replace(found, words=0.5, coverage=0.2, entities=0.2, phrases=0.5)
+    whole = {"order": 1.0, "cohesion": 1.0, "extracted": 0.0, "copied": 0.0}
+    half = replace(found, words=0.5, coverage=0.2, entities=0.2, phrases=0.5, **whole)
     assert DEPTH.credit(half) == pytest.approx(0.3 * 0.5)
+    for name, value in (("phrases", 0.2), ("order", 0.2), ("cohesion", 0.2), ("extracted", 0.8)):
+        assert DEPTH.credit(replace(half, **{name: value})) == pytest.approx(0.3 * 0.2), name
     assert DEPTH.credit(replace(half, unfounded=("1", "2"))) == pytest.approx(0.15 * 0.5)
     assert DEPTH.credit(replace(half, unfounded=tuple("12345"))) == 0.0
-    assert DEPTH.credit(replace(half, copied=0.3)) == pytest.approx(0.15)
-    assert DEPTH.credit(replace(half, copied=0.55)) == pytest.approx(0.075)
+    assert DEPTH.credit(replace(half, copied=0.5)) == pytest.approx(0.15)
+    assert DEPTH.credit(replace(half, copied=0.65)) == pytest.approx(0.075)
     assert DEPTH.credit(replace(half, copied=0.8)) == 0.0
 
 
