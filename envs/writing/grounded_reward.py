@@ -26,8 +26,8 @@ neighbors that they have in the source. A copy is not the text's own.
 
 The bands of the minimum were set by every second row of the bundled data: full credit for about 95 % of their
 references, and none for about half of the texts of random runs of words of the source. Then they were moved in
-favor of the text, by 0.1 for `order` and 0.05 for `cohesion`, as other authors write otherwise. A summary of a
-sentence or two has few words of its own, and its band of `extracted` is wider.
+favor of the text, by 0.1 for `order` and 0.05 for `cohesion`, as other authors write otherwise. For summaries
+that of `extracted` was widened: a good sentence may have few words that are not the source's.
 """
 
 from __future__ import annotations
