@@ -55,7 +55,7 @@ class Draft:
     @property
     def sentences(self) -> list[str]:
         """Sentences of the source."""
-        return [found.strip() for found in SENTENCE.findall(self.source) if found.strip()]
+        return [sentence.strip() for sentence in SENTENCE.findall(self.source) if sentence.strip()]
 
     def choice(self, items: Sequence[str]) -> str:
         """Draw one of some items."""
@@ -70,9 +70,9 @@ def random_runs(size: int) -> Callable[[Draft], list[str]]:
     """Return random runs of so many neighboring words of the source."""
 
     def write(draft: Draft) -> list[str]:
-        found = draft.words
-        starts = draft.rng.integers(max(1, len(found) - size + 1), size=-(-draft.length // size))
-        return [" ".join(found[start : start + size]) for start in starts]
+        text = draft.words
+        starts = draft.rng.integers(max(1, len(text) - size + 1), size=-(-draft.length // size))
+        return [" ".join(text[start : start + size]) for start in starts]
 
     return write
 
@@ -81,24 +81,24 @@ def shuffled_runs(size: int) -> Callable[[Draft], list[str]]:
     """Return runs of so many words of the reference in random order."""
 
     def write(draft: Draft) -> list[str]:
-        found = draft.reference.split()
-        return draft.shuffled([" ".join(found[i : i + size]) for i in range(0, len(found), size)])
+        text = draft.reference.split()
+        return draft.shuffled([" ".join(text[i : i + size]) for i in range(0, len(text), size)])
 
     return write
 
 
 def markov_chain(draft: Draft) -> list[str]:
     """Return a walk on which each word follows the last one somewhere in the source."""
-    found = draft.words
-    keys = [word.strip(MARKS).lower() for word in found]
+    text = draft.words
+    keys = [word.strip(MARKS).lower() for word in text]
     after: dict[str, list[int]] = {}
     for place, key in enumerate(keys[:-1]):
         after.setdefault(key, []).append(place + 1)
-    places = [int(draft.rng.integers(len(found)))]
+    places = [int(draft.rng.integers(len(text)))]
     while len(places) < draft.length:
-        following = after.get(keys[places[-1]], range(len(found)))
+        following = after.get(keys[places[-1]], range(len(text)))
         places.append(int(draft.rng.choice(following)))
-    return [found[place] for place in places]
+    return [text[place] for place in places]
 
 
 def shuffled_sentences(draft: Draft) -> list[str]:
@@ -118,15 +118,15 @@ def sorted_words(draft: Draft) -> list[str]:
 
 def subset(draft: Draft) -> list[str]:
     """Return random words of the source, in its order."""
-    found = draft.words
-    return [found[place] for place in sorted(draft.rng.permutation(len(found))[: draft.length])]
+    text = draft.words
+    return [text[place] for place in sorted(draft.rng.permutation(len(text))[: draft.length])]
 
 
 def keywords(draft: Draft) -> list[str]:
     """Return a list of content words of the source, in its order."""
-    found = [word for word in draft.bare if word.lower() not in STOP_WORDS]
-    places = sorted(draft.rng.permutation(len(found))[: draft.length])
-    return [f"{found[place]}," for place in places]
+    text = [word for word in draft.bare if word.lower() not in STOP_WORDS]
+    places = sorted(draft.rng.permutation(len(text))[: draft.length])
+    return [f"{text[place]}," for place in places]
 
 
 def alternating_words(draft: Draft) -> list[str]:
@@ -139,17 +139,21 @@ def alternating_words(draft: Draft) -> list[str]:
 def joined_phrases(draft: Draft) -> list[str]:
     """Return an article or possessive with its noun, as the source has them, and a preposition in turn."""
     pairs = pairwise(draft.bare)
-    found = [f"{a} {b}" for a, b in pairs if a.lower() in ARTICLES and b.lower() not in STOP_WORDS]
+    phrases = [
+        f"{a} {b}" for a, b in pairs if a.lower() in ARTICLES and b.lower() not in STOP_WORDS
+    ]
     count = draft.length // 3
-    pieces = [f"{draft.choice(found or ['the post'])} {draft.choice(JOINTS)}" for _ in range(count)]
-    return [*pieces, draft.choice(found or ["the post"])]
+    pieces = [
+        f"{draft.choice(phrases or ['the post'])} {draft.choice(JOINTS)}" for _ in range(count)
+    ]
+    return [*pieces, draft.choice(phrases or ["the post"])]
 
 
 def stretch(draft: Draft) -> list[str]:
     """Return a random stretch of the source."""
-    found = draft.words
-    start = int(draft.rng.integers(max(1, len(found) - draft.length + 1)))
-    return found[start : start + draft.length]
+    text = draft.words
+    start = int(draft.rng.integers(max(1, len(text) - draft.length + 1)))
+    return text[start : start + draft.length]
 
 
 def inserted_words(draft: Draft) -> list[str]:

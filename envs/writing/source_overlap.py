@@ -127,9 +127,9 @@ class Source:
 
     def _extracted(self, sequence: Sequence[str]) -> float:
         """Return the share of words that have a neighbor which they have in the source."""
-        found = [pair in self.pairs and MARKS.isdisjoint(pair) for pair in pairwise(sequence)]
+        hits = [pair in self.pairs and MARKS.isdisjoint(pair) for pair in pairwise(sequence)]
         sides = zip(
-            sequence, [False, *found], [*found, False], strict=False
+            sequence, [False, *hits], [*hits, False], strict=False
         )  # of none, there are none
         return _mean(before or behind for token, before, behind in sides if token not in MARKS)
 

@@ -127,8 +127,8 @@ def tokens(text: str) -> list[str]:
         >>> tokens("In 2019: 7.4 %, or so!")
         ['In', '2019', ',', '7.4', ',', 'or', 'so', '.']
     """
-    found = TOKEN.findall(text)
-    return [token if token[0].isalnum() or token[0] == "_" else _mark(token) for token in found]
+    matches = TOKEN.findall(text)
+    return [token if token[0].isalnum() or token[0] == "_" else _mark(token) for token in matches]
 
 
 def _mark(token: str) -> str:

@@ -48,8 +48,8 @@ class WordOrder:
     def __init__(self, texts: Iterable[str]) -> None:
         sequences = [tokens(text) for text in texts]
         different = [{token.lower() for token in sequence} for sequence in sequences]
-        found = Counter(word for text in different for word in text if word[0].isalpha())
-        ranked = sorted(found, key=lambda word: (-found[word], word))
+        counts = Counter(word for text in different for word in text if word[0].isalpha())
+        ranked = sorted(counts, key=lambda word: (-counts[word], word))
         self.frequent = frozenset(ranked[:FREQUENT])
         pairs = [pair for sequence in sequences for pair in pairwise(self.classes(sequence))]
         self.pairs = Counter(pairs)
@@ -82,18 +82,18 @@ class WordOrder:
         count = self.pairs[first, second] + PRIOR * share
         return math.log(count / (self.first[first] + PRIOR) / share)
 
-    def mean(self, sequence: Sequence[str], known: Collection[tuple[str, str]]) -> float:
-        """Return the mean information of the pairs that are not `known`, in nats.
+    def mean(self, sequence: Sequence[str], source: Collection[tuple[str, str]]) -> float:
+        """Return the mean information of the pairs that the source does not have, in nats.
 
         Args:
             sequence: The tokens of a text.
-            known: Pairs of neighbors of the source, in lower case.
+            source: Pairs of neighbors of the source, in lower case.
         """
         lower = [STOP, *(token.lower() for token in sequence)]
         own = [
             self.information(*classes)
             for classes, pair in zip(pairwise(self.classes(sequence)), pairwise(lower), strict=True)
-            if pair not in known
+            if pair not in source
         ]
         return math.fsum(own) / (len(own) + FEW)
 
