@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from llm_decpomdp.agents.remote.options import SamplerOptions, check_untruncated
@@ -51,6 +53,20 @@ def check_sampler(config: Config, policies: Mapping[str, PolicySpec]) -> None:
         raise ConfigError(str(error)) from None
     if sampler.urls:
         _check_urls(sampler.urls, served(policies))
+
+
+def check_interpreter(config: Config) -> None:
+    """Raise a `ConfigError` unless this machine can run the Python that starts servers, if the run starts any."""
+    sampler = config.sampler
+    if not sampler.served or sampler.urls:
+        return
+    python = sampler.interpreter()
+    if shutil.which(python) is None:
+        problem = "cannot be executed" if Path(python).exists() else "does not exist"
+        raise ConfigError(
+            f"sampler.python: {python} {problem}; it must be the Python of an environment with vLLM "
+            "(docs/cluster.md says how to make one)"
+        )
 
 
 def _check_workers(config: Config) -> None:

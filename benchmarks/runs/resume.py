@@ -15,7 +15,6 @@ from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.differences import differences, in_short
 from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
 from llm_decpomdp.benchmarks.config.load import load_stored_config, read_config
-from llm_decpomdp.benchmarks.config.placing import check_room
 from llm_decpomdp.benchmarks.config.schema import KEYS, Config
 from llm_decpomdp.benchmarks.runs.data import Manifest, change_of_data
 from llm_decpomdp.benchmarks.runs.failures import as_run_errors
@@ -23,7 +22,14 @@ from llm_decpomdp.benchmarks.runs.long_prompts import without_long_prompts
 from llm_decpomdp.benchmarks.runs.manifest import commit_of_package, pairs_in, versions
 from llm_decpomdp.benchmarks.runs.manifest import manifest as new_manifest
 from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun, resolve, schedule
-from llm_decpomdp.benchmarks.runs.train import Result, finish, has_results, make_trainer, shard
+from llm_decpomdp.benchmarks.runs.train import (
+    Result,
+    check_machine,
+    finish,
+    has_results,
+    make_trainer,
+    shard,
+)
 from llm_decpomdp.utils.storage import DamagedFile, RunFolder, read_json_lines, write_atomically
 
 CHANGEABLE = (
@@ -95,8 +101,7 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
             _require_same_data(run, record["data"], path)
         if record and run.pairs and pairs_in(run) != record["pairs"]:
             raise ConfigError(f"{path} cannot go on: {config.algorithm.pairs_source} has changed")
-        teams.check_devices(run.config, run.team.policies)
-        check_room(run.config, run.team.policies)
+        check_machine(run)
         team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
         run = without_long_prompts(run, team)
         updates = checkpoint.read_counters(newest)["update"]

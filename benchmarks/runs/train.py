@@ -17,6 +17,7 @@ from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import start_cost
 from llm_decpomdp.benchmarks.config.placing import check_room
+from llm_decpomdp.benchmarks.config.samplers import check_interpreter
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs import long_prompts as prompts
 from llm_decpomdp.benchmarks.runs.crews import make_crew
@@ -82,8 +83,7 @@ def start(run: ResolvedRun, name: str, origin: Mapping[str, str] | None = None) 
             folder = stack.enter_context(open_folder(folder_path(run.config, name)))
             refuse_results(run.config, folder.path)
         path = processes.broadcast(folder.path if first else Path())
-        teams.check_devices(run.config, run.team.policies)
-        check_room(run.config, run.team.policies)
+        check_machine(run)
         lessons = run.lessons()
         team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
         prompts.describe(team)
@@ -106,6 +106,17 @@ def start(run: ResolvedRun, name: str, origin: Mapping[str, str] | None = None) 
             }
             folder.write_manifest(about)
         return finish(run, trainer, folder)
+
+
+def check_machine(run: ResolvedRun) -> None:
+    """Check that this machine has the devices and programs of a run, before models are loaded.
+
+    Raises:
+        ConfigError: If one is missing.
+    """
+    teams.check_devices(run.config, run.team.policies)
+    check_room(run.config, run.team.policies)
+    check_interpreter(run.config)
 
 
 def finish(run: ResolvedRun, trainer: Trainer, folder: RunFolder) -> Result:
@@ -346,8 +357,7 @@ def dry_run(config: Config, name: str) -> Iterator[str]:
     """
     run = resolve(config)
     config, specs = run.config, run.team.policies
-    teams.check_devices(config, specs)
-    check_room(config, specs)
+    check_machine(run)
     folder = new_folder(config, name)
     updates = len(run.batches)
     starts = (1 + config.algorithm.refill) * sum(map(len, run.batches))

@@ -245,3 +245,21 @@ def test_a_script_runs_uninstalled_and_from_elsewhere(tmp_path: Path) -> None:
     done = python(str(ROOT / "benchmarks/train_magrpo.py"), "--override", "seed=x", **options)
     assert done.returncode == 2
     assert done.stderr.startswith("error: seed: ")
+
+
+@pytest.mark.parametrize("moment", ["llm_decpomdp", "llm_decpomdp.benchmarks.cli.main", "typer"])
+def test_ctrl_c_while_something_is_imported_leaves_no_traceback(moment: str) -> None:
+    interrupted = f"""
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, *_):
+        if name == {moment!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+from llm_decpomdp_command import main
+sys.argv = ["llm-decpomdp", "list"]
+main()
+"""
+    done = python("-c", interrupted, check=False)
+    assert done.returncode == 130, done.stderr
+    assert "Traceback" not in done.stderr and "stopped" in done.stderr

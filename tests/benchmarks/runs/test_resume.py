@@ -240,9 +240,12 @@ def test_a_folder_or_a_device_that_cannot_be_used_is_told_before_models_are_load
     for wrong, message in {
         f"output.base_dir={tmp_path}/file": f"{tmp_path}/file is a file",
         "model.device=cuda:7": "model.device",
+        f"sampler.python={tmp_path}/file": f"sampler.python: {tmp_path}/file cannot be executed",
+        f"sampler.python={tmp_path}/no": f"sampler.python: {tmp_path}/no does not exist",
     }.items():
+        engine = ["sampler.engine=vllm"] if "sampler" in wrong else []
         with pytest.raises(ConfigError, match=message):
-            train(load_config(demo, [*quick, wrong]), "demo")
+            train(load_config(demo, [*quick, wrong, *engine]), "demo")
     assert not (tmp_path / "run").exists()
     with pytest.raises(ConfigError, match=f"{tmp_path}/file is a file"):
         evaluate_team(Request("demo", quick, output=tmp_path / "file"))

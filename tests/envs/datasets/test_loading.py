@@ -189,6 +189,11 @@ def test_a_byte_order_mark_is_read_over(tmp_path):
             '{"a": 1}\n{"a": "\u00f1"}'.encode("latin-1"),
             ", line 2: the byte 0xf1 is not UTF",
         ),
+        (
+            "own.jsonl",
+            '{"a": 1}'.encode("utf-16"),
+            " is in UTF-16: write the file in UTF-8, as with",
+        ),
         ("own.jsonl", gzip.compress(b"{}", mtime=0), " is compressed with gzip: unpack it first"),
         (
             "own.jsonl.gz",
