@@ -2,7 +2,6 @@
 
 import os
 import signal
-from typing import NoReturn
 
 INTERRUPTED = 130
 
@@ -12,6 +11,7 @@ def main() -> None:
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if interruptible:
         signal.signal(signal.SIGINT, _stop)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # if the process was restarted
     from llm_decpomdp.benchmarks.cli.main import main as command
 
     if interruptible:
@@ -19,6 +19,6 @@ def main() -> None:
     command()
 
 
-def _stop(*_: object) -> NoReturn:
+def _stop(*_: object) -> None:
     os.write(2, b"\nstopped\n")
     os._exit(INTERRUPTED)

@@ -167,5 +167,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if arguments is None and sys.argv[1:] and sys.argv[1] in WITH_MODELS:
         from llm_decpomdp.benchmarks.runs.environment import restart_with_settings
 
-        restart_with_settings()
+        with exit_codes():
+            restart_with_settings()
     app(spread(sys.argv[1:] if arguments is None else arguments), prog_name=PROGRAM)

@@ -41,7 +41,8 @@ def main(algorithm: str, config: str, arguments: Sequence[str] | None = None) ->
         arguments: The command line; by default that of the process, which may be started anew.
     """
     if arguments is None:
-        restart_with_settings()
+        with exit_codes():
+            restart_with_settings()
     prepare_process()
     options = parser(config).parse_args(arguments)
     with exit_codes():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 SETTINGS = {
@@ -19,9 +20,12 @@ SETTINGS = {
 def restart_with_settings() -> None:
     """Start this process again with `SETTINGS`, which are read before Python runs; keeps those that are set.
 
-    Does nothing where they are set already, or mean nothing.
+    Ctrl-C waits until the new process calls this again, or unblocks it. This process goes on where they are set
+    already, or mean nothing.
     """
     missing = {name: value for name, value in SETTINGS.items() if name not in os.environ}
     if missing and sys.platform.startswith("linux"):
         os.environ.update(missing)
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])

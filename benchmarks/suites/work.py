@@ -6,6 +6,7 @@ import shutil
 from dataclasses import replace
 
 from llm_decpomdp.agents.saved_team import MANIFEST
+from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.benchmarks.evaluation import teams as eval_teams
 from llm_decpomdp.benchmarks.evaluation.baselines import Entry, Setting, find_baseline
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
@@ -56,7 +57,7 @@ def train(job: Job) -> None:
     """Train the team, from the newest checkpoint if there is one; only the final team is kept."""
     folder = job.training
     if not (folder.path / "final_model" / MANIFEST).is_file():
-        if any(folder.checkpoints.glob("update-*")):
+        if checkpoint.latest(folder.checkpoints) is not None:
             resume(folder.path)
         else:
             shutil.rmtree(folder.path)  # stopped before there was anything to keep

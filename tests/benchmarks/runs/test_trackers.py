@@ -49,7 +49,7 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], li
 
     def called(name: str) -> list[Any]:
         package = tmp_path / "site" / name
-        return list(read_json_lines(package / "notes.jsonl"))
+        return [json.loads(line) for line in (package / "notes.jsonl").read_text().splitlines()]
 
     for name in ("wandb", "trackio"):
         package = tmp_path / "site" / name
