@@ -204,11 +204,14 @@ def _convert(source: Path, folder: Path) -> None:
         gguf_file=source.name,
         quantization_config=GgufConfig(dequantize=True),
         dtype=torch.float32,
+        trust_remote_code=False,
         output_loading_info=True,
     )
     check_weights(source, report)
     model.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(
+        source.parent, gguf_file=source.name, trust_remote_code=False
+    ).save_pretrained(folder)
     logger.info("converted %s in %.0f s", source.name, time.perf_counter() - begin)
 
 

@@ -225,6 +225,7 @@ def _weights(
         dtype=dtype,
         attn_implementation=attention,
         local_files_only=_local_only(name_or_path),
+        trust_remote_code=False,
         ignore_mismatched_sizes=True,  # `check_weights` names them
         output_loading_info=True,
     )
@@ -238,7 +239,9 @@ def _hollow(name_or_path: str | Path, dtype: torch.dtype, device: torch.device) 
 
     kinds: Any = AutoModelForCausalLM
     local = _local_only(name_or_path)
-    config = AutoConfig.from_pretrained(name_or_path, local_files_only=local)
+    config = AutoConfig.from_pretrained(
+        name_or_path, local_files_only=local, trust_remote_code=False
+    )
     with torch.device(device):
         model = kinds.from_config(config, dtype=dtype)
     with suppress(OSError):  # many models have none
@@ -263,14 +266,15 @@ def _tokenizer(name_or_path: str | Path) -> Any:
     folder = Path(name_or_path).is_dir()
     try:
         return AutoTokenizer.from_pretrained(
-            name_or_path, local_files_only=_local_only(name_or_path)
+            name_or_path, local_files_only=_local_only(name_or_path), trust_remote_code=False
         )
     except (OSError, ValueError) as error:
         if not folder:
             raise
         raise ModelError(
             f"the folder {name_or_path} holds no tokenizer that transformers can load: copy its model's "
-            "tokenizer.json and tokenizer_config.json there, or call tokenizer.save_pretrained(folder)"
+            "tokenizer.json and tokenizer_config.json there, or call tokenizer.save_pretrained(folder). Its reason: "
+            f"{str(error)[:300]}"
         ) from error
 
 

@@ -95,7 +95,7 @@ def shape_in(source: str | Path) -> Shape:
         from peft import PeftConfig
 
         return shape_of(str(PeftConfig.from_pretrained(str(source)).base_model_name_or_path))
-    config: Any = AutoConfig.from_pretrained(source)
+    config: Any = AutoConfig.from_pretrained(source, trust_remote_code=False)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
     text = config.get_text_config()
