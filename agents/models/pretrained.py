@@ -273,8 +273,8 @@ def _tokenizer(name_or_path: str | Path) -> Any:
             raise
         raise ModelError(
             f"the folder {name_or_path} holds no tokenizer that transformers can load: copy its model's "
-            "tokenizer.json and tokenizer_config.json there, or call tokenizer.save_pretrained(folder). Its reason: "
-            f"{str(error)[:300]}"
+            "tokenizer.json and tokenizer_config.json there, or call tokenizer.save_pretrained(folder). The "
+            f"error: {str(error)[:300]}"
         ) from error
 
 
