@@ -12,8 +12,9 @@ output:
 Each is on (`true`, or options of the call in its comment) or off (`false`). One of your own is a `Tracker`, made
 from the run's folder (`RunFolder`) and its configuration as a mapping.
 
-A value is named after the row and its key, as in `train/reward_mean` and `eval/solved`, and its step is the
-update. Nothing depends on trackers: one that fails is left out from then on, with a warning.
+A value is named after the row and its key, as in `train/reward_mean` and `eval/solved`. Its step is the update, or
+the step of a warm start for `warm_start/...`. Nothing depends on trackers. One that fails is left out from then
+on, with a warning.
 """
 
 from __future__ import annotations
@@ -24,9 +25,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
 
+from llm_decpomdp.algorithms.training.run_log import UNTRAINED, WARM_START
 from llm_decpomdp.benchmarks.config.errors import RunError
 from llm_decpomdp.benchmarks.config.trackers import TRACKERS, options_of, tracker_class
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines, write_atomically
+
+LESSON = f"{WARM_START}/step"
+"""Name of the step of a warm start among its values."""
 
 PROJECT = "llm_decpomdp"
 """The project of a run that names none."""
@@ -40,7 +45,7 @@ class Tracker(Protocol):
     """Takes values while a run goes on."""
 
     def log(self, values: Mapping[str, float], step: int) -> None:
-        """Add the values of an update."""
+        """Add the values of a row; `step` is the update, or the step of a warm start for `warm_start/...`."""
         ...
 
     def close(self) -> None:
@@ -61,7 +66,7 @@ class TensorBoard:
         shutil.rmtree(folder, ignore_errors=True)
         self._writer: Any = SummaryWriter(str(folder), **options)
         for row in read_json_lines(run.metrics):
-            self.log(values_of(row), row["update"])
+            self.log(values_of(row), step_of(row))
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Add the values of an update."""
@@ -76,7 +81,8 @@ class TensorBoard:
 class WeightsAndBiases:
     """Logs to Weights & Biases; a run that goes on goes on there too, which ignores repeated updates.
 
-    `wandb_id` in the run's folder tells which run it is.
+    `wandb_id` in the run's folder tells which run it is. W&B has one step for all values, which must not fall: the
+    steps of a warm start come first, and the updates are counted after them. Charts have the update on their axis.
     """
 
     def __init__(self, run: RunFolder, config: Row, **options: Any) -> None:
@@ -88,10 +94,19 @@ class WeightsAndBiases:
             usual |= {"id": identity.read_text(encoding="utf-8"), "resume": "allow"}
         self._run = wandb.init(config=dict(config), **{**usual, **options})
         write_atomically(identity, self._run.id)
+        for kind in ("train", "eval", UNTRAINED):
+            self._run.define_metric(f"{kind}/*", step_metric="update")
+        self._run.define_metric(f"{WARM_START}/*", step_metric=LESSON)
+        lessons = (row for row in read_json_lines(run.metrics) if row["kind"] == WARM_START)
+        self._lessons = max(map(step_of, lessons), default=0)
 
     def log(self, values: Mapping[str, float], step: int) -> None:
-        """Add the values of an update."""
-        self._run.log(dict(values), step=step)
+        """Add the values of a row."""
+        if LESSON in values:
+            self._lessons = step
+            self._run.log(dict(values), step=step)
+        else:
+            self._run.log({**values, "update": step}, step=self._lessons + step)
 
     def close(self) -> None:
         """Hand over what is left."""
@@ -167,7 +182,7 @@ class Feed:
 
     def take(self, row: Row) -> None:
         """Pass a row of `metrics.jsonl` on."""
-        self._attempt(lambda tracker: tracker.log(values_of(row), row["update"]))
+        self._attempt(lambda tracker: tracker.log(values_of(row), step_of(row)))
 
     def close(self) -> None:
         """Close the tracker."""
@@ -186,6 +201,11 @@ class Feed:
                 type(error).__name__,
                 error,
             )
+
+
+def step_of(row: Row) -> int:
+    """Return the step of a row of `metrics.jsonl`: the update, or the step of a warm start."""
+    return int(row["step"] if row["kind"] == WARM_START else row["update"])
 
 
 def values_of(row: Row) -> dict[str, float]:

@@ -31,6 +31,7 @@ def note(*what):
         file.write(json.dumps(what) + "\\n")
 class Run:
     id = "abc"
+    def define_metric(self, name, step_metric): note("axis", name, step_metric)
     def log(self, values, step): note("log", values, step)
     def finish(self): note("finish")
 def init(**options):
@@ -105,14 +106,72 @@ def test_a_tracker_gets_its_options_the_configuration_and_the_rows(
     with tracking({name: {"project": "some"}}, folder, {"seed": 3}) as (take,):
         for row in ROWS:
             take(row)
-    begun, *logged, finished = notes(name)
+    begun, *logged, finished = (what for what in notes(name) if what[0] != "axis")
     assert begun[0] == "init"
     assert begun[1].items() >= {"project": "some", "name": "mine", "config": {"seed": 3}}.items()
+    updates = [{"update": 0}, {"update": 1}] if name == "wandb" else [{}, {}]
     assert logged == [
-        ["log", {"eval/reward_mean": 0.25}, 0],
-        ["log", {"train/reward_mean": 0.5}, 1],
+        ["log", {"eval/reward_mean": 0.25, **updates[0]}, 0],
+        ["log", {"train/reward_mean": 0.5, **updates[1]}, 1],
     ]
     assert finished == ["finish"]
+
+
+LESSONS: list[dict[str, Any]] = [
+    {"update": 0, "kind": "untrained", "reward_mean": 0.0},
+    *({"update": 0, "kind": "warm_start", "step": n, "nll/x": 3.0 - n} for n in (1, 2)),
+    {"update": 0, "kind": "eval", "reward_mean": 0.5},
+    *({"update": n, "kind": "train", "reward_mean": 0.5} for n in (1, 2, 3)),
+]
+
+
+def test_steps_of_a_warm_start_rise_in_tensorboard_also_when_it_is_written_anew(
+    tmp_path: Path,
+) -> None:
+    folder = RunFolder(tmp_path)
+    for rows in (LESSONS[:2], LESSONS[2:]):  # the run goes on within its warm start
+        with tracking({"tensorboard": True}, folder, {}) as (take,):
+            for row in rows:
+                append_json_line(folder.metrics, row)
+                take(row)
+    shown = scalars(tmp_path / "tensorboard")
+    assert shown["warm_start/nll/x"] == [(1, 2.0), (2, 1.0)]
+    assert [step for step, _ in shown["train/reward_mean"]] == [1, 2, 3]
+
+
+def test_a_tracker_of_ones_own_gets_the_steps_of_a_warm_start() -> None:
+    class Recorder:
+        def __init__(self) -> None:
+            self.steps: list[tuple[str, int]] = []
+
+        def log(self, values: Any, step: int) -> None:
+            self.steps.append((next(iter(values)), step))
+
+        def close(self) -> None: ...
+
+    recorder = Recorder()
+    feed = Feed("recorder", recorder)
+    for row in LESSONS:
+        feed.take(row)
+    assert [step for name, step in recorder.steps if name.startswith("warm_start/")] == [1, 2]
+    assert [step for name, step in recorder.steps if name.startswith("train/")] == [1, 2, 3]
+
+
+def test_wandb_which_has_one_step_for_all_gets_no_falling_one(
+    notes: Callable[[str], list[Any]], tmp_path: Path
+) -> None:
+    folder = RunFolder(tmp_path / "mine")
+    for rows in (LESSONS[:5], LESSONS[5:]):  # the run goes on
+        with tracking({"wandb": True}, folder, {}) as (take,):
+            for row in rows:
+                append_json_line(folder.metrics, row)
+                take(row)
+    logged = [(what[1], what[2]) for what in notes("wandb") if what[0] == "log"]
+    assert [step for _, step in logged] == [0, 1, 2, 2, 3, 4, 5]
+    assert [v["update"] for v, _ in logged if "train/reward_mean" in v] == [1, 2, 3]
+    assert all("update" not in v for v, _ in logged if "warm_start/step" in v)
+    axes = {what[1]: what[2] for what in notes("wandb") if what[0] == "axis"}
+    assert axes["warm_start/*"] == "warm_start/step" and axes["train/*"] == "update"
 
 
 @pytest.mark.parametrize(
