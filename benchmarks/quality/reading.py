@@ -11,13 +11,15 @@ import argparse
 import ast
 import textwrap
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.programs.chat_text import TURN_ENDS
 from llm_decpomdp.privileged import answers
 from llm_decpomdp.registry import make
+from llm_decpomdp.tasks import Task
 
 Form = Callable[[str], str]
 
@@ -200,19 +202,62 @@ BINDINGS: dict[str, Form] = {
 """Ways to define a function of several, by name."""
 
 
+def quote(task: Task, ending: str) -> str:
+    """Return the code in a prompt: a program with bugs, a skeleton, or a header with its docstring."""
+    code = getattr(task, "buggy", task.prompt)
+    for text in (code, f"{code.rstrip()}\n    {ending}\n"):
+        try:
+            ast.parse(text)
+        except SyntaxError:
+            continue
+        return text
+    return ""
+
+
+def after_the_prompt(task: Task, ending: str = "pass") -> Form:
+    """Return the form that quotes the prompt first; `ending` is its body where it has none."""
+    return lambda code: f"The task:\n{block(quote(task, ending))}\nThe solution:\n{block(code)}"
+
+
+def before_the_prompt(task: Task) -> Form:
+    """Return the form that quotes the prompt at the end."""
+    return lambda code: f"The solution:\n{block(code)}\nIt was:\n{block(quote(task, 'pass'))}"
+
+
+TASK_FORMS: dict[str, Callable[[Task], Form]] = {
+    "prompt first": after_the_prompt,
+    "prompt first, with dots": partial(after_the_prompt, ending="..."),
+    "prompt last": before_the_prompt,
+}
+"""Ways that quote the prompt, by name."""
+
+
 def solved(env: DecPOMDPEnv, task_id: str, form: Form) -> bool:
-    """Play the references of a task in a form; return whether the team earns full marks."""
+    """Play the references of a task in a form; return whether the team earns full marks.
+
+    An agent that has nothing to repair in a program with bugs submits its functions alone: after a draft of them
+    they would be taken for a quotation of the program.
+    """
     env.reset(options={"task_id": task_id})
-    texts: Mapping[str, str] = answers(env).references
-    infos = env.step(
-        {agent: form(texts.get(agent, "")) if texts.get(agent) else "" for agent in env.agents}
-    )[-1]
+    task, texts = env.task, answers(env).references
+    pieces = set(getattr(task, "given", {}).values())
+    actions = {}
+    for agent in env.agents:
+        code = texts.get(agent) or ""
+        unchanged = bool(pieces) and all(text in pieces for text in code.strip().split("\n\n\n"))
+        actions[agent] = code if not code or unchanged else form(code)
+    infos = env.step(actions)[-1]
     return bool(infos[env.possible_agents[0]]["solved"])
 
 
 def is_class(task: object) -> bool:
     """Check whether agents write methods."""
     return getattr(task, "is_class", False) or hasattr(task, "class_name")
+
+
+def form(name: str, task: Task) -> Form:
+    """Return the form of a name for a task."""
+    return TASK_FORMS[name](task) if name in TASK_FORMS else {**FORMS, **BINDINGS}[name]
 
 
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -243,18 +288,19 @@ def main() -> None:
         tasks = env.tasks.tasks
         ids = [task.task_id for task in tasks[:: max(1, len(tasks) // arguments.tasks)]]
         ids = [task_id for task_id in ids if solved(env, task_id, FORMS["alone"])]
-        forms = {**FORMS, **BINDINGS}
+        names = [*FORMS, *BINDINGS, *TASK_FORMS]
         begin, failures, games = time.perf_counter(), 0, 0
-        for name, form in forms.items():
-            fitting = [i for i in ids if name in FORMS or not is_class(env.tasks.find(i))]
-            count = sum(solved(env, task_id, form) for task_id in fitting)
+        for name in names:
+            solvable = [env.tasks.find(task_id) for task_id in ids]
+            fitting = [task for task in solvable if name not in BINDINGS or not is_class(task)]
+            count = sum(solved(env, task.task_id, form(name, task)) for task in fitting)
             games += len(fitting)
             failures += len(fitting) - count
             if count < len(fitting) or arguments.all:
                 print(f"{family}: {name}: {count} of {len(fitting)}", flush=True)
         seconds = time.perf_counter() - begin
         print(
-            f"{family}: {games - failures} of {games} in {len(forms)} forms, {seconds:.0f} s",
+            f"{family}: {games - failures} of {games} in {len(names)} forms, {seconds:.0f} s",
             flush=True,
         )
         env.close()

@@ -72,7 +72,7 @@ class KnownClass:
         """Read the methods that an agent owns in its completion."""
         headers = [unit.header for unit in self.shape.units if unit.name in owned]
         opening = f"{headers[0]}\n" if len(headers) == 1 else ""
-        reading = read_class(completion, self.shape, opening)
+        reading = read_class(completion, self.shape, opening, self.code)
         others = set(self.shape.names).difference(owned)
         pieces = tuple(piece for piece in reading.methods if piece.name not in others)
         part = Contribution(agent, (), reading.imports, reading.functions, pieces, ())

@@ -30,6 +30,7 @@ def submission(
     others: tuple[str, ...],
     given: Collection[str] = (),
     opening: str = "",
+    prompt: str = "",
 ) -> Submission:
     """Read a completion that should define the `owned` functions, in one piece of code or in several.
 
@@ -39,8 +40,10 @@ def submission(
         others: Functions of team-mates: their definitions in the completion are left out.
         given: Names that the program binds outside of the agent's functions.
         opening: Header of the agent's only function; empty if it has several.
+        prompt: The program with its bugs. A block of functions that are all the same there is a quotation: they
+            count where there are no others.
     """
-    reader = CompletionReader(completion, {*others, *given}, opening)
+    reader = CompletionReader(completion, {*others, *given}, opening, prompt)
     readings = {name: reader.read(name) for name in owned}
     defined = {name: reading for name, reading in readings.items() if reading.defined}
     broken = next((reading for reading in defined.values() if reading.problem), None)
@@ -83,7 +86,7 @@ class FixerRole(Writer):
         others = tuple(name for name in task.functions if name not in owned)
         given = bound_names(task.buggy).difference(owned)
         opening = f"{signature(task.buggy, owned[0])}:\n" if len(owned) == 1 else ""
-        return submission(completion, owned, others, given, opening)
+        return submission(completion, owned, others, given, opening, task.buggy)
 
     def reference(self, task: BugTask) -> str:
         """Return the agent's functions without bugs."""

@@ -21,8 +21,8 @@ FORMS = (ast.Lambda, ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.IfExp
 
 BUILTINS = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__", "__builtins__"}
 
-STUB, IMPORTED, SILENT, COMPLETE = range(4)
-"""Ranks of definitions: an empty body; imported; without `return`; complete."""
+STUB, QUOTE, IMPORTED, SILENT, COMPLETE = range(5)
+"""Ranks of definitions: an empty body; as the prompt has it; imported; without `return`; complete."""
 
 
 def is_stub(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -38,6 +38,15 @@ def _is_empty(statement: ast.stmt) -> bool:
         return isinstance(error, ast.Name) and error.id == "NotImplementedError"
     value = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(value, ast.Constant) and isinstance(value.value, str | type(...))
+
+
+def fingerprint(function: ast.AST) -> str:
+    """Return a text that is equal for functions that are equal but for comments, layout and docstring."""
+    if isinstance(function, FUNCTIONS) and ast.get_docstring(function, clean=False) is not None:
+        body = function.body[1:] or function.body
+        copy = type(function)(**{**vars(function), "body": body})
+        return ast.dump(copy)
+    return ast.dump(function)
 
 
 def header(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:

@@ -5,10 +5,11 @@ The rule, which all families of code share:
 1. Reasoning, later turns and invisible characters are taken out (`chat_text.py`).
 2. The answer is split into blocks: fenced ones, and those that parse amid prose (`code_blocks.py`).
 3. Of all definitions of a function at the top level of blocks the best one is chosen: complete before one
-   without `return`, before a broken attempt, before an import, before an empty body (`bindings.is_stub`); then
-   fenced before prose; then the last. A definition is a function, a lambda, an alias, the result of a call such
-   as `partial(...)`, also inside `if`, `try`, `with` or a loop. The method of a class `Solution` counts where
-   nothing else does, and then a bare body: text that continues the `opening` with which the prompt ends.
+   without `return`, before a broken attempt, before an import, before a quotation of the prompt, before an empty
+   body (`bindings.is_stub`); then fenced before prose; then the last. A definition is a function, a lambda, an
+   alias, the result of a call such as `partial(...)`, also inside `if`, `try`, `with` or a loop. The method of a
+   class `Solution` counts where nothing else does, and then a bare body: text that continues the `opening` with
+   which the prompt ends.
 4. The code is the block of that definition, and before it what it needs of other blocks: imports, functions,
    classes and assignments that bind a name which it reads, with what these need in turn. What the task or
    team-mates give is not taken from other blocks.
@@ -36,11 +37,13 @@ from llm_decpomdp.envs.programs.bindings import (
     COMPLETE,
     FUNCTIONS,
     IMPORTED,
+    QUOTE,
     SILENT,
     STUB,
     FunctionNode,
     Statement,
     all_bound,
+    fingerprint,
     first_line,
     header,
     is_stub,
@@ -160,6 +163,11 @@ class Module:
         return {s.node.name: s for s in self.statements if isinstance(s.node, FUNCTIONS)}
 
     @cached_property
+    def fingerprints(self) -> frozenset[str]:
+        """Fingerprints of its functions."""
+        return frozenset(fingerprint(statement.node) for statement in self.functions.values())
+
+    @cached_property
     def lines(self) -> list[bytes]:
         """The lines of the text, encoded as the columns of nodes count."""
         return [line.encode() for line in self.text.split("\n")]
@@ -201,15 +209,32 @@ class _Place:
 
 
 class CompletionReader:
-    """Reads several functions out of one completion; see `read` for the arguments."""
+    """Reads several functions out of one completion.
 
-    def __init__(self, completion: str, given: Collection[str] = (), opening: str = "") -> None:
+    Args:
+        completion: As of `read`.
+        given: As of `read`.
+        opening: As of `read`.
+        prompt: Code that the prompt shows. A block whose functions are all the same there is a quotation: they
+            count where the completion has no others of their names.
+    """
+
+    def __init__(
+        self,
+        completion: str,
+        given: Collection[str] = (),
+        opening: str = "",
+        prompt: str = "",
+    ) -> None:
+        self.prompt = prompt
         self.given = frozenset(given)
         self.opening = opening
         self.fallbacks: dict[str, int] = {}
         self.modules: list[Module] = []
         self.unparsable: list[str] = []
         """Blocks that do not parse, fenced ones first."""
+        self._parts: list[str] = []
+        """Parts of these that parse."""
         self._trees: dict[str, ast.Module | SyntaxProblem] = {}
         self._attempts = Attempts(syntax_tree)
         self._places: dict[str, _Place | None] = {}
@@ -236,9 +261,10 @@ class CompletionReader:
             if self.unparsable and not self.modules:
                 nothing = _with_problem(_read_text(self.unparsable[0], function))
             return replace(nothing, fallbacks=self.fallbacks)
+        rank = self.modules[place.module].rank(function, place.statement)
         code, counts = self.compose([function])
         fallbacks = {**self.fallbacks, **counts}
-        return Reading(code, None, True, place.rank in (COMPLETE, IMPORTED), fallbacks)
+        return Reading(code, None, True, rank in (COMPLETE, IMPORTED), fallbacks)
 
     def best_name(self, functions: Sequence[str]) -> str:
         """Return which of several names the completion gives a function; the first where it gives none.
@@ -282,6 +308,7 @@ class CompletionReader:
                 self.modules.append(_module(text, tree, fenced))
                 continue
             for part in parts_that_parse(text, Attempts(syntax_tree, room)):
+                self._parts.append(part)
                 self.modules.append(_module(part, syntax_tree(part), fenced))
             rest[fenced].append(text)
         self.unparsable += rest[True] + rest[False]
@@ -300,10 +327,15 @@ class CompletionReader:
 
     def _all_places(self, name: str) -> list[_Place]:
         return [
-            _Place(module.rank(name, index), module.fenced, number, index)
+            _Place(self._rank(module, name, index), module.fenced, number, index)
             for number, module in enumerate(self.modules)
             for index in module.definers.get(name, ())
         ]
+
+    def _rank(self, module: Module, name: str, index: int) -> int:
+        rank = module.rank(name, index)
+        quoted = rank > QUOTE and self.prompt and module.fingerprints <= fingerprints(self.prompt)
+        return QUOTE if quoted and name in module.functions else rank
 
     def _best(self, name: str) -> _Place | None:
         return max(self._all_places(name), key=_order, default=None)
@@ -344,7 +376,7 @@ class CompletionReader:
 
     def _broken_attempt(self, function: str) -> Reading | None:
         """Return the best attempt at a function that does not parse."""
-        attempts = [_read_text(text, function) for text in self.unparsable]
+        attempts = [_read_text(text, function, self._parts) for text in self.unparsable]
         attempts = [reading for reading in attempts if reading.defined]
         return max(attempts, key=lambda reading: reading.returns, default=None)
 
@@ -528,6 +560,14 @@ FUTURE = "from __future__"
 
 
 @lru_cache(maxsize=256)
+def fingerprints(code: str) -> frozenset[str]:
+    """Return the fingerprints of the functions and methods of code; none where it does not parse."""
+    tree = parsed(code)
+    nodes = ast.walk(tree) if tree is not None else ()
+    return frozenset(fingerprint(node) for node in nodes if isinstance(node, FUNCTIONS))
+
+
+@lru_cache(maxsize=256)
 def bound_names(code: str) -> frozenset[str]:
     """Return the names that code binds at its top level; none where it does not parse."""
     tree = parsed(code)
@@ -583,18 +623,20 @@ def signature(code: str, name: str) -> str:
     return header(node).removesuffix(":")
 
 
-def _read_text(text: str, function: str) -> Reading:
-    """Read code that does not parse; `_with_problem` adds the reason."""
-    code = text.strip("\n")
+def _read_text(text: str, function: str, parts: Iterable[str] = ()) -> Reading:
+    """Read code that does not parse, but for its parts that do; `_with_problem` adds the reason."""
+    rest = code = text.strip("\n")
+    for part in parts:
+        rest = rest.replace(part.strip("\n"), "", 1)
     header = re.compile(
         rf"^([ \t]*)(?:async[ \t]+)?def[ \t]+{re.escape(function)}[ \t]*\(", re.MULTILINE
     )
-    match = header.search(code)
+    match = header.search(rest)
     return Reading(
         code=code,
         problem=None,
         defined=match is not None,
-        returns=match is not None and _returns_in_text(code[match.start() :], len(match[1])),
+        returns=match is not None and _returns_in_text(rest[match.start() :], len(match[1])),
     )
 
 

@@ -13,6 +13,7 @@ from llm_decpomdp.benchmarks.quality.reading import (
     BINDINGS,
     FAMILIES,
     FORMS,
+    TASK_FORMS,
     block,
     is_class,
     solved,
@@ -36,6 +37,14 @@ def test_a_reference_is_read_in_every_form(family, name):
     env, tasks = environment(family)
     for task in tasks[:2]:
         assert solved(env, task.task_id, FORMS[name]), task.task_id
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("name", TASK_FORMS)
+def test_a_prompt_that_is_quoted_costs_nothing(family, name):
+    env, tasks = environment(family)
+    for task in tasks:
+        assert solved(env, task.task_id, TASK_FORMS[name](task)), task.task_id
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -17,15 +17,21 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from llm_decpomdp.envs.programs import bindings
-from llm_decpomdp.envs.programs.bindings import BLOCKS, Statement, first_line, needed_names
+from llm_decpomdp.envs.programs.bindings import (
+    BLOCKS,
+    Statement,
+    fingerprint,
+    first_line,
+    needed_names,
+)
 from llm_decpomdp.envs.programs.chat_text import find_answer
 from llm_decpomdp.envs.programs.classes.skeleton import FunctionNode, Outline, is_stub
 from llm_decpomdp.envs.programs.code_blocks import Attempts, split_blocks
-from llm_decpomdp.envs.programs.completion import SOLUTION, bodies, syntax_tree
+from llm_decpomdp.envs.programs.completion import SOLUTION, bodies, fingerprints, syntax_tree
 from llm_decpomdp.envs.programs.parsing import MAX_CHARACTERS, SyntaxProblem
 
 WRAPPER = "class _:\n"
@@ -47,8 +53,8 @@ class Piece:
     code: str
     stub: bool = False
     """True if it is still to be written."""
-    empty: bool = False
-    """True if its body is empty: of a constructor that may be all there is to write."""
+    weak: bool = False
+    """True if any other definition comes before it: its body is empty, or the prompt shows it."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,9 @@ class ClassReading:
     """Numbers by names of `completion.FALLBACKS`; those that are missing are 0."""
 
 
-def read_class(completion: str, outline: Outline, opening: str = "") -> ClassReading:
+def read_class(
+    completion: str, outline: Outline, opening: str = "", prompt: str = ""
+) -> ClassReading:
     """Read a completion that should define methods of the outlined class.
 
     The reading has methods, what stands beside the class, and imports, which may stand at the top level or inside
@@ -78,9 +86,10 @@ def read_class(completion: str, outline: Outline, opening: str = "") -> ClassRea
         completion: Any text.
         outline: The class.
         opening: Header of the only method that is wanted, if the completion may be its body; empty otherwise.
+        prompt: Code that the prompt shows: a method that is the same there counts where there is no other.
     """
     answer = find_answer(completion)
-    reader = _Reader(outline)
+    reader = _Reader(outline, fingerprints(prompt) if prompt else frozenset())
     blocks = split_blocks(answer.text, reader.parses) if len(answer.text) <= MAX_CHARACTERS else []
     for reader.fenced, text in sorted(((b.fenced, b.text) for b in blocks), key=lambda b: not b[0]):
         source, tree = _parsed(text, reader.parse)
@@ -88,13 +97,14 @@ def read_class(completion: str, outline: Outline, opening: str = "") -> ClassRea
             reader.collect(source, tree.body)
         else:
             reader.salvage(text)
+        reader.end_block()
     body = 0
     if opening and not (reader.methods or reader.broken):
         body = reader.continue_opening(opening, [block.text for block in blocks])
     methods = tuple(reader.chosen_methods())
     beside = reader.needed([*methods, *reader.functions.values()])
     names = {piece.name for piece in methods}
-    stubs = sum(p.empty for p in reader.methods) - sum(p.empty for p in methods)
+    stubs = sum(p.weak for p in reader.methods) - sum(p.weak for p in methods)
     return ClassReading(
         imports=tuple(reader.imports),
         functions=(*beside, *reader.functions.values()),
@@ -142,15 +152,19 @@ class _Reader:
     """Collects the definitions of a completion."""
 
     outline: Outline
+    quotations: frozenset[str] = frozenset()
+    """Fingerprints of methods that the prompt shows."""
     imports: dict[str, None] = field(default_factory=dict)
     functions: dict[str, Piece] = field(default_factory=dict)
     methods: list[Piece] = field(default_factory=list)
+    block: dict[Piece, str] = field(default_factory=dict)
+    """Methods of the block that is read, with their fingerprints."""
     beside: list[_Beside] = field(default_factory=list)
     broken: dict[str, SyntaxProblem] = field(default_factory=dict)
     fenced: bool = False
     """True while fenced blocks are read, which comes first."""
-    in_fences: dict[str, int] = field(default_factory=dict)
-    """Number of complete definitions of each method in fences."""
+    in_fences: set[str] = field(default_factory=set)
+    """Methods with a complete definition in fences."""
     parse: Attempts = field(default_factory=lambda: Attempts(syntax_tree))
 
     def parses(self, text: str) -> bool:
@@ -168,13 +182,13 @@ class _Reader:
                 else:
                     self.collect(source, statement.body, in_class=True)
             elif isinstance(statement, FunctionNode):
-                code, empty = segment(source, statement), bindings.is_stub(statement)
-                piece = Piece(statement.name, code, is_stub(statement), empty)
+                weak = bindings.is_stub(statement)
+                piece = Piece(statement.name, segment(source, statement), is_stub(statement), weak)
                 if self._is_taken(piece.name):
                     continue  # the skeleton has it complete
                 if in_class or _is_method(statement, self.outline):
-                    self._add_method(piece)
-                elif not (empty and piece.name in self.functions):
+                    self.block[piece] = fingerprint(statement) if self.quotations else ""
+                elif not (weak and piece.name in self.functions):
                     self.functions.pop(piece.name, None)
                     self.functions[piece.name] = piece
             elif isinstance(
@@ -189,21 +203,25 @@ class _Reader:
         if len(methods) > 1 or len(statement.bound.intersection(self.outline.names)) > 1:
             return  # the methods may be of several agents
         if methods:
-            self._add_method(Piece(methods[0], segment(source, node)))
+            self.block[Piece(methods[0], segment(source, node))] = ""
         elif not in_class:
             self.beside.append(_Beside(statement, segment(source, node)))
         elif statement.bound and not any(map(self._is_taken, statement.bound)):
-            self._add_method(Piece(min(statement.bound), segment(source, node)))
+            self.block[Piece(min(statement.bound), segment(source, node))] = ""
 
     def _is_taken(self, name: str) -> bool:
         return name in self.outline.taken and name not in self.outline.names
 
-    def _add_method(self, piece: Piece) -> None:
-        if self.fenced and not piece.empty:
-            self.in_fences[piece.name] = self.in_fences.get(piece.name, 0) + 1
-        elif not self.fenced and piece.name in self.in_fences:
-            return
-        self.methods.append(piece)
+    def end_block(self) -> None:
+        """Take over the methods of a block; those in prose count where there are none in fences."""
+        quoted = self.quotations.issuperset(self.block.values())
+        for piece in self.block:
+            weak = piece.weak or quoted
+            if self.fenced and not weak:
+                self.in_fences.add(piece.name)
+            if self.fenced or piece.name not in self.in_fences:
+                self.methods.append(replace(piece, weak=weak))
+        self.block.clear()
 
     def chosen_methods(self) -> Iterator[Piece]:
         """Yield the definition of each method that counts, and after it those that build on it."""
@@ -216,7 +234,7 @@ class _Reader:
                 parts.setdefault(_builds_by(piece), []).append(piece)
             yield from parts.pop(OVERLOAD, ())
             for part in sorted(parts, key=bool):
-                yield ([p for p in parts[part] if not p.empty] or parts[part])[-1]
+                yield ([p for p in parts[part] if not p.weak] or parts[part])[-1]
 
     def needed(self, pieces: Sequence[Piece]) -> list[Piece]:
         """Return the statements beside the class that bind names which these pieces read, and what they need."""
@@ -246,6 +264,7 @@ class _Reader:
             tree = syntax_tree(part)
             if isinstance(tree, ast.Module):
                 self.collect(part, tree.body[:1])
+                self.end_block()
                 return 1
         return 0
 
