@@ -75,7 +75,7 @@ def _of_run(folder: Path, checkpoint: str | None, config: Config) -> Path:
     names = [name for name in CHECKPOINTS if paths[name] is not None]
     if not names:
         raise ConfigError(
-            f"{folder} has kept no team: train with output.save_final_model=true or output.checkpoint_every"
+            f"{folder} has kept no team: train with output.save_final_model=true or output.checkpoint_every=1"
         )
     name = checkpoint or names[0]
     path = paths[name]
