@@ -25,6 +25,11 @@ class Task:
     known_issue: str | None = field(default=None, kw_only=True)
     """Known error of this row of the data, if any."""
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Properties of the row that may make its rewards wrong; reading a user's file warns of each."""
+        return ()
+
 
 @dataclass(frozen=True)
 class TaskSet:

@@ -39,6 +39,9 @@ def about_text(task: Task) -> Iterator[Remark]:
 
 def _about_function(task: CodeTask) -> Iterator[Remark]:
     tests = task.tests
+    for remark in task.remarks:
+        text = f"a right program may fail here, and not in plain Python: {remark}"
+        yield Remark("process", task.task_id, "", text)
     if find_function(task.stub, task.entry_point) is None:
         text = f"the prompt does not parse as the header of {task.entry_point}"
         yield Remark("prompt", task.task_id, "", text, fault=True)

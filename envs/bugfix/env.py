@@ -117,6 +117,8 @@ def bugfix(options: BugOptions) -> DecPOMDPEnv:
       (`llm_decpomdp.envs.programs.completion`). The last complete definition counts, no longer the longest block.
       Imports and helpers of other blocks, other bindings of the function and bare bodies are accepted. Reasoning,
       later turns and words beside the code cost nothing. The infos report it.
+      Tests see views, counters and lists that occur twice as they are, and what the program prints.
+      A check in the style of unittest counts as a test.
     """
     path = None if options.source in ("auto", "bundled") else options.source
     load_tasks = _load_bundled if path is None else _load_own

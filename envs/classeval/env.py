@@ -74,6 +74,7 @@ def classeval(options: ClassOptions) -> DecPOMDPEnv:
       (`llm_decpomdp.envs.programs.completion`). The last complete definition counts, no longer the longest block.
       Constants and classes beside the class, assigned methods and bare bodies are accepted. Reasoning,
       later turns and words beside the code cost nothing. The infos report it.
+      Tests see views, counters and lists that occur twice as they are, and what the program prints.
     """
     split, source = options.split, options.source
     parse_split(split, CLASSEVAL.splits_of(source))

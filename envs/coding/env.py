@@ -77,6 +77,8 @@ def coding_env(dataset: Dataset, name: str, options: CodingOptions) -> DecPOMDPE
       (`llm_decpomdp.envs.programs.completion`). The last complete definition counts, no longer the longest block.
       Imports and helpers of other blocks, other bindings of the function and bare bodies are accepted. Reasoning,
       later turns and words beside the code cost nothing. The infos report it.
+      Tests see views, counters and lists that occur twice as they are, and what the program prints.
+      A check in the style of unittest counts as a test.
     """
     parse_split(options.split, dataset.splits_of(options.source))
     team = coding_team(options.num_agents, options.roles)

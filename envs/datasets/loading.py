@@ -130,6 +130,8 @@ def load(
         raise ValueError(
             f"split {split!r} of {found.source} holds nothing but tasks with known issues"
         )
+    if is_path(source):
+        _warn_of_remarks(tasks)
     stand_in = found.source == "bundled"
     return TaskSet(tasks, dataset.name, found.source, split, found.revision, stand_in, excluded)
 
@@ -270,6 +272,21 @@ def _warn_of_stand_in(name: str) -> None:
         f"the Hugging Face hub cannot be reached: {name} uses the bundled stand-in problems, not the "
         f"benchmark's own. Set {DATA_FOLDER} to a folder with local copies, or source='hub' to insist."
     )
+
+
+_remarked: set[tuple[str, str]] = set()
+
+
+def _warn_of_remarks(tasks: Iterable[Task]) -> None:
+    """Warn of each remark on a row of a user's file, once in a process."""
+    for task in tasks:
+        for remark in task.remarks:
+            if (task.task_id, remark) not in _remarked:
+                _remarked.add((task.task_id, remark))
+                logger.warning(
+                    "task %r: a right program may fail here, and not in plain Python: %s; see docs/data.md",
+                    *(task.task_id, remark),
+                )
 
 
 def _tasks(dataset: Dataset, found: SplitRows) -> tuple[Task, ...]:

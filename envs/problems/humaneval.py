@@ -14,6 +14,7 @@ from llm_decpomdp.envs.datasets.rows import BadRow, Row, text_field
 from llm_decpomdp.envs.programs.completion import find_function, signature, without_definition
 from llm_decpomdp.envs.programs.parsing import parse
 from llm_decpomdp.envs.sandbox import Tests, instrument
+from llm_decpomdp.envs.sandbox.instrumentation.differences import differences
 from llm_decpomdp.tasks import Task
 
 MAX_PROMPT_LENGTH = 100_000
@@ -49,6 +50,11 @@ class CodeTask(Task):
     def tests(self) -> Tests:
         """The instrumented test."""
         return instrument(self.test, self.entry_point)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Reasons why the test may judge a right program otherwise here than in one process with it."""
+        return differences(self.test, self.entry_point, self.preamble)
 
 
 def code_task(index: int, row: Row) -> CodeTask:

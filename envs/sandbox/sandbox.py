@@ -20,7 +20,7 @@ from llm_decpomdp.envs.sandbox.program import Execution, Limits, Outcome, Progra
 from llm_decpomdp.envs.sandbox.worker_process import Settings
 from llm_decpomdp.utils.warn import warn
 
-VERSION = 2
+VERSION = 3
 """Incremented by every change that can turn a verdict: cached verdicts of another version do not count."""
 
 LAYERS = ("namespaces", "landlock", "seccomp")

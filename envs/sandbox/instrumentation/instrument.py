@@ -4,6 +4,8 @@ The whole body of the test runs as its author wrote it: set-up, loops, helper fu
 top-level statement of the body is a *stage*: an exception ends its stage only. Each `assert` is a *test*: it
 passes if it was reached and held every time.
 
+- A statement that holds no assert and checks in other words (`self.assertEqual(...)`, `raise AssertionError`,
+  `with self.assertRaises(...)`) is one test: it passes if it ends without an exception.
 - `assert False` is a guard ("must not get here"): it passes if its stage ran to the end without reaching it.
 - An assert about constants that are true (`assert True, "..."`) tests nothing and is not counted.
 """
@@ -25,6 +27,9 @@ from llm_decpomdp.envs.sandbox.instrumentation.analysis import (
 
 MAX_CASE_LENGTH = 500
 """Longest text of one test that an agent is shown, in characters."""
+
+CHECKS = ("raises", "warns", "fail")
+"""Functions of test frameworks that may fail a test, besides those whose names begin with `assert`."""
 
 
 @dataclass(frozen=True)
@@ -121,11 +126,23 @@ def _instrument(module: ast.Module, entry_point: str, split: bool) -> Tests:
             for statement, used in zip(body, uses, strict=True)
         ),
         prefetch=not uses_files(module),
-        vary=len(writer.tests) > sum(isinstance(statement, ast.Assert) for statement in body),
+        vary=sum(not test.whole for test in writer.tests)
+        > sum(isinstance(statement, ast.Assert) for statement in body),
         judges_result=tuple(test.judges_result for test in writer.tests),
         minimum=(1,) * len(writer.tests),
         split=split,
+        methods=frozenset({"__repr__"} if _asks_for_repr(module) else ()),
     )
+
+
+def _asks_for_repr(module: ast.Module) -> bool:
+    """Check whether a test may compare the `repr` of an object."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.FormattedValue) and node.conversion == ord("r"):
+            return True
+        if isinstance(node, ast.Name) and node.id == "repr":
+            return True
+    return False
 
 
 def _parameters(function: ast.FunctionDef) -> list[ast.arg]:
@@ -143,12 +160,29 @@ def _calls_check(statement: ast.stmt) -> bool:
     return isinstance(call, ast.Call) and ast.unparse(call.func) == "check"
 
 
+def _checks(statement: ast.AST) -> bool:
+    """Check whether a statement may raise AssertionError in other words than an assert, when it runs."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+        return False
+    if isinstance(statement, ast.Raise):
+        raised = statement.exc.func if isinstance(statement.exc, ast.Call) else statement.exc
+        return isinstance(raised, ast.Name) and raised.id == "AssertionError"
+    if isinstance(statement, ast.Call):
+        function = statement.func
+        name = getattr(function, "attr", getattr(function, "id", ""))
+        if name.startswith("assert") or name in CHECKS:
+            return True
+    return any(map(_checks, ast.iter_child_nodes(statement)))
+
+
 @dataclass(frozen=True)
 class _Test:
     case: str
     guard: bool
     stage: int
     judges_result: bool
+    whole: bool = False
+    """True for a statement that checks in other words than an assert."""
 
 
 class _Writer(ast.NodeTransformer):
@@ -184,8 +218,14 @@ class _Writer(ast.NodeTransformer):
         template = f"if __stage__.runs({number}):\n    with __stage__:\n        pass"
         wrapper = parse(template).body[0]
         assert isinstance(wrapper, ast.If) and isinstance(wrapper.body[0], ast.With)
+        first = len(self.tests)
+        case = ast.unparse(statement) if _checks(statement) else ""
+        judges = not self.results.isdisjoint(names(statement))
         visited = self.visit(statement)
         wrapper.body[0].body = visited if isinstance(visited, list) else [visited]
+        if case and len(self.tests) == first:
+            wrapper.body[0].body += parse(f"__record__({first}, True)").body
+            self.tests.append(_Test(self._text(case), False, number, judges, whole=True))
         return [wrapper]
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
@@ -220,10 +260,10 @@ class _Writer(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def _case(self, node: ast.Assert) -> str:
-        renamed = _Rename(self.parameter, self.entry_point).visit(
-            parse(ast.unparse(ast.Assert(node.test, None)))
-        )
-        text = ast.unparse(renamed)
+        return self._text(ast.unparse(ast.Assert(node.test, None)))
+
+    def _text(self, case: str) -> str:
+        text = ast.unparse(_Rename(self.parameter, self.entry_point).visit(parse(case)))
         return text if len(text) <= MAX_CASE_LENGTH else text[:MAX_CASE_LENGTH] + "..."
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -51,6 +52,10 @@ class Conversation:
         self.answers: list[Any] = []
         self.calls: list[list[int]] = []
         """Calls of each helper, for each answer."""
+        self.outputs: list[str] = []
+        """What the program printed, for each answer."""
+        self.exceptions: dict[str, type[Exception]] = {}
+        """Classes of exceptions that the prompt defines, by name."""
         self.count: Callable[[list[int]], object] = id
         """Callback that receives the calls of each helper during the current request."""
         self.live_answers: dict[int, int] = {}
@@ -88,11 +93,9 @@ class Conversation:
                 if self.holds_live_values:
                     self.live_answers[len(self.answers)] = self.session.generation
                 self.holds_live_values = self.holds_live_values or before
-                self.answers.append(answer)
-                self.calls.append(self.session.take_helper_calls())
+                self._append(answer)
             except NoAnswer as error:
-                self.answers.append(error.with_traceback(None))
-                self.calls.append(self.session.take_helper_calls())
+                self._append(error.with_traceback(None))
                 end = self.first if len(self.answers) < self.first else len(self.plan)
                 if not self._restart(self.plan[len(self.answers) : end]):
                     break
@@ -116,9 +119,15 @@ class Conversation:
             reason = NoAnswer("error", failure[0], failure[1])
         except NoAnswer as error:
             reason = error
-        self.answers += [reason] * (len(self.plan) - len(self.answers))
-        self.calls += [self.session.take_helper_calls()] * (len(self.plan) - len(self.calls))
+        while len(self.answers) < len(self.plan):
+            self._append(reason)
         return False
+
+    def _append(self, answer: Any) -> None:
+        """Keep an answer for the test, with what the program did meanwhile."""
+        self.answers.append(answer)
+        self.calls.append(self.session.take_helper_calls())
+        self.outputs.append(self.session.take_output())
 
     def call(
         self,
@@ -146,11 +155,16 @@ class Conversation:
             answer = self._guarded(lambda: self._ask("call", data, handle))
         else:
             answer = self._answer(data)
-        arguments = answer[2]
+        kind, content, arguments = answer
+        visible = self.write_back or in_place or arguments is None
         if arguments is not None:
             self.arguments_changed = self.arguments_changed or not in_place
-            if self.write_back or in_place:
+            if visible:
                 self._write_back(arguments, args, kwargs)
+        if kind == "argument":
+            every = [*args, *kwargs.values()]
+            self._guarded(lambda: self.session.expect(_is_argument(content, len(every))))
+            return every[content[0]] if visible else content[1]
         return self._value(answer)
 
     def _value(self, answer: Any) -> Any:
@@ -158,7 +172,8 @@ class Conversation:
         kind, content, _ = answer
         if kind == "error":
             # Rebuilt as far as it is harmless.
-            raise rebuilt(self._guarded(lambda: self.session.failure(content)))
+            failure = self._guarded(lambda: self.session.failure(content))
+            raise rebuilt(failure, self.exceptions)
         self._guarded(lambda: self.session.expect(kind == "value"))
         return content
 
@@ -185,6 +200,7 @@ class Conversation:
         if index < len(self.plan) and self.plan[index] == data and not self.mismatch:
             answer = self.answers[index]
             self.count(self.calls[index])
+            _print(self.outputs[index])
             if isinstance(answer, NoAnswer):
                 self.failure = answer
                 raise answer
@@ -227,6 +243,7 @@ class Conversation:
             raise
         finally:
             self.count(self.session.take_helper_calls())
+            _print(self.session.take_output())
 
     def _check_alive(self, generation: int) -> None:
         if not self._is_alive(generation):
@@ -254,6 +271,19 @@ class Conversation:
             self._guarded(lambda: self.session.expect(False))
         for old, new in pairs:
             assign(old, new)
+
+
+def _is_argument(content: Any, number: int) -> bool:
+    """Check whether a program's message is the position of one of a number of arguments, and its value."""
+    if type(content) is not list or len(content) != 2:
+        return False
+    return type(content[0]) is int and 0 <= content[0] < number
+
+
+def _print(output: str) -> None:
+    """Print what the program printed, where the test has redirected the output to see it."""
+    if output and sys.stdout is not sys.__stdout__:
+        sys.stdout.write(output.encode("utf-8", "replace").decode())
 
 
 def _raise_stale() -> None:

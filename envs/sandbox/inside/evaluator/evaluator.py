@@ -35,8 +35,8 @@ from llm_decpomdp.envs.sandbox.inside.evaluator.zygote_client import ZygoteClien
 MAX_MISMATCHES = 3
 """Mismatches between a test's calls and its plan after which its calls are no longer prefetched."""
 
-BUFFERS = ("bytearray", "array", "memoryview")
-"""Names in a test of types that `marshal` would turn into bytes."""
+BUFFERS = ("bytearray", "array", "memoryview", "numpy")
+"""Names in a test or a prompt of types that `marshal` would turn into bytes, and of modules with such types."""
 
 COLLECT_AFTER = 2**20
 """Bytes of answers of one program after which garbage is collected."""
@@ -113,7 +113,7 @@ class Evaluator:
     def _run_apart(self, session: Session, job: dict[str, Any]) -> Findings:
         """Run the tests in this process, apart from the program."""
         tests = job["tests"]
-        plain = not any(name in tests for name in BUFFERS)
+        plain = not any(name in tests or name in job["preamble"] for name in BUFFERS)
         if tests not in self.plans:
             calls = self.interpreter.call_plan(job, plain) if job["prefetch"] else NO_PLAN
             self.zygote.discard_used_folder()
@@ -157,7 +157,9 @@ class Evaluator:
         record = Record(findings.note, describe_any)
         stage = _StrictStage(findings.note, conversation)
         try:
-            self.interpreter.check(job, conversation.objects.function, record, stage)
+            self.interpreter.check(
+                job, conversation.objects.function, record, stage, conversation.exceptions
+            )
         except BaseException as error:
             findings.note("ended", stage.number, describe_any(error))
         if self.zygote.failure is not None:

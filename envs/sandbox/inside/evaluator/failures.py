@@ -5,10 +5,12 @@ from __future__ import annotations
 import _signal
 import builtins
 import os
+import sys
 from typing import Any
 
 from llm_decpomdp.envs.sandbox.inside.evaluator.reports import MAX_TEXT, describe
 from llm_decpomdp.envs.sandbox.inside.protocol.channel import OUT_OF_MEMORY
+from llm_decpomdp.envs.sandbox.inside.protocol.libraries import ERROR_MODULES
 
 NEVER_REBUILT = (StopIteration, StopAsyncIteration)
 """Exceptions that end loops, by which a program could end a test early."""
@@ -43,20 +45,55 @@ class CandidateError(Exception):
     """Exception of the program that has no harmless builtin class."""
 
 
-def rebuilt(failure: list[Any]) -> Exception:
-    """Build an exception of the nearest harmless builtin class from a program's description of it."""
+def rebuilt(failure: list[Any], own: dict[str, type[Exception]]) -> Exception:
+    """Build an exception of the nearest harmless class from a program's description of it.
+
+    Args:
+        failure: Its type, text, origin, line and status, its nearest builtin class and its arguments; then, where
+            it has them, its attributes, and the module and name of a library's class.
+        own: Classes of exceptions that the task's prompt defines. A program can raise these in any case.
+    """
     text = failure[1]
-    base, arguments = (*failure[5:], None, None)[:2]
+    base, arguments, attributes, module, name = (*failure[5:], *[None] * 5)[:5]
     if type(arguments) is not list:
         arguments = [text]
+    special = own.get(failure[0]) or _of_library(module, name)
+    if special is not None:
+        error = _without_init(special, arguments)
+    else:
+        error = _of_builtin(base, arguments, failure)
+    if type(attributes) is dict:
+        for key, value in attributes.items():
+            if type(key) is str and not hasattr(Exception, key):
+                vars(error)[key] = value
+    error.remote = failure  # type: ignore[attr-defined]
+    return error
+
+
+def _of_library(module: Any, name: Any) -> type[Exception] | None:
+    """Return a library's class of exceptions that a program names, if it is one that may be built."""
+    if type(name) is not str or type(module) is not str or module not in ERROR_MODULES:
+        return None
+    kind = vars(sys.modules[module]).get(name) if module in sys.modules else None
+    return kind if isinstance(kind, type) and issubclass(kind, Exception) else None
+
+
+def _without_init(kind: type[Exception], arguments: list[Any]) -> Exception:
+    """Build an exception with these arguments and without attributes; no code of its class is run."""
+    builtin = next(c for c in kind.__mro__ if c.__module__ == "builtins")
+    error: Exception = builtin.__new__(kind, *arguments)
+    return error
+
+
+def _of_builtin(base: Any, arguments: list[Any], failure: list[Any]) -> Exception:
+    """Build an exception of a builtin class, or of the nearest one that is harmless."""
+    text = failure[1]
     kind = vars(builtins).get(base) if type(base) is str else None
     error: Exception | None = None
     if isinstance(kind, type) and issubclass(kind, Exception):
         if not issubclass(kind, NEVER_REBUILT):
             error = _new(kind, arguments, failure)
-    error = error or _new(CandidateError, arguments, failure) or CandidateError(text)
-    error.remote = failure  # type: ignore[attr-defined]
-    return error
+    return error or _new(CandidateError, arguments, failure) or CandidateError(text)
 
 
 def text_of(error: Exception) -> str:
@@ -72,7 +109,9 @@ def _new(kind: type[Exception], arguments: list[Any], failure: list[Any]) -> Exc
             continue
         try:
             error: Exception = parent(*arguments)
-            return error if _has_text(error, failure[1]) else _with_text(parent, arguments, failure)
+            if failure[0] == parent.__name__ and _has_text(error, failure[1]):
+                return error
+            return _with_text(parent, arguments, failure)
         except Exception:
             continue
     return None
@@ -85,9 +124,10 @@ def _has_text(error: Exception, text: str) -> bool:
 def _with_text(kind: type[Exception], arguments: list[Any], failure: list[Any]) -> Exception:
     """Build an exception with the text of the program's, if it can have both that and its class."""
     name, text = failure[:2]
-    if name != kind.__name__:  # a class of the program's own, with a text of its own
+    if name != kind.__name__:  # a class of the program's own
         namespace = {"__str__": lambda _: text, "__module__": kind.__module__}
-        error: Exception = type(kind.__name__, (kind,), namespace)(*arguments)
+        name = name if name.isidentifier() else kind.__name__
+        error: Exception = type(name, (kind,), namespace)(*arguments)
         return error
     try:
         error = kind(text)  # its arguments were too long, or no values

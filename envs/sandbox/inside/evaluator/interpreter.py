@@ -14,6 +14,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
+from llm_decpomdp.envs.sandbox.inside.evaluator.failures import NEVER_REBUILT
 from llm_decpomdp.envs.sandbox.inside.evaluator.proxies import Opaque
 from llm_decpomdp.envs.sandbox.inside.evaluator.reports import Record, Stage
 from llm_decpomdp.envs.sandbox.inside.protocol.codec import Unsendable, pack_call
@@ -47,11 +48,20 @@ class Interpreter:
         self.builtins = dict(vars(builtins))
         self.recursion_limit = sys.getrecursionlimit()
 
-    def check(self, job: dict[str, Any], function: Any, record: Record, stage: Stage) -> None:
-        """Run a test with a stand-in for the program's function."""
+    def check(
+        self,
+        job: dict[str, Any],
+        function: Any,
+        record: Record,
+        stage: Stage,
+        exceptions: dict[str, type[Exception]],
+    ) -> None:
+        """Run a test with a stand-in for the program's function; `exceptions` takes the prompt's own classes."""
         scope: dict[str, Any] = {"__name__": "__test__"}
         try:
             exec(self._compiled(job["preamble"], "<prompt>"), scope)
+            if "class " in job["preamble"]:
+                exceptions.update(_exceptions(scope))
             scope |= {job["entry_point"]: function, "__record__": record, "__stage__": stage}
             exec(self._compiled(job["tests"], "<tests>"), scope)
             scope["__check__"](function, record, stage)
@@ -71,7 +81,7 @@ class Interpreter:
             """Ignore asserts, which mean nothing without a program."""
 
         record, stage = Record(ignore, ignore), Stage(note, ignore, set())
-        return recorder.record(lambda: self.check(job, recorder, record, stage)), begins
+        return recorder.record(lambda: self.check(job, recorder, record, stage, {})), begins
 
     def _compiled(self, source: str, name: str) -> CodeType:
         if "random" in source:
@@ -98,6 +108,16 @@ class Interpreter:
         decimal = sys.modules.get("decimal")
         if decimal is not None:
             decimal.setcontext(decimal.Context())
+
+
+def _exceptions(scope: dict[str, Any]) -> dict[str, type[Exception]]:
+    """Return the classes of exceptions that a scope's code defines, by name, but for those that end loops."""
+    return {
+        name: value
+        for name, value in scope.items()
+        if isinstance(value, type) and value.__module__ == scope["__name__"]
+        if issubclass(value, Exception) and not issubclass(value, NEVER_REBUILT)
+    }
 
 
 class CallRecorder:

@@ -67,19 +67,27 @@ class Objects:
         self.decode = Decoder(makers, MAX_DECODED).decode
 
     def __call__(self, value: Any, content: Any) -> Any:
-        """Encode a proxy as its handle, and a function of the test as its number."""
+        """Encode a proxy as its handle, and a function or an iterator of the test as its number."""
         if isinstance(value, Object | Valued):
             _, handle, generation = value._reference
             required = content is None
             if required or isinstance(value, FIXED):
                 if self.conversation.can_pass(handle, generation, required):
                     return {"handle": handle}
+        if content is None and hasattr(type(value), "__next__") and not callable(value):
+            number = self._number(value)
+            self.callbacks[number] = value.__next__
+            return {"items": number}
         if content is not None or not callable(value):
             return refuse(value, content)
+        return {"callback": self._number(value)}
+
+    def _number(self, value: Any) -> int:
+        """Return the number of a function or an iterator of the test, which it keeps from now on."""
         number = self.callback_numbers.setdefault(id(value), len(self.callbacks))
         if number == len(self.callbacks):
             self.callbacks.append(value)
-        return {"callback": number}
+        return number
 
     def answer_callback(self, content: Any) -> Any:
         """Call a function of the test for the program, and encode the result."""

@@ -210,6 +210,11 @@ class Valued:
     def __getattr__(self, name: str) -> Any:
         return attribute(self._reference, name)
 
+    def __repr__(self) -> Any:
+        if "__repr__" in self._reference[0].methods:  # see `Object`
+            return self._reference[0].operate(self._reference, "repr")
+        return super().__repr__()
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         base = type(self).__mro__[2]
         return base, (base(self),)

@@ -58,6 +58,8 @@ class Session:
         self.received = 0
         """Bytes of the program's messages."""
         self.output = ""
+        self.new_output = ""
+        """What the program has printed since `take_output`."""
         self.last_counts = [0] * len(request["helpers"])
         """Calls of each helper since the program was loaded, as it last reported."""
         self.new_calls = [0] * len(request["helpers"])
@@ -77,6 +79,11 @@ class Session:
         """Return the calls of each helper since the last time, as far as the program tells the truth."""
         calls, self.new_calls = self.new_calls, [0] * len(self.last_counts)
         return calls
+
+    def take_output(self) -> str:
+        """Return what the program has printed since the last time."""
+        output, self.new_output = self.new_output, ""
+        return output
 
     def start(self, calls: list[bytes]) -> Any:
         """Load the program and request calls; return the failure to load, or None.
@@ -102,6 +109,7 @@ class Session:
         kind, failure, _ = self.receive(self.limits["load_seconds"])
         self.expect(kind == "loaded")
         self.loading_calls = self.take_helper_calls()
+        self.take_output()  # printed before the test begins
         if failure is not None:
             self.stop()
         return failure
@@ -124,7 +132,7 @@ class Session:
         self.failures = self.received = 0
         self.operations = 0.0
         self.take_helper_calls()
-        self.output = ""
+        self.output = self.new_output = ""
         self.deadline = (
             time.monotonic() + self.limits["program_seconds"] * self.limits["wall_factor"]
         )
@@ -186,7 +194,9 @@ class Session:
                 self.new_calls[helper] += max(calls - self.last_counts[helper], 0)
                 self.last_counts[helper] = max(calls, self.last_counts[helper])
             room = self.limits["output_bytes"] - len(self.output)
-            self.output += output[: max(room, 0)]
+            if output and room > 0:
+                self.output += output[:room]
+                self.new_output += output[:room]
             if kind == "callback":
                 self._call_back(content)
             elif kind != "shared":  # decoding has changed a container

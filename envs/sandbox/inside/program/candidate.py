@@ -17,7 +17,7 @@ from typing import Any
 
 from llm_decpomdp.envs.sandbox.inside.confinement.kernel import lower_limit
 from llm_decpomdp.envs.sandbox.inside.evaluator.reports import Record, Stage, describe
-from llm_decpomdp.envs.sandbox.inside.program.handles import OPERATIONS, Handles, opaque
+from llm_decpomdp.envs.sandbox.inside.program.handles import OPERATIONS, Handles, Items, opaque
 from llm_decpomdp.envs.sandbox.inside.program.loading import OUTPUT, RANDOM, load
 from llm_decpomdp.envs.sandbox.inside.protocol.channel import (
     MAX_MESSAGE,
@@ -38,6 +38,7 @@ from llm_decpomdp.envs.sandbox.inside.protocol.codec import (
     to_text,
     unpack_call,
 )
+from llm_decpomdp.envs.sandbox.inside.protocol.libraries import ERROR_MODULES
 
 READY = pack(["ready", None, None, [], ""])
 """First message of a process, before it knows its program."""
@@ -50,7 +51,12 @@ CHUNK = 2**12
 MAX_ARGUMENTS = 2000
 """Longest text of an exception's arguments; longer ones are left out."""
 
-MUTABLE = frozenset({"list", "dict", "set", "bytearray", "tuple", "deque"})
+MUTABLE = frozenset(
+    (
+        *("list", "dict", "set", "bytearray", "tuple", "deque"),
+        *("Counter", "OrderedDict", "defaultdict", "array", "ndarray"),
+    )
+)
 """Types of arguments that a call may have changed."""
 
 
@@ -108,6 +114,7 @@ class Candidate:
         self.callbacks: dict[int, Callable[..., Any]] = {}
         makers: dict[str, Maker] = {
             "callback": (int, self._callback),
+            "items": (int, lambda number: Items(number, self._callback(number))),
             "handle": (int, self._object),
         }
         self.decode = Decoder(makers).decode
@@ -196,14 +203,21 @@ class Candidate:
         try:
             args, kwargs = unpack_call(data, self.decode)
             result = function(*first, *args, **kwargs)
-            if not MUTABLE.isdisjoint([type(v).__name__ for v in (*args, *kwargs.values())]):
+            kind = "value"
+            every = [*args, *kwargs.values()]
+            if not MUTABLE.isdisjoint([type(value).__name__ for value in every]):
                 arguments = self._changed(data, args, kwargs)
             content = self._encoded(result, attribute)
+            if not first and type(result).__name__ in MUTABLE:
+                for position, value in enumerate(every):
+                    if value is result:
+                        kind, content = "argument", [position, arguments and content]
+                        break
         except BaseException as error:
             self._send_changes()
             return self.send("error", self._failure(error), arguments)
         self._send_changes()
-        self.send("value", content, arguments)
+        self.send(kind, content, arguments)
 
     def _send_changes(self) -> None:
         for change in self.handles.changes() if self.handles.shared else ():
@@ -252,7 +266,21 @@ class Candidate:
                 arguments = []
         except Exception:
             arguments = []
-        return [*describe(error), builtin[0], arguments]
+        return [*describe(error), builtin[0], arguments, *self._further(error)]
+
+    def _further(self, error: BaseException) -> list[Any]:
+        """Describe what only some exceptions have: attributes of their own, and a class of a library."""
+        library = next((c for c in type(error).__mro__ if c.__module__ in ERROR_MODULES), None)
+        attributes = vars(error)
+        if library is None and not attributes:
+            return []
+        try:
+            fields = encode(dict(attributes), opaque)
+            if len(to_text(fields)) > MAX_ARGUMENTS:
+                fields = {"dict": []}
+        except Exception:
+            fields = {"dict": []}
+        return [fields, *([library.__module__, library.__name__] if library is not None else [])]
 
     # Tests inside the program's process: their reports can be forged
 

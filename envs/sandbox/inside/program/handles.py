@@ -40,6 +40,25 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
 """Operations on an object, besides to call it or run it."""
 
 
+class Items:
+    """Iterator of the test; each item is requested when the program wants it.
+
+    Args:
+        number: Its number among the functions and iterators of the test.
+        following: Function that returns the next item.
+    """
+
+    def __init__(self, number: int, following: Callable[[], Any]) -> None:
+        self.number = number
+        self._following = following
+
+    def __iter__(self) -> Items:
+        return self
+
+    def __next__(self) -> Any:
+        return self._following()
+
+
 class Handles:
     """The objects that have a number. Called, it encodes them, as the argument `other` of `encode`.
 
@@ -80,6 +99,8 @@ class Handles:
         """Encode an argument that is an object as the tests sent it, for `encode`."""
         if id(value) in self.callbacks:
             return {"callback": self.callbacks[id(value)]}
+        if type(value) is Items:
+            return {"items": value.number}
         if id(value) in self.numbers:
             return {"handle": self.numbers[id(value)]}
         return opaque(value, content)

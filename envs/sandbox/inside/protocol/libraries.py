@@ -14,8 +14,39 @@ from typing import Any, NamedTuple
 MAX_DIGITS = 4000
 """Longest text of a decimal number."""
 
+NUMBERS = tuple("bBhHiIlLqQfd")
+"""Types of the items of arrays that are sent."""
+
 BANDS = {"L": 1, "RGB": 3, "RGBA": 4}
 """Modes of images that are sent, with their bytes for each pixel."""
+
+
+ERROR_MODULES = frozenset(
+    (
+        *(
+            "json.decoder",
+            "decimal",
+            "dataclasses",
+            "statistics",
+            "queue",
+            "struct",
+            "zlib",
+            "binascii",
+        ),
+        *(
+            "re",
+            "sre_constants",
+            "re._constants",
+            "csv",
+            "_csv",
+            "configparser",
+            "graphlib",
+            "ipaddress",
+        ),
+        *("copy", "_pickle", "pickle", "sqlite3", "argparse", "zipfile", "tarfile", "numpy.linalg"),
+    )
+)
+"""Modules of libraries whose exceptions the tests can catch by their class."""
 
 
 class Library(NamedTuple):
@@ -76,6 +107,43 @@ def _deque(parts: list[Any]) -> Any:
     if type(items) is not list:
         raise TypeError("items of a deque that are no list")
     return _module("collections").deque(items, maxlen)
+
+
+def _counter(counts: dict[Any, Any]) -> Any:
+    return _module("collections").Counter(counts)
+
+
+def _ordered(items: dict[Any, Any]) -> Any:
+    return _module("collections").OrderedDict(items)
+
+
+def _default(parts: list[Any]) -> Any:
+    factory, items = parts
+    if type(items) is not dict:
+        raise TypeError("items of a defaultdict that are no dict")
+    return _module("collections").defaultdict(factory, items)
+
+
+def _exactly(name: str, parts: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a function that splits objects of a class of `collections`; those of a subclass it leaves."""
+
+    def split(value: Any) -> Any:
+        return parts(value) if type(value) is getattr(_module("collections"), name) else None
+
+    return split
+
+
+def _timezone(parts: list[Any]) -> Any:
+    if [*map(type, parts[1:])] not in ([], [str]):
+        raise TypeError("parts of a timezone that are none")
+    return _module("datetime").timezone(*parts)
+
+
+def _typed_array(parts: list[Any]) -> Any:
+    code, items = parts
+    if type(items) is not list or type(code) is not str or code not in NUMBERS:
+        raise TypeError("an array of other things than numbers")
+    return _module("array").array(code, items)
 
 
 def _iso(name: str) -> Callable[[str], Any]:
@@ -153,6 +221,30 @@ LIBRARIES = (
     ),
     Library("decimal", "Decimal", str, str, _decimal),
     Library("collections", "deque", list, lambda value: [list(value), value.maxlen], _deque),
+    Library("collections", "Counter", dict, _exactly("Counter", dict), _counter),
+    Library("collections", "OrderedDict", dict, _exactly("OrderedDict", dict), _ordered),
+    Library(
+        "collections",
+        "defaultdict",
+        list,
+        _exactly("defaultdict", lambda value: [value.default_factory, dict(value)]),
+        _default,
+    ),
+    Library(
+        "array",
+        "array",
+        list,
+        lambda value: [value.typecode, value.tolist()] if value.typecode in NUMBERS else None,
+        _typed_array,
+    ),
+    Library(
+        "uuid",
+        "UUID",
+        int,
+        lambda value: value.int,
+        lambda number: _module("uuid").UUID(int=number),
+    ),
+    Library("datetime", "timezone", list, lambda value: [*value.__getinitargs__()], _timezone),
     Library("datetime", "datetime", str, lambda value: value.isoformat(), _iso("datetime")),
     Library("datetime", "date", str, lambda value: value.isoformat(), _iso("date")),
     Library("datetime", "time", str, lambda value: value.isoformat(), _iso("time")),

@@ -15,29 +15,44 @@ CONTAINERS = (list, tuple, dict, set, bytearray, deque)
 
 
 def assign(old: Any, new: Any) -> None:
-    """Give a container the content of another one of its type or base type, nested containers included."""
+    """Give a container the content of another one of its type or base type, nested containers included.
+
+    An array of numbers keeps its shape, or stays as it is.
+    """
     if not isinstance(old, type(new)):
         return
-    if isinstance(old, list | tuple) and len(old) == len(new):
-        for index, (inner_old, inner_new) in enumerate(zip(old, new, strict=True)):
-            if isinstance(inner_new, CONTAINERS) and isinstance(inner_old, type(inner_new)):
-                assign(inner_old, inner_new)
-            elif isinstance(old, list):
-                old[index] = inner_new
-    elif isinstance(old, list | bytearray):
+    if isinstance(old, tuple):
+        merged(old, new)
+    elif isinstance(old, list):
+        if len(old) == len(new):
+            new = [*map(merged, old, new)]
+        old[:] = new
+    elif isinstance(old, bytearray):
         old[:] = new
     elif isinstance(old, dict):
-        containers = {key: value for key, value in old.items() if isinstance(value, CONTAINERS)}
+        items = {key: merged(old[key], new[key]) if key in old else new[key] for key in new}
         old.clear()
-        for key, value in new.items():
-            if key in containers and isinstance(containers[key], type(value)):
-                assign(containers[key], value)
-                old[key] = containers[key]
-            else:
-                old[key] = value
+        old.update(items)
     elif isinstance(old, set):
         old.clear()
         old.update(new)
     elif isinstance(old, deque):
         old.clear()
         old.extend(new)
+    elif type(old).__name__ == "array":
+        old[:] = new
+    elif type(old).__name__ == "ndarray" and old.shape == new.shape:
+        old[...] = new
+
+
+def merged(old: Any, new: Any) -> Any:
+    """Return a part of a container with its new content: the old object where it can change, else a new one."""
+    if not isinstance(new, CONTAINERS) or not isinstance(old, type(new)):
+        return new
+    if not isinstance(old, tuple):
+        assign(old, new)
+        return old
+    if len(old) != len(new):
+        return new
+    make = getattr(old, "_make", tuple)  # of a named tuple
+    return make(map(merged, old, new))

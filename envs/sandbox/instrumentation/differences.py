@@ -1,0 +1,322 @@
+"""Parts of a test that may judge a right program otherwise here than in the program's own process.
+
+The test and the program run in two processes, which exchange values. `docs/data.md` has the table of what that
+changes.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import sys
+from collections.abc import Iterator
+from functools import lru_cache
+
+from llm_decpomdp.envs.programs.parsing import parse
+from llm_decpomdp.envs.sandbox.instrumentation.analysis import names, receivers
+
+SEEDS = ("random.seed", "random.setstate", "numpy.random.seed")
+
+PROCESS_STATE = frozenset(
+    (
+        *("os.environ.update", "os.environ.setdefault", "os.environ.pop", "os.putenv", "os.chdir"),
+        *("sys.setrecursionlimit", "decimal.setcontext", "decimal.localcontext", "signal.signal"),
+        *("warnings.catch_warnings", "warnings.simplefilter", "warnings.filterwarnings"),
+        *("contextlib.redirect_stderr", "threading.setprofile", "sys.settrace", "gc.collect"),
+    )
+)
+"""Functions that change or watch the state of the process in which they are called."""
+
+WATCHERS = frozenset({"assertLogs", "assertNoLogs", "assertWarns", "assertWarnsRegex"})
+"""Methods of unittest that watch the state of their own process."""
+
+PATCHES = ("patch", "patch.object", "patch.dict", "patch.multiple")
+
+INTERNALS = frozenset(
+    (
+        *(
+            "__code__",
+            "__defaults__",
+            "__kwdefaults__",
+            "__globals__",
+            "__closure__",
+            "__wrapped__",
+        ),
+        *("gi_frame", "gi_running", "cr_frame"),
+    )
+)
+"""Attributes of functions and generators that the program does not tell."""
+
+OF_EXCEPTIONS = frozenset({"__cause__", "__context__", "__notes__", "__traceback__"})
+"""Attributes of exceptions that the program does not tell."""
+
+UNCATCHABLE = frozenset(
+    {"SystemExit", "KeyboardInterrupt", "GeneratorExit", "ExceptionGroup", "BaseExceptionGroup"}
+)
+"""Exceptions of a program that the test receives as another class."""
+
+UNAVAILABLE = frozenset({"multiprocessing", "subprocess", "socket", "ctypes", "ssl"})
+"""Modules of the standard library that need more than the sandbox allows."""
+
+STREAMS = (
+    "open",
+    "io.StringIO",
+    "io.BytesIO",
+    "tempfile.NamedTemporaryFile",
+    "tempfile.TemporaryFile",
+)
+"""Functions that open a file or a stream."""
+
+PLAIN_BASES = ("TestCase", "Exception", "Error", "Warning")
+"""Ends of the names of base classes whose objects a test need not exchange with the program."""
+
+
+@lru_cache(maxsize=2048)
+def differences(test: str, entry_point: str, preamble: str = "") -> tuple[str, ...]:
+    """Return why a test may judge a right program otherwise than plain Python does; empty if nothing is found.
+
+    Reads the syntax tree only.
+
+    Args:
+        test: Text of the test, as for `instrument`.
+        entry_point: Name of the function under test.
+        preamble: Code of the prompt that stands before every program.
+    """
+    try:
+        reader = _Reader(parse(test), parse(preamble), entry_point)
+        return tuple(dict.fromkeys(reader.reasons()))
+    except (SyntaxError, ValueError, RecursionError):
+        return ()
+
+
+class _Reader:
+    def __init__(self, test: ast.Module, preamble: ast.Module, entry_point: str) -> None:
+        self.test = test
+        self.preamble = preamble
+        self.nodes = [*ast.walk(test)]
+        checks = [
+            node
+            for node in test.body
+            if isinstance(node, ast.FunctionDef) and node.name == "check" and node.args.args
+        ]
+        self.functions = {entry_point, *(node.args.args[0].arg for node in checks)}
+        flat = [part for node in test.body for part in (node.body if node in checks else [node])]
+        self.results = receivers(ast.Module(flat, []), self.functions)
+        self.modules: dict[str, str] = {}
+        """Dotted name that each imported name stands for."""
+        for node in (*self.nodes, *ast.walk(preamble)):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    top = alias.name.partition(".")[0]
+                    self.modules[alias.asname or top] = alias.name if alias.asname else top
+            elif isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    self.modules[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+        self.classes = {
+            node.name: node
+            for node in (*self.nodes, *ast.walk(preamble))
+            if isinstance(node, ast.ClassDef)
+        }
+
+        self.files = self._files()
+
+    def reasons(self) -> Iterator[str]:
+        yield from self._imports()
+        yield from self._free_names()
+        yield from self._random()
+        for node in self.nodes:
+            if isinstance(node, ast.Call):
+                yield from self._about_call(node)
+            elif isinstance(node, ast.Assign | ast.AugAssign | ast.Delete):
+                yield from self._about_change(node)
+            elif isinstance(node, ast.Compare):
+                yield from self._about_identity(node)
+            elif isinstance(node, ast.Attribute):
+                yield from self._about_attribute(node)
+            elif isinstance(node, ast.ClassDef):
+                if any(self._is_function(base) for base in node.bases):
+                    yield "it derives a class from one of the program's, which is in another process"
+            elif isinstance(node, ast.AsyncFor) or getattr(node, "is_async", False):
+                yield "it iterates over an asynchronous generator, which the program cannot return"
+            elif isinstance(node, ast.ExceptHandler) and node.type is not None:
+                yield from self._about_exceptions(node.type)
+
+    # Names
+
+    def _name(self, node: ast.AST | None) -> str:
+        """Return the dotted name of an expression, with imported names in full; empty if it has none."""
+        if isinstance(node, ast.Name):
+            return self.modules.get(node.id, node.id)
+        if isinstance(node, ast.Attribute):
+            base = self._name(node.value)
+            return base and f"{base}.{node.attr}"
+        return ""
+
+    def _is_function(self, node: ast.AST) -> bool:
+        return isinstance(node, ast.Name) and node.id in self.functions
+
+    def _sees_result(self, node: ast.AST) -> bool:
+        return not self.results.isdisjoint(names(node))
+
+    def _imports(self) -> Iterator[str]:
+        for name in sorted({full.partition(".")[0] for full in self.modules.values()}):
+            if name not in sys.stdlib_module_names and name != "None":
+                yield f"it imports {name}, which neither tests nor programs can import"
+            elif name in UNAVAILABLE:
+                yield f"it imports {name}, most of which the sandbox forbids"
+
+    def _free_names(self) -> Iterator[str]:
+        """Yield names that only the program could define."""
+        every = (*self.nodes, *ast.walk(self.preamble))
+        if any(isinstance(node, ast.alias) and node.name == "*" for node in every):
+            return
+        bound = {*dir(builtins), *self.functions, *self.modules, *self.classes, "__name__"}
+        mentions: dict[str, None] = {}
+        for node in every:
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                bound.add(node.id)
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                bound.add(node.name)
+            elif isinstance(node, ast.arg):
+                bound.add(node.arg)
+            elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+                bound.add(node.name)
+            elif isinstance(node, ast.MatchMapping) and node.rest:
+                bound.add(node.rest)
+        for node in self.nodes:
+            if isinstance(node, ast.Name) and node.id not in bound:
+                mentions[node.id] = None
+        for name in mentions:
+            yield f"it uses the name {name}, which neither the test nor the prompt defines"
+
+    def _files(self) -> set[str]:
+        """Return the names of open files and streams."""
+        streams: set[str] = set()
+        for node in self.nodes:
+            if isinstance(node, ast.Assign) and self._opens(node.value):
+                streams |= {name for target in node.targets for name in names(target)}
+            elif isinstance(node, ast.withitem) and self._opens(node.context_expr):
+                streams |= names(node.optional_vars) if node.optional_vars is not None else set()
+        return streams
+
+    def _opens(self, node: ast.AST) -> bool:
+        return isinstance(node, ast.Call) and self._name(node.func) in STREAMS
+
+    # Statements
+
+    def _random(self) -> Iterator[str]:
+        """Yield the seeding of `random`, unless the test draws numbers itself."""
+        mentions = {
+            self._name(node) for node in self.nodes if isinstance(node, ast.Attribute | ast.Name)
+        }
+        draws = {
+            name
+            for name in mentions
+            if name.startswith(("random.", "numpy.random."))
+            and name not in (*SEEDS, "numpy.random")
+        }
+        if not mentions.isdisjoint(SEEDS) and not draws:
+            yield "it seeds random, and the program has a random of its own, with another seed"
+
+    def _about_call(self, call: ast.Call) -> Iterator[str]:
+        name = self._name(call.func)
+        last = name.rpartition(".")[2] or getattr(call.func, "attr", "")
+        arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+        if name in PROCESS_STATE or last in WATCHERS or name.startswith("pytest.warns"):
+            yield _process(name or last)
+        elif name.startswith("unittest.mock.") and name.endswith(PATCHES):
+            yield from self._about_patch(call)
+        elif name == "setattr" and call.args and self._module_of(call.args[0]):
+            yield _process(self._module_of(call.args[0]))
+        elif name.startswith("inspect.") and any(map(self._sees_result, arguments)):
+            yield _internals(name)
+        elif name == "isinstance" and len(call.args) == 2 and self._sees_result(call.args[0]):
+            yield from self._about_class(call.args[1])
+        elif name == "id" and any(map(self._sees_result, arguments)):
+            yield _IDENTITY
+        elif name in self.classes and self._exchanges(self.classes[name]):
+            yield (
+                f"it makes objects of the class {name}, which cannot be passed to the program and equal none "
+                "of the program's objects"
+            )
+        if self._is_function(call.func):
+            for argument in arguments:
+                if self._opens(argument) or getattr(argument, "id", "") in self.files:
+                    yield "it passes an open file or stream, of which the program can only read the lines"
+        if last in ("assertRaises", "assertRaisesRegex") and call.args:
+            yield from self._about_exceptions(call.args[0])
+
+    def _about_patch(self, call: ast.Call) -> Iterator[str]:
+        target = call.args[0] if call.args else None
+        if isinstance(target, ast.Constant) and target.value != "sys.stdout":
+            yield _process(str(target.value))
+        elif target is not None and (module := self._module_of(target)):
+            yield _process(module)
+
+    def _about_class(self, classes: ast.expr) -> Iterator[str]:
+        for node in classes.elts if isinstance(classes, ast.Tuple) else [classes]:
+            if self._is_function(node) or self._name(node) in self.classes:
+                yield f"it asks for the class {ast.unparse(node)}, and the program's objects have none here"
+            elif self._name(node).startswith("types."):
+                yield _internals(self._name(node))
+
+    def _about_change(self, node: ast.Assign | ast.AugAssign | ast.Delete) -> Iterator[str]:
+        """Yield changes of an imported module, which the program does not share."""
+        for target in [node.target] if isinstance(node, ast.AugAssign) else node.targets:
+            for part in target.elts if isinstance(target, ast.Tuple) else [target]:
+                if isinstance(part, ast.Attribute | ast.Subscript):
+                    place = self._name(part) or self._name(part.value)
+                    if place != "sys.stdout" and self._module_of(part):
+                        yield _process(place or self._module_of(part))
+
+    def _module_of(self, node: ast.AST) -> str:
+        """Return the name of the imported module whose part an expression is; empty if it is none's."""
+        while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+            node = node.func if isinstance(node, ast.Call) else node.value
+        return self.modules.get(node.id, "") if isinstance(node, ast.Name) else ""
+
+    def _about_identity(self, node: ast.Compare) -> Iterator[str]:
+        sides = [node.left, *node.comparators]
+        if not any(isinstance(operator, ast.Is | ast.IsNot) for operator in node.ops):
+            return
+        if all(map(self._sees_result, sides)):
+            roots = [tuple(sorted(names(side))) for side in sides]
+            calls = any(isinstance(part, ast.Call) for side in sides for part in ast.walk(side))
+            if calls or len(set(roots)) > 1:
+                yield _IDENTITY
+
+    def _about_attribute(self, node: ast.Attribute) -> Iterator[str]:
+        if node.attr in OF_EXCEPTIONS:
+            yield f"it reads {node.attr} of an exception, which the program does not send"
+        elif node.attr in INTERNALS and self._sees_result(node.value):
+            yield _internals(node.attr)
+        elif isinstance(node.value, ast.Name) and node.value.id in self.classes:
+            definition = self.classes[node.value.id]
+            if any(self._name(base).endswith(("Enum", "Flag")) for base in definition.bases):
+                yield (
+                    f"it uses members of the enumeration {definition.name}, which cannot be passed to the "
+                    "program and equal none of the program's objects"
+                )
+
+    def _about_exceptions(self, node: ast.expr) -> Iterator[str]:
+        for part in node.elts if isinstance(node, ast.Tuple) else [node]:
+            if self._name(part) in UNCATCHABLE:
+                yield f"it expects {self._name(part)}, which arrives as another exception"
+
+    def _exchanges(self, definition: ast.ClassDef) -> bool:
+        """Check whether a test may pass objects of a class to the program, or compare them with its own."""
+        methods = {getattr(part, "name", "") for part in definition.body}
+        if "__call__" in methods or "__next__" in methods:
+            return False  # they are passed as functions or iterators
+        return not any(self._name(base).endswith(PLAIN_BASES) for base in definition.bases)
+
+
+_IDENTITY = "it asks whether two results are one object, and each result is a copy"
+
+
+def _process(name: str) -> str:
+    return f"it changes or watches {name} in its own process, and the program runs in another one"
+
+
+def _internals(name: str) -> str:
+    return f"it looks at {name}, which the program does not tell"
