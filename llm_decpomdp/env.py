@@ -13,7 +13,7 @@ from gymnasium.utils import seeding
 from pettingzoo import ParallelEnv
 
 from llm_decpomdp.episode import Episode, Turn, Verdict
-from llm_decpomdp.parts import Info, Mode, Reward, Role, describe_reward, judge
+from llm_decpomdp.parts import Info, Mode, Reward, Role, check_prompts, describe_reward, judge
 from llm_decpomdp.rendering import print_turn, transcript
 from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.tasks import Task, TaskLoader, TaskSet
@@ -61,7 +61,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         render_mode: `None`, `ansi` or `human`.
 
     Raises:
-        ValueError: If an argument is out of its range.
+        ValueError: If an argument is out of its range, or roles are missing or have the same agent.
     """
 
     render_modes: ClassVar[list[str]] = ["ansi", "human"]
@@ -97,6 +97,11 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         self._rng: np.random.Generator | None = None
         self._episode: Episode | None = None
         self.possible_agents = [role.agent for role in self.roles]
+        if len(set(self.possible_agents)) < max(1, len(self.roles)):
+            raise ValueError(
+                f"{name} needs one role or more, each with an agent of its own, got {self.possible_agents}: give "
+                "every role another name, such as player_0 and player_1"
+            )
         self.agents: list[str] = []
         agents = self.possible_agents
         self.observation_spaces = {agent: UnicodeText(MAX_OBSERVATION_LENGTH) for agent in agents}
@@ -177,6 +182,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         Raises:
             KeyError: If there is no task of this id, or options have another key; the text names the nearest one.
             TypeError: If the options are no mapping.
+            PartError: If the mode does not write a prompt for each agent.
         """
         task_id = task_of(options)
         if seed is not None:
@@ -186,6 +192,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         else:
             task = self.tasks.tasks[int(self.np_random.integers(len(self.tasks)))]
         prompts = self.mode.first(task)
+        check_prompts(self.mode, prompts, self.possible_agents, task)
         self._episode = Episode(task.task_id, (), prompts)
         self.agents = list(self.possible_agents)
         if self.render_mode == "human":
@@ -208,7 +215,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
             ResetNeeded: Before the first `reset`.
             KeyError: If an agent's action is missing, or an unknown agent acts.
             TypeError: If an action is not a string.
-            PartError: If the reward returns something else than a `Verdict`; names its class.
+            PartError: If the reward returns no `Verdict` with its components, or the mode no prompt of an agent.
         """
         episode = self.episode
         if not self.agents and not actions:
@@ -222,6 +229,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         over = len(turns) >= self.num_turns or (self.stop_when_solved and verdict.solved)
         last = (dict.fromkeys(self.possible_agents, ""), Info())
         prompts, mode_infos = last if over else self.mode(self.task, turn)
+        check_prompts(self.mode, prompts, self.possible_agents, self.task)
         self._episode = Episode(episode.task_id, turns, prompts)
         if self.render_mode == "human":
             self.render()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import reprlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -88,17 +89,50 @@ class Mode(Protocol):
 def judge(reward: Reward, task: Any, completions: Mapping[str, str]) -> Verdict:
     """Return the verdict of a reward.
 
+    An error that the reward raises gets a note with its class and the task.
+
     Raises:
-        PartError: If it returns something else; names its class.
+        PartError: If it returns something else, other components than it declares, or points that are no finite
+            numbers; names its class and the task.
     """
-    verdict = reward(task, completions)
+    name = type(reward).__name__
+    try:
+        verdict = reward(task, completions)
+    except Exception as error:
+        if hasattr(error, "add_note"):  # from Python 3.11 on
+            error.add_note(f"raised by the reward {name} on the task {task.task_id!r}")
+        raise
     if not isinstance(verdict, Verdict):
         raise PartError(
-            f"the reward {type(reward).__name__} must return a Verdict, got {reprlib.repr(verdict)} "
-            f"({type(verdict).__name__}): return Verdict({{name: points}}, solved), with a name for each of its "
+            f"the reward {name} must return a Verdict, got {reprlib.repr(verdict)} ({type(verdict).__name__}) on "
+            f"the task {task.task_id!r}: return Verdict({{name: points}}, solved), with a name for each of its "
             "components"
         )
+    declared, points = reward.components, verdict.components
+    if len(points) != len(declared) or any(component not in points for component in declared):
+        raise PartError(
+            f"the reward {name} declares the components {list(declared)}, and its verdict on the task "
+            f"{task.task_id!r} has {list(points)}: give points to each declared component, 0.0 where it earns none"
+        )
+    for component, value in points.items():
+        if not isinstance(value, int | float) or not math.isfinite(value):
+            raise PartError(
+                f"the reward {name} gives {value!r} for the component {component!r} on the task {task.task_id!r}: "
+                "points are finite numbers"
+            )
     return verdict
+
+
+def check_prompts(mode: Mode, prompts: object, agents: Sequence[str], task: Any) -> None:
+    """Raise a `PartError` unless a mode wrote a text for each agent, and for no other."""
+    if isinstance(prompts, Mapping) and len(prompts) == len(agents):
+        if all(isinstance(prompts.get(agent), str) for agent in agents):
+            return
+    found = list(prompts) if isinstance(prompts, Mapping) else prompts
+    raise PartError(
+        f"the mode {type(mode).__name__} must return a prompt (str) for each of the agents {list(agents)}, got "
+        f"{reprlib.repr(found)} on the task {task.task_id!r}"
+    )
 
 
 def describe_reward(reward: Reward) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -46,6 +47,20 @@ class TaskSet:
     """True where these are our own problems in place of the benchmark's."""
     excluded: Mapping[str, str] = field(default_factory=dict)
     """Ids of the tasks that are left out, with the reasons."""
+
+    def __post_init__(self) -> None:
+        """Raise a `ValueError` for a set without tasks, or with two tasks of one id."""
+        if not self.tasks:
+            raise ValueError(
+                f"the task set {self.name!r} ({self.source}, split {self.split!r}) is empty: give it at least one "
+                "task"
+            )
+        if len(self.positions) < len(self.tasks):
+            (task_id, count), *_ = Counter(task.task_id for task in self.tasks).most_common(1)
+            raise ValueError(
+                f"the task set {self.name!r} has {count} tasks with the id {task_id!r}: give each its own, since "
+                "runs and evaluations find tasks by their ids"
+            )
 
     @property
     def known_issues(self) -> dict[str, str]:

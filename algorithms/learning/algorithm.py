@@ -6,14 +6,20 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+import numpy as np
+
 from llm_decpomdp.algorithms.critics.options import DEFAULT_INPUT, OwnCritic
 from llm_decpomdp.algorithms.learning.baselines import Baseline, maximum, none
 from llm_decpomdp.algorithms.learning.learner_options import UpdateOptions
 from llm_decpomdp.algorithms.learning.preference_options import refuse_preferences
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.checks.rules import short
 
 OTHERS = {"none": "magrpo", "own": "iac", "joint": "maac"}
 """An algorithm with a critic of each scope."""
+
+SAMPLE_RETURNS = np.array([[0.0, 1.0, 3.0, 0.5], [2.0, 2.0, 2.0, 2.0]])
+"""Returns of two groups, which a baseline is tried on when an algorithm is declared."""
 
 MAX_COUNTERFACTUALS = 4096
 """Most texts of a group that a critic of answers reads; more is refused as a likely mistake."""
@@ -39,6 +45,22 @@ class Algorithm:
     decay: float | None = None
     """Weight of the past in a running baseline of each role (`running.py`), which is subtracted before
     `baseline`; `None` for none."""
+
+    def __post_init__(self) -> None:
+        """Raise a `ValueError` unless the baseline gives finite numbers in the shape of the returns."""
+        for returns in (SAMPLE_RETURNS, SAMPLE_RETURNS[0]):
+            found = self.baseline(returns.copy())
+            if (
+                not isinstance(found, np.ndarray)
+                or found.shape != returns.shape
+                or not np.isfinite(found).all()
+            ):
+                name = getattr(self.baseline, "__name__", repr(self.baseline))
+                raise ValueError(
+                    f"the baseline {name!r} of {self.name!r} must return an array of finite numbers in the shape "
+                    f"of the returns, and gave {short(found)} for returns of shape {returns.shape}: compute over "
+                    "the last axis with keepdims=True, and np.broadcast_to(..., returns.shape)"
+                )
 
     def completed(self, options: Chosen) -> Chosen:
         """Return the options with the critic of this algorithm where they leave it open.

@@ -51,6 +51,9 @@ class PreferenceAlgorithm(Algorithm):
     baseline: Baseline = _no_baseline
     """None: whatever asks for one is told so."""
 
+    def __post_init__(self) -> None:
+        """Check nothing: there is no baseline to try."""
+
     def check(self, agents: Collection[str], options: UpdateOptions) -> None:
         """Raise a `ValueError` if it cannot train with these options; any team will do."""
         defaults = {declared.name: declared.default for declared in fields(StepOptions)}

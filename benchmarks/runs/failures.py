@@ -12,9 +12,11 @@ from llm_decpomdp.algorithms.crews.options import CrewError
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
 from llm_decpomdp.envs.modes.experts import ExpertError
 from llm_decpomdp.envs.sandbox import SandboxError
+from llm_decpomdp.parts import PartError
 from llm_decpomdp.utils.storage import RunFolder
 
 FAILURES = (
+    PartError,
     FloatingPointError,
     MemoryError,
     ValueError,
@@ -36,7 +38,12 @@ def as_run_errors() -> Iterator[None]:
     except ConfigError:
         raise
     except FAILURES as error:
-        raise RunError(str(error)) from error
+        raise RunError(message_of(error)) from error
+
+
+def message_of(error: Exception) -> str:
+    """Return the text of an error with its notes, such as the task of a reward that raised it."""
+    return ". ".join([str(error).removesuffix("."), *map(str, getattr(error, "__notes__", ()))])
 
 
 @contextmanager

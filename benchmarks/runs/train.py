@@ -21,7 +21,7 @@ from llm_decpomdp.benchmarks.config.samplers import check_interpreter
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs import long_prompts as prompts
 from llm_decpomdp.benchmarks.runs.crews import make_crew
-from llm_decpomdp.benchmarks.runs.failures import FAILURES, open_folder
+from llm_decpomdp.benchmarks.runs.failures import FAILURES, message_of, open_folder
 from llm_decpomdp.benchmarks.runs.manifest import manifest
 from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun, arranged, resolve
 from llm_decpomdp.benchmarks.runs.trackers import tracking
@@ -136,6 +136,12 @@ def finish(run: ResolvedRun, trainer: Trainer, folder: RunFolder) -> Result:
             summary = trainer.run_updates(listeners)
     except FAILURES as error:
         raise RunError(_with_remedy(error, trainer.saved, folder.path)) from error
+    except Exception as error:  # a mistake in code of the user's own
+        if trainer.saved:
+            error.add_note(
+                f"update {trainer.saved} is saved; to go on from it: --resume {folder.path}"
+            )
+        raise
     if config.output.save_final_model and config.learner.shards > 1:
         from llm_decpomdp.agents.models.sharded import unshard_team
 
@@ -164,11 +170,11 @@ def shard(config: Config, team: Team) -> None:
 
 def _with_remedy(error: Exception, saved: int | None, path: Path) -> str:
     """Say why a run has ended, and how to go on."""
+    text = message_of(error).removesuffix(".")
     if not saved:
-        return str(error)
+        return text
     short = isinstance(error.__cause__, PromptTooLong)
     way = " --override model.on_long_prompt=skip" if short else ""
-    text = str(error).removesuffix(".")
     return f"{text}. Update {saved} is saved; to go on from it: --resume {path}{way}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -61,7 +62,8 @@ class Watched:
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Record:
         """Call and check `reset`."""
-        result = self.env.reset(seed=seed, options=options)
+        with _parts_checked():
+            result = self.env.reset(seed=seed, options=options)
         require(
             isinstance(result, tuple) and len(result) == 2,
             "reset() to return the tuple (observations, infos)",
@@ -129,16 +131,26 @@ class Watched:
         return str(state)
 
 
-def _stepped(env: TextEnv, actions: dict[str, str]) -> tuple[Any, ...]:
-    """Return what `step` returns, if it is five values."""
+@contextmanager
+def _parts_checked() -> Iterator[None]:
+    """Turn the mistake of a part's author into a broken rule."""
     try:
-        result: Any = env.step(actions)
+        yield
     except PartError as error:
         raise ConformanceError(
             "the parts of the environment to return what llm_decpomdp/parts.py says",
             str(error),
             "It is so for any completions.",
         ) from error
+
+
+def _stepped(env: TextEnv, actions: dict[str, str]) -> tuple[Any, ...]:
+    """Return what `step` returns, if it is five values."""
+    try:
+        with _parts_checked():
+            result: Any = env.step(actions)
+    except ConformanceError:
+        raise
     except Exception as error:
         raise ConformanceError(
             "step() to accept any text of the action space",

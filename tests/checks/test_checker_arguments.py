@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from dataclasses import replace
 
 import gymnasium
 import pytest
@@ -12,6 +14,7 @@ from llm_decpomdp.checks.checker import check_env
 from llm_decpomdp.checks.rules import ConformanceError
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.parts import PartError
+from llm_decpomdp.tasks import TaskSet
 from tests import broken_envs as broken
 from tests.conftest import CountMode, WordReward, Writer, word_env, word_tasks
 from tests.foreign_envs import Rendezvous
@@ -98,3 +101,105 @@ def test_a_reward_without_a_verdict_is_named(reward, found):
     ) as caught:
         llm_decpomdp.check_env(lambda: rewarded(reward))
     assert "malformed completion" not in str(caught.value)
+
+
+# Parts that do not fit together
+
+
+class Silent(WordReward):
+    """Leaves a declared component out."""
+
+    def __call__(self, task, completions):
+        verdict = super().__call__(task, completions)
+        return replace(verdict, components={"word": verdict.components["word"]})
+
+
+class Generous(WordReward):
+    """Gives points for a component that it does not declare."""
+
+    def __call__(self, task, completions):
+        verdict = super().__call__(task, completions)
+        return replace(verdict, components={**verdict.components, "bonus": 1.0})
+
+
+class Undefined(WordReward):
+    """Divides by nothing."""
+
+    def __call__(self, task, completions):
+        verdict = super().__call__(task, completions)
+        return replace(verdict, components={**verdict.components, "word": float("nan")})
+
+
+class Forgetful(CountMode):
+    """Writes to one agent in the second turn."""
+
+    def __call__(self, task, turn):
+        prompts, infos = super().__call__(task, turn)
+        return {"left_0": prompts["left_0"]}, infos
+
+
+class Deaf(CountMode):
+    """Writes to one agent at the start."""
+
+    def first(self, task):
+        return {"left_0": "write"}
+
+
+@pytest.mark.parametrize(
+    ("reward", "text"),
+    [
+        (Silent(), r"declares the components \['word', 'empty'\].*has \['word'\]"),
+        (Generous(), r"has \['word', 'empty', 'bonus'\]"),
+        (Undefined(), "gives nan for the component 'word' on the task 'word/"),
+    ],
+)
+def test_a_verdict_has_the_declared_components_with_finite_points(reward, text):
+    env = rewarded(reward)
+    env.reset(seed=0)
+    with pytest.raises(PartError, match=text):
+        env.step(dict.fromkeys(env.agents, ""))
+    with pytest.raises(ConformanceError, match=text):
+        llm_decpomdp.check_env(lambda: rewarded(reward))
+
+
+@pytest.mark.parametrize("mode", [Forgetful(), Deaf()])
+def test_a_mode_writes_to_every_agent(mode):
+    def build():
+        roles = (Writer("left_0"), Writer("right_0"))
+        return DecPOMDPEnv("word_v0", word_tasks, roles, WordReward(), mode)
+
+    text = f"the mode {type(mode).__name__} must return a prompt .* got \\['left_0'\\]"
+    env = build()
+    with pytest.raises(PartError, match=text):
+        env.reset(seed=0)
+        env.step(dict.fromkeys(env.agents, ""))
+    with pytest.raises(ConformanceError, match=text):
+        llm_decpomdp.check_env(build)
+
+
+@pytest.mark.parametrize("agents", [("left_0", "left_0"), ()])
+def test_roles_have_agents_of_their_own(agents):
+    with pytest.raises(ValueError, match="needs one role or more, each with an agent of its own"):
+        DecPOMDPEnv("word_v0", word_tasks, list(map(Writer, agents)), WordReward(), CountMode())
+
+
+def test_an_error_of_a_reward_names_the_reward_and_the_task():
+    class Broken(WordReward):
+        def __call__(self, task, completions):
+            return 1 / 0
+
+    env = rewarded(Broken())
+    env.reset(seed=0, options={"task_id": "word/1"})
+    with pytest.raises(ZeroDivisionError) as caught:
+        env.step(dict.fromkeys(env.agents, ""))
+    if sys.version_info >= (3, 11):
+        (note,) = caught.value.__notes__
+        assert note == "raised by the reward Broken on the task 'word/1'"
+
+
+def test_a_set_of_tasks_is_not_empty_and_has_every_id_once():
+    tasks = word_tasks().tasks
+    with pytest.raises(ValueError, match=r"'mine' \(file, split 'train'\) is empty"):
+        TaskSet((), "mine", "file", "train")
+    with pytest.raises(ValueError, match=f"has 3 tasks with the id '{tasks[0].task_id}'"):
+        TaskSet((*tasks, tasks[0], tasks[0]), "mine", "file", "train")

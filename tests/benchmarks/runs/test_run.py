@@ -239,3 +239,29 @@ def test_a_discount_without_effect_is_told(
     more += ["evaluation.num_tasks=0", "output.report=false"]
     train(load_config(find_config("demo"), [*quick, *more]), "demo")
     assert "env.discount=0.5 has no effect" in caplog.text
+
+
+def test_a_reward_that_raises_in_training_names_the_task_and_how_to_go_on(
+    quick: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from llm_decpomdp.envs.probes import parts
+
+    grade, calls = parts.Points.__call__, []
+
+    def broken(self: Any, task: Any, completions: Any) -> Any:
+        calls.append(task.task_id)
+        if len(calls) > 6:
+            raise error
+        return grade(self, task, completions)
+
+    monkeypatch.setattr(parts.Points, "__call__", broken)
+    own = ["env.id=probe-halves-v0", "env.num_turns=1", "output.checkpoint_every=1"]
+    config = load_config(
+        None, [*quick, *own, "algorithm.max_updates=9", "evaluation.num_tasks=null"]
+    )
+    error: Exception = ZeroDivisionError("as the test wants")
+    with pytest.raises(ZeroDivisionError) as caught:
+        train(config, "mine")
+    raised, resumed = caught.value.__notes__
+    assert raised == f"raised by the reward Points on the task {calls[-1]!r}"
+    assert resumed.endswith(f"is saved; to go on from it: --resume {tmp_path / 'run'}")
