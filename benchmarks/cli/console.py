@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from llm_decpomdp.algorithms.training.interruption import Interrupted
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.extras import missing_packages
+from llm_decpomdp.parts import PartError
 from llm_decpomdp.utils.lock import FolderInUse
 from llm_decpomdp.utils.storage import DamagedFile
 from llm_decpomdp.utils.terminal import visible
@@ -69,7 +70,7 @@ def exit_codes() -> Iterator[None]:
         yield
     except ConfigError as error:
         _leave(f"error: {error}", 2)
-    except (RunError, DamagedFile, FolderInUse) as error:
+    except (RunError, DamagedFile, FolderInUse, PartError) as error:
         _leave(f"error: {error}", 1)
     except OSError as error:
         if error.errno not in DISK_FULL:

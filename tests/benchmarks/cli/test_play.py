@@ -113,3 +113,16 @@ def test_commands_with_models_start_with_the_settings(
     with pytest.raises(SystemExit):
         commands.main()
     assert started == [command]
+
+
+def test_the_mistake_of_a_part_takes_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from llm_decpomdp.envs.probes import parts
+
+    mode = type(make("probe-halves-v0").mode)
+    assert mode.__module__ == parts.__name__
+    monkeypatch.setattr(mode, "first", lambda self, task: {"player_0": "a"})
+    assert call("play", "probe-halves-v0", "--policy", "gold") == 1
+    (line,) = capsys.readouterr().err.strip().splitlines()[-1:]
+    assert line.startswith("error: the mode ") and "['player_0', 'player_1']" in line
