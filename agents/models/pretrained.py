@@ -274,7 +274,7 @@ def _tokenizer(name_or_path: str | Path) -> Any:
         raise ModelError(
             f"the folder {name_or_path} holds no tokenizer that transformers can load: copy its model's "
             "tokenizer.json and tokenizer_config.json there, or call tokenizer.save_pretrained(folder). The "
-            f"error: {str(error)[:300]}"
+            f"error: {str(error).partition(chr(10))[0]}"
         ) from error
 
 

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout
 from llm_decpomdp.policy import Completion
 
+WARM_START, UNTRAINED = BEFORE = ("warm_start", "untrained")
+"""Kinds of rows of a warm start: its steps, and an evaluation before it."""
+
 MEANS = ("solved", "untagged")
 """Infos whose means are metrics, besides the components of the reward."""
 

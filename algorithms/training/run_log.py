@@ -14,14 +14,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-from llm_decpomdp.algorithms.training.metrics import episode_row
+from llm_decpomdp.algorithms.training.metrics import BEFORE, WARM_START, episode_row
 from llm_decpomdp.utils.storage import RunFolder, append_json_line, keep_json_lines, read_json_lines
 from llm_decpomdp.utils.wording import duration
 
 logger = logging.getLogger(__name__)
-
-WARM_START, UNTRAINED = BEFORE = ("warm_start", "untrained")
-"""Kinds of rows of a warm start: its steps, and an evaluation before it."""
 
 PATIENCE = 5
 """Updates without signal in a row that are worth a warning."""

@@ -32,8 +32,9 @@ from llm_decpomdp.algorithms.training.evaluation import Evaluation
 from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
 from llm_decpomdp.algorithms.training.interruption import Interrupted, terminable, uninterrupted
 from llm_decpomdp.algorithms.training.lag import Lagged
+from llm_decpomdp.algorithms.training.metrics import UNTRAINED
 from llm_decpomdp.algorithms.training.resources import memory_ran_out, out_of_memory
-from llm_decpomdp.algorithms.training.run_log import UNTRAINED, Listener, RunLog
+from llm_decpomdp.algorithms.training.run_log import Listener, RunLog
 from llm_decpomdp.algorithms.training.saver import Saver
 from llm_decpomdp.algorithms.training.sources import Played, Source, Stored
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
 
-from llm_decpomdp.algorithms.training.run_log import UNTRAINED, WARM_START
+from llm_decpomdp.algorithms.training.metrics import UNTRAINED, WARM_START
 from llm_decpomdp.benchmarks.config.errors import RunError
 from llm_decpomdp.benchmarks.config.trackers import TRACKERS, options_of, tracker_class
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines, write_atomically

@@ -54,10 +54,10 @@ def _acquire(path: Path) -> int | None:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            owner = _owner(os.pread(descriptor, 1 << 16, 0))
+            content = os.pread(descriptor, 1 << 16, 0)
             os.close(descriptor)
             raise FolderInUse(
-                f"{owner} is writing to {path.parent}: wait until it ends, or choose another folder"
+                f"{_owner(content)} is writing to {path.parent}: {_remedy(content)}"
             ) from None
         except OSError as error:
             os.close(descriptor)
@@ -91,6 +91,17 @@ def _about_this_process() -> str:
         "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }
     return json.dumps(about) + "\n"
+
+
+def _remedy(content: bytes) -> str:
+    """Say what to do. A worker that runs the script of its parent from the beginning needs another remedy."""
+    with suppress(ValueError, AttributeError):
+        if json.loads(content).get("process") == os.getppid():
+            return (
+                "it has started this process. If this is one of its workers, put what the script does under "
+                "`if __name__ == '__main__':`, since workers import the script"
+            )
+    return "wait until it ends, or choose another folder"
 
 
 def _owner(content: bytes) -> str:
