@@ -6,8 +6,9 @@ Of two joint samples w and l for the same prompts, with the returns R_w > R_l,
     Delta_i(y) = log pi_i(y | h_i) - log ref_i(y | h_i)
 
 with log-probabilities of whole completions, their ends included, and the loss of an update the mean over its
-pairs. The reference is the team at the start of the run, or its models without adapters. Each agent conditions on
-its own prompt alone, and its gradient takes those of its partners as they were before anybody moved.
+pairs, in which each counts by the share of the episodes that come to its group. The reference is the team at the
+start of the run, or its models without adapters. Each agent conditions on its own prompt alone, and its gradient
+takes those of its partners as they were before anybody moved.
 
 Which pairs: any two joint samples of a group (`pair_kind=joint`), or two in which one agent alone said something
 else (`single`), which has the whole credit (`preferences/pairs.py`). Under `joint` an agent whose partner made the

@@ -97,7 +97,11 @@ class BaseLearner(ABC):
         """Check whether an agent that learns has something to learn from a rollout."""
 
     def step(self) -> None:
-        """Step along the accumulated gradient; policies without one stay as they are."""
+        """Step along the accumulated gradient; policies without one, or with one of 0, stay as they are.
+
+        A policy with a gradient steps along its mean over the newest updates (AdamW's momentum). So weights that
+        this batch has no part in, such as embeddings of absent tokens, may move too.
+        """
         self._step()
         self.updates += 1
 
@@ -116,12 +120,18 @@ class BaseLearner(ABC):
             optimizer.clear()
 
     def _grad_norms(self, rollouts: Sequence[Rollout]) -> Iterator[tuple[str, float]]:
-        """Add up the gradients of all processes, shorten them, and yield the norms that they had."""
+        """Add up the gradients of all processes, shorten them, and yield the norms that they had.
+
+        A gradient of 0 is dropped: AdamW would step along its momentum, and decay weights, though the batch has
+        nothing to teach.
+        """
         for name, optimizer in self._optimizers.items():
             processes.sum_gradients(optimizer.parameters)
             norm = optimizer.clip(self.options.max_grad_norm)
             starts = ", ".join(str(rollout.start) for rollout in rollouts)
             self._require_finite(norm, f"gradient of {name!r}", starts)
+            if norm == 0:
+                optimizer.clear()
             yield name, norm
 
     def _require_finite(self, value: float, what: str, starts: str) -> None:

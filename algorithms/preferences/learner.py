@@ -84,6 +84,9 @@ class PreferenceLearner(BaseLearner):
     def accumulate(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
         """Compute the gradient: the mean over the pairs of the update of their losses.
 
+        A pair counts in the mean by the share of the episodes that come to its group, so that the loss has the
+        same scale for trees of any size.
+
         With n `updates_per_batch` the first n - 1 steps are taken here, and the gradient is that of the last. No
         weight changes otherwise.
 
@@ -98,12 +101,13 @@ class PreferenceLearner(BaseLearner):
         groups = [of_group for rollout in rollouts for of_group in self.pairs(rollout)]
         pairs = [pair for of_group in groups for pair in of_group if pair.weight]
         total = processes.total(len(pairs))
+        visits = processes.total(sum(pair.visits for pair in pairs))
         answers = [part for agent in self._agents for part in self._answers(agent, pairs)]
         for epoch in range(self.options.updates_per_batch):
             if epoch:
                 self._step()
             metrics = PairMetrics(self._agents, pairs, total)
-            self._backward(pairs, answers, total, metrics)
+            self._backward(pairs, answers, visits, metrics)
             norms = dict(self._grad_norms(rollouts))
         self._batch = rollouts
         silent = sum(not any(pair.weight for pair in of_group) for of_group in groups)
@@ -165,12 +169,12 @@ class PreferenceLearner(BaseLearner):
         self,
         pairs: Sequence[Pair],
         answers: Sequence[Answers],
-        total: float,
+        visits: float,
         metrics: PairMetrics,
     ) -> None:
         """Add the gradient of all pairs: first the margins of the whole team, then one agent after the other."""
         options = self.options
-        weights = torch.tensor([pair.weight / total for pair in pairs], dtype=torch.float64)
+        weights = torch.tensor([pair.weight / visits for pair in pairs], dtype=torch.float64)
         with torch.no_grad():
             before = [self._log_probs(part) for part in answers]
         margins = torch.zeros(len(pairs), dtype=torch.float64)

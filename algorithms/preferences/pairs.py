@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,7 +52,9 @@ class Pair:
     gap: float
     """Difference of the returns, above 0."""
     weight: float = 1.0
-    """Factor of the loss: that of the turn, and the share of the episodes that come to the group."""
+    """Factor of the loss: `visits`, times the factor of the turn."""
+    visits: float = 1.0
+    """Share of the episodes that come to the group: what the pair counts in the mean of the losses."""
     comparator: str | None = None
     """The side that another team has played, `winner` or `loser`; `None` if both are of the team itself."""
 
@@ -197,11 +199,12 @@ def rollout_pairs(
         of_group = disjoint(ordered, group, texts, learns, options.pairs_per_group)
         selection += [(index, match) for match in of_group]
     pairs: list[list[Pair]] = [[] for _ in rollout.groups]
-    weights = visit_weights(rollout)
+    shares = visit_weights(rollout)
     for index, match in _of_start(selection, options, rng):
         group = versus[index].group
-        weight = weights[index] * options.turn_weight(group.turn, group.stopped_early)
-        pairs[index].append(_pair(rollout.start, versus[index], match, weight))
+        factor = options.turn_weight(group.turn, group.stopped_early)
+        pair = _pair(rollout.start, versus[index], match, shares[index])
+        pairs[index].append(replace(pair, weight=shares[index] * factor))
     return pairs
 
 
@@ -224,7 +227,7 @@ def _of_start(
     return [chosen[k] for k in sorted(order[: options.pairs_per_start])]
 
 
-def _pair(start: Start, versus: Versus, match: Match, weight: float) -> Pair:
+def _pair(start: Start, versus: Versus, match: Match, visits: float) -> Pair:
     group = versus.group
     winner, loser = (
         {
@@ -239,4 +242,6 @@ def _pair(start: Start, versus: Versus, match: Match, weight: float) -> Pair:
     if versus.num_others:
         own = len(group.joint) - versus.num_others
         comparator = "winner" if match.winner >= own else "loser"
-    return Pair(start, group.prompts, winner, loser, match.gap, weight, comparator)
+    return Pair(
+        start, group.prompts, winner, loser, match.gap, visits=visits, comparator=comparator
+    )

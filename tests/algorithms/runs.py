@@ -30,6 +30,7 @@ from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.training import checkpoint, run_log
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
+from llm_decpomdp.benchmarks.science.features import HashedParts
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines
 from tests.algorithms.conftest import EchoEnv, Recording, Recurrent, TinyPolicy
 from tests.algorithms.preferences.teams import recurrent
@@ -183,10 +184,16 @@ BUNDLED: dict[str, Any] = {
 """Options of a run that samples the same in any number of processes: its weights stay, to the last digit."""
 
 
-def sampled() -> list[Rollout]:
-    """Eight rollouts, the same ones each time."""
-    starts, rng = [Start(seed=n) for n in range(8)], np.random.default_rng(0)
-    return rollout_chains(EchoEnv(2), make_team(), starts, group_size=4, rng=rng)
+def sampled(number: int = 8, group_size: int = 4) -> list[Rollout]:
+    """Rollouts, the same ones each time."""
+    starts, rng = [Start(seed=n) for n in range(number)], np.random.default_rng(0)
+    settings: dict[str, Any] = {"group_size": group_size, "rng": rng, "views": True}
+    return rollout_chains(EchoEnv(2), make_team(), starts, **settings)
+
+
+def sampled_for(name: str) -> list[Rollout]:
+    """Rollouts for one of `LEARNERS`; those of an actor-critic have one or two turns."""
+    return sampled(40, 1) if name == "critic" else sampled()
 
 
 def one_sided(rollout: Rollout) -> Rollout:
@@ -210,7 +217,9 @@ def learned(
     algorithm = ALGORITHMS[options.pop("algorithm", "magrpo")]
     if algorithm.name == "madpo":
         team = {"x": recurrent(1), "y": recurrent(2)}
-    learner = make_learner(team, algorithm, LearnerOptions(learning_rate=0.01, **options))
+    settings = LearnerOptions(learning_rate=0.01, **options)
+    features = HashedParts(size=16) if algorithm.critic else None
+    learner = make_learner(team, algorithm, settings, features=features)
     learner.update(rollouts)
     learner.update([one_sided(rollout) for rollout in rollouts])
     metrics = learner.update(rollouts)
@@ -223,6 +232,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "penalised": {"truncated": "penalise", "truncation_penalty": 0.5},
     "pairs": {"algorithm": "madpo", "updates_per_batch": 2, "max_grad_norm": 0.1},
     "history": {"algorithm": "madpo", "comparator": "history"},
+    "critic": {"algorithm": "maac", "critic_learning_rate": 0.1, "critic_gate": False},
 }
 
 
@@ -232,7 +242,7 @@ def work_together(folder: Path) -> None:
     here = folder / f"process_{processes.rank()}"
     here.mkdir()
     for name, options in LEARNERS.items():
-        torch.save(learned(processes.shard(sampled()), **options), here / f"{name}.pt")
+        torch.save(learned(processes.shard(sampled_for(name)), **options), here / f"{name}.pt")
     team = make_team()
     if processes.rank() == 1:  # begins elsewhere, and is given the weights of the first
         team["x"].model = Recurrent(3, 8, seed=7)

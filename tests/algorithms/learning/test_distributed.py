@@ -21,6 +21,7 @@ from tests.algorithms.runs import (
     learned,
     rows,
     sampled,
+    sampled_for,
     start,
 )
 
@@ -39,7 +40,7 @@ def of_both(folder: Path, name: str) -> list[Any]:
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_two_processes_learn_what_one_does_from_the_same_rollouts(pair: Path, name: str) -> None:
-    alone, metrics = learned(sampled(), **LEARNERS[name])
+    alone, metrics = learned(sampled_for(name), **LEARNERS[name])
     (first, first_metrics), (second, second_metrics) = of_both(pair, f"{name}.pt")
     untrained, _ = learned(sampled()[:0])
     for a, b, c, before in zip(alone, first, second, untrained, strict=True):

@@ -28,6 +28,19 @@ def test_equal_rewards_change_no_weight_even_with_momentum_and_decay(
     assert metrics["loss/x"] == metrics["grad_norm/x"] == metrics["completion_tokens"] == 0
 
 
+def test_a_gradient_of_zero_changes_no_weight_even_with_momentum_and_decay(
+    policy: Any, make_chain: Any
+) -> None:
+    options = LearnerOptions(learning_rate=0.1, weight_decay=0.5, truncated="mask")
+    learner = Learner({"x": policy}, GRPO, options)
+    learner.update([make_chain(policy, [([1.0, 2.0, 3.0], {"x": ROWS})])])
+    before = weights(policy)
+    cut = [[A, A, A], [A, B, A], [B, B, B]]  # none has an end, so that none is trained
+    metrics = learner.update([make_chain(policy, [([1.0, 2.0, 3.0], {"x": cut})])])
+    assert metrics["groups_without_signal"] == metrics["grad_norm/x"] == 0
+    assert torch.equal(weights(policy), before)
+
+
 def test_an_update_makes_the_better_completion_likelier(policy: Any, make_chain: Any) -> None:
     learner = Learner({"x": policy}, GRPO, LearnerOptions(learning_rate=0.1))
     chain = make_chain(policy, [([1.0, 0.0], {"x": [[A, END], [B, END]]})])

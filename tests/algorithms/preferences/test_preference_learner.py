@@ -17,10 +17,11 @@ from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.joint import aligned
 from llm_decpomdp.algorithms.rollouts.plans import rollout_chains
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms.rollouts.rollout import Parent, Rollout, Start
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.preferences.teams import (
+    START,
     ReferencedTiny,
     group_of,
     learner_of,
@@ -95,6 +96,21 @@ def test_the_gradient_is_that_of_the_joint_loss(rows: Any, alpha: float) -> None
     for policy, gradient in zip(team.values(), expected, strict=True):
         assert gradient.abs().max() > 0.01
         torch.testing.assert_close(policy.model.bias.grad, gradient, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("branches", [2, 3])
+def test_equal_pairs_of_all_groups_of_a_tree_teach_what_one_of_them_does(branches: int) -> None:
+    rows = {agent: [*of_agent, *of_agent][:branches] for agent, of_agent in ROWS.items()}
+    root = replace(of(rows, [2.0, 0.0, 1.0][:branches]).groups[0], chosen=None)
+    later = [replace(root, turn=1, parent=Parent(0, sample)) for sample in range(branches)]
+    gradients = []
+    for groups in ([root], [root, *later]):
+        team = {"x": unigram(), "y": unigram()}
+        metrics = learner_of(team, pairs_per_group=1).accumulate([Rollout(START, tuple(groups))])
+        assert metrics["pairs"] == len(groups)
+        gradients.append([policy.model.bias.grad for policy in team.values()])
+    for alone, tree in zip(*gradients, strict=True):
+        torch.testing.assert_close(alone, tree)
 
 
 def test_one_set_of_weights_of_two_agents_gets_the_gradient_of_both() -> None:
