@@ -8,7 +8,7 @@ that a program that mentions `<think>` or `<|im_end|>` stays intact.
   never closed there is no answer. A tag in the middle of a sentence that is never closed is a mention of the
   tag.
 - **The turn** ends at the first marker of `TURN_ENDS` after the beginning of the answer. Markers and names of
-  roles before it are headers of the turn.
+  roles before it are headers of the turn. A marker in a comment counts if another one follows it, or nothing.
 - **Invisible characters** (`INVISIBLE`) outside of string literals are removed. Unusual blanks (`BLANKS`) there
   become spaces.
 """
@@ -60,7 +60,8 @@ _STRING = (
     rf"(?<!\w)(?:[rbfuRBFU]{{1,2}})?(?:{_TRIPLE}"
     r'|"(?:\\.|[^"\\\n])*"' + r"|'(?:\\.|[^'\\\n])*')"
 )
-_QUOTED = rf"(?P<quoted>{_STRING}|\#[^\n]*|(?<!`)`[^`\n]+`(?!`))"
+_COMMENT = r"\#[^\n]*"
+_QUOTED = rf"(?P<quoted>{_STRING}|{_COMMENT}|(?<!`)`[^`\n]+`(?!`))"
 _FLAGS = re.MULTILINE | re.DOTALL
 
 _NAMES = "|".join(map(re.escape, REASONING))
@@ -79,8 +80,13 @@ _ENDS = "|".join(
     (r"^[ \t]*" if marker[0] == "[" and marker[1] != "|" else "") + re.escape(marker)
     for marker in dict.fromkeys(marker for markers in TURN_ENDS.values() for marker in markers)
 )
+_LAST_WORD = rf"(?=[<\[])(?:{_ENDS})\s*(?:<[|\uff5c/a-z]|\[\||\Z)"
+"""A marker that ends the turn in a comment, too: another marker follows it, or nothing."""
+
+_HEADERS = "|".join(map(re.escape, HEADERS))
 _MARKER = re.compile(
-    rf"{_QUOTED}|(?P<end>{_ENDS})|(?P<header>{'|'.join(map(re.escape, HEADERS))}"
+    _QUOTED.replace(_COMMENT, rf"\#(?:(?!{_LAST_WORD})[^\n])*")
+    + rf"|(?P<end>{_ENDS})|(?P<header>{_HEADERS}"
     r"|<\|[\w .:-]{1,40}\|>|<\uff5c[^\uff5c<>\n]{1,40}\uff5c>)",
     _FLAGS,
 )

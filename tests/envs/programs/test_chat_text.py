@@ -113,3 +113,22 @@ def test_no_text_raises_and_none_grows(parts):
 )
 def test_a_long_text_takes_no_longer_than_its_length(text):
     find_answer(text * (1_000_000 // len(text)))
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nnext",
+        "<|im_end|>\n<|im_start|>user\nnext",
+        "<end_of_turn>\n<start_of_turn>user\nnext",
+        "</s>",
+    ],
+)
+def test_a_turn_ends_in_a_comment_too(rest: str) -> None:
+    code = "def f(x):\n    return x  # done"
+    assert find_answer(code + rest).text == code
+
+
+def test_a_comment_may_mention_a_marker() -> None:
+    code = "def f(x):\n    # cut at <|im_end|>\n    return x  # or at </s>\n\n\nprint(f(1))\n"
+    assert find_answer(code).text == code
