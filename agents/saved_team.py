@@ -35,8 +35,8 @@ FORMAT = 1
 MANIFEST = "team.json"
 
 _MACHINE = ("device", "attn_implementation", "gradient_checkpointing", "lora", "name")
-"""Options of a model that a team's folder does not decide: they belong to the machine, or to the checkpoint. An
-`attn_implementation` can name code of a hub."""
+"""Options of a model that are not read from a team's folder: they belong to the machine, or to the checkpoint. An
+`attn_implementation` can name code on the hub."""
 
 logger = logging.getLogger(__name__)
 
@@ -131,7 +131,7 @@ def check_trust(
             variable, _, address = endpoint.partition("@")
             raise ValueError(
                 f"the policy {name!r} of the team in {folder} would send all prompts, and the environment "
-                f"variable {variable} as a key, to {address}: if you trust that server, say --allow-endpoint "
+                f"variable {variable} as a key, to {address}: if you trust that server, add --allow-endpoint "
                 f"{endpoint!r} (in Python, allow_endpoints=[{endpoint!r}])"
             )
         if ":" in spec.kind and spec.kind not in allow_code:
@@ -168,8 +168,8 @@ def _checkpoint(folder: Path, name: str, entry: Mapping[str, Any]) -> Path:
     checkpoint = Path(folder, entry["folder"])
     if not checkpoint.resolve().is_relative_to(folder.resolve()):
         raise ValueError(
-            f"the policy {name!r} of the team in {folder} has the folder {entry['folder']!r}, which lies outside "
-            "of the team's: copy that folder into the team's, and name it so in team.json"
+            f"the policy {name!r} of the team in {folder} has the folder {entry['folder']!r}, which is outside "
+            "the team's folder: copy it into the team's folder, and correct its path in team.json"
         )
     if not checkpoint.is_dir():
         raise FileNotFoundError(f"the team in {folder} lacks the folder {entry['folder']!r}")

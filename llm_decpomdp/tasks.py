@@ -28,7 +28,7 @@ class Task:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Properties of the row that may make its rewards wrong; reading a user's file warns of each."""
+        """Properties of the row that may make its rewards wrong; reading a user's file logs a warning of each."""
         return ()
 
 

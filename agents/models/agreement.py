@@ -1,9 +1,9 @@
 """The guard against log-probabilities that depend on how they are computed.
 
-Samplers keep a cache and pad prompts; learners pack or pad completions. Some models compute something else in one
-of these ways: they keep state outside the cache, do not mask padding, or scale positions by the length so far. A
-plain pass has one row, and no cache, packing or padding. A way that disagrees with it is not used. If all ways of
-sampling disagree, the model is refused.
+Samplers keep a cache and pad prompts. Learners pack or pad completions. Some models then compute other
+log-probabilities: they keep state outside the cache, do not mask padding, or scale positions by the length so far.
+A plain pass has one row, and no cache, packing or padding. A method that disagrees with it is not used. If all
+sampling methods disagree, the model is refused.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ LIMIT, LIMIT_ROUNDED = 1e-3, 0.05
 float32, and in half precision."""
 
 ROWS = 4
-"""Most completions of a policy that are compared."""
+"""Maximum number of completions of a policy that are compared."""
 
 RECHECK = 2
-"""Samples of each prompt where rounding is told from faults."""
+"""Number of samples of each prompt in the check in float32, which excludes rounding as the cause."""
 
 RECHECK_TOKENS = 16
-"""Tokens of each of them."""
+"""Number of tokens of each of these samples."""
 
 LENGTH_DEPENDENT = ("dynamic", "longrope")
 """Kinds of rotary positions that change with the length of the whole sequence."""
@@ -90,8 +90,8 @@ def disagreement(
             difference = measure(torch.float32)
         except torch.OutOfMemoryError:
             logger.warning(
-                "log-probabilities differ by %.3g nats a token from those of a plain pass, and there is no memory "
-                "to find out in float32 whether that is rounding: watch the metric mismatch",
+                "log-probabilities differ by %.3g nats a token from those of a plain pass. There is too little "
+                "memory to check in float32 whether rounding is the cause: watch the metric mismatch",
                 difference,
             )
             return None
@@ -158,7 +158,7 @@ class SamplingGuard:
             difference = self._compare(prompt, longest, max(prompts, key=lambda p: len(p.ids)))
             if difference is not None:
                 return difference, padded
-            # The first token says nothing of a cache.
+            # The first token does not use the cache.
             if len(longest[0].tokens) > 1 or prompt.sampling.max_new_tokens == 1:
                 self._proven.add((adapter, padded))
         return None
@@ -196,15 +196,15 @@ class SamplingGuard:
         if padded:
             self._way = sample_by_length
             logger.warning(
-                "the model %s is sampled in batches of prompts of one length: with others %s, likely because its "
-                "recurrent layers do not mask padding",
+                "the model %s is sampled in batches of prompts of equal length: in other batches %s, probably "
+                "because its recurrent layers do not mask padding",
                 *(model_name(self._model), words),
             )
         else:
             self._way = sample_without_cache
             logger.warning(
-                "the model %s is sampled without a cache, slowly, each token by a pass over all before it: with "
-                "one %s. %s",
+                "the model %s is sampled without a cache, which is slow: each token takes a pass over all earlier "
+                "tokens. With a cache %s. %s",
                 *(model_name(self._model), words, likely_cause(self._model)),
             )
 
@@ -224,8 +224,8 @@ def likely_cause(model: Any) -> str:
             f"max_prompt_tokens or max_new_tokens, so that both fit into {context_length(model)} tokens"
         )
     return (
-        "Likely it keeps state between passes, or is random in evaluation mode: take another model, or another "
-        "version of transformers"
+        "Probably the model keeps state between passes, or is random in evaluation mode: take another model, or "
+        "another version of transformers"
     )
 
 
@@ -257,7 +257,7 @@ def context_length(model: Any) -> int | None:
 @lru_cache
 def _warn_of_context(name: str, context: int, known: int) -> None:
     logger.warning(
-        "the model %s changes its rotary positions beyond %d tokens, where sampler and learner would disagree: "
-        "its context is %d tokens here, not %d",
+        "the model %s changes its rotary positions beyond %d tokens, so that sampler and learner would disagree: "
+        "its context is limited to %d tokens instead of %d",
         *(name, context, context, known),
     )

@@ -13,10 +13,10 @@ from llm_decpomdp.agents.models.control_tokens import end_ids
 from llm_decpomdp.agents.models.local_models import ModelError
 
 KEEPING_STARTS = (True, False, "gaussian", "orthogonal")
-"""First weights of LoRA that leave the model below as it is; PiSSA, OLoRA and others take a part out of it."""
+"""Initializations of LoRA that do not change the model below. PiSSA, OLoRA and others change its weights."""
 
 NAMED = 3
-"""Most weights or tokens that an error names."""
+"""Maximum number of weights or tokens that an error names."""
 
 logger = logging.getLogger(__name__)
 
@@ -40,12 +40,12 @@ def check_weights(name_or_path: str | Path, report: Mapping[str, Any]) -> None:
     if not (missing or sizes or unexpected):
         return
     wrong = _named(
-        {"it lacks": missing, "other shapes:": sizes, "the model has no place for": unexpected}
+        {"missing weights:": missing, "other shapes:": sizes, "unexpected weights:": unexpected}
     )
     remedy = (
-        "Those weights would be random: load a whole checkpoint of a causal language model"
+        "The model's weights would be random there: load a complete checkpoint of a causal language model"
         if missing or sizes
-        else "If they are not needed, save the checkpoint without them: "
+        else "If the model does not need these weights, save the checkpoint without them: "
         "AutoModelForCausalLM.from_pretrained(...).save_pretrained(folder)"
     )
     raise ModelError(f"the checkpoint does not fit the model ({name_or_path}): {wrong}. {remedy}")
@@ -64,17 +64,17 @@ def check_adapter(source: Any, name: str, result: Any) -> None:
     """
     missing = [key for key in result.missing_keys if name in key.split(".")]
     if missing or result.unexpected_keys:
-        wrong = _named({"it lacks": missing, "the model has no place for": result.unexpected_keys})
+        wrong = _named({"missing weights:": missing, "unexpected weights:": result.unexpected_keys})
         raise ModelError(
-            f"the adapter in {source} does not fit the model: {wrong}. There the policy would be the model alone: "
-            "load the adapter on the model that it was trained on, or rename its weights"
+            f"the adapter in {source} does not fit the model: {wrong}. The policy would ignore these parts of the "
+            "adapter: load it on the model on which it was trained, or rename its weights"
         )
 
 
 def check_embeddings(model: Any, tokenizer: Any) -> None:
-    """Raise a `ValueError` if a text, the chat template or an end has a token without an embedding.
+    """Raise a `ValueError` if texts, the chat template, or the begin and end tokens need a missing embedding.
 
-    Other special tokens may lack one, as the image token of Gemma 3 1B does: text that spells one becomes text.
+    Other special tokens may lack an embedding, as the image token of Gemma 3 1B does: prompts never contain them.
     """
     rows, template = model.get_input_embeddings().weight.shape[0], str(tokenizer.chat_template)
     special = {t.content for t in tokenizer.added_tokens_decoder.values() if t.special}
@@ -87,9 +87,9 @@ def check_embeddings(model: Any, tokenizer: Any) -> None:
     if lacking:
         raise ValueError(
             f"the tokenizer has {len(tokenizer):,} tokens and the model {model.config.name_or_path!r} {rows:,} "
-            f"embeddings: {_named({'there is none for': lacking})}. Call "
-            "model.resize_token_embeddings(len(tokenizer)), train the new ones and save the model, or use the "
-            "model's own tokenizer"
+            f"embeddings: {_named({'there is no embedding for': lacking})}. Call "
+            "model.resize_token_embeddings(len(tokenizer)), train the new embeddings and save the model, or use "
+            "the model's own tokenizer"
         )
 
 
@@ -131,8 +131,8 @@ def check_targets(model: Any, targets: Any) -> None:
         weights = (name for name, weight in model.named_parameters() if weight.ndim == 2)
         has = ", ".join(sorted({name.split(".")[-2] for name in weights}))
         raise ValueError(
-            f"lora.target_modules: the model has no module {', '.join(map(repr, sorted(missing)))}; it has {has}, "
-            "or take all-linear"
+            f"lora.target_modules: the model has no module {', '.join(map(repr, sorted(missing)))}; it has {has}. "
+            "Name some of these, or all-linear"
         )
 
 
@@ -141,36 +141,36 @@ def check_base_unchanged(config: Any) -> None:
     bias, start = getattr(config, "bias", "none"), getattr(config, "init_lora_weights", True)
     if bias != "none":
         raise ValueError(
-            f"lora: bias={bias!r} would change the model below the adapter, which is frozen; leave it "
-            "out, or set lora_bias=true"
+            f"lora: bias={bias!r} would change the frozen model below the adapter: remove the option, or set "
+            "lora_bias=true"
         )
     if start not in KEEPING_STARTS or getattr(config, "kasa_config", None) is not None:
         option = "kasa_config" if start in KEEPING_STARTS else f"init_lora_weights={start!r}"
         raise ValueError(
-            f"lora: {option} would change the model below the adapter, which is frozen, or needs data "
-            f"that is not there; leave it out, or set init_lora_weights to one of {KEEPING_STARTS}"
+            f"lora: {option} would change the frozen model below the adapter, or needs data that is not "
+            f"available: remove the option, or set init_lora_weights to one of {KEEPING_STARTS}"
         )
 
 
 def drop_dropout(config: Any, source: Any) -> None:
-    """Refuse dropout of a new adapter; a saved one goes on without it."""
+    """Refuse dropout of a new adapter; turn it off, with a warning, for a saved adapter."""
     dropout = getattr(config, "lora_dropout", 0.0)
     if not dropout:
         return
     if isinstance(source, Mapping):
         raise ValueError(
-            f"lora: lora_dropout={dropout} would have no effect: policies learn without dropout, which would "
-            "make the learner's distribution differ from the sampler's. Leave it out"
+            f"lora: lora_dropout={dropout} would have no effect. Policies learn without dropout, because it would "
+            "make the learner's distribution differ from the sampler's: remove the option"
         )
     logger.warning(
-        "the adapter in %s was trained with lora_dropout=%s; here it is used and trained without",
+        "the adapter in %s was trained with lora_dropout=%s; here it is used and trained without dropout",
         *(source, dropout),
     )
     config.lora_dropout = 0.0
 
 
 def _named(lists: Mapping[str, Collection[str]]) -> str:
-    """Name the first weights or tokens of each list, behind the words that it stands for; for an error."""
+    """Return the text of an error for lists of weights or tokens: each title with the first names of its list."""
     parts = []
     for words, names in lists.items():
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""

@@ -1,11 +1,12 @@
 """Control tokens: text that spells one stays text, and the chat template says which one ends a turn.
 
-A control token is a special token of the tokenizer, or an added one that the chat template writes. Tokenizers find
-them anywhere in a text. In the text of a task, or of another agent, that would end the user's turn or begin a new
-one. So the letters of such a place are encoded one by one. The tokens of all other texts stay the same.
+A control token is a special token of the tokenizer, or an added token that the chat template writes. Tokenizers
+find control tokens anywhere in a text. In the text of a task, or of another agent, a control token would end the
+user's turn or begin a new turn. So the letters of a control token in a text are encoded one by one. The tokens of
+all other texts stay the same.
 
-`apply_chat_template(sanitize_control_tokens=True)` of transformers does not serve here: it takes no prefill and no
-text without a template, and raises an error for tokenizers that make a control token of its letters.
+`apply_chat_template(sanitize_control_tokens=True)` of transformers is not enough here: it takes no prefill and no
+text without a template, and raises an error for tokenizers that merge the letters into a control token.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ def break_control_tokens(text: str, pattern: re.Pattern[str]) -> str:
     except UnicodeEncodeError as error:
         raise ValueError(
             f"a text has the lone surrogate {text[error.start]!r} at position {error.start}, in "
-            f"{text[max(0, error.start - 20) : error.start + 20]!r}, which is no character: no "
-            "tokenizer reads it. Correct the data, or replace it by text.encode('utf-8', 'replace').decode()"
+            f"{text[max(0, error.start - 20) : error.start + 20]!r}. It is not a character, and tokenizers cannot "
+            "encode it: correct the data, or replace it by text.encode('utf-8', 'replace').decode()"
         ) from None
     return pattern.sub(lambda found: BREAK.join(found[0]) + BREAK, text)
 
@@ -154,7 +155,7 @@ def end_id(tokenizer: Any, ends: list[int]) -> int:
 @lru_cache
 def _log_end_of_turn(name: str, token: str) -> None:
     logger.warning(
-        "the chat template of the model %r ends turns with %s, which its settings do not call an end: completions "
-        "end there too",
+        "the chat template of the model %r ends turns with %s, which is not an end token of its tokenizer or its "
+        "generation settings. Completions end at it, too",
         *(name, token),
     )

@@ -154,12 +154,12 @@ class PromptEncoder:
         if system is not None and system not in text:
             raise ValueError(
                 f"the chat template of the model {self.name!r} leaves out the system message: the model would "
-                "not see system_prompt. Drop it, or add its text to the environment's prompts"
+                "not see system_prompt. Remove system_prompt, or add its text to the environment's prompts"
             )
         if USER_PROBE not in text:
             raise ValueError(
                 f"the chat template of the model {self.name!r} leaves out the user message: the model would "
-                "not see its prompts. Save its tokenizer with a chat_template that writes message['content']"
+                "not see the prompts. Save its tokenizer with a chat_template that writes message['content']"
             )
 
     def tokenize(self, prompt: str) -> list[int]:

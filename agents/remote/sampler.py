@@ -35,10 +35,10 @@ from llm_decpomdp.agents.remote.server import Server, make_private
 logger = logging.getLogger(__name__)
 
 ENOUGH_TOKENS = 1000
-"""Tokens from which on the average difference of a server's log-probabilities counts."""
+"""Number of tokens from which on the average difference of a server's log-probabilities counts."""
 
 SINGLE = 10
-"""How many times as much a single answer may differ."""
+"""Factor of the limit for a single answer."""
 
 PROBE, PROBE_TOKENS = "Say something.", 16
 """What `serve` asks a server, and the most tokens that it waits for."""
@@ -281,12 +281,12 @@ class RemoteSampler:
             limit = SINGLE * usual / divisor
             if self._tokens >= ENOUGH_TOKENS and mismatch <= limit:
                 mismatch, limit = average, usual
-                of_one = f"its first answers so far, {self._tokens} tokens, the last one"
+                of_one = f"its first answers so far ({self._tokens} tokens), the last of them"
         if not mismatch <= limit:
             raise SamplerError(
                 f"the server's log-probabilities differ from the learner's by {mismatch:.3g} nats a token, more "
-                f"than {limit:g}, in {of_one} by {self._names()[prompt.adapter]}: it has other weights, another "
-                "model, or another format of numbers than compute_dtype; sampler.max_mismatch sets another limit"
+                f"than {limit:g}, in {of_one} by {self._names()[prompt.adapter]}: the server has other weights, "
+                "another model, or another number format than compute_dtype; sampler.max_mismatch sets the limit"
             )
 
 

@@ -72,8 +72,8 @@ class BaseLearner(ABC):
             words = policy.reference_name
         self.references[name] = words
         logger.info(
-            "the KL reference of %s is %s: what the policy has learned since, as in a warm start, counts as "
-            "distance from it",
+            "the KL reference of %s is %s: changes by training since then, as in a warm start, count in the KL "
+            "divergence",
             *(name, words),
         )
 

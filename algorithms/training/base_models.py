@@ -36,7 +36,7 @@ def require_same_models(before: BaseModels | None, now: BaseModels, checkpoint: 
     """
     if before is None:
         if now:
-            logger.warning("%s does not say which weights its models had: not compared", checkpoint)
+            logger.warning("%s has no digests of its frozen models: not compared", checkpoint)
         return
     for policy in (policy for policy in before if policy in now):
         old, new = before[policy], now[policy]
@@ -45,17 +45,17 @@ def require_same_models(before: BaseModels | None, now: BaseModels, checkpoint: 
         if "revision" in old:
             known = f"revision {old['revision']} of {old['name']!r}"
             remedy = (
-                f"hf download {old['name']} --revision {old['revision']} --local-dir FOLDER gives them, and "
-                "resuming with --override model.name=FOLDER (or policies.<name>.name) takes them"
+                f"get it with hf download {old['name']} --revision {old['revision']} --local-dir FOLDER, and "
+                "resume with --override model.name=FOLDER (or policies.<name>.name)"
             )
         else:
             known = f"{old['name']!r} (digest {old['weights'][:12]})"
             remedy = (
-                "put its files back, or name a folder that has them: --override model.name=FOLDER (or "
+                "restore its files, or name a folder that has them: --override model.name=FOLDER (or "
                 "policies.<name>.name)"
             )
         is_now = new.get("revision") or f"digest {new['weights'][:12]}"
         raise ValueError(
             f"{checkpoint} cannot go on: the model {new['name']!r} below the policy of {policy} has other weights "
-            f"({is_now}) than the run began with, {known}; {remedy}"
+            f"({is_now}) than at the start of the run, when it was {known}; {remedy}"
         )

@@ -82,7 +82,7 @@ def latest(folder: Path) -> Path | None:
         if problem is None:
             return path
         logger.warning(
-            "the checkpoint %s is damaged (%s): the one before it is used", path, problem
+            "the checkpoint %s is damaged (%s): the previous checkpoint is used", path, problem
         )
     return None
 
@@ -100,7 +100,9 @@ def set_damaged_aside(folder: Path) -> None:
         if aside.exists():
             shutil.rmtree(aside)
         path.rename(aside)
-        logger.warning("the checkpoint %s is damaged (%s) and is now %s", path, problem, aside.name)
+        logger.warning(
+            "the checkpoint %s is damaged (%s): it is renamed to %s", path, problem, aside.name
+        )
 
 
 def damage(checkpoint: Path, checksums: bool = True) -> str | None:
@@ -129,7 +131,7 @@ def best(folder: Path) -> Path | None:
         if problem is None:
             paths.append(path)
         else:
-            logger.warning("the checkpoint %s is damaged (%s) and is left out", path, problem)
+            logger.warning("the checkpoint %s is damaged (%s) and is ignored", path, problem)
     return max(paths, key=lambda path: read_counters(path)["reward_mean"], default=None)
 
 

@@ -41,7 +41,7 @@ FREE = (
 """Options that a run may change when it goes on: its records and its length."""
 
 PATIENCE = 20
-"""Least ratio of the time between checkpoints by time to the time that one takes."""
+"""Minimum ratio of the time between two checkpoints by time to the time of writing one."""
 
 
 class Saver:

@@ -40,7 +40,7 @@ def about_text(task: Task) -> Iterator[Remark]:
 def _about_function(task: CodeTask) -> Iterator[Remark]:
     tests = task.tests
     for remark in task.remarks:
-        text = f"a right program may fail here, and not in plain Python: {remark}"
+        text = f"a correct program may fail here although it passes in plain Python: {remark}"
         yield Remark("process", task.task_id, "", text)
     if find_function(task.stub, task.entry_point) is None:
         text = f"the prompt does not parse as the header of {task.entry_point}"

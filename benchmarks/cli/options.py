@@ -32,7 +32,7 @@ AllowEndpoint = Annotated[
     list[str] | None,
     typer.Option(
         metavar="VARIABLE@URL",
-        help="A server that a saved team may ask, and the environment variable with its key.",
+        help="Server that a saved team may ask, and the environment variable with its key.",
     ),
 ]
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A run or an evaluation.")]

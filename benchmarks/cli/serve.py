@@ -82,7 +82,7 @@ def _listener(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family)
     except OSError as error:
         raise ConfigError(
-            f"cannot listen at {host}, port {port}: {error.strerror}. Choose another --port (0 takes a free one) "
+            f"cannot listen on {host}, port {port}: {error.strerror}. Choose another --port (0 takes a free port) "
             "or --host"
         ) from None
 

@@ -53,7 +53,9 @@ class Assumptions:
     )
     hanging: float = number(0.02, "share", "of programs that run into their time limit")
     hanging_seconds: float = number(10.0, "s", "until such a program is stopped: its limit")
-    folder: float = number(2.0, "GB/s", "at which weights go to servers, through files")
+    folder: float = number(
+        2.0, "GB/s", "at which weights are written to files for servers and read by them"
+    )
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Failures of models, data, programs and folders at work, as errors that take one line."""
+"""Failures of models, data, programs and folders during a command, as errors of one line."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def message_of(error: Exception) -> str:
 
 @contextmanager
 def open_folder(path: Path) -> Iterator[RunFolder]:
-    """Make a folder and hold its lock, before anything is spent on what is written to it.
+    """Make a folder and hold its lock, before the work whose results are written to it.
 
     A folder that is empty at the end is removed again.
 
@@ -60,7 +60,7 @@ def open_folder(path: Path) -> Iterator[RunFolder]:
     for place in (path, *path.parents):
         if place.exists() and not place.is_dir():
             raise ConfigError(
-                f"{place} is a file, and {path} needs a folder there: choose another one with --output "
+                f"{place} is a file, and {path} needs a folder there: choose another folder with --output "
                 "(output.base_dir and output.name)"
             )
     with ExitStack() as stack:

@@ -125,7 +125,8 @@ def _read_manifest(folder: RunFolder) -> dict[str, Any]:
         return folder.read_manifest()
     except DamagedFile as error:
         logger.warning(
-            "%s. A new one is written; whether the data are the same as before is not known", error
+            "%s. A new manifest is written. It is not known whether the data are the same as before",
+            error,
         )
         return {}
 
@@ -149,7 +150,7 @@ def _note(
     changes = [text for text in differences(before, now) if not text.startswith("git.dirty")]
     if changes:
         logger.warning(
-            "the run goes on with other versions, so that it may not equal one that never stopped: %s",
+            "the run goes on with other versions, so its results may differ from those of one without a stop: %s",
             in_short([change.removeprefix("packages.") for change in changes]),
         )
     if record and not overrides and not changes:

@@ -139,7 +139,7 @@ def finish(run: ResolvedRun, trainer: Trainer, folder: RunFolder) -> Result:
     except Exception as error:  # a mistake in code of the user's own
         if trainer.saved:
             error.add_note(
-                f"update {trainer.saved} is saved; to go on from it: --resume {folder.path}"
+                f"update {trainer.saved} is saved; to continue from it: --resume {folder.path}"
             )
         raise
     if config.output.save_final_model and config.learner.shards > 1:

@@ -15,7 +15,7 @@ on the task, it does not tell `main` its steps. No code leaves its author, but f
 A stand-in has its helper's name. For an encoding it answers in the helper's form: the text must be a literal
 with both integers and no other digits, in one order and as Python writes them, and beside them no more than
 `MAX_FORM` characters, which are the same in all tests. Between agents that know each other's steps these can tell
-which ones they are. So can the clock: these programs run one after the other, and each can read the time.
+which ones they are. The clock is another channel: these programs run one after the other, and each can read it.
 """
 
 from __future__ import annotations

@@ -284,7 +284,8 @@ def _warn_of_remarks(tasks: Iterable[Task]) -> None:
             if (task.task_id, remark) not in _remarked:
                 _remarked.add((task.task_id, remark))
                 logger.warning(
-                    "task %r: a right program may fail here, and not in plain Python: %s; see docs/data.md",
+                    "task %r: a correct program may fail here although it passes in plain Python: %s; see "
+                    "docs/data.md",
                     *(task.task_id, remark),
                 )
 

@@ -1,16 +1,15 @@
-"""Take the answer out of a completion: without reasoning, later turns and invisible characters.
+"""Extract the answer from a completion: remove reasoning, later turns and invisible characters.
 
-Text inside string literals, comments and Markdown's inline code is *quoted*: markers there are left alone, so
-that a program that mentions `<think>` or `<|im_end|>` stays intact.
+Text inside string literals, comments and Markdown's inline code is *quoted*: markers there stay, so that a program
+that mentions `<think>` or `<|im_end|>` stays intact.
 
-- **Reasoning** is what stands between an opening and a closing tag of `REASONING`, whatever their names. A
-  closing tag without an opening one ends reasoning that began with the completion. After an opening tag that is
-  never closed there is no answer. A tag in the middle of a sentence that is never closed is a mention of the
-  tag.
+- **Reasoning** is the text between an opening and a closing tag of `REASONING`; their names may differ. A closing
+  tag without an opening tag ends reasoning that began with the completion. After an opening tag that is never
+  closed there is no answer. A tag in the middle of a sentence that is never closed is a mention of the tag.
 - **The turn** ends at the first marker of `TURN_ENDS` after the beginning of the answer. Markers and names of
-  roles before it are headers of the turn. A marker in a comment counts if another one follows it, or nothing.
-- **Invisible characters** (`INVISIBLE`) outside of string literals are removed. Unusual blanks (`BLANKS`) there
-  become spaces.
+  roles before it are headers of the turn. A marker in a comment counts if another marker or nothing follows it.
+- **Invisible characters** (`INVISIBLE`) outside string literals are removed. Unusual spaces (`BLANKS`) become
+  ordinary spaces.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ _ODD_OR_STRING = re.compile(rf"(?P<quoted>{_STRING})|[{INVISIBLE}{BLANKS}]", _FL
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer in a completion, and how much around it was left out."""
+    """The answer in a completion, and the amount of text that was removed around it."""
 
     text: str
     reasoning: int = 0
@@ -118,7 +117,7 @@ class Answer:
 
 
 def find_answer(completion: str) -> Answer:
-    """Take the answer out of a completion; lines end as on Unix then. The time is linear in the length."""
+    """Extract the answer of a completion, with line ends as on Unix. The time is linear in the length."""
     text = completion.replace("\r\n", "\n").replace("\r", "\n")
     text, invisible = _without_odd_characters(text)
     size = len(text)
@@ -167,7 +166,7 @@ def _without_reasoning(text: str) -> str:
 
 
 def _closing(text: str, opening: re.Match[str]) -> int | None:
-    """Return where the reasoning ends that a tag opens; None if it never does."""
+    """Return the end of the reasoning that a tag opens; `None` if it never ends."""
     harmony = opening[0].startswith("<|channel|>")
     closing = (_HARMONY_END if harmony else _CLOSING_TAG).search(text, opening.end())
     return None if closing is None else closing.end()

@@ -2,25 +2,24 @@
 
 The rule, which all families of code share:
 
-1. Reasoning, later turns and invisible characters are taken out (`chat_text.py`).
+1. Reasoning, later turns and invisible characters are removed (`chat_text.py`).
 2. The answer is split into blocks: fenced ones, and those that parse amid prose (`code_blocks.py`).
 3. Of all definitions of a function at the top level of blocks the best one is chosen: complete before one
    without `return`, before a broken attempt, before an import, before a quotation of the prompt, before an empty
    body (`bindings.is_stub`); then fenced before prose; then the last. A definition is a function, a lambda, an
    alias, the result of a call such as `partial(...)`, also inside `if`, `try`, `with` or a loop. The method of a
-   class `Solution` counts where nothing else does, and then a bare body: text that continues the `opening` with
-   which the prompt ends.
-4. The code is the block of that definition, and before it what it needs of other blocks: imports, functions,
-   classes and assignments that bind a name which it reads, with what these need in turn. What the task or
-   team-mates give is not taken from other blocks.
-5. Left out of the block: definitions that the chosen one replaces, and statements that are text, as they do no
-   more than look names up (`Done`, `Complexity: O(n)`); see `Statement.is_prose`. Everything else runs as it
-   stands.
+   class `Solution` counts if there is no other definition. A bare body counts last: text that continues the
+   `opening` at the end of the prompt.
+4. The code is the block of that definition. Statements of other blocks come before it: imports, functions, classes
+   and assignments that bind a name which it reads, and the statements that these need in turn. Names that the task
+   or team-mates bind are not taken from other blocks.
+5. Two kinds of statements are removed from the block: definitions that the chosen definition replaces, and text,
+   which only looks names up (`Done`, `Complexity: O(n)`; see `Statement.is_prose`). All other statements run.
 
-Everything is decided on the AST. Only what does not parse is read as text, by the rules of `_read_text` and
-`_returns_in_text`, to distinguish a broken attempt from no attempt. Reading never raises, and its work is
-bounded: see `MAX_READ` of `code_blocks.py`. Nothing in a completion can run what could not stand in a single
-block of it.
+Everything is decided on the AST. Only code that does not parse is read as text, by the rules of `_read_text` and
+`_returns_in_text`, to distinguish a broken attempt from no attempt. Reading never raises an error, and its work is
+bounded: see `MAX_READ` of `code_blocks.py`. A completion of several blocks can run only code that a single block
+could also contain.
 """
 
 from __future__ import annotations
@@ -70,13 +69,13 @@ from llm_decpomdp.envs.programs.parsing import (
 FALLBACKS = {
     "reasoning": "characters of reasoning that were removed",
     "after_turn": "characters after the end of the turn",
-    "invisible": "invisible characters and unusual blanks outside of strings",
+    "invisible": "invisible characters and unusual spaces outside strings",
     "fences": "fenced blocks",
-    "prose": "statements that were left out as text",
-    "drafts": "definitions of the requested functions that were passed over for another one",
-    "stubs": "definitions of the requested functions with an empty body that were passed over",
-    "other_blocks": "statements that were taken from other blocks",
-    "bindings": "requested functions that are defined by something else than a function or a lambda",
+    "prose": "statements that were removed as text",
+    "drafts": "definitions of the requested functions that another definition replaced",
+    "stubs": "definitions of the requested functions with an empty body that another definition replaced",
+    "other_blocks": "statements from other blocks",
+    "bindings": "requested functions that an alias, a call or another assignment defines",
     "body": "1 if the completion was read as the body of the function",
 }
 """Numbers in the report of a reading, by name."""

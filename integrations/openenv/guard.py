@@ -1,4 +1,4 @@
-"""Guard before a server: it refuses web pages of others, names that are not the server's, and floods.
+"""Guard before a server: it refuses requests from other sites' pages, unknown host names, and too many requests.
 
 A browser lets every page open sockets to every address, also of its own machine, and tells the page's origin. A
 page whose name is made to lead here (DNS rebinding) has its own name as the host, so a host must be an address,
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     import uvicorn
 
 MAX_MESSAGE = 16 * 2**20
-"""Most bytes of a message of a session."""
+"""Maximum number of bytes of a message of a session."""
 
 MAX_BODY = 64 * 2**10
-"""Most bytes of the body of a request, none of which plays."""
+"""Maximum number of bytes of the body of a request. Episodes are played in sessions, not by such requests."""
 
 MAX_REQUESTS = 32
-"""Most requests that are answered at the same time, besides sessions."""
+"""Maximum number of concurrent requests, besides sessions."""
 
 HEADER_SECONDS = 10.0
 """Seconds after which a connection without a complete request is closed."""
 
 BODY_SECONDS = 10.0
-"""Seconds that the body of a request may take."""
+"""Maximum number of seconds until the body of a request is complete."""
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -73,7 +73,9 @@ class Guard:
             messages = await asyncio.wait_for(_messages_of(receive), BODY_SECONDS)
             await self.app(scope, _again(messages, receive), send)
         except asyncio.TimeoutError:  # another class than TimeoutError in Python 3.10
-            await _refuse(send, 408, f"a body must arrive within {BODY_SECONDS:g} seconds")
+            await _refuse(
+                send, 408, f"the body of a request must arrive within {BODY_SECONDS:g} seconds"
+            )
         finally:
             self.requests -= 1
 
@@ -89,7 +91,7 @@ class Guard:
             return 411, "a body must say its length"
         length = headers.get(b"content-length", "0")
         if not length.isdecimal() or int(length) > MAX_BODY:
-            return 413, f"a body may have {MAX_BODY} bytes"
+            return 413, f"the body of a request may have at most {MAX_BODY} bytes"
         return None
 
     def _is_here(self, host: str) -> bool:
@@ -125,11 +127,11 @@ def _again(messages: list[Message], receive: Receive) -> Receive:
 
 
 def server_of(application: Any, max_sessions: int, **options: Any) -> uvicorn.Server:
-    """Return a server of an application that bounds its connections and does not wait for silent ones.
+    """Return a server of an application with a limit of connections, which closes silent connections.
 
     Args:
         application: The application.
-        max_sessions: Most sessions at the same time. There may be `MAX_REQUESTS` further connections.
+        max_sessions: Maximum number of concurrent sessions. There may be `MAX_REQUESTS` further connections.
         **options: Options of `uvicorn.Config`.
     """
     import uvicorn

@@ -18,7 +18,7 @@ LOCK = "lock.json"
 """Name of the file that is locked; it holds host, process id, command and start of the process that writes."""
 
 LONGEST = 500
-"""Most characters of a command in the file."""
+"""Maximum number of characters of a command in the file."""
 
 logger = logging.getLogger(__name__)
 
@@ -31,8 +31,8 @@ class FolderInUse(RuntimeError):
 def lock(folder: Path) -> Iterator[None]:
     """Hold the lock of an existing folder.
 
-    The kernel releases the lock when the process ends, however it ends: a file that is left behind blocks nothing.
-    On a file system without locks, as some network file systems are, it warns and goes on without one.
+    The kernel releases the lock when the process ends, also if it is killed. A file without a lock blocks nothing.
+    On a file system without locks, such as some network file systems, it logs a warning and holds no lock.
 
     Raises:
         FolderInUse: If another process holds it.

@@ -137,10 +137,10 @@ def numbered_rows(path: Path, *, growing: bool = False) -> Iterator[tuple[int, d
 
 
 def incomplete(path: Path, line: int) -> str:
-    """Return the words about a last line that is incomplete."""
+    """Return the text of the warning about an incomplete last line."""
     return (
-        f"{path}, line {line}: the last line is incomplete, since the process that wrote it was stopped or is "
-        "still writing; it is left out"
+        f"{path}, line {line}: the last line is incomplete, because the process that wrote it was stopped or is "
+        "still writing; the line is ignored"
     )
 
 
@@ -194,7 +194,7 @@ def keep_json_lines(path: Path, keep: Callable[[dict[str, Any]], bool]) -> None:
                 raise damage
             rows.append(row)
     if damage is not None:
-        logger.warning("%s is damaged; it is dropped with the rows after it", damage.where)
+        logger.warning("%s is damaged: this row and the rows after it are removed", damage.where)
     write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))
 
 

@@ -182,7 +182,7 @@ def test_the_folders_of_a_team_lie_inside_of_it(
     text = (team / "team.json").read_text()
     name = str(other) if outside == "absolute" else outside
     (team / "team.json").write_text(text.replace('"folder": "a"', f'"folder": "{name}"'))
-    with pytest.raises(ValueError, match="lies outside of the team's"):
+    with pytest.raises(ValueError, match="is outside the team's folder"):
         load_saved_team(team)
 
 

@@ -91,7 +91,7 @@ def test_damaged_lines_that_are_dropped_anyway_do_not_keep_a_run_from_going_on(
     path.write_bytes(b'{"update": 1}\n' + line + b'{"update": 3}\n')
     keep_json_lines(path, lambda row: row["update"] < 3)
     assert list(read_json_lines(path)) == [{"update": 1}]
-    assert f"{path}, line 2 is damaged; it is dropped" in caplog.text
+    assert f"{path}, line 2 is damaged: this row and the rows after it are removed" in caplog.text
 
 
 def test_an_incomplete_last_line_is_reported_once(

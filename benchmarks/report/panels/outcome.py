@@ -239,8 +239,8 @@ def _judgement(gain: Estimate, runs: int) -> str:
     if runs == 1 and gain.units < ENOUGH_TASKS:
         return f"It may be chance: {gain.units} tasks are too few to tell."
     if not gain.excludes(0.0):
-        return "The interval contains 0, so it may be chance."
-    return "The interval excludes 0: a difference of this size is rare without a true one."
+        return "The interval contains 0, so the difference may be chance."
+    return "The interval excludes 0, which is rare without a true difference."
 
 
 def _held_out(run: Results) -> str:

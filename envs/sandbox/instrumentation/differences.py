@@ -1,7 +1,6 @@
-"""Parts of a test that may judge a right program otherwise here than in the program's own process.
+"""Parts of a test that may fail a correct program here although it passes in one process with the test.
 
-The test and the program run in two processes, which exchange values. `docs/data.md` has the table of what that
-changes.
+The test and the program run in two processes, which exchange values. `docs/data.md` has a table of differences.
 """
 
 from __future__ import annotations
@@ -45,10 +44,10 @@ INTERNALS = frozenset(
         *("gi_frame", "gi_running", "cr_frame"),
     )
 )
-"""Attributes of functions and generators that the program does not tell."""
+"""Attributes of functions and generators that the program does not send."""
 
 OF_EXCEPTIONS = frozenset({"__cause__", "__context__", "__notes__", "__traceback__"})
-"""Attributes of exceptions that the program does not tell."""
+"""Attributes of exceptions that the program does not send."""
 
 UNCATCHABLE = frozenset(
     {"SystemExit", "KeyboardInterrupt", "GeneratorExit", "ExceptionGroup", "BaseExceptionGroup"}
@@ -73,7 +72,7 @@ PLAIN_BASES = ("TestCase", "Exception", "Error", "Warning")
 
 @lru_cache(maxsize=2048)
 def differences(test: str, entry_point: str, preamble: str = "") -> tuple[str, ...]:
-    """Return why a test may judge a right program otherwise than plain Python does; empty if nothing is found.
+    """Return reasons why a test may fail a correct program that passes in plain Python; empty if there are none.
 
     Reads the syntax tree only.
 
@@ -216,7 +215,7 @@ class _Reader:
             and name not in (*SEEDS, "numpy.random")
         }
         if not mentions.isdisjoint(SEEDS) and not draws:
-            yield "it seeds random, and the program has a random of its own, with another seed"
+            yield "it seeds random, which has no effect in the process of the program"
 
     def _about_call(self, call: ast.Call) -> Iterator[str]:
         name = self._name(call.func)
@@ -256,7 +255,7 @@ class _Reader:
     def _about_class(self, classes: ast.expr) -> Iterator[str]:
         for node in classes.elts if isinstance(classes, ast.Tuple) else [classes]:
             if self._is_function(node) or self._name(node) in self.classes:
-                yield f"it asks for the class {ast.unparse(node)}, and the program's objects have none here"
+                yield f"it checks for the class {ast.unparse(node)}, but the program's objects have no class here"
             elif self._name(node).startswith("types."):
                 yield _internals(self._name(node))
 
@@ -311,12 +310,14 @@ class _Reader:
         return not any(self._name(base).endswith(PLAIN_BASES) for base in definition.bases)
 
 
-_IDENTITY = "it asks whether two results are one object, and each result is a copy"
+_IDENTITY = "it checks whether two results are one object, but each result is a copy"
 
 
 def _process(name: str) -> str:
-    return f"it changes or watches {name} in its own process, and the program runs in another one"
+    return (
+        f"it changes or watches {name} in its own process, but the program runs in another process"
+    )
 
 
 def _internals(name: str) -> str:
-    return f"it looks at {name}, which the program does not tell"
+    return f"it reads {name}, which the program does not send"

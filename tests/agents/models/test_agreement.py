@@ -143,7 +143,7 @@ def test_slower_ways_are_announced_with_the_model_and_the_cause(
         policy_of(random_model("recurrent_gemma")).generate(PROMPTS, 4)
     rwkv, gemma = (r.getMessage() for r in caplog.records if "plain pass" in r.getMessage())
     assert "(rwkv) is sampled without a cache" in rwkv and "keeps state" in rwkv
-    assert "(recurrent_gemma) is sampled in batches of prompts of one length" in gemma
+    assert "(recurrent_gemma) is sampled in batches of prompts of equal length" in gemma
 
 
 @pytest.mark.parametrize("kind", ["rwkv", "recurrent_gemma"])
@@ -172,7 +172,7 @@ def test_the_context_ends_where_positions_change(caplog: pytest.LogCaptureFixtur
         engine = ModelEngine(model, character_tokenizer(ALPHABET), compute_dtype="float32")
         policy = CausalLM(engine, Sampling(max_new_tokens=20))
     assert context_length(model) == 32
-    assert "its context is 32 tokens" in caplog.text and "256" in caplog.text
+    assert "its context is limited to 32 tokens" in caplog.text and "256" in caplog.text
     policy.generate(["ab"], 2)
     with pytest.raises(PromptTooLong, match="its context of 32 less max_new_tokens=20"):
         policy.generate(["abcdefghijklmnop"])

@@ -58,13 +58,13 @@ def rewrite(file: Path, change: Callable[[Weights], Weights]) -> None:
     [
         (
             lambda w: {k: v for k, v in w.items() if k != "lm_head.weight"},
-            "it lacks lm_head.weight",
+            "missing weights: lm_head.weight",
         ),
         (
             lambda w: {k.replace("q_proj", "query"): v for k, v in w.items()},
-            r"it lacks .*0\.self_attn\.q_proj.*no place for .*0\.self_attn\.query\.weight",
+            r"missing weights: .*0\.self_attn\.q_proj.*unexpected weights: .*0\.self_attn\.query\.weight",
         ),
-        (lambda w: {**w, "score.weight": torch.zeros(1, 16)}, "no place for score.weight"),
+        (lambda w: {**w, "score.weight": torch.zeros(1, 16)}, "unexpected weights: score.weight"),
         (
             lambda w: {**w, "lm_head.weight": torch.zeros(39, 16)},
             r"other shapes: lm_head\.weight \(\(39, 16\) in the checkpoint, \(40, 16\)",
@@ -99,14 +99,17 @@ def as_another_class(weights: Weights) -> Weights:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (as_another_class, r"lacks .*q_proj\.lora_A.*no place for .*language_model"),
+        (
+            as_another_class,
+            r"missing weights: .*q_proj\.lora_A.*unexpected weights: .*language_model",
+        ),
         (
             lambda w: {k: v for k, v in w.items() if "0.self_attn.q" not in k},
-            r"lacks .*0\.self_attn\.q",
+            r"missing weights: .*0\.self_attn\.q",
         ),
         (
             lambda w: {**w, "base_model.model.extra": torch.ones(1)},
-            "no place for base_model.model.extra",
+            "unexpected weights: base_model.model.extra",
         ),
         (lambda w: {k: v[..., :1].contiguous() for k, v in w.items()}, "size mismatch"),
     ],
@@ -165,7 +168,7 @@ def test_a_tokenizer_with_more_tokens_than_embeddings_is_refused(model: Path, lo
     tokenizer.add_tokens([f"<tool{n}>" for n in range(7)])
     tokenizer.save_pretrained(model)
     with pytest.raises(
-        ValueError, match=r"has 41 tokens .* 40 embeddings: there is none for <tool6>"
+        ValueError, match=r"has 41 tokens .* 40 embeddings: there is no embedding for <tool6>"
     ):
         load(model, lora=lora)
 
@@ -180,7 +183,7 @@ def test_a_special_token_without_an_embedding_is_taken_as_no_text_becomes_one(mo
     assert max(policy.encode("an <image8>")) < 40
     tokenizer.chat_template = "{{ messages[0].content }}<image8>"
     tokenizer.save_pretrained(model)
-    with pytest.raises(ValueError, match="there is none for <image8>"):
+    with pytest.raises(ValueError, match="there is no embedding for <image8>"):
         load(model)
 
 

@@ -181,7 +181,7 @@ def test_a_lone_surrogate_is_named() -> None:
     policy = policy_of(byte_tokenizer())
     for act in (policy.encode, policy.as_completion, policy.encoder.plain):
         with pytest.raises(
-            ValueError, match=r"lone surrogate '\\ud800' at position 2.*Correct the data"
+            ValueError, match=r"lone surrogate '\\ud800' at position 2.*correct the data"
         ):
             act("a \ud800 b")
 

@@ -77,7 +77,7 @@ def test_another_model_below_an_adapter_or_as_reference_is_refused(
     build(base, tmp_path / "run", 1, lora, kl_coefficient=kl).run_updates()
     change(base)
     again = build(base, tmp_path / "run", 2, lora, kl_coefficient=kl)
-    with pytest.raises(ValueError, match=r"base' below the policy of x has other weights.*put its"):
+    with pytest.raises(ValueError, match=r"base' below the policy of x has other weights.*restore its"):
         again.resume()
 
 
@@ -104,7 +104,7 @@ def test_a_checkpoint_without_models_is_not_compared(
     path.write_text(json.dumps(counters))
     with caplog.at_level(logging.WARNING):
         assert build(base, tmp_path / "run", 2, LORA).resume() == 1
-    assert "does not say which weights its models had" in caplog.text
+    assert "has no digests of its frozen models" in caplog.text
 
 
 def test_a_revision_of_the_hub_is_named_with_the_command_that_gives_it() -> None:

@@ -264,4 +264,4 @@ def test_a_reward_that_raises_in_training_names_the_task_and_how_to_go_on(
         train(config, "mine")
     raised, resumed = caught.value.__notes__
     assert raised == f"raised by the reward Points on the task {calls[-1]!r}"
-    assert resumed.endswith(f"is saved; to go on from it: --resume {tmp_path / 'run'}")
+    assert resumed.endswith(f"is saved; to continue from it: --resume {tmp_path / 'run'}")
