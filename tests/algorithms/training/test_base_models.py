@@ -77,7 +77,9 @@ def test_another_model_below_an_adapter_or_as_reference_is_refused(
     build(base, tmp_path / "run", 1, lora, kl_coefficient=kl).run_updates()
     change(base)
     again = build(base, tmp_path / "run", 2, lora, kl_coefficient=kl)
-    with pytest.raises(ValueError, match=r"base' below the policy of x has other weights.*restore its"):
+    with pytest.raises(
+        ValueError, match=r"base' below the policy of x has other weights.*restore its"
+    ):
         again.resume()
 
 
