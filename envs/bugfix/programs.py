@@ -36,7 +36,7 @@ from llm_decpomdp.envs.programs.functions import (
 from llm_decpomdp.envs.programs.mutation.faults import Mutation, mutate, mutations
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox
 
-VALIDATION = Limits(2.0, 2.0, 10.0, wall_factor=30.0, max_timeouts=1)
+VALIDATION = Limits(2.0, 2.0, 10.0, wall_factor=30.0, job_seconds=300.0, max_timeouts=1)
 """Far more than a variant of a program needs that takes at most `MAX_STEPS`."""
 
 logger = logging.getLogger(__name__)

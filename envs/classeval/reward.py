@@ -39,7 +39,7 @@ COMPONENTS = {
 SYNTAX_POINTS, TEST_POINTS, OVERLAP_COST = 2.0, 4.0, 1.0
 MAX_REWARD = SYNTAX_POINTS + TEST_POINTS
 
-LIMITS = Limits(test_seconds=25.0, program_seconds=125.0)
+LIMITS = Limits(test_seconds=25.0, program_seconds=125.0, job_seconds=375.0)
 """One test of the real data takes eight seconds."""
 
 PACKAGE_LIMITS = replace(LIMITS, load_seconds=30.0, memory_bytes=2**31)

@@ -79,6 +79,9 @@ def coding_env(dataset: Dataset, name: str, options: CodingOptions) -> DecPOMDPE
       later turns and words beside the code cost nothing. The infos report it.
       Tests see views, counters and lists that occur twice as they are, and what the program prints.
       A check in the style of unittest counts as a test.
+      `not_wrapper` is decided by a run with the helper in the entry function's place, no longer from the code. A
+      helper in whose place a constant or its arguments would do counts as ignored. Slow programs are checked like
+      quick ones. All runs of a program together take at most 28 seconds.
     """
     parse_split(options.split, dataset.splits_of(options.source))
     team = coding_team(options.num_agents, options.roles)

@@ -10,7 +10,6 @@ from llm_decpomdp.envs.coding.helper_use import (
     NOT_CALLED,
     UNKNOWN,
     USED,
-    is_wrapper,
     lost_results,
     names,
 )
@@ -33,6 +32,8 @@ class CodeAnalysis:
     tests: tuple[Outcome, ...]
     uses: Mapping[str, str]
     """Main's use of each helper, by name: `USED`, `IGNORED` or `NOT_CALLED`; empty if no test passes."""
+    wrapped: tuple[str, ...] = ()
+    """Names of helpers that do as well in main's place."""
 
     def code(self, agent: str) -> str:
         """Return the code of an agent that defines its function; empty where it does not."""
@@ -79,10 +80,10 @@ def level_feedback(analysis: CodeAnalysis, role: Role) -> list[str]:
     if isinstance(role, MainRole) and role.helpers and analysis.main.defined:
         for helper in role.helpers:
             lines.append(f"- {helper.capitalize()} usage: {_usage(analysis, helper)}")
-        around = [name for name in role.helpers if analysis.use(name) in (USED, UNKNOWN)]
-        if around and is_wrapper(analysis.main.code, analysis.task.entry_point, around):
+        for helper in analysis.wrapped:
             lines.append(
-                f"- Warning: main is a thin wrapper around {' and '.join(around)}; do more than return its result"
+                f"- Warning: main is a thin wrapper around {helper}: the tests that pass also pass with "
+                f"{helper} in its place; do more than return its result"
             )
     return lines
 
@@ -118,7 +119,11 @@ def _usage(analysis: CodeAnalysis, helper: str) -> str:
         return f"main does NOT call {helper}{when}"
     losses = lost_results(analysis.main.code, helper)
     if use == IGNORED:
-        return f"called but misused ({'; '.join(losses[:2]) or 'no test depends on its result'})"
+        reason = (
+            "; ".join(losses[:2])
+            or "the tests that pass need no more than a constant or its argument"
+        )
+        return f"called but misused ({reason})"
     return f"main calls {helper} and uses its result" if use == USED else f"main mentions {helper}"
 
 

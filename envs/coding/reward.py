@@ -7,24 +7,26 @@
 | `syntax`       | 0.5      | the joint program parses                                     | stop      |
 | `tests`        | 0 to 1.0 | share of the tests that pass                                 | stop at 0 |
 | `uses_aux`     | 0.5      | the program calls a helper                                   | stop      |
-| `not_wrapper`  | 1.0      | ... and the entry function does more than return the results |           |
+| `not_wrapper`  | 1.0      | ... and no helper does as well as the entry function         |           |
 | `aux_ignored`  | -0.5     | ... but no test's outcome depends on what it returns         |           |
 
 A team earns at most 4.0, a single agent 2.1. Where N - 1 helpers help, each has an equal share of the four
 components that are about helpers: a component's points are those above times the share of helpers that fulfil the
 condition, such as 0.4 * 2/3 where two of three are defined. The other components are the team's.
 
-- A helper is called if the program calls it while a test that passes runs, and it is ignored if no test's outcome
-  depends on what it returns. Both are found out by running: the program runs once more with the helper's results
-  changed within their type (`sandbox/inside/program/changes.py`), a few kinds of change one after the other, until
-  another test passes or one no longer does. One that is called only while the code is loaded, to make a table,
-  say, counts as called if it is not ignored.
+All of this is decided by running the program (`sandbox/inside/evaluator/helpers.py`), after its tests are decided:
+
+- A helper is called if the program calls it while a test that passes runs. One that is called only while the code
+  is loaded, to make a table, say, counts as called if it is not ignored.
+- A helper is ignored if no test's outcome changes when its results are changed within their type
+  (`sandbox/inside/program/changes.py`). It is also ignored if every passing test passes again when a trivial
+  function replaces it: a constant, its first argument, or all its arguments. So `assert aux(x) == 0` ignores it.
+- The entry function is a wrapper if every passing test passes again with a helper in its place. So it is one
+  beside a helper that solves the whole problem, however it is written. Each helper that is called is tried.
 - Calls count where the entry function's author makes them. Helpers may call each other, but a helper that only
   helpers call is not called.
 - All code shares one namespace and runs in the team's order, so of two definitions of a name the later one counts
   for everybody. A helper that a later author's code replaces is not called, for what is called is not its own.
-- The entry function is a wrapper if it plainly does no more than return results of helpers, be it one or several,
-  or one given to another: that alone is read from the code (`helper_use.py`).
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from llm_decpomdp.envs.coding.feedback import CodeAnalysis
-from llm_decpomdp.envs.coding.helper_use import IGNORED, NOT_CALLED, USED, is_wrapper
+from llm_decpomdp.envs.coding.helper_use import IGNORED, NOT_CALLED, USED
 from llm_decpomdp.envs.coding.roles import AuxRole, Role
 from llm_decpomdp.envs.problems.humaneval import CodeTask
 from llm_decpomdp.envs.programs.completion import Reading, reading_details, reading_keys
@@ -54,9 +56,11 @@ COMPONENTS = {
     "syntax": Component("0.5 if the joint program parses.", form=True),
     "tests": Component("Share of the tests that the joint program passes, up to 1.0."),
     "uses_aux": Component("0.5 if the program calls the helper while a test that passes runs."),
-    "not_wrapper": Component("1.0 if it then does more than return what the helper returns."),
+    "not_wrapper": Component(
+        "1.0 if a test that passes then fails with the helper in the entry function's place."
+    ),
     "aux_ignored": Component(
-        "-0.5 if it calls the helper, and no test depends on what that returns."
+        "-0.5 if it calls the helper, and no test depends on what that returns, or a trivial helper would do."
     ),
 }
 """The components, for a team with one helper; several helpers share the points."""
@@ -118,12 +122,16 @@ class CodeReward:
         points["tests"] = passed / len(execution.tests)
         uses = self._uses(execution) if passed else {}
         called = sum(use != NOT_CALLED for use in uses.values())
+        wrapped = [
+            helper
+            for helper, suffices in zip(uses, execution.helpers_suffice, strict=False)
+            if suffices and uses[helper] != NOT_CALLED
+        ]
         if called:
             points["uses_aux"] = self._share(0.5, called)
-            if not is_wrapper(parts[main_agent].code, task.entry_point, [*uses]):
-                points["not_wrapper"] = self._share(1.0, called)
+            points["not_wrapper"] = 0.0 if wrapped else self._share(1.0, called)
             points["aux_ignored"] = self._share(-0.5, [*uses.values()].count(IGNORED))
-        analysis = CodeAnalysis(task, self.roles, readings, execution.tests, uses)
+        analysis = CodeAnalysis(task, self.roles, readings, execution.tests, uses, tuple(wrapped))
         return self._verdict(points, analysis, execution.error)
 
     def _share(self, points: float, fulfilled: int) -> float:
@@ -134,7 +142,7 @@ class CodeReward:
         """Return the joint program: helpers' code comes before the entry function's."""
         segments = tuple((agent, reading.code) for agent, reading in parts.items())
         helpers = tuple((role.agent, role.helper) for role in self.helpers)
-        return Program(segments, task.entry_point, task.preamble, helpers)
+        return Program(segments, task.entry_point, task.preamble, helpers, substitute=True)
 
     def _uses(self, execution: Execution) -> dict[str, str]:
         """Return the use of each helper, by its name."""

@@ -113,18 +113,34 @@ class Batch:
         index = worker.job
         status, stderr = worker.reap()
         if index is not None:
-            self._repeat_or_judge(index, status, stderr)
+            self._repeat_or_judge(index, status, stderr, worker.tests_result, worker.seconds_left)
         worker.start()
         worker.handshake()
         selector.register(worker.descriptor, selectors.EVENT_READ, worker)
 
-    def _repeat_or_judge(self, index: int, status: int, stderr: str) -> None:
-        """Queue the job at which a worker died once more, or judge it by the exit status."""
+    def _repeat_or_judge(
+        self,
+        index: int,
+        status: int,
+        stderr: str,
+        tests_result: Result | None,
+        seconds_left: float,
+    ) -> None:
+        """Queue the job at which a worker died once more, or judge it by the exit status.
+
+        Values of a changed run may have ended it. They decide about the helpers only: the outcomes of the tests
+        are known, or found out once more without changed runs.
+        """
         job = self.jobs[index]
         endless, fatal = status in (-signal.SIGPROF, -signal.SIGALRM), -status in FATAL
-        if (endless or fatal) and job["change"]:
-            # Changed results of a helper may have brought it about: they decide about the helper only.
-            self.jobs[index] = {**job, "change": False}
+        if (endless or fatal) and tests_result is not None:
+            self.results[index] = tests_result
+            self.missing -= 1
+            return
+        if (endless or fatal) and job["change"] and seconds_left > 0:
+            limits = {**job["limits"], "job_seconds": seconds_left}
+            again = {"change": False, "limits": limits, "tests_seconds": seconds_left}
+            self.jobs[index] = {**job, **again}
             self.queue.appendleft(index)
             return
         self.attempts[index] += 1
@@ -152,6 +168,7 @@ class Batch:
             "output": "",
             "helper_calls": [0] * len(job["helpers"]),
             "helpers_used": [False] * len(job["helpers"]),
+            "helpers_suffice": [False] * len(job["helpers"]),
             "reached": [0] * len(job["stages"]),
             "wall_decided": by_clock,
             "seconds": seconds,

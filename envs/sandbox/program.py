@@ -25,10 +25,17 @@ class Program:
     helpers: tuple[tuple[str, str], ...] = ()
     """(origin, name) of functions whose calls are counted, and whose results are changed to see whether they
     matter: each as its own part defines it."""
+    substitute: bool = False
+    """True to run the program also with a trivial function in place of each helper, and with each helper in place
+    of the entry point. See `Execution.helpers_used` and `Execution.helpers_suffice`."""
 
 
 LARGEST = (10**6, 2**50)
 """Maximum of the limits on time and numbers, and of those on bytes."""
+
+
+TESTS_SHARE = 0.8
+"""Share of `Limits.job_seconds` in which the tests of a program with helpers are decided."""
 
 
 @dataclass(frozen=True)
@@ -36,16 +43,19 @@ class Limits:
     """Resource limits of one program.
 
     Time is processor time, so that a busy machine does not turn a right answer wrong; `wall_factor` times as
-    much may pass on the clock, which ends a program that sleeps.
+    much may pass on the clock, which ends a program that sleeps. `job_seconds` is time on the clock.
     """
 
     load_seconds: float = 10.0
     """Limit on loading the program, in seconds."""
     test_seconds: float = 10.0
     """Limit on one call of the entry point, in seconds."""
-    program_seconds: float = 60.0
+    program_seconds: float = 25.0
     """Limit on the whole program, in seconds."""
     wall_factor: float = 3.0
+    job_seconds: float = 28.0
+    """Limit on the wall time of all runs of a program, in seconds. With helpers, the run that decides the tests
+    may take `TESTS_SHARE` of it; the runs that check the helpers have the rest."""
     max_timeouts: int = 3
     """Time-outs or crashes after which the remaining calls are not made."""
     memory_bytes: int = 512 * 2**20
@@ -100,7 +110,12 @@ class Execution:
     from helpers' parts do not count, unless these nowhere name the function: then it was passed as a callback."""
     helpers_used: tuple[bool, ...] = ()
     """True for each helper if some test's outcome depends on its results: if another run, with these changed
-    within their type, passes other tests. A helper that was called only while loading may be used, too."""
+    within their type, passes other tests. With `Program.substitute`, a helper is not used either if every passing
+    test passes again with a constant or the helper's arguments in place of its results. A helper that was called
+    only while loading may be used, too."""
+    helpers_suffice: tuple[bool, ...] = ()
+    """True for each helper that is called if every passing test passes again with the helper in place of the entry
+    point. False for all without `Program.substitute`, and for the helpers after the first that suffices."""
     reached: tuple[int, ...] = ()
     """Number of times that each test was reached."""
     wall_decided: bool = False

@@ -16,7 +16,14 @@ from llm_decpomdp.envs.sandbox.instrumentation.analysis import methods
 from llm_decpomdp.envs.sandbox.instrumentation.instrument import Tests
 from llm_decpomdp.envs.sandbox.packages import package_paths
 from llm_decpomdp.envs.sandbox.pool import Pool, close_all, shared_pool
-from llm_decpomdp.envs.sandbox.program import Execution, Limits, Outcome, Program, SandboxError
+from llm_decpomdp.envs.sandbox.program import (
+    TESTS_SHARE,
+    Execution,
+    Limits,
+    Outcome,
+    Program,
+    SandboxError,
+)
 from llm_decpomdp.envs.sandbox.worker_process import Settings
 from llm_decpomdp.utils.warn import warn
 
@@ -161,6 +168,7 @@ def _job(program: Program, tests: Tests, limits: Limits) -> dict[str, Any]:
         "entry_point": program.entry_point,
         "helpers": [list(helper) for helper in program.helpers],
         "change": bool(program.helpers),
+        "substitute": bool(program.helpers) and program.substitute,
         "tests": tests.source,
         "split": tests.split,
         "prefetch": tests.prefetch,
@@ -174,6 +182,7 @@ def _job(program: Program, tests: Tests, limits: Limits) -> dict[str, Any]:
         "judges_result": list(tests.judges_result),
         "minimum": list(tests.minimum),
         "limits": asdict(limits),
+        "tests_seconds": limits.job_seconds * (TESTS_SHARE if program.helpers else 1),
     }
 
 
@@ -187,6 +196,7 @@ def _execution(result: dict[str, Any], tests: Tests) -> Execution:
         seconds=result["seconds"],
         helper_calls=tuple(result["helper_calls"]),
         helpers_used=tuple(result["helpers_used"]),
+        helpers_suffice=tuple(result["helpers_suffice"]),
         reached=tuple(result["reached"]),
         wall_decided=result["wall_decided"],
     )

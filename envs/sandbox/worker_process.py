@@ -26,13 +26,10 @@ START_SECONDS = 60.0
 """Time that a worker may take to start, however busy the machine is."""
 
 GRACE_SECONDS = 60.0
-"""Time beyond a program's own limits after which a silent worker counts as dead."""
+"""Time beyond the limit on a job after which a silent worker counts as dead."""
 
 LIBRARIES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """Environment variables without which some Pythons do not start."""
-
-MAX_RUNS = 5
-"""Maximum number of runs of a test for one verdict; those with changed results take no longer than two."""
 
 CLOSE_SECONDS = 2.0
 """Time that a worker may take to end."""
@@ -71,6 +68,8 @@ class Worker:
         """Reason why each layer of protection is off; empty if it is on."""
         self.job: int | None = None
         """Index of the job that it runs, in its batch."""
+        self.tests_result: dict[str, Any] | None = None
+        """Result of its job without the checks of the helpers, once these have begun."""
         self.served = 0
         self.dead = True
         """True if it cannot take jobs: before the handshake, and once it has ended."""
@@ -154,9 +153,15 @@ class Worker:
     def send(self, index: int, job: dict[str, Any]) -> None:
         """Send the worker a job; it runs one at a time."""
         self.job = index
-        self.deadline = time.monotonic() + _max_seconds(job["limits"])
+        self.tests_result = None
+        self.deadline = time.monotonic() + job["limits"]["job_seconds"] + GRACE_SECONDS
         self.unsent = pack_down((self.served, job))
         self.flush()
+
+    @property
+    def seconds_left(self) -> float:
+        """Time that is left of its job's limit, in seconds."""
+        return self.deadline - GRACE_SECONDS - time.monotonic()
 
     def flush(self) -> None:
         """Send as much as possible without blocking."""
@@ -175,14 +180,20 @@ class Worker:
             Closed: If the worker has ended.
         """
         alive = self._reader.fill()
-        message = self._reader.next_message()
-        if message is None:
-            if not alive:
-                raise Closed("the worker has ended")
-            return None
-        number, result = json.loads(message)
-        if self.job is None or number != self.served or self._reader.pending:
-            raise Closed("it has answered another question, or more than one")
+        while True:
+            message = self._reader.next_message()
+            if message is None:
+                if not alive:
+                    raise Closed("the worker has ended")
+                return None
+            number, result, final = json.loads(message)
+            if self.job is None or number != self.served:
+                raise Closed("it has answered another question")
+            if final:
+                break
+            self.tests_result = result
+        if self._reader.pending:
+            raise Closed("it has answered more than one question")
         self.job = None
         self.served += 1
         self.deadline = float("inf")
@@ -260,8 +271,3 @@ def _environment(settings: Settings) -> dict[str, str]:
         "MALLOC_ARENA_MAX": "1",
         **({} if settings.packages else {"LD_BIND_NOW": "1"}),
     }
-
-
-def _max_seconds(limits: dict[str, Any]) -> float:
-    run: float = (limits["load_seconds"] + limits["program_seconds"]) * limits["wall_factor"]
-    return GRACE_SECONDS + MAX_RUNS * run

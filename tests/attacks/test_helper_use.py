@@ -67,11 +67,10 @@ def test_every_label_names_every_component() -> None:
     assert all(tuple(points) == tuple(COMPONENTS) for points in POINTS.values())
 
 
-def test_what_the_reward_misjudges_is_a_disguised_wrapper_or_tells_the_runs_apart() -> None:
+def test_what_the_reward_misjudges_tells_the_runs_apart() -> None:
     misjudged = {name: entry for name, entry in TEAM_ENTRIES.items() if entry.earns}
-    folders = {"disguised", "unseen_wrapper", "second_run"}
-    assert {entry.category.removeprefix("helper_use/") for entry in misjudged.values()} == folders
-    assert len(misjudged) <= 40
+    folders = {entry.category.removeprefix("helper_use/") for entry in misjudged.values()}
+    assert folders == {"second_run"} and len(misjudged) <= 10
     # None of them earns more than a program that uses the helper.
     assert all(sum(POINTS[e.earns].values()) <= sum(USED.values()) for e in misjudged.values())
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 import _signal
 import _socket  # the modules around these would add to what each child has to copy
 import _thread
+import functools
 import gc
 import json
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from llm_decpomdp.envs.sandbox.inside.confinement.confinement import Confinement
@@ -122,7 +123,8 @@ def _be_evaluator(
         jobs = Reader(descriptor, 2**32)
         while True:
             number, job = jobs.receive()
-            write(descriptor, pack([number, evaluator.grade(job)]))
+            send = functools.partial(_send, descriptor, number)
+            send(evaluator.grade(job, send), final=True)
             if _thread._count():  # threads of a test: their next call would reach the next program
                 os._exit(0)  # the trainer starts another worker
     except Closed:
@@ -132,6 +134,13 @@ def _be_evaluator(
 
         traceback.print_exc(file=stderr)
         os._exit(1)
+
+
+def _send(descriptor: int, number: int, result: dict[str, Any], final: bool) -> None:
+    """Send the trainer the result of a job, or its part about the tests (not `final`)."""
+    from llm_decpomdp.envs.sandbox.inside.protocol.channel import pack, write
+
+    write(descriptor, pack([number, result, final]))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ EVAL_STARTS = [Start(seed=n) for n in range(5)]
 
 ENDLESS = "def endless():\n    while True:\n        pass\n"
 
-PATIENT = Limits(test_seconds=300.0, program_seconds=300.0)
+PATIENT = Limits(test_seconds=300.0, program_seconds=300.0, job_seconds=900.0)
 
 
 class FatalEnv(EchoEnv):

@@ -12,6 +12,8 @@ from llm_decpomdp.envs.sandbox import Limits, Sandbox
 PROMPT = 'def sq(x):\n    """square"""\n'
 TESTS = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 9\n"
 AUX = "def aux(x):\n    return x*x"
+HALF = "def aux(x):\n    return x*x - x"
+DOUBLE = "def sq(x):\n    return aux(x) + x"
 GOOD = "def sq(x):\n    y = aux(x)\n    if y is None:\n        return 0\n    return y"
 ALONE = "def sq(x):\n    return x*x"
 
@@ -37,11 +39,14 @@ def values_are(expected: str, call: str = "candidate(2)") -> CodeTask:
 
 # How a completion is read
 
+WRAPPER = 3.0
+"""Points of a solution whose helper solves the whole problem."""
+
 COMPLETIONS = {
     "E1 nested function, aux assigned and never read": (
         AUX,
         "def sq(x):\n    def h(v):\n        return v*v\n    y = aux(x)\n    return h(x)",
-        3.5,
+        2.5,
     ),
     "E2 return without a space": (
         "def aux(x):\n    return(x*x)",
@@ -58,30 +63,30 @@ COMPLETIONS = {
     "E5 imports of a completion": (
         "import math\ndef aux(x):\n    return math.pow(x,2)",
         "def sq(x):\n    y = aux(x)\n    y = int(y)\n    return y",
-        4.0,
+        WRAPPER,
     ),
     "E5 imports inside a fence": (
         "Here:\n```python\nimport math\ndef aux(x):\n    return math.pow(x,2)\n```\n",
         "```\ndef sq(x):\n    y = aux(x)\n    y = int(y)\n    return y\n```",
-        4.0,
+        WRAPPER,
     ),
     "E6 helper beside main, aux assigned and never read": (
         AUX,
         "def helper(x):\n    return x*x\n\ndef sq(x):\n    y = aux(x)\n    return helper(x)",
-        3.5,
+        2.5,
     ),
     "E6 constant and class beside main": (
         AUX,
         "ONE = 1\nclass Box:\n    def __init__(self, v):\n        self.v = v\n\n"
         "def sq(x):\n    return Box(aux(x)).v * ONE",
-        4.0,
+        WRAPPER,
     ),
     "E7 decorated": (
         AUX,
         "from functools import lru_cache\n@lru_cache\ndef sq(x):\n    y = aux(x)\n    return y + 0",
-        4.0,
+        WRAPPER,
     ),
-    "E7 lambda": (AUX, "sq = lambda x: aux(x) + 0", 4.0),
+    "E7 lambda": (AUX, "sq = lambda x: aux(x) + 0", WRAPPER),
     "E7 async: defined, but a test gets a coroutine": (
         AUX,
         "async def sq(x):\n    return aux(x) + 0",
@@ -95,20 +100,20 @@ COMPLETIONS = {
     "E9 text at column 0 inside a string": (
         AUX,
         'def sq(x):\n    s = """\nhello\n"""\n    y = aux(x)\n    return y if s else 0',
-        4.0,
+        WRAPPER,
     ),
     "E10 bracket at column 0": (
         AUX,
         "def sq(x):\n    y = max(\n    aux(x),\n    3\n)\n    return y",
-        4.0,
+        WRAPPER,
     ),
     "E11 indented by tabs": (
         AUX,
         "\tdef sq(x):\n\t\ty = aux(x)\n\t\treturn y + 0\n\tprint(1)",
-        4.0,
+        WRAPPER,
     ),
-    "E13 special token at the end": (AUX, GOOD + "<|endoftext|>", 4.0),
-    "E13 special tokens around": (f"<s>{AUX}</s>", f"<|im_start|>{GOOD}<|im_end|>", 4.0),
+    "E13 special token at the end": (AUX, GOOD + "<|endoftext|>", WRAPPER),
+    "E13 special tokens around": (f"<s>{AUX}</s>", f"<|im_start|>{GOOD}<|im_end|>", WRAPPER),
     "E14 return at column 0": (AUX, "def sq(x):\n # your function code here\nreturn x*x", 0.4),
     "E16 a helper that main defines itself earns no bonus": (
         AUX,
@@ -144,8 +149,8 @@ def test_e15_a_docstring_stays():
 # How main uses the helper
 
 USES = {
-    "W1 result thrown away": ("def sq(x):\n    aux(x)\n    z = x\n    return z*z", 3.5),
-    "W2 result never read": ("def sq(x):\n    y = aux(x)\n    z = x\n    return z*z", 3.5),
+    "W1 result thrown away": ("def sq(x):\n    aux(x)\n    z = x\n    return z*z", 2.5),
+    "W2 result never read": ("def sq(x):\n    y = aux(x)\n    z = x\n    return z*z", 2.5),
     "W3 call in a comment": (
         "def sq(x):\n    # could call aux(x) here\n    z = x\n    return z*z",
         2.5,
@@ -164,12 +169,12 @@ USES = {
     "W7 wrapper, no space": ("def sq(x):\n    return(aux(x))", 3.0),
     "W7 wrapper, renamed": ("def sq(x):\n    r = aux(x)\n    s = r\n    return s", 3.0),
     "W7 wrapper, long signature": ("def sq(\n    x,\n):\n    return aux(x)", 3.0),
-    "W10 work on the result": ("def sq(x):\n    r = aux(x) * 2 - aux(x)\n    return r", 4.0),
+    "W10 work on the result": ("def sq(x):\n    r = aux(x) * 2 - aux(x)\n    return r", 3.0),
 }
 
 
 @pytest.mark.parametrize(("main", "points"), USES.values(), ids=USES)
-def test_the_use_of_the_helper_is_decided_on_the_ast(main, points):
+def test_the_use_of_the_helper_is_decided_by_running(main, points):
     assert judge(AUX, main).reward == pytest.approx(points)
 
 
@@ -182,6 +187,129 @@ def test_w8_work_in_one_expression_is_no_wrapper():
 def test_w9_a_longer_name_is_not_the_helper():
     task = values_are("9", "candidate([1, 2])")
     assert judge(AUX, "def sq(auxiliary):\n    return sum(auxiliary) * 3", task).reward == 2.5
+
+
+# Wrappers, and helpers that could be trivial
+
+DODGES = {
+    "assigned": "r = aux(x)\nreturn r",
+    "plus nothing": "return aux(x) + 0",
+    "lambda": "return (lambda v: aux(v))(x)",
+    "collected arguments": "return aux(*(x,))",
+    "keyword": "return aux(**{'x': x})",
+    "walrus": "return (r := aux(x))",
+    "try and finally": "try:\n    r = aux(x)\nfinally:\n    pass\nreturn r",
+    "a handler": "try:\n    return aux(x)\nexcept ValueError:\n    return 0",
+    "condition that holds": "return aux(x) if True else None",
+    "condition on the result": "r = aux(x)\nif r is None:\n    return 0\nreturn r",
+    "loop of one round": "for v in [x]:\n    r = aux(v)\nreturn r",
+    "loop that waits": "r = None\nwhile r is None:\n    r = aux(x)\nreturn r",
+    "tuple": "return (aux(x), 1)[0]",
+    "unpacked": "(r,) = [aux(x)]\nreturn r",
+    "dict": "return {'r': aux(x)}['r']",
+    "comprehension": "return [aux(v) for v in (x,)][0]",
+    "yield from": "def f():\n    yield from [aux(x)]\nreturn next(f())",
+    "text and back": "return int(str(aux(x)))",
+    "type and back": "return int(float(aux(int(x))))",
+    "function inside": "def f(v):\n    return aux(v)\nreturn f(x)",
+    "another name": "f = aux\nreturn f(x)",
+    "partial": "from functools import partial\nreturn partial(aux, x)()",
+    "asserted": "r = aux(x)\nassert r == r\nreturn r",
+    "condition": "r = aux(x)\nif r:\n    return r\nreturn r",
+    "constant compared": "r = aux(x)\nif r == 12345:\n    return 0\nreturn r",
+    "sum": "return sum([aux(x)])",
+    "object": "class Box:\n    pass\nbox = Box()\nbox.r = aux(x)\nreturn box.r",
+}
+"""Entry functions that do no more than a helper that solves the whole problem, in words that look like more."""
+
+FILES = ("def aux(xs):\n    return sorted(xs)", "candidate([3, 1, 2])", "[1, 2, 3]")
+TEXTS = ("def aux(s):\n    return s.upper()", "candidate('abc')", "'ABC'")
+
+
+@pytest.mark.parametrize("body", DODGES.values(), ids=DODGES)
+def test_a_wrapper_is_one_in_whatever_words(body):
+    main = "def sq(x):\n" + "".join(f"    {line}\n" for line in body.splitlines())
+    assert judge(AUX, main).reward == pytest.approx(WRAPPER)
+
+
+def test_decorated_and_assigned_functions_are_wrappers_too():
+    decorated = "def own(f):\n    return lambda v: aux(v)\n\n@own\ndef sq(x):\n    return x"
+    for main in (decorated, "sq = lambda x: aux(x) + 0", "def sq(x):\n    return 1\nsq = aux"):
+        assert judge(AUX, main).components["not_wrapper"] == 0.0
+
+
+@pytest.mark.parametrize(("aux", "call", "result"), [FILES, TEXTS], ids=["lists", "texts"])
+@pytest.mark.parametrize("body", ["r = aux(x)\n    return r", "return type(x)(aux(x))[:]"])
+def test_wrappers_of_other_types_are_wrappers(aux, call, result, body):
+    assert judge(aux, f"def sq(x):\n    {body}", values_are(result, call)).reward == WRAPPER
+
+
+def test_work_that_the_helper_does_not_do_is_more_than_wrapping():
+    assert judge(HALF, DOUBLE).components["not_wrapper"] == 1.0
+    assert judge(HALF, "def sq(x):\n    return sum([aux(x), x])").components["not_wrapper"] == 1.0
+
+
+IDLE = {
+    "a constant asserted": ("return 0", "assert aux(x) == 0\n    return x * x"),
+    "another constant": ("return 'fine'", "assert aux(x) == 'fine'\n    return x * x"),
+    "a list": ("return []", "if aux(x) != []:\n        return None\n    return x * x"),
+    "a condition": ("return x + 1", "if aux(x):\n        return x * x"),
+    "a limit": ("return abs(x)", "assert aux(x) >= 0\n    return x * x"),
+    "None": ("return None", "return x * x if aux(x) is None else 0"),
+    "the argument": ("return x", "x = aux(x)\n    return x * x"),
+    "the argument copied": ("return int(str(x))", "return aux(x) * aux(x)"),
+    "all arguments": ("return x, y", "a, b = aux(x, x)\n    return a * b"),
+}
+"""Helper and entry function: a constant or the arguments would do in place of the helper's results."""
+
+
+@pytest.mark.parametrize(("aux", "main"), IDLE.values(), ids=IDLE)
+def test_a_helper_that_could_be_trivial_is_ignored(aux, main):
+    helper = f"def aux(x, y=None):\n    {aux}"
+    components = judge(helper, f"def sq(x):\n    {main}").components
+    assert (components["tests"], components["uses_aux"], components["aux_ignored"]) == (
+        1,
+        0.5,
+        -0.5,
+    )
+
+
+def test_what_a_helper_computes_is_not_trivial():
+    for main in ("return aux(x) + x", "assert aux(x) == x * x - x\n    return x * x"):
+        assert judge(HALF, f"def sq(x):\n    {main}").reward == 4.0
+
+
+def test_a_single_call_does_not_make_a_helper_constant():
+    task = values_are("4")
+    assert (
+        judge("def aux(x):\n    return x + 5", "def sq(x):\n    return aux(x) - 3", task).reward
+        == 4.0
+    )
+
+
+SLOW = """import time
+def sq(x):
+    end = time.process_time() + 0.25
+    while time.process_time() < end:
+        pass
+    {}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("aux", "body", "points"),
+    [
+        (HALF, "return aux(x) + x", 4.0),
+        (HALF, "aux(x)\n    return x * x", 3.5),
+        (AUX, "return aux(x) + 0", WRAPPER),
+        ("def aux(x):\n    return 0", "assert aux(x) == 0\n    return x * x", 3.5),
+    ],
+)
+def test_a_slow_program_is_judged_like_a_quick_one(aux, body, points):
+    limits = Limits(test_seconds=0.4, program_seconds=5)
+    verdict = judge(aux, SLOW.format(body), make_task(FIVE), limits)
+    assert verdict.reward == pytest.approx(points)
 
 
 # Levels
@@ -204,9 +332,10 @@ BROKEN = "def sq(x):\n    return x*x +"
         ("no code at all", ALONE, 2.1),
         (AUX, "def sq(x):\n    return -1", 1.5),
         (AUX, "raise SystemExit\n" + GOOD, 1.5),
-        (AUX, "def sq(x):\n    return aux(x) if x < 2 else 0", 1.5 + 0.4 + 1.5),
+        (AUX, "def sq(x):\n    return aux(x) if x < 2 else 0", 1.5 + 0.4),
         ("def aux(x):\n    pass", "def sq(x):\n    aux(x)\n    return x*x", 2.1 + 1.0),
-        (AUX, GOOD, 4.0),
+        (AUX, GOOD, WRAPPER),
+        (HALF, DOUBLE, 4.0),
     ],
     ids=str,
 )
@@ -215,8 +344,8 @@ def test_levels_stay_apart(aux, main, points):
 
 
 def test_a_timed_out_run_keeps_the_credit_and_the_bonuses_of_what_passed():
-    main = "def sq(x):\n    while x > 1:\n        pass\n    return aux(x) + 0"
-    verdict = judge(AUX, main, make_task(FIVE), Limits(test_seconds=0.5))
+    main = "def sq(x):\n    while x > 1:\n        pass\n    return aux(x) + x"
+    verdict = judge(HALF, main, make_task(FIVE), Limits(test_seconds=0.5))
     assert verdict.components["tests"] == pytest.approx(0.4)
     assert verdict.components["uses_aux"] + verdict.components["not_wrapper"] == 1.5
     assert [test.status for test in verdict.analysis.tests] == ["passed"] * 2 + ["timeout"] * 3
@@ -228,7 +357,7 @@ def test_a_canonical_single_solution_earns_full_marks():
 
 
 def test_only_full_marks_solve_a_task():
-    assert judge(AUX, GOOD).solved
+    assert judge(HALF, DOUBLE).solved
     assert not judge(AUX, "def sq(x):\n    return aux(x)").solved
     assert not judge_alone("def sq(x):\n    return 4").solved
 
@@ -246,20 +375,20 @@ def test_the_components_are_always_the_same_and_add_up():
 
 def test_a_docstring_that_begins_with_import_is_no_import():
     task = make_task(prompt='def sq(x):\n    """square\n    import duties are taxed\n    """\n')
-    assert judge(AUX, GOOD, task).reward == 4.0
+    assert judge(AUX, GOOD, task).reward == WRAPPER
 
 
 def test_an_import_over_several_lines_is_whole():
     prompt = "from typing import (\n    List,\n    Optional,\n)\n\n" + PROMPT
     main = GOOD.replace("(x):", "(x: Optional[int]) -> Optional[int]:")
-    assert judge(AUX, main, make_task(prompt=prompt)).reward == 4.0
+    assert judge(AUX, main, make_task(prompt=prompt)).reward == WRAPPER
 
 
 def test_helpers_of_the_prompt_belong_to_the_program_and_to_its_test():
     prompt = "def twice(x):\n    return 2 * x\n\n" + PROMPT
     test = "def check(candidate):\n    assert candidate(2) * 2 == twice(4)\n"
     main = "def sq(x):\n    return twice(aux(x)) // 2"
-    assert judge(AUX, main, make_task(test, prompt)).reward == 4.0
+    assert judge(AUX, main, make_task(test, prompt)).reward == WRAPPER
 
 
 def test_a_prompt_may_end_after_the_header():
@@ -271,7 +400,7 @@ def test_a_prompt_may_end_after_the_header():
 def test_main_may_replace_a_helper_of_the_prompt():
     prompt = "def twice(x):\n    return 0\n\n" + PROMPT
     main = "def twice(x):\n    return 2 * x\n\ndef sq(x):\n    return twice(aux(x)) // 2"
-    assert judge(AUX, main, make_task(prompt=prompt)).reward == 4.0
+    assert judge(AUX, main, make_task(prompt=prompt)).reward == WRAPPER
 
 
 def test_annotations_are_evaluated_as_written():
@@ -290,7 +419,7 @@ def test_annotations_are_evaluated_as_written():
     ],
 )
 def test_demonstrations_after_the_function_do_no_harm(extra):
-    assert judge(AUX, f"{GOOD}\n\n{extra}\n").reward == 4.0
+    assert judge(AUX, f"{GOOD}\n\n{extra}\n").reward == WRAPPER
 
 
 # The function runs once for each test
@@ -301,7 +430,7 @@ def test_a_stateful_function_is_called_once_for_each_test():
         "def sq(x, seen=[]):\n    seen.append(x)\n    y = aux(x)\n"
         "    return -1 if len(seen) % 2 == 0 else y"
     )
-    assert judge(AUX, main).reward == pytest.approx(3.5)
+    assert judge(AUX, main).reward == pytest.approx(2.5)
 
 
 def test_calls_are_counted_by_the_tests_alone():
@@ -323,4 +452,4 @@ def test_calls_are_counted_by_the_tests_alone():
     ],
 )
 def test_what_a_completion_brings_along_is_kept_amid_prose(main: str) -> None:
-    assert judge(AUX, main).reward == 4.0
+    assert judge(AUX, main).reward == WRAPPER

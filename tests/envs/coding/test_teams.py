@@ -10,7 +10,6 @@ import pytest
 import llm_decpomdp
 from llm_decpomdp import check_env
 from llm_decpomdp.envs.coding.feedback import FEEDBACK
-from llm_decpomdp.envs.coding.helper_use import is_wrapper
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
 from llm_decpomdp.envs.modes.code_mode import CodeMode
@@ -36,8 +35,8 @@ NOTHING = "no code"
 
 
 def helpers(number: int) -> list[str]:
-    """Helpers that return their argument."""
-    return [f"def aux_{index}(x):\n    return x" for index in range(number)]
+    """Helpers that return minus their argument."""
+    return [f"def aux_{index}(x):\n    return -x" for index in range(number)]
 
 
 def main(body: str) -> str:
@@ -64,11 +63,11 @@ def points(*completions: str) -> tuple[float, ...]:
 @pytest.mark.parametrize("number", [2, 3, 4, 7])
 def test_a_team_of_any_size_earns_four_if_every_helper_is_used(number):
     calls = " + ".join(f"aux_{index}(x)" for index in range(number))
-    verdict = judge(*helpers(number), main(f"return x * ({calls}) // {number}"))
+    verdict = judge(*helpers(number), main(f"return -x * ({calls}) // {number}"))
     assert verdict.reward == pytest.approx(4.0) and verdict.solved
 
 
-ALL = "return aux_0(x) * aux_1(x) + aux_2(x) - x"
+ALL = "return aux_0(x) * aux_1(x) - aux_2(x) - x"
 
 
 @pytest.mark.parametrize(
@@ -76,9 +75,9 @@ ALL = "return aux_0(x) * aux_1(x) + aux_2(x) - x"
     [
         ((*helpers(3), main(ALL)), (0.4, 0.5, 1.0, 0.0)),
         ((*helpers(3), main("return aux_0(x) * aux_1(x)")), (0.4, 0.5 * 2 / 3, 2 / 3, 0.0)),
-        ((*helpers(3), main("return aux_2(x) * x")), (0.4, 0.5 / 3, 1 / 3, 0.0)),
+        ((*helpers(3), main("return aux_2(x) * -x")), (0.4, 0.5 / 3, 1 / 3, 0.0)),
         ((*helpers(3), main("return x * x")), (0.4, 0.0, 0.0, 0.0)),
-        ((*helpers(2), NOTHING, main("return aux_0(x) * x")), (0.4 * 2 / 3, 0.5 / 3, 1 / 3, 0.0)),
+        ((*helpers(2), NOTHING, main("return aux_0(x) * -x")), (0.4 * 2 / 3, 0.5 / 3, 1 / 3, 0.0)),
         (
             (*helpers(3), main("aux_2(x)\n    return aux_0(x) * aux_1(x)")),
             (0.4, 0.5, 1.0, -0.5 / 3),
@@ -89,7 +88,7 @@ ALL = "return aux_0(x) * aux_1(x) + aux_2(x) - x"
                 "def aux_2(x):\n    pass",
                 main("return aux_2(x) or aux_0(x) * aux_1(x)"),
             ),
-            (0.4 * 2 / 3, 0.5, 1.0, 0.0),
+            (0.4 * 2 / 3, 0.5, 1.0, -0.5 / 3),
         ),
         ((*helpers(3), NOTHING), (0.4, 0.0, 0.0, 0.0)),
     ],
@@ -104,12 +103,12 @@ def test_nothing_is_shared_out_before_a_test_passes():
 
 
 def test_full_marks_need_every_helper():
-    assert not judge(*helpers(2), main("return aux_0(x) * x")).solved
+    assert not judge(*helpers(2), main("return aux_0(x) * -x")).solved
     assert judge(*helpers(2), main("return aux_0(x) * aux_1(x)")).solved
 
 
 def test_helpers_of_a_larger_team_are_not_called_aux():
-    assert points("def aux(x):\n    return x", *helpers(2)[1:], main("return aux_1(x) * x")) == (
+    assert points("def aux(x):\n    return -x", *helpers(2)[1:], main("return aux_1(x) * -x")) == (
         0.2,
         0.25,
         0.5,
@@ -129,17 +128,17 @@ WRAPPERS = {
 
 
 @pytest.mark.parametrize("body", WRAPPERS.values(), ids=WRAPPERS)
-def test_main_wraps_if_it_only_returns_what_helpers_return(body):
-    assert is_wrapper(main(body), "sq", ("aux_0", "aux_1"))
+def test_main_wraps_if_one_of_the_helpers_does_as_well(body):
     assert points(*SQUARES, main(body))[2] == 0.0
 
 
 def test_work_of_its_own_is_more_than_wrapping():
-    assert points(*SQUARES, main("y = aux_0(x)\n    return aux_1(y) + 0"))[1:3] == (0.5, 1.0)
+    halves = "def aux_0(x):\n    return x * x / 2", "def aux_1(x):\n    return x * 2"
+    assert points(*halves, main("return aux_1(aux_0(x))"))[1:3] == (0.5, 1.0)
 
 
 def test_each_helpers_use_is_told_apart():
-    code = main("aux_0(x)\n    y = aux_1(x)\n    return y * x")
+    code = main("aux_0(x)\n    y = aux_1(x)\n    return y * -x")
     uses = judge(*helpers(3), code).details["helpers"]
     assert uses == {"aux_0": "ignored", "aux_1": "used", "aux_2": "not called"}
 
@@ -148,34 +147,36 @@ def test_each_helpers_use_is_told_apart():
 
 
 def test_helpers_may_call_each_other_but_only_main_uses_them():
-    first = "def aux_0(x):\n    return x"
+    first = "def aux_0(x):\n    return -x"
     second = "def aux_1(x):\n    return aux_0(x) * x"
-    assert points(first, second, main("return aux_1(x) + 0")) == (0.4, 0.25, 0.5, 0.0)
+    assert points(first, second, main("return -aux_1(x)")) == (0.4, 0.25, 0.5, 0.0)
     later = "def aux_0(x):\n    return aux_1(x) * x"
-    assert points(later, helpers(2)[1], main("return aux_0(x) + 0")) == (0.4, 0.25, 0.5, 0.0)
-    assert judge(first, second, main("return aux_1(x) + 0")).components["tests"] == 1.0
+    assert points(later, helpers(2)[1], main("return -aux_0(x)")) == (0.4, 0.25, 0.5, 0.0)
+    assert judge(first, second, main("return -aux_1(x)")).components["tests"] == 1.0
 
 
 def test_a_call_of_main_that_never_runs_is_not_made_up_for_by_another_helpers():
     second = "def aux_1(x):\n    return aux_0(x) * x"
-    never = main("return aux_0(x) if x > 99 else aux_1(x) + 0")
+    never = main("return aux_0(x) if x > 99 else -aux_1(x)")
     assert points(helpers(1)[0], second, never) == (0.4, 0.25, 0.5, 0.0)
 
 
 def test_a_helper_that_an_earlier_one_defines_too_is_its_authors():
-    both = "def aux_0(x):\n    return x\n\ndef aux_1(x):\n    return 99"
+    both = "def aux_0(x):\n    return -x\n\ndef aux_1(x):\n    return 99"
     assert judge(both, helpers(2)[1], main("return aux_0(x) * aux_1(x)")).solved
 
 
 def test_a_helper_that_a_later_one_replaces_is_not_used():
-    both = "def aux_0(x):\n    return x\n\ndef aux_1(x):\n    return x"
+    both = "def aux_0(x):\n    return -x\n\ndef aux_1(x):\n    return -x"
     team = ("def aux_0(x):\n    return 99", both, main("return aux_0(x) * aux_1(x)"))
     assert judge(*team).components["tests"] == 1.0
     assert points(*team) == (0.4, 0.25, 0.5, 0.0)
 
 
 @pytest.mark.parametrize(
-    ("second", "used"), [("", 0.5), ("\n\ndef aux_0(x):\n    return x", 0.25)], ids=("own", "other")
+    ("second", "used"),
+    [("", 0.5), ("\n\ndef aux_0(x):\n    return -x", 0.25)],
+    ids=("own", "other"),
 )
 def test_a_replaced_helper_is_not_used_while_loading_either(second, used):
     code = "T = [aux_0(v) for v in range(9)]\ndef sq(x):\n    return T[x] * aux_1(x)"
@@ -183,12 +184,12 @@ def test_a_replaced_helper_is_not_used_while_loading_either(second, used):
 
 
 def test_a_helper_that_main_defines_is_not_the_team_mates():
-    code = "def aux_0(x):\n    return x\n\ndef sq(x):\n    return aux_0(x) * aux_1(x)"
+    code = "def aux_0(x):\n    return -x\n\ndef sq(x):\n    return aux_0(x) * aux_1(x)"
     assert points(*helpers(2), code) == (0.4, 0.25, 0.5, 0.0)
 
 
 def test_a_broken_helper_breaks_the_program_and_a_missing_one_does_not():
-    body = main("return aux_0(x) * x")
+    body = main("return aux_0(x) * -x")
     assert judge(helpers(1)[0], "def aux_1(x):\n    return (", body).components["syntax"] == 0.0
     assert judge(helpers(1)[0], NOTHING, body).components["tests"] == 1.0
 
@@ -205,7 +206,7 @@ def told(mode: str, *completions: str) -> dict[str, str]:
 
 
 def test_main_is_told_of_every_helper_and_helpers_of_their_own_code_only():
-    code = main("hidden = aux_0(x)\n    aux_1(x)\n    return hidden * x")
+    code = main("hidden = aux_0(x)\n    aux_1(x)\n    return hidden * -x")
     found = told("level_feedback", *helpers(3), code)
     assert "- Aux_0 usage: main calls aux_0 and uses its result\n" in found["main_0"]
     assert "- Aux_1 usage: called but misused (Line 3: " in found["main_0"]
@@ -292,8 +293,8 @@ def test_a_helper_handed_lazily_to_another_helper_is_used(tmp_path):
     env = llm_decpomdp.make("coophumaneval-v0", source=str(path), num_agents=3)
     env.reset(seed=0)
     helpers = {
-        "aux_0": "def aux_0(x):\n    return x * x",
+        "aux_0": "def aux_0(x):\n    return x * x + 1",
         "aux_1": "def aux_1(xs):\n    return sum(xs)",
     }
-    main = "def sq(x):\n    return aux_1(map(aux_0, [x])) + 0"
+    main = "def sq(x):\n    return aux_1(map(aux_0, [x])) - 1"
     assert env.step({**helpers, "main_0": main})[1]["main_0"] == 4.0

@@ -18,10 +18,10 @@ from llm_decpomdp.envs.sandbox import Limits, Sandbox
 from llm_decpomdp.episode import Turn
 
 MODES = (*FEEDBACK, "expert_edits")
-AUX = "def aux(x):\n    return x * x"
-MAIN = "def sq(x):\n    y = aux(x)\n    return y + (x > 2)"
+AUX = "def aux(x):\n    return x * x - 1"
+MAIN = "def sq(x):\n    y = aux(x)\n    return y + 1 + (x > 2)"
 ALONE = "def sq(x):\n    return x * x + (x > 2)"
-GOOD = "def sq(x):\n    y = aux(x)\n    return y + 0"
+GOOD = "def sq(x):\n    y = aux(x)\n    return y + 1"
 SANDBOX = Sandbox(Limits(load_seconds=5, test_seconds=5))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp.envs.coding.helper_use import is_wrapper, lost_results
+from llm_decpomdp.envs.coding.helper_use import lost_results
 from llm_decpomdp.envs.programs import completion as code
 from llm_decpomdp.envs.programs.code_blocks import ATTEMPT, CHARACTERS, MAX_READ
 from llm_decpomdp.envs.programs.completion import read, syntax_tree
@@ -51,7 +51,6 @@ def test_white_space_counts_too(completion, monkeypatch):
 @pytest.mark.parametrize("completion", HOSTILE.values(), ids=HOSTILE)
 def test_what_is_parsed_of_a_hostile_text_is_bounded(completion, parsed):
     reading = read(completion, "sq")
-    is_wrapper(reading.code, "sq", ("aux",))
     lost_results(reading.code, "aux")
     assert max(parsed, default=0) <= MAX_TOKENS
     assert sum(parsed) <= MAX_READ + 4 * MAX_TOKENS

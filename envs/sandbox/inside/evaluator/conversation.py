@@ -24,6 +24,7 @@ class Conversation:
         session: The program's processes.
         plan: Encoded arguments of the calls that the test is expected to make, in order.
         first: Number of them that are answered before the program receives the rest.
+        pause: Let the test run on the first answers, before the rest is requested: it may end there.
         strict: Discard the run at a call that differs from the plan, as calls were made that the test does not
             make.
         write_back: Show the test how calls changed their arguments.
@@ -40,12 +41,14 @@ class Conversation:
         write_back: bool,
         plain: bool,
         methods: frozenset[str] = frozenset(),
+        pause: bool = False,
     ) -> None:
         self.session = session
         self.methods = methods
         self.plain = plain
         self.plan = plan
         self.first = first
+        self.pause = pause
         self.strict = strict
         self.write_back = write_back
         self.lock = _thread.RLock()  # a test may call from several threads
@@ -76,17 +79,29 @@ class Conversation:
 
     def prefetch(self) -> list[Any] | None:
         """Load the program and make the calls of the plan; return the failure to load, or None."""
-        end = self.first  # of the calls that the current process has received
         try:
-            failure = self.session.failure(self.session.start(self.plan[:end]))
+            failure = self.session.failure(self.session.start(self.plan[: self.first]))
         except NoAnswer as error:
             return error.remote
+        if failure is None:
+            self._receive_answers(self.first if self.pause else len(self.plan))
+        return failure
+
+    def _receive_answers(self, number: int) -> None:
+        """Receive answers to calls of the plan until there are this many; request those after the first ones."""
+        end = max(
+            self.first, len(self.answers)
+        )  # of the calls that the current process has received
         seconds = self.session.limits["test_seconds"]
-        while failure is None and len(self.answers) < len(self.plan):
+        while len(self.answers) < number:
             try:
                 if len(self.answers) == end:
-                    end = len(self.plan)
-                    self.session.send(("prefetch", self.plan[self.first :], -1))
+                    end = number
+                    rest = self.plan[len(self.answers) : end]
+                    if self.session.reader is not None:
+                        self.session.send(("prefetch", rest, -1))
+                    elif not self._restart(rest):
+                        break
                 before = self.holds_live_values
                 self.holds_live_values = False
                 answer: Any = self.session.receive(seconds)
@@ -96,17 +111,16 @@ class Conversation:
                 self._append(answer)
             except NoAnswer as error:
                 self._append(error.with_traceback(None))
-                end = self.first if len(self.answers) < self.first else len(self.plan)
+                end = self.first if len(self.answers) < self.first else number
                 if not self._restart(self.plan[len(self.answers) : end]):
                     break
         if self.strict and any(index + 1 < len(self.plan) for index in self.live_answers):
             # The use that the test makes of the object may decide the results of later calls.
             self.mismatch = True
-        elif failure is None and self.plan and self.strict and not self.holds_live_values:
+        elif len(self.answers) == len(self.plan) > 0 and self.strict and not self.holds_live_values:
             self.released = True
             if not any(map(any, [self.session.loading_calls, *self.calls])):
                 self.session.stop()  # it is killed and reaped while the test runs
-        return failure
 
     def _restart(self, calls: list[bytes]) -> bool:
         """Make calls in a new process after one has failed; return False if there are none or it does not load."""
@@ -197,6 +211,8 @@ class Conversation:
         """Return the answer to a call of the entry point, prefetched or requested now."""
         index = len(self.requests)
         self.requests.append(data)
+        if self.pause and index == len(self.answers) < len(self.plan):
+            self._receive_answers(len(self.plan))
         if index < len(self.plan) and self.plan[index] == data and not self.mismatch:
             answer = self.answers[index]
             self.count(self.calls[index])

@@ -11,12 +11,15 @@ import _signal
 import functools
 import gc
 import time
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 from llm_decpomdp.envs.sandbox.inside.evaluator.conversation import Conversation
 from llm_decpomdp.envs.sandbox.inside.evaluator.failures import NoAnswer, describe_any
-from llm_decpomdp.envs.sandbox.inside.evaluator.helpers import calls_in_passing, used
+from llm_decpomdp.envs.sandbox.inside.evaluator.helpers import Checks, calls_in_passing
 from llm_decpomdp.envs.sandbox.inside.evaluator.interpreter import (
+    CHANGED_SLACK_SECONDS,
+    SLACK_SECONDS,
     Interpreter,
     Plan,
     keep,
@@ -63,32 +66,55 @@ class Evaluator:
         self.mismatches: dict[str, int] = {}
         self.interpreter = Interpreter()
 
-    def grade(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Run a program against its tests, and again with changed results of its helpers.
+    def grade(
+        self, job: dict[str, Any], send: Callable[[dict[str, Any], bool], None]
+    ) -> dict[str, Any]:
+        """Run a program against its tests, and again to check its helpers.
 
         Args:
             job: `segments`, `preamble`, `entry_point`, `helpers`, `change` (true to change their results),
-                `tests` (an instrumented module), `split`, `prefetch`, `shown`, `stages`, `guards`, `minimum`, and
-                `limits`.
+                `substitute` (true to replace them, and to put them in place of the entry point), `tests` (an
+                instrumented module), `split`, `prefetch`, `shown`, `stages`, `guards`, `minimum`, `limits`, and
+                `tests_seconds`.
+            send: Sends the trainer the result of a slow program before its helpers are checked: values of a
+                changed run may end this process. The second argument is false.
 
         Returns:
             `tests` (a list of [passed, status, message, origin, line]), `error`, `output`, `helper_calls`,
-            `helpers_used`, `reached`, `wall_decided`, and `seconds` of wall time.
+            `helpers_used`, `helpers_suffice`, `reached`, `wall_decided`, and `seconds` of wall time.
 
         Raises:
             Broken: If there can be no verdict, and this process has to end.
         """
         begin = time.monotonic()
-        session = Session(self.zygote, self.trainer, _request(job, self.seed), job["limits"])
+        limits = {**job["limits"], "stage_seconds": job["limits"]["test_seconds"]}
+        request = _request(job, self.seed)
+        session = Session(self.zygote, self.trainer, request, limits, job["tests_seconds"])
         try:
             findings = self._findings(session, job)
-            tests, output = findings.outcomes(), session.output
+            tests = findings.outcomes()
             calls = calls_in_passing(findings, tests, len(job["helpers"]))
-            helpers_used = [times > 0 for times in calls]
+            result: dict[str, Any] = {
+                "tests": tests,
+                "error": findings.error and verdict(findings.error),
+                "output": session.output.encode("utf-8", "replace").decode(),
+                "helper_calls": calls,
+                "helpers_used": [times > 0 for times in calls],
+                "helpers_suffice": [False] * len(calls),
+                "reached": [findings.reached.get(test, 0) for test in range(len(job["stages"]))],
+                "wall_decided": session.wall_decided,
+                "seconds": time.monotonic() - begin,
+            }
             if job["change"]:
-                seconds = time.monotonic() - begin
+                deadline = begin + job["limits"]["job_seconds"]
                 run = functools.partial(self._findings, session, job)
-                helpers_used = used(session, tests, calls, seconds, run)
+                checks = Checks(session, findings, result["seconds"], deadline, run)
+                if session.needs_fresh_process:  # else the job is soon done again
+                    send(result, False)
+                if job["substitute"]:
+                    result["helpers_suffice"] = checks.suffice()
+                result["helpers_used"] = checks.used(job["substitute"])
+                result["wall_decided"] = session.wall_decided
         finally:
             session.stop()
             self.zygote.discard_used_folder()
@@ -96,21 +122,22 @@ class Evaluator:
             session.decode = session.answer_callback = None  # reference cycles with the answers
             if session.received > COLLECT_AFTER:
                 gc.collect()
-        return {
-            "seconds": time.monotonic() - begin,
-            "tests": tests,
-            "error": findings.error and verdict(findings.error),
-            "output": output.encode("utf-8", "replace").decode(),
-            "helper_calls": calls,
-            "helpers_used": helpers_used,
-            "reached": [findings.reached.get(test, 0) for test in range(len(job["stages"]))],
-            "wall_decided": session.wall_decided,
-        }
+        return {**result, "seconds": time.monotonic() - begin}
 
-    def _findings(self, session: Session, job: dict[str, Any]) -> Findings:
-        return self._run_apart(session, job) if job["split"] else _run_in_program(session, job)
+    def _findings(
+        self,
+        session: Session,
+        job: dict[str, Any],
+        expected: Sequence[bool] = (),
+        skipped: Set[int] = frozenset(),
+    ) -> Findings:
+        """Run the tests, without the stages `skipped`, until a test fails that is `expected` to pass."""
+        run = self._run_apart if job["split"] else _run_in_program
+        return run(session, job, expected, skipped)
 
-    def _run_apart(self, session: Session, job: dict[str, Any]) -> Findings:
+    def _run_apart(
+        self, session: Session, job: dict[str, Any], expected: Sequence[bool], skipped: Set[int]
+    ) -> Findings:
         """Run the tests in this process, apart from the program."""
         tests = job["tests"]
         plain = not any(name in tests or name in job["preamble"] for name in BUFFERS)
@@ -119,20 +146,30 @@ class Evaluator:
             self.zygote.discard_used_folder()
             keep(self.plans, tests, calls)
         plan, begins = self.plans[tests]
-        first = _first_calls(job, begins, len(plan))
+        stages = [s for s, passes in zip(job["stages"], expected, strict=False) if passes]
+        # A changed run may end at the first failure.
+        last = (
+            stages[0] if stages else max(job["stages"][: job["shown"]], default=job["num_stages"])
+        )
+        first = min((calls for stage, calls in begins.items() if stage > last), default=len(plan))
         methods = frozenset(job["methods"])
-        converse = functools.partial(Conversation, session, plain=plain, methods=methods)
+        converse = functools.partial(
+            Conversation, session, plain=plain, methods=methods, pause=bool(stages)
+        )
+        if stages and session.needs_fresh_process:
+            plan, first = [], 0  # a slow program makes no calls after the first failure
         conversation = converse(plan, first, strict=True, write_back=True)
-        findings = self._run(conversation, job)
+        findings = self._run(conversation, job, Findings(job, expected), skipped)
         if conversation.mismatch and findings.error is None:
             if not session.request["change"]:
                 self._count_mismatch(tests)
             plan = []
             conversation = converse(plan, 0, strict=False, write_back=True)
-            findings = self._run(conversation, job)
-        if conversation.arguments_changed and findings.error is None:
+            findings = self._run(conversation, job, Findings(job, expected), skipped)
+        if conversation.arguments_changed and findings.error is None and not findings.disappoint():
             hidden = converse(plan, first, strict=False, write_back=False)
-            findings = findings.vetoed_by(self._run(hidden, job))
+            again = self._run(hidden, job, Findings(job, expected), skipped)
+            findings = findings.vetoed_by(again)
         return findings
 
     def _count_mismatch(self, tests: str) -> None:
@@ -142,20 +179,29 @@ class Evaluator:
         if times >= MAX_MISMATCHES:
             keep(self.plans, tests, NO_PLAN)
 
-    def _run(self, conversation: Conversation, job: dict[str, Any]) -> Findings:
-        """Run the tests once, with a fresh process of the program."""
-        findings = Findings(job)
+    def _run(
+        self,
+        conversation: Conversation,
+        job: dict[str, Any],
+        findings: Findings,
+        skipped: Set[int],
+    ) -> Findings:
+        """Run the tests once, with a fresh process of the program, and return the findings."""
         conversation.count = findings.count
         limits = conversation.session.limits
         if conversation.session.received > COLLECT_AFTER:
             gc.collect()  # answers of a run before
         conversation.session.reset()
-        limit_time(limits["program_seconds"], limits["program_seconds"] * limits["wall_factor"])
+        slack = (
+            SLACK_SECONDS if not conversation.session.request["change"] else CHANGED_SLACK_SECONDS
+        )
+        seconds = max(conversation.session.deadline - time.monotonic(), 0.0)
+        limit_time(limits["program_seconds"], seconds + slack)
         findings.error = conversation.prefetch()
         if findings.error is not None or conversation.mismatch:
             return findings
         record = Record(findings.note, describe_any)
-        stage = _StrictStage(findings.note, conversation)
+        stage = _StrictStage(findings, conversation, skipped)
         try:
             self.interpreter.check(
                 job, conversation.objects.function, record, stage, conversation.exceptions
@@ -170,16 +216,22 @@ class Evaluator:
 
 
 class _StrictStage(Stage):
-    """A stage that fails if the program failed to answer in it, even if the test swallows the exception."""
+    """A stage that fails if the program failed to answer in it, even if the test swallows the exception.
 
-    def __init__(self, send: Any, conversation: Conversation) -> None:
-        super().__init__(send, describe_any, set())
+    No further stage runs after the first failure of a test that is expected to pass.
+    """
+
+    def __init__(self, findings: Findings, conversation: Conversation, skipped: Set[int]) -> None:
+        super().__init__(findings.note, describe_any, skipped)
+        self.findings = findings
         self.conversation = conversation
         self.last_failure: NoAnswer | None = None
 
     def runs(self, number: int) -> bool:
         """Begin a stage, with its own share of this process's time."""
-        seconds = self.conversation.session.limits["test_seconds"]
+        if self.findings.disappoint() and not self.conversation.mismatch:
+            return False
+        seconds = self.conversation.session.limits["stage_seconds"]
         _signal.setitimer(_signal.ITIMER_PROF, seconds)
         return super().runs(number)
 
@@ -189,12 +241,6 @@ class _StrictStage(Stage):
             self.last_failure = failure
             self.send("swallowed", self.number, failure.remote)
         return super().__exit__(kind, error, traceback)
-
-
-def _first_calls(job: dict[str, Any], begins: dict[int, int], number: int) -> int:
-    """Return how many of a number of calls come no later than those of the tests that may be shown."""
-    last = max(job["stages"][: job["shown"]], default=job["num_stages"])
-    return min((before for stage, before in begins.items() if stage > last), default=number)
 
 
 def _request(job: dict[str, Any], seed: int) -> dict[str, Any]:
@@ -212,12 +258,15 @@ def _request(job: dict[str, Any], seed: int) -> dict[str, Any]:
     }
 
 
-def _run_in_program(session: Session, job: dict[str, Any]) -> Findings:
+def _run_in_program(
+    session: Session, job: dict[str, Any], expected: Sequence[bool], skipped_stages: Set[int]
+) -> Findings:
     """Run the tests in the program's process; one that hangs or dies in a stage is restarted without the stage."""
-    findings = Findings(job)
-    skipped: list[int] = []
+    findings = Findings(job, expected)
+    skipped = sorted(skipped_stages)
+    session.reset()
     session.stop()
-    while True:
+    while not findings.disappoint():
         findings.stage = None
         try:
             findings.error = session.failure(session.start([]))
@@ -231,11 +280,12 @@ def _run_in_program(session: Session, job: dict[str, Any]) -> Findings:
                 return findings
             skipped.append(findings.stage)
             findings.note("ended", findings.stage, error.remote)
+    return findings
 
 
 def _follow(session: Session, findings: Findings) -> None:
     """Record the reports that the program's process sends; raises `NoAnswer` when one cannot be true."""
-    while True:
+    while not findings.disappoint():
         event, content, _ = session.receive(session.limits["test_seconds"])
         findings.count(session.take_helper_calls())
         session.expect(isinstance(content, list))

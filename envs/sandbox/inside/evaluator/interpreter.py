@@ -25,6 +25,9 @@ MAX_CACHED = 1000
 SLACK_SECONDS = 5.0
 """Wall time that a test may take beyond the program."""
 
+CHANGED_SLACK_SECONDS = 1.0
+"""The same in a changed run, with which the job's time may end."""
+
 MAX_TEXT = 200_000
 """Total size of the calls in a plan, in bytes."""
 
@@ -187,4 +190,4 @@ def limit_time(processor_seconds: float, seconds: float) -> None:
     A test that does not end on the values of a program cannot be stopped in another way.
     """
     _signal.setitimer(_signal.ITIMER_PROF, processor_seconds)
-    _signal.setitimer(_signal.ITIMER_REAL, seconds + SLACK_SECONDS if seconds else 0)
+    _signal.setitimer(_signal.ITIMER_REAL, seconds)

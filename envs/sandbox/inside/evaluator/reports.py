@@ -6,7 +6,7 @@ straight to `Findings`, and inside it, where their reports are sent to `Findings
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 MAX_TEXT = 300
@@ -48,7 +48,7 @@ class Stage:
     """Runs the stages of a test; an exception ends its own stage only."""
 
     def __init__(
-        self, send: Callable[..., None], describe: Callable[[BaseException], Any], skipped: set[int]
+        self, send: Callable[..., None], describe: Callable[[BaseException], Any], skipped: Set[int]
     ) -> None:
         self.send = send
         self.describe = describe
@@ -79,9 +79,11 @@ class Findings:
         job: `stages` (the stage of each test), `num_stages`, `uses` and `changes` (variables of each stage),
             `guards` (tests that pass by not being reached), `minimum` (number of times that each test must be
             reached at least), and `judges_result` (true for tests that look at results of calls).
+        expected: True for each test that is expected to pass.
     """
 
-    def __init__(self, job: dict[str, Any]) -> None:
+    def __init__(self, job: dict[str, Any], expected: Sequence[bool] = ()) -> None:
+        self.expected = expected
         self.stages: list[int] = job["stages"]
         self.num_stages: int = job["num_stages"]
         self.uses: list[list[str]] = job["uses"]
@@ -123,6 +125,14 @@ class Findings:
         """Record the end of the test."""
         self.reached |= reached
         self.finished |= {-1, -1 if self.stage is None else self.stage}
+
+    def disappoint(self) -> bool:
+        """Check whether a test has failed that is expected to pass."""
+        return any(
+            should_pass
+            and (self.tests.get(test) is not None or self.stages[test] in self.stage_errors)
+            for test, should_pass in enumerate(self.expected)
+        )
 
     def vetoed_by(self, hidden: Findings) -> Findings:
         """Add a veto by a run in which changes of arguments were hidden from the tests.

@@ -40,10 +40,16 @@ class Session:
         trainer: Descriptor of the trainer's socket, watched only for its end.
         request: First message to a new process.
         limits: See `llm_decpomdp.envs.sandbox.Limits`.
+        tests_seconds: Limit on the wall time of the runs that decide the tests.
     """
 
     def __init__(
-        self, zygote: ZygoteClient, trainer: int, request: dict[str, Any], limits: dict[str, Any]
+        self,
+        zygote: ZygoteClient,
+        trainer: int,
+        request: dict[str, Any],
+        limits: dict[str, Any],
+        tests_seconds: float,
     ) -> None:
         self.zygote = zygote
         self.trainer = trainer
@@ -72,7 +78,12 @@ class Session:
         self.needs_fresh_process = False
         """True if each further run of the program needs a new process, as it uses much of one's resources."""
         self.origins = {origin for origin, _ in request["segments"]}
+        self.slowest_answer = 0.0
+        """Longest time on the clock that an answer took, in seconds."""
+        self.end = time.monotonic() + tests_seconds
+        """Time on the clock at which all runs must end, until the next one is set."""
         self.deadline = 0.0
+        """The same for the current run."""
         self.reset()
 
     def take_helper_calls(self) -> list[int]:
@@ -133,9 +144,8 @@ class Session:
         self.operations = 0.0
         self.take_helper_calls()
         self.output = self.new_output = ""
-        self.deadline = (
-            time.monotonic() + self.limits["program_seconds"] * self.limits["wall_factor"]
-        )
+        seconds = self.limits["program_seconds"] * self.limits["wall_factor"]
+        self.deadline = min(time.monotonic() + seconds, self.end)
 
     def ask(self, operation: str, data: bytes, handle: int) -> tuple[str, Any, Any]:
         """Send the current process a request and wait for the answer."""
@@ -193,6 +203,8 @@ class Session:
             for helper, calls in enumerate(helper_calls):  # empty before the program is known
                 self.new_calls[helper] += max(calls - self.last_counts[helper], 0)
                 self.last_counts[helper] = max(calls, self.last_counts[helper])
+            if self.ready:
+                self.slowest_answer = max(self.slowest_answer, time.monotonic() - deadline.begin)
             room = self.limits["output_bytes"] - len(self.output)
             if output and room > 0:
                 self.output += output[:room]

@@ -130,8 +130,7 @@ class Candidate:
         while True:
             try:
                 self.helper_calls = [0] * len(request["helpers"])
-                program = load(request, self.helper_calls)
-                self.function = program[request["entry_point"]]
+                program, self.function = load(request, self.helper_calls)
                 self.handles.numbers[id(self.function)] = -1
             except BaseException as error:
                 return self.send("loaded", self._failure(error))

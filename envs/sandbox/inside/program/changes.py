@@ -25,6 +25,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
+from llm_decpomdp.envs.sandbox.inside.protocol.operations import (
+    FIRST_ARGUMENT,
+    FIRST_RESULT,
+    OTHER_RESULT,
+)
+
 Change = Callable[[Any], Any]
 
 MAX_DEPTH = 8
@@ -49,6 +55,34 @@ def changed(value: Any, kind: int, depth: int = 0) -> Any:
         return _change(value)(value, kind, functools.partial(changed, kind=kind, depth=depth + 1))
     except Exception:
         return None  # an object of the program that cannot be copied like that
+
+
+def trivial(helper: Callable[..., Any], kind: int) -> Callable[..., Any]:
+    """Return the trivial function of a kind that replaces a helper; see `operations`.
+
+    A constant is computed anew in each call, by the helper from the arguments of its first call: the program may
+    change what it gets.
+    """
+    first: list[Any] = []
+
+    def constant(*args: Any, **kwargs: Any) -> Any:
+        if not first:
+            first.extend((args, kwargs))
+        try:
+            result = helper(*first[0], **first[1])
+        except Exception:
+            if kind == FIRST_RESULT:
+                raise
+            result = None
+        return result if kind == FIRST_RESULT else changed(result, 1)
+
+    def argument(*args: Any, **kwargs: Any) -> Any:
+        values = (*args, *kwargs.values())
+        if kind != FIRST_ARGUMENT:
+            return values
+        return values[0] if values else None
+
+    return constant if kind in (FIRST_RESULT, OTHER_RESULT) else argument
 
 
 def _change(value: Any) -> Callable[[Any, int, Change], Any]:

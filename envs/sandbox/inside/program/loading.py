@@ -7,15 +7,28 @@ import io
 import sys
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
-from llm_decpomdp.envs.sandbox.inside.program.changes import changed
+from llm_decpomdp.envs.sandbox.inside.program.changes import changed, trivial
+from llm_decpomdp.envs.sandbox.inside.protocol.operations import (
+    CHANGES,
+    FIRST_ARGUMENT,
+    IN_PLACE,
+)
 
 CACHE_METHODS = ("cache_clear", "cache_info", "cache_parameters")
 """Methods of functions decorated with `functools.lru_cache`."""
 
 RECURSION_LIMIT = sys.getrecursionlimit()
+
+ENTRY_POINT = """
+def make(helper):
+    def {name}(*args, **kwargs):
+        return helper(*args, **kwargs)
+    return {name}
+"""
+"""Function that replaces the entry point by a helper. It has the entry point's name and file in a traceback."""
 
 
 class Output(io.RawIOBase):
@@ -73,14 +86,16 @@ OUTPUT = Output()
 RANDOM = SeededRandom()
 
 
-def load(request: dict[str, Any], helper_calls: list[int]) -> dict[str, Any]:
-    """Run the parts of a program, and return its namespace.
+def load(request: dict[str, Any], helper_calls: list[int]) -> tuple[dict[str, Any], Any]:
+    """Run the parts of a program, and return its namespace and its entry point.
 
     Args:
-        request: `segments` (author and code of each part), `helpers` (author and name), and `change`: empty, or
-            the helper whose results are changed and the kind of change.
+        request: `segments` (author and code of each part), `entry_point`, `helpers` (author and name), and
+            `change`: empty, or a helper and the kind of the changed run, see `operations`.
         helper_calls: Calls of each helper so far, which the program's own calls add to.
     """
+    changed_helper, kind = request["change"] or (-1, -1)
+    entry_point: Any = None
     module = type(sys)("__program__")
     # Dataclasses and pickle look their class's module up, and `timeit` takes names from the main one.
     sys.modules[module.__name__] = sys.modules["__main__"] = module
@@ -89,15 +104,45 @@ def load(request: dict[str, Any], helper_calls: list[int]) -> dict[str, Any]:
     # Helpers that call themselves take two frames for each call.
     sys.setrecursionlimit(RECURSION_LIMIT * (2 if helpers else 1))
     for origin, code in request["segments"]:
-        exec(compile(code, f"<{origin}>", "exec", dont_inherit=True), program)
+        exec(_compiled(code, f"<{origin}>"), program)
         for index, (author, name) in enumerate(helpers):
             if author == origin and callable(program.get(name)):
                 # Code that does not name it was passed it, as in `aux_1(map(aux_0, xs))`.
                 naming = {o for o, text in request["segments"] if name in text}
                 exempt = {f"<{o}>" for o, _ in helpers if o in naming}
-                kind = request["change"][1] if [index] == request["change"][:1] else None
-                program[name] = _counted(helper_calls, index, program[name], exempt, kind)
-    return program
+                call = program[name]
+                if index == changed_helper and kind != IN_PLACE:
+                    call = _changed(call, kind)
+                single = 0 if index == changed_helper and kind == FIRST_ARGUMENT else 1
+                program[name] = _counted(helper_calls, index, program[name], exempt, call, single)
+                if index == changed_helper and kind == IN_PLACE:
+                    entry_point = program[name]
+    if entry_point is not None:
+        scope: dict[str, Any] = {}
+        source = ENTRY_POINT.format(name=request["entry_point"])
+        exec(compile(source, f"<{request['segments'][-1][0]}>", "exec"), program, scope)
+        return program, scope["make"](entry_point)
+    return program, program[request["entry_point"]]
+
+
+@functools.lru_cache
+def _compiled(code: str, name: str) -> CodeType:
+    return compile(code, name, "exec", dont_inherit=True)
+
+
+def _changed(helper: Callable[..., Any], kind: int) -> Callable[..., Any]:
+    """Return a helper with changed results, or the trivial function that replaces it."""
+    if kind >= CHANGES:
+        return trivial(helper, kind)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            result = helper(*args, **kwargs)
+        except Exception:
+            result = None  # an exception counts as a result, and is changed into another one
+        return changed(result, kind)
+
+    return call
 
 
 def _counted(
@@ -105,9 +150,10 @@ def _counted(
     index: int,
     helper: Callable[..., Any],
     exempt: set[str],
-    kind: int | None,
+    call: Callable[..., Any],
+    single: int,
 ) -> Callable[..., Any]:
-    """Wrap a helper: its calls are counted, and its results changed if `kind` is not None.
+    """Wrap a helper: its calls are counted and made to `call`. A call with one argument counts as `single` calls.
 
     Calls from `exempt` code, its own and that of other helpers, are neither counted nor changed. All code after
     its own sees the wrapper.
@@ -116,14 +162,8 @@ def _counted(
     def counted(*args: Any, **kwargs: Any) -> Any:
         if sys._getframe(1).f_code.co_filename in exempt:
             return helper(*args, **kwargs)
-        helper_calls[index] += 1
-        if kind is None:
-            return helper(*args, **kwargs)
-        try:
-            result = helper(*args, **kwargs)
-        except Exception:
-            result = None  # an exception counts as a result, and is changed into another one
-        return changed(result, kind)
+        helper_calls[index] += 1 if len(args) + len(kwargs) > 1 else single
+        return call(*args, **kwargs)
 
     for name in CACHE_METHODS:
         if hasattr(helper, name):

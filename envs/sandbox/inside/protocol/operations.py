@@ -9,7 +9,17 @@ ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"
 """Operations on objects, named as in `operator`."""
 
 CHANGES = 4
-"""Number of kinds of change to a helper's results, see `changes`."""
+"""Number of kinds of change to a helper's results, see `changes`. They are the kinds 0 to 3 of a changed run."""
+
+FIRST_RESULT, OTHER_RESULT, FIRST_ARGUMENT, ALL_ARGUMENTS = range(4, 8)
+"""Kinds of a changed run in which a trivial function replaces the helper.
+
+It returns the result of the helper's first call, another constant of that type, its first argument, or all
+arguments. Calls with a single argument are not counted where it returns the first.
+"""
+
+IN_PLACE = 8
+"""Kind of a changed run in which the helper replaces the entry point."""
 
 CONTAINERS = (list, tuple, dict, set, bytearray, deque)
 

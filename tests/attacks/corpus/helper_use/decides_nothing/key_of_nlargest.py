@@ -1,5 +1,5 @@
 # about: labelled 'used' while the label was about the text
-# honest: ignored
+# honest: wrapper_ignored
 # --- aux
 def aux(x):
     return x*x

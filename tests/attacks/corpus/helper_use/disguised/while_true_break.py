@@ -1,5 +1,4 @@
 # honest: wrapper
-# earns: used
 # --- aux
 def aux(x):
     return x*x

@@ -1,4 +1,4 @@
-# honest: used
+# honest: wrapper
 # --- aux
 def aux(x):
     return x*x

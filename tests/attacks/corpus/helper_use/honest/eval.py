@@ -1,5 +1,5 @@
 # about: labelled 'not called' while the label was about the text
-# honest: used
+# honest: wrapper
 # --- aux
 def aux(x):
     return x*x

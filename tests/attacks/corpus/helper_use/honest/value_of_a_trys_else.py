@@ -1,5 +1,5 @@
 # about: value of a try's else
-# honest: used
+# honest: wrapper
 # --- aux
 def aux(x):
     return x*x

@@ -1,4 +1,4 @@
-# honest: used
+# honest: wrapper
 # --- aux
 N = 2
 

@@ -1,4 +1,4 @@
-# honest: used
+# honest: wrapper
 # --- aux
 def aux(x, power=2):
     return x**power

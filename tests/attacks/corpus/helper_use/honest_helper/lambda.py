@@ -1,4 +1,4 @@
-# honest: used
+# honest: wrapper
 # --- aux
 aux = lambda x: x*x
 # --- main

@@ -1,4 +1,4 @@
-# honest: used
+# honest: wrapper
 # --- aux
 def aux(x):
     return 0 if x == 0 else aux(x - 1) + 2*x - 1

@@ -1,4 +1,4 @@
-# honest: used
+# honest: wrapper
 # --- aux
 from functools import lru_cache
 

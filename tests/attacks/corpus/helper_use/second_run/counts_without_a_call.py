@@ -1,5 +1,5 @@
 # honest: not_called
-# earns: ignored
+# earns: wrapper_ignored
 # --- aux
 def aux(x):
     return x*x

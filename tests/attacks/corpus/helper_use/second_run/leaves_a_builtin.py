@@ -1,5 +1,5 @@
-# honest: ignored
-# earns: used
+# honest: wrapper_ignored
+# earns: wrapper
 # --- aux
 def aux(x):
     return x*x

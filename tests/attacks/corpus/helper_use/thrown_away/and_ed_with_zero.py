@@ -1,5 +1,5 @@
 # about: and-ed with zero
-# honest: ignored
+# honest: wrapper_ignored
 # --- aux
 def aux(x):
     return x*x

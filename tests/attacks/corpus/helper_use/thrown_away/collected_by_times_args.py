@@ -1,5 +1,5 @@
 # about: collected by *args
-# honest: ignored
+# honest: wrapper_ignored
 # --- aux
 def aux(x):
     return x*x

@@ -1,5 +1,5 @@
 # about: if ... else pass
-# honest: ignored
+# honest: wrapper_ignored
 # --- aux
 def aux(x):
     return x*x

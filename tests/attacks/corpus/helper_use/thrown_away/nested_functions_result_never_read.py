@@ -1,5 +1,5 @@
 # about: nested function's result never read
-# honest: ignored
+# honest: wrapper_ignored
 # --- aux
 def aux(x):
     return x*x

@@ -1,5 +1,5 @@
 # about: xor-ed with itself
-# honest: ignored
+# honest: wrapper_ignored
 # --- aux
 def aux(x):
     return x*x

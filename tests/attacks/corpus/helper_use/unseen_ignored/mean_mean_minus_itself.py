@@ -1,4 +1,4 @@
-# honest: ignored
+# honest: wrapper_ignored
 # entry_point: mean
 # --- test
 def check(candidate):

@@ -1,4 +1,4 @@
-# honest: ignored
+# honest: wrapper_ignored
 # --- test
 def check(candidate):
     assert candidate(2) == 4

@@ -1,4 +1,4 @@
-# honest: used
+# honest: wrapper
 # entry_point: evens
 # --- test
 def check(candidate):

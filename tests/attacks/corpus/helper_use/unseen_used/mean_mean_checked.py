@@ -1,4 +1,4 @@
-# honest: used
+# honest: wrapper
 # entry_point: mean
 # --- test
 def check(candidate):

@@ -1,4 +1,4 @@
-# honest: used
+# honest: wrapper
 # --- test
 def check(candidate):
     assert candidate(2) == 4

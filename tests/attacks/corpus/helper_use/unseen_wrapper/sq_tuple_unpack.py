@@ -1,5 +1,4 @@
 # honest: wrapper
-# earns: used
 # --- test
 def check(candidate):
     assert candidate(2) == 4
