@@ -23,8 +23,8 @@ class ChannelOptions(Options):
     """Options of a channel."""
 
     bandwidth: int = option(80, ge=0)
-    """Bytes of a message in UTF-8, at most; the rest is cut off. A letter of English has one byte, others have up
-    to four. At 0 nothing is ever heard."""
+    """Maximum number of bytes of a message in UTF-8; the rest is cut off. An English letter has one byte, other
+    characters have up to four. At 0 no message arrives."""
     alphabet: str = ""
     """Characters that pass; others are left out. Empty: all."""
     topology: str = option("all", choices=("all", "ring", "star"))

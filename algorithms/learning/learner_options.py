@@ -41,15 +41,15 @@ class StepOptions(Options):
     max_grad_norm: float | None = option(None, gt=0)
     """Largest norm of the gradient of a policy; a longer one is shortened, `None` shortens none."""
     loss: str = option("sequence_sum", choices=LOSSES)
-    """Reduction of the tokens' losses: `sequence_sum`, `token_mean` (the sum over the number of tokens of the
-    completions that are compared with each other), or `fixed_length`: the sum over a number of tokens, in a run
-    the largest `max_new_tokens` of the policies that are trained."""
+    """Reduction of the tokens' losses: `sequence_sum`, `token_mean` (the sum divided by the number of tokens of
+    the completions that are compared with each other), or `fixed_length` (the sum divided by a constant, in a run
+    the largest `max_new_tokens` of the trained policies)."""
     normalize_advantages: bool = False
     """Divide advantages by the standard deviation of their group's returns.
 
-    This is biased: the cosine of expected and exact gradient is 0.95 (median of 20 random games; at least 0.64).
-    Problems whose returns hardly differ then weigh as much as others. `magrpo` and `marloo` then differ by a
-    factor alone, which Adam all but removes; `maremax` and `mareinforce` still differ by their shift, as nothing
+    This is biased: the cosine between expected and exact gradient is 0.95 (median of 20 random games; minimum
+    0.64). Problems whose returns hardly differ then weigh as much as others. `magrpo` and `marloo` then differ by
+    a factor alone, which Adam all but removes; `maremax` and `mareinforce` still differ by their shift, as nothing
     is centred again, and `mareinforce` then needs `max_grad_norm`."""
     updates_per_batch: int = option(1, ge=1)
     """Steps with one batch of rollouts; from the second on `objective` says what ratios of probabilities do."""
@@ -93,12 +93,12 @@ class StepOptions(Options):
     """Quantile of `joint_aggregation=quantile`: 1 is `max`."""
     negative_advantage_weight: float = option(1.0, ge=0, le=1)
     """Factor of advantages below 0. Less than 1 forgives answers that failed beside bad partners (leaky updates,
-    arXiv 2311.01953). This is biased: the cosine of expected and exact gradient is 0.99 at 0.5 (median of 20
-    random games; at least 0.96), and 0.95 at 0 (at least 0.55)."""
+    arXiv 2311.01953). This is biased: the cosine between expected and exact gradient is 0.99 at 0.5 (median of
+    20 random games; minimum 0.96), and 0.95 at 0 (minimum 0.55)."""
     step_advantage_weight: float = option(0.0, ge=0)
-    """In the plan `episodes`, weight w of a second advantage: that among the completions for equal joint prompts
-    of the same turn (GiGPO, arXiv 2505.10978, where it is 1). A completion without others takes its first
-    advantage there, so that all turns weigh 1 + w."""
+    """In the plan `episodes`, weight w of a second advantage, among the completions for equal joint prompts of the
+    same turn (GiGPO, arXiv 2505.10978, where it is 1). If no other completion has the same joint prompts, the
+    second advantage equals the first. So the weight of every turn is 1 + w."""
     turn_gradient_weights: tuple[float, ...] | None = option(None, ge=0)
     """Factor of each turn's loss, as in `[1.2, 0.8]`; `None` means 1. A configuration with a single turn ignores
     it."""
@@ -182,9 +182,9 @@ class LearnerOptions(UpdateOptions):
     discount: float = option(1.0, ge=0, le=1)
     """Weight of a reward a turn later; the plan `chain` has no returns that reach over turns.
 
-    A value below 1 is biased, since the loss of turn t has no factor discount^t (arXiv 1906.07073): the cosine of
-    expected and exact gradient of the discounted return is 0.999 at 0.9 and 0.96 at 0.5 (median of 20 random games
-    of two turns; at least 0.94)."""
+    A value below 1 is biased, since the loss of turn t has no factor discount^t (arXiv 1906.07073): the cosine
+    between expected and exact gradient of the discounted return is 0.999 at 0.9 and 0.96 at 0.5 (median of 20
+    random games of two turns; minimum 0.94)."""
     total_updates: int | None = option(None, ge=1)
     """Number of updates of the run; needed by the schedules that fall."""
     fixed_length: int | None = option(None, ge=1)

@@ -23,8 +23,8 @@ class RolloutOptions(Options):
     plan: str = option("chain", choices=PLANS)
     """`chain`: G joint samples a turn, of which one goes on. `tree`: all go on, at G^turns cost. `episodes`: G
     whole episodes from one start, compared turn by turn. All turns have the same weight in the expected gradient,
-    also where episodes end at different turns. With `episodes` a completion is then compared with fewer others, or
-    with 0 if all others have ended."""
+    also if episodes end at different turns. With `episodes` a completion is then compared with fewer completions,
+    or with 0 if all other episodes have ended."""
     joint_mode: str = option("aligned", choices=JOINT_MODES)
     """Completions that are played together: the g-th of all agents (`aligned`), each beside the same
     `num_partners` choices of its partners' (`common`), or each with each (`cross`)."""

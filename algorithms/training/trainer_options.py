@@ -19,11 +19,12 @@ class StorageOptions(Options):
     """Keep the team of the evaluation with the highest mean reward, the first of equal ones, and make it the final
     one. That reward is the highest of several noisy ones, and so promises a little too much."""
     checkpoint_every: int = option(0, ge=0)
-    """Updates between checkpoints, and one after the last; 0 leaves it to `checkpoint_minutes`. A run that is
-    stopped or fails saves one in any case."""
+    """Updates between checkpoints; there is one after the last update, too. With 0 `checkpoint_minutes` alone
+    decides. A run that is stopped or fails always saves a checkpoint."""
     checkpoint_minutes: float = option(10.0, ge=0)
-    """Minutes after which the next complete update is saved, and then one after the last; 0 saves none by time.
-    Saving takes at most 5 % of the time: a checkpoint that is slow to write waits for longer."""
+    """Minutes between checkpoints by time, each after a complete update; a run that has written one writes another
+    after the last update. 0 writes none by time. They take at most 5 % of the time: if writing is slow, the pauses
+    are longer."""
     keep_checkpoints: int = option(2, ge=1)
     """Number of the newest checkpoints that are kept, beside the best."""
     record_tokens: bool = False
