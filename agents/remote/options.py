@@ -54,8 +54,8 @@ class SamplerOptions(Options):
     max_mismatch: float | None = option(None, gt=0)
     """Largest mean difference, in nats a token, between the log-probabilities of a server's first answer by new
     weights and the learner's own. Above it the run ends. null: 0.001 in float32 and 0.05 in half precision,
-    divided by the temperature. This limit holds for the average of all first answers, from 1,000 tokens on. For a single
-    answer the limit is ten times as high, since rounding varies."""
+    divided by the temperature. This limit holds for the average of all first answers, from 1,000 tokens on. For a
+    single answer the limit is ten times as high, since rounding varies."""
 
     @property
     def served(self) -> bool:
