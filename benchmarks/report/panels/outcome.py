@@ -39,6 +39,9 @@ from llm_decpomdp.benchmarks.report.panels.claims import (
 from llm_decpomdp.benchmarks.runs.results import Results, Row, component_names, pairs
 from llm_decpomdp.utils.wording import number
 
+ENOUGH_RUNS = 6
+"""Least number of runs that need no remark on the assumption behind the interval."""
+
 OF_ONE_SEED = (
     "This is one run with one seed: the interval covers the choice of tasks, not how another training run would "
     "turn out."
@@ -240,6 +243,11 @@ def _judgement(gain: Estimate, runs: int) -> str:
         return f"It may be chance: {gain.units} tasks are too few to tell."
     if not gain.excludes(0.0):
         return "The interval contains 0, so the difference may be chance."
+    if 1 < runs < ENOUGH_RUNS:
+        return (
+            f"The interval excludes 0, which is rare without a true difference if the means of runs are normally "
+            f"distributed; {runs} runs are too few to see whether they are."
+        )
     return "The interval excludes 0, which is rare without a true difference."
 
 
