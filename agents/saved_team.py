@@ -199,13 +199,25 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         file_format = manifest["format"]
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        entries = [manifest["agents"], manifest["policies"], *manifest["policies"].values()]
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is no manifest of a team: {error!r}") from None
     if file_format != FORMAT:
         raise ValueError(
             f"{path} has the format {file_format!r}, and this version reads {FORMAT}: "
             "load it with the version of llm-decpomdp that it names"
         )
+    if not all(isinstance(entry, dict) for entry in entries):
+        raise ValueError(
+            f"{path} is no manifest of a team: agents, policies and each policy must be mappings, got {entries}"
+        )
+    for name, entry in manifest["policies"].items():
+        for key in ("kind", *["folder"] * (entry.get("kind") == "model")):
+            if not isinstance(entry.get(key), str):
+                raise ValueError(
+                    f"{path} is no manifest of a team: the policy {name!r} needs the text {key!r}, got "
+                    f"{entry.get(key)!r}"
+                )
     return manifest
 
 

@@ -29,8 +29,8 @@ methods; 20 tasks, 4,000 draws a cell (standard error at most 0.004):
 | 0, 1, 0.1 | 0.036 (0.000) | 0.053 (0.004) | 0.055 (0.006) | 0.050 (0.007) |
 
 The seeds' scores are taken to be normally distributed. Where they are not, the shares are larger: for a mean with
-exponential seeds 0.093, 0.113, 0.125 and 0.089 (2, 3, 5 and 10 seeds), and with seeds that score 0.9 in four of five
-cases and 0.2 otherwise 0.195, 0.373, 0.323 and 0.101 (1,500 draws each).
+exponential seeds 0.093, 0.113, 0.125 and 0.089 (2, 3, 5 and 10 seeds), and with seeds that score 0.9 in four of
+five cases and 0.2 otherwise 0.195, 0.373, 0.323 and 0.101 (1,500 draws each).
 """
 
 from __future__ import annotations

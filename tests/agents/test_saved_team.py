@@ -274,3 +274,19 @@ def test_what_cannot_be_loaded_says_why(
         (folder / "team.json").write_text(broken)
         with pytest.raises(ValueError, match="is no manifest of a team"):
             load_saved_team(folder)
+
+
+@pytest.mark.parametrize(
+    ("policy", "text"),
+    [
+        ({"kind": "model"}, "the policy 'p' needs the text 'folder', got None"),
+        ({"kind": "model", "folder": 3}, "the policy 'p' needs the text 'folder', got 3"),
+        ({}, "the policy 'p' needs the text 'kind', got None"),
+        ("gold", "agents, policies and each policy must be mappings"),
+    ],
+)
+def test_a_manifest_of_another_form_is_refused(tmp_path: Path, policy: object, text: str) -> None:
+    content = {"format": 1, "agents": {"a": "p"}, "policies": {"p": policy}, "versions": {}}
+    (tmp_path / "team.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=text):
+        load_saved_team(tmp_path)
