@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL, ModelError, model_source
+from llm_decpomdp.utils.extras import install_command
 from llm_decpomdp.utils.hub import hub_address, hub_answers
 from llm_decpomdp.utils.lazy import MODEL_PACKAGES
 
@@ -76,7 +77,7 @@ def explained(name: str | Path) -> Iterator[None]:
             raise
         raise ImportError(
             f"a language model needs torch, transformers and peft ({error}): "
-            "pip install 'llm-decpomdp[train]'"
+            f"{install_command('train')}"
         ) from error
     except ModelError as error:
         raise ModelError(f"cannot load the model {str(name)!r}: {error}") from error

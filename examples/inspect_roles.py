@@ -1,6 +1,6 @@
 """Evaluate a team in Inspect, each agent played by a model of its own; here by two that only pretend.
 
-pip install 'llm-decpomdp[inspect]'; then: python examples/inspect_roles.py
+pip install '.[inspect]'; then: python examples/inspect_roles.py
 """
 
 from tempfile import mkdtemp

@@ -1,6 +1,6 @@
 """Train a tiny model on a data set of reasoning-gym, with the learners of this library.
 
-pip install 'llm-decpomdp[train,reasoning-gym]'; then: python examples/reasoning_gym_sums.py
+pip install '.[train,reasoning-gym]'; then: python examples/reasoning_gym_sums.py
 """
 
 import numpy as np

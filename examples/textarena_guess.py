@@ -1,7 +1,7 @@
 """Train a tiny model on a game of TextArena, with the learners of this library.
 
 It learns the number that one seed hides: that the loop closes, not how to search.
-pip install 'llm-decpomdp[train,textarena]'; then: python examples/textarena_guess.py
+pip install '.[train,textarena]'; then: python examples/textarena_guess.py
 """
 
 import string

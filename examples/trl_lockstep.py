@@ -1,6 +1,6 @@
 """Two agents learn in TRL at the same time, each with weights and a GRPOTrainer of its own.
 
-pip install 'llm-decpomdp[train,trl]'; then: python examples/trl_lockstep.py
+pip install '.[train,trl]'; then: python examples/trl_lockstep.py
 """
 
 from functools import partial

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -93,9 +94,7 @@ def spec(id: str) -> EnvSpec:
     module, _, name = id.rpartition(":")
     remedy = f"One of your own is 'module:{name}', by the module that registers it"
     if ":" in id:
-        remedy = (
-            f"{imported(module, id)} registers none of this name: call llm_decpomdp.register in it"
-        )
+        file = getattr(imported(module, id), "__file__", None)
         for plugin in announced("environment"):
             if plugin.full_name == id:
                 fresh = EnvSpec(name, plugin.path)
@@ -106,8 +105,23 @@ def spec(id: str) -> EnvSpec:
     if name not in _registry:
         if is_added("environment", name):
             only("environment", name)  # raises, as two packages announce it
-        raise KeyError(f"{unknown('environment', name, _registry)}. {remedy}")
+        if module:
+            raise KeyError(
+                f"{id!r}: the module {module!r} ({file}) registers no environment {name!r}"
+                f"{_hint_of_own(name)}: call llm_decpomdp.register({name!r}, '{module}:FUNCTION') in it, outside "
+                "of functions; FUNCTION builds the environment"
+            )
+        listing = "`llm-decpomdp list` shows all"
+        raise KeyError(f"{unknown('environment', name, _registry, listing)}. {remedy}")
     return _registry[name]
+
+
+def _hint_of_own(name: str) -> str:
+    """Return a hint at the nearest id of other packages, for errors; empty where none is near."""
+    package = __name__.partition(".")[0]
+    own = [id for id, e in _registry.items() if not e.entry_point.startswith(f"{package}.")]
+    near = get_close_matches(name, own, cutoff=0.5)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def _add_announced() -> None:

@@ -9,12 +9,21 @@ from math import inf
 MAX_ACTION_LENGTH = 100_000
 """Longest completion that is read, in code points; the rest is cut off."""
 
-LISTED = 30
-"""Most valid names that an error lists."""
+LISTED = 12
+"""Most valid names that an error lists in full."""
+
+NEAREST = 5
+"""Number of names that an error lists of more than `LISTED`."""
 
 
-def unknown(kind: str, name: object, valid: Iterable[str]) -> str:
+def unknown(kind: str, name: object, valid: Iterable[str], listing: str = "") -> str:
     """Return the text of an error about a name that does not exist.
+
+    Args:
+        kind: The kind of thing that has the name.
+        name: The name.
+        valid: All valid names. Of more than `LISTED` the text has the `NEAREST` nearest.
+        listing: Where all valid names are listed, as in "`llm-decpomdp list` shows all".
 
     Examples:
         >>> unknown("mode", "pasesd", ["passed", "plain"])
@@ -23,9 +32,11 @@ def unknown(kind: str, name: object, valid: Iterable[str]) -> str:
     names = sorted(valid)
     near = get_close_matches(str(name), names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    listed = ", ".join(names[:LISTED]) + (
-        f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    )
+    listed = ", ".join(names)
+    if len(names) > LISTED:
+        nearest = get_close_matches(str(name), names, NEAREST, cutoff=0.3) or names[:NEAREST]
+        listed = f"{', '.join(nearest)} and {len(names) - len(nearest)} more"
+        listed += f" ({listing})" if listing else ""
     return f"unknown {kind} {name!r}; {hint}Valid: {listed}"
 
 
@@ -87,8 +98,13 @@ def read_actions(actions: Mapping[str, str], agents: Sequence[str]) -> dict[str,
 
     Raises:
         KeyError: If an agent's action is missing, or an unknown agent acts.
-        TypeError: If an action is not a string.
+        TypeError: If the actions are no mapping, or an action is not a string.
     """
+    if not isinstance(actions, Mapping):
+        raise TypeError(
+            f"actions must be a mapping such as {{{agents[0] if agents else 'agent'!r}: 'text'}}, with a text for "
+            f"each agent, got a {type(actions).__name__}: a list in their order is dict(zip(env.agents, actions))"
+        )
     for agent in actions:
         if agent not in agents:
             raise KeyError(unknown("agent", agent, agents))

@@ -79,7 +79,7 @@ def test_an_example_without_torch_says_what_to_install(name: str) -> None:
     result = python(f"{hide}; runpy.run_path({str(ROOT / 'examples' / name)!r})")
     assert result.returncode == 1
     last = result.stderr.splitlines()[-1]
-    assert "needs torch: pip install 'llm-decpomdp[train]'" in last, result.stderr
+    assert "needs torch: pip install 'torch>=" in last, result.stderr
 
 
 def imports(code: str) -> list[str]:

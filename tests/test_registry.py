@@ -150,7 +150,7 @@ def test_nothing_is_looked_up_in_the_folder_for_ids_without_a_module(here) -> No
 
 def test_a_file_of_the_current_folder_hides_no_installed_module(here) -> None:
     module(here / "colorsys.py", "colours-v0")
-    with pytest.raises(KeyError, match=r"<module 'colorsys' from .* registers none of this name"):
+    with pytest.raises(KeyError, match=r"the module 'colorsys' \(.*colorsys.py\) registers no env"):
         llm_decpomdp.spec("colorsys:colours-v0")
 
 
@@ -165,7 +165,11 @@ def test_a_file_of_the_current_folder_hides_no_installed_module(here) -> None:
         ("mine.py:mine-v0", ModuleNotFoundError, "no module 'mine.py'.* as `import` does"),
         ("./mine:mine-v0", ModuleNotFoundError, "no module './mine'"),
         (":mine-v0", ModuleNotFoundError, "no module ''"),
-        ("mine:mime-v0", KeyError, "did you mean 'mine-v0'.* <module 'mine' from .*mine.py'>"),
+        (
+            "mine:mime-v0",
+            KeyError,
+            "the module 'mine' .*mine.py. registers no .*did you mean 'mine-v0'",
+        ),
         ("mime-v0", KeyError, "unknown environment 'mime-v0'.* 'module:mime-v0'"),
         ("lacks:x-v0", ImportError, "importing 'lacks' failed with .*No module named 'gone'"),
         (

@@ -26,6 +26,7 @@ from llm_decpomdp.agents.remote.errors import (
 from llm_decpomdp.options import check_options, option, option_of
 from llm_decpomdp.policy import REFUSAL, Completion, Usage
 from llm_decpomdp.seeding import stream
+from llm_decpomdp.utils.extras import install_command
 from llm_decpomdp.validation import unknown
 
 __all__ = ["Endpoint", "EndpointError"]
@@ -97,7 +98,7 @@ class Endpoint:
     def __post_init__(self) -> None:
         if find_spec("openai") is None:
             raise ImportError(
-                f"the endpoint of {self.model!r} needs openai: pip install 'llm-decpomdp[expert]'"
+                f"the endpoint of {self.model!r} needs openai: {install_command('expert')}"
             )
         check_options(self)
         check_request(self.omit, self.extra)
@@ -110,6 +111,7 @@ class Endpoint:
         self._several = "n" not in self._omitted  # False if the server gives one sample a request
         self._slots = BoundedSemaphore(self.max_parallel)
         self._variety = Variety()
+        self._refused = 0  # answers without a text
         self._warned: set[str] = set()  # topics of warnings, each of which is given once
         self._lock = Lock()
         self.seed(0)
@@ -192,7 +194,10 @@ class Endpoint:
         if not choices and count > 1:
             return []
         if not choices or any(getattr(choice, "message", None) is None for choice in choices):
-            raise self._errors.no_completion(response)
+            told = getattr(response, "error", None)
+            if choices or told or getattr(response, "choices", None) is not None:
+                raise self._errors.no_choices(told)
+            raise self._errors.no_completion(response)  # such as a web page
         usage = _usage(response) if len(choices) == 1 else None  # else of all samples together
         completions = [self._completion(choice, usage) for choice in choices[:count]]
         self._watch(prompt, seed, completions)
@@ -220,10 +225,18 @@ class Endpoint:
         refusal = getattr(message, "refusal", None)
         is_refusal = reason == "content_filter" or (message.content is None and reason != "length")
         if is_refusal:
-            self._warn_once("refusal", f"{self._errors.where} {Errors.REFUSAL}")
+            self._count_refusal()
         text = message.content or refusal or ""
         finish_reason = REFUSAL if is_refusal else "length" if reason == "length" else "stop"
         return Completion(text, finish_reason=finish_reason, usage=usage)
+
+    def _count_refusal(self) -> None:
+        """Count an answer without a text, and warn of the first, tenth, hundredth and so on."""
+        with self._lock:
+            self._refused += 1
+            count = self._refused
+        if str(count).rstrip("0") == "1":
+            logger.warning("%s", self._errors.refusals(count))
 
     def _watch(self, prompt: str, seed: int, completions: Sequence[Completion]) -> None:
         """Warn if answers never differ, where they should be drawn at random."""

@@ -49,7 +49,8 @@ class Errors:
     key_variable: str
 
     REFUSAL = (
-        "refused a prompt, or a filter took its answer away; such answers count as refused/<agent>"
+        "gave no text (content null): it refused, or a filter took the answer away; such answers are empty, "
+        "get the reward of an empty text, and count as refused/<agent>"
     )
 
     def of(self, error: Exception, status: int | None) -> EndpointError:
@@ -68,6 +69,18 @@ class Errors:
             f"the endpoint of {self.where} answers without a completion, with {text!r}: check base_url, which "
             "mostly ends in /v1"
         )
+
+    def no_choices(self, error: Any) -> EndpointError:
+        """Error of an answer without a choice or a message; `error` is what the server says in it, if anything."""
+        told = f"; it says {' '.join(str(error).split())[:QUOTED_CHARACTERS]!r}" if error else ""
+        return EndpointError(
+            f"the endpoint of {self.where} answers with no choices, and so without a completion{told}: check the "
+            "model's name, and look into the server's log"
+        )
+
+    def refusals(self, count: int) -> str:
+        """Message about `count` answers without a text so far."""
+        return f"{self.where} {self.REFUSAL}; {count} so far"
 
     def slow(self, timeout: float, max_retries: int) -> str:
         """Message of a request that has waited for `SLOW_SECONDS`."""

@@ -28,6 +28,7 @@ from llm_decpomdp.algorithms.crews.worker import (
     play,
 )
 from llm_decpomdp.policy import TrainablePolicy
+from llm_decpomdp.utils.extras import install_command
 
 if TYPE_CHECKING:
     from llm_decpomdp.agents.remote.sampler import RemoteSampler
@@ -64,7 +65,7 @@ def connect(address: str | None = None, *, trusted_network: bool = False) -> Any
     try:
         import ray
     except ImportError:
-        raise CrewError("this needs Ray: pip install 'llm-decpomdp[cluster]'") from None
+        raise CrewError(f"this needs Ray: {install_command('cluster')}") from None
     if tuple(map(int, ray.__version__.split(".")[:2])) < MIN_VERSION:
         raise CrewError(
             f"ray {ray.__version__} lets strangers run code: install 'ray>=2.52', on all nodes"

@@ -13,8 +13,6 @@ from llm_decpomdp.benchmarks.cli.console import PROGRAM
 
 Engine = Literal["local", "ray"]
 
-SCIENCE = "science"
-
 FILE_WIDTH = 120
 """Columns of tables that go to no terminal."""
 
@@ -62,7 +60,7 @@ def bench(
     from llm_decpomdp.benchmarks.suites.dry_run import show_costs
     from llm_decpomdp.benchmarks.suites.job import jobs_of
     from llm_decpomdp.benchmarks.suites.run import locked, refuse_runs, run_suite
-    from llm_decpomdp.benchmarks.suites.suite import find_suite, load_suite
+    from llm_decpomdp.benchmarks.suites.suite import SCIENCE, find_suite, load_suite
 
     if show:
         show_suites()
@@ -122,7 +120,7 @@ def show_suites() -> None:
 
     from llm_decpomdp.benchmarks.config.catalogue import description
     from llm_decpomdp.benchmarks.science.suite import DESCRIPTION, HYPOTHESES
-    from llm_decpomdp.benchmarks.suites.suite import load_suite, shipped_suites
+    from llm_decpomdp.benchmarks.suites.suite import SCIENCE, load_suite, shipped_suites
 
     suites = shipped_suites()
     width = max(map(len, suites))

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ from llm_decpomdp.policy import Policy, Seedable, Team
 from llm_decpomdp.privileged import answers as answers_of
 from llm_decpomdp.rendering import print_turn
 from llm_decpomdp.validation import unknown
+
+SCRIPTED = ("gold", "random")
+"""Policies that are no models."""
 
 END = "."
 """The line that ends a typed answer."""
@@ -66,10 +70,16 @@ def policy_of(name: str, base_url: str | None, key_variable: str | None) -> Poli
         RunError: If the model cannot be loaded.
     """
     behind_server = base_url is not None or key_variable is not None
-    if name in ("gold", "random"):
+    if name in SCRIPTED:
         if behind_server:
             raise ConfigError(f"{name} asks no server: leave out --base-url and --key-variable")
         return Gold() if name == "gold" else RandomText()
+    if (
+        not behind_server
+        and not Path(name).exists()
+        and get_close_matches(name, SCRIPTED, cutoff=0.75)
+    ):
+        raise ConfigError(f"{unknown('policy', name, SCRIPTED)}, or the name of a model")
     try:
         if behind_server:
             return Endpoint(name, base_url, key_variable=key_variable or "OPENAI_API_KEY")

@@ -110,7 +110,7 @@ def train_(
     ] = False,
 ) -> None:
     """Train a team of language models, and write a report."""
-    from llm_decpomdp.benchmarks.config.catalogue import find_config, shipped
+    from llm_decpomdp.benchmarks.config.catalogue import find_config
     from llm_decpomdp.benchmarks.config.errors import ALONE, ConfigError
     from llm_decpomdp.benchmarks.config.load import read_config
     from llm_decpomdp.benchmarks.runs import from_run
@@ -124,7 +124,9 @@ def train_(
         conclude(resuming.resume(resume, override or ()))
         return
     if config is None and from_ is None:
-        raise ConfigError(f"give --config NAME_OR_PATH; names: {', '.join(shipped())}")
+        raise ConfigError(
+            "give --config NAME_OR_PATH, such as demo; `llm-decpomdp list` shows all names"
+        )
     flags: dict[str, Any] = {} if seed is None else {"seed": seed}
     if warm_start is not None:
         flags["warm_start.source"] = warm_start

@@ -39,6 +39,9 @@ OTHER_NAMES = {
 ERAS = {"LLM_Collaboration_with_MARL/configs": "", "experiments/configs": ".2025-08"}
 """Folders of configurations elsewhere, and the ending of the names of those that differed at that time."""
 
+LISTING = "`llm-decpomdp list` shows all"
+"""Where all names are listed, for errors."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -66,8 +69,13 @@ def find_config(name: str) -> Path:
     in_package = path.parent == Path() or path.parent.resolve() == FOLDER.resolve()
     is_path = name != path.name or path.suffix in (".yaml", ".yml")
     where = f"there is no file {path.absolute()}; " if is_path else ""
+    if stem not in files and path.is_dir():
+        inside = sorted(file.name for file in path.glob("*.y*ml"))[:1]
+        example = f", such as {path / inside[0]}" if inside else "; it holds none"
+        raise ConfigError(f"{path} is a folder: name a YAML file in it{example}")
     if stem not in files:
-        raise ConfigError(where + unknown("configuration", stem, [*files, *OTHER_NAMES]))
+        names = [*files, *OTHER_NAMES]
+        raise ConfigError(where + unknown("configuration", stem, names, LISTING))
     if in_package:
         return files[stem]
     ending = ERAS.get("/".join(path.parts[-3:-1]))

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
+from llm_decpomdp.utils.extras import install_command
+
 EXTRAS = {
     "train": ("torch", "transformers", "peft", "accelerate", "matplotlib"),
     "classeval": (
@@ -49,7 +51,7 @@ def missing_packages(names: Sequence[str]) -> str | None:
 
     Examples:
         >>> missing_packages(["torch"])
-        "this needs torch, which is not installed: pip install 'llm-decpomdp[train]'"
+        "this needs torch, which is not installed: pip install 'torch>=2.6' ..."
     """
     for extra, packages in EXTRAS.items():
         if names[0] in packages:
@@ -62,4 +64,4 @@ def how_to_get(extra: str) -> str:
     """Return the command that installs an extra, or its requirement of Python."""
     if extra == "train" and sys.version_info < LEARNERS:
         return f"learners need Python {'.'.join(map(str, LEARNERS))} or newer"
-    return f"pip install 'llm-decpomdp[{extra}]'"
+    return install_command(extra)

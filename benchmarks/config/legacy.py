@@ -19,12 +19,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.registry import registered
-from llm_decpomdp.validation import unknown
+from llm_decpomdp.benchmarks.config.other_libraries import KEY_OF
+from llm_decpomdp.validation import LISTED, unknown
 
 ALGORITHM_SECTIONS = {
     "magrpo": "magrpo",
@@ -77,6 +76,9 @@ VALUES = {
 
 DATASET_KEYS = ("dataset.type", "dataset.name")
 """Keys that name the data; the first that is set counts."""
+
+LISTING = "docs/configuration.md lists all"
+"""Where all keys are listed, for errors."""
 
 logger = logging.getLogger(__name__)
 
@@ -195,8 +197,8 @@ def environment_of(dataset: str) -> str:
             )
             return env_id
     raise ConfigError(
-        f"there is no environment for the data set {dataset!r} yet; environments: "
-        f"{', '.join(registered())} (set env.id to one of them)"
+        f"there is no environment for the data set {dataset!r} yet: set env.id to an environment of "
+        "`llm-decpomdp list`, such as coophumaneval-v0"
     )
 
 
@@ -261,12 +263,19 @@ def _unknown_key(spelled: str, key: str, keys: Sequence[str]) -> str:
     section, _, name = key.rpartition(".")
     siblings = [candidate for candidate in keys if candidate.startswith(f"{section or key}.")]
     if siblings and not section:
-        return f"{spelled!r} is a section: set {', '.join(siblings)}"
+        more = f" and {len(siblings) - LISTED} more ({LISTING})" if len(siblings) > LISTED else ""
+        return f"{spelled!r} is a section: set {', '.join(siblings[:LISTED])}{more}"
+    known = KEY_OF.get(name.lower())
+    if known is not None:
+        there = f"{section}.{known.rpartition('.')[2]}"
+        return f"unknown configuration key {spelled!r}; did you mean {(there if there in keys else known)!r}?"
     elsewhere = [candidate for candidate in keys if candidate.rpartition(".")[2] == name]
     if elsewhere:
         return f"unknown configuration key {spelled!r}; did you mean {' or '.join(map(repr, elsewhere))}?"
     prefix = f"{spelled}: " if spelled != key else ""
-    names = [candidate.rpartition(".")[2] for candidate in siblings]
-    if siblings and not get_close_matches(name, names, cutoff=0.5):  # alike by their section alone
-        return f"{prefix}unknown configuration key {key!r}; Valid: {', '.join(siblings)}"
-    return prefix + unknown("configuration key", key, siblings or keys)
+    if not siblings:
+        return prefix + unknown("configuration key", key, keys, LISTING)
+    names = [candidate.rpartition(".")[2] for candidate in siblings]  # all alike with their section
+    text = unknown("key", name, names, LISTING).removeprefix(f"unknown key {name!r}")
+    text = text.replace("did you mean '", f"did you mean '{section}.")
+    return f"{prefix}unknown configuration key {key!r}{text}"

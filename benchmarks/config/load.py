@@ -137,6 +137,10 @@ def _read(path: Path) -> dict[str, Any]:
     tree = load_yaml(path)
     if not isinstance(tree, dict):
         raise ConfigError(f"{path} must hold a mapping of sections, got a {type(tree).__name__}")
+    if not tree:
+        raise ConfigError(
+            f"{path} is empty: name at least the environment in it, as in env: {{id: coophumaneval-v0}}"
+        )
     return tree
 
 

@@ -22,6 +22,7 @@ import logging
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -93,6 +94,9 @@ def policies_of(config: Config, agents: Mapping[str, str]) -> dict[str, PolicySp
         ConfigError: If a declaration is wrong, or nobody plays a policy.
     """
     names = [*dict.fromkeys([*agents.values(), *config.policies])]
+    for name in names:
+        if config.team and name not in config.policies:
+            _say_undeclared(name, tuple(config.policies))
     specs = {name: _spec(config, name) for name in names}
     try:
         check_declaration(agents, specs)
@@ -105,6 +109,17 @@ def policies_of(config: Config, agents: Mapping[str, str]) -> dict[str, PolicySp
                 "drop prefill, or env.channel"
             )
     return specs
+
+
+@cache
+def _say_undeclared(name: str, declared: tuple[str, ...]) -> None:
+    """Log once that a policy is as `model:` says."""
+    listed = f" (declared are {', '.join(declared)})" if declared else ""
+    logger.info(
+        "team: policies declares no %r%s, so it is a new learner as model: says; to make it something else, set "
+        "policies.%s",
+        *(name, listed, name),
+    )
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,9 @@ NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]*)|[-+]?[0-9]*\.[0-9]*([eE][-+]?[0-9]+)?|[-+]?\.\w+")
 """A number that everybody reads alike, such as 14, 1.5, 1.e-5 and .inf."""
 
+TAB = "found character '\\t'"
+"""Part of an error of the YAML parser where a tab stands for spaces."""
+
 
 def load_yaml(path: Path) -> Any:
     """Read a YAML file.
@@ -36,6 +39,12 @@ def load_yaml(path: Path) -> Any:
             raise ConfigError(f"{path}, line {where}: {message}")
         return OmegaConf.to_container(OmegaConf.load(io.StringIO(text)), resolve=True)
     except (OSError, yaml.YAMLError, OmegaConfBaseException) as error:
+        mark = getattr(error, "problem_mark", None)
+        if mark is not None and TAB in str(error):
+            raise ConfigError(
+                f"cannot read {path}: line {mark.line + 1}, column {mark.column + 1} is a tab, and YAML indents "
+                "with spaces alone: replace it by spaces"
+            ) from None
         raise ConfigError(f"cannot read {path}: {error}") from None
     except UnicodeError as error:
         raise ConfigError(str(error)) from None

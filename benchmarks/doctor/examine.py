@@ -130,7 +130,7 @@ def _bundled(dataset: Dataset, name: str) -> Finding:
     try:
         rows = len(dataset.bundled())
     except (ImportError, OSError, ValueError) as error:
-        return Finding(False, f"data: {name}: {error}", "pip install llm-decpomdp again", core=True)
+        return Finding(False, f"data: {name}: {error}", "install this package again", core=True)
     return Finding(True, f"data: {name}: {rows} problems of {dataset.name}", core=True)
 
 

@@ -107,6 +107,9 @@ def report(paths: Sequence[Path], output: Path | None, files: bool) -> Path:
         with writing(output or paths[0] / "report.html"):
             return write_suite_report(paths[0], output)
     for path in paths:
+        if not path.is_dir():
+            problem = "is a file" if path.exists() else "does not exist"
+            raise ConfigError(f"{path} {problem}: name the folder of a run or evaluation")
         if not (path / "metrics.jsonl").is_file() and not (path / "episodes.jsonl").is_file():
             raise ConfigError(
                 f"{path} holds neither metrics.jsonl nor episodes.jsonl: name the folder of a run or evaluation"

@@ -56,6 +56,8 @@ def locate(folder: Path, checkpoint: str | None, config: Config) -> Path:
         if checkpoint is not None:
             raise ConfigError(f"{folder} holds one team and no run: leave out --checkpoint")
         return folder
+    if not folder.exists():
+        raise ConfigError(f"{folder} does not exist: name the folder of a team or of a run")
     if not (folder / "config.yaml").is_file():
         raise ConfigError(
             f"{folder} holds neither a team ({MANIFEST}) nor a run (config.yaml): name one of their folders"

@@ -210,7 +210,7 @@ def existing(source: str | os.PathLike[str]) -> Path:
     path = Path(os.path.abspath(Path(source).expanduser()))
     if path.is_file():
         return path
-    if path.suffix not in ENDINGS and len(Path(source).parts) < 2:
+    if not path.is_dir() and path.suffix not in ENDINGS and len(Path(source).parts) < 2:
         raise ValueError(
             f"{unknown('source', str(source), SOURCES)}, or {A_FILE}; there is no {path}"
         )

@@ -15,6 +15,7 @@ from llm_decpomdp.envs.modes.expert_prompt import (
     read_reply,
     short_names,
 )
+from llm_decpomdp.utils.extras import install_command
 
 TEMPERATURE = 0.3
 """Sampling temperature of OpenAI-compatible models. Current Claude models refuse the parameter."""
@@ -128,7 +129,7 @@ class RemoteExpert:
         if find_spec(self.provider.sdk) is None:
             raise ImportError(
                 f"expert model {model!r} needs the {self.provider.sdk!r} package; "
-                "pip install llm-decpomdp[expert]"
+                f"{install_command('expert')}"
             )
         self._key()
 

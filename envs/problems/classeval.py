@@ -20,6 +20,7 @@ from llm_decpomdp.envs.programs.completion import parsed
 from llm_decpomdp.envs.sandbox import Tests
 from llm_decpomdp.envs.sandbox.packages import is_installed
 from llm_decpomdp.tasks import Task, TaskSet
+from llm_decpomdp.utils.extras import install_command
 
 BEHIND = {"bs4": "lxml"}
 """Modules that others import when asked to, although their packages do not require them."""
@@ -120,8 +121,9 @@ def load_classes(
     """
     whole = load(CLASSEVAL, split, source, exclude_known_issues)
     classes = [task for task in whole.tasks if isinstance(task, ClassTask)]
+    remedy = install_command("classeval")
     reasons = {
-        task.task_id: f"needs {', '.join(names)}, not installed here: pip install llm-decpomdp[classeval]"
+        task.task_id: f"needs {', '.join(names)}, not installed here: {remedy}"
         for task in classes
         if (names := _missing(task))
     }

@@ -21,7 +21,7 @@ from llm_decpomdp.branching import Restorable
 from llm_decpomdp.checks.copies import check_branches, check_copies, check_snapshots, copied
 from llm_decpomdp.checks.decentralisation import check_decentralisation
 from llm_decpomdp.checks.player import Record, Secrets, TextEnv, Trial, difference
-from llm_decpomdp.checks.rules import ConformanceError, require, short
+from llm_decpomdp.checks.rules import ConformanceError, check_all, require, short
 from llm_decpomdp.privileged import answers
 
 __all__ = ["HOSTILE_TEXTS", "ConformanceError", "check_env"]
@@ -80,8 +80,9 @@ def check_env(
         **kwargs: Arguments of the environment, for an id or a function.
 
     Raises:
-        ConformanceError: At the first broken rule, with the expected and the actual value, and the
-            remedy.
+        ConformanceError: For all broken rules of the description, the agents and the spaces together, or else at
+            the first rule that is broken while episodes are played; with the expected and the actual value, and
+            the remedy.
         TypeError: If there are arguments for an instance.
         ValueError: If `max_turns` is less than 1.
     """
@@ -91,7 +92,6 @@ def check_env(
     instance = make()
     _check_description(instance)
     trial = Trial(make, seed, max_turns, (*completions, *HOSTILE_TEXTS), secrets or _secrets)
-    _check_spaces(instance)
     _check_lockstep(trial)
     _check_repetition(trial)
     _check_unseeded_reset(trial)
@@ -130,6 +130,18 @@ def _check_description(env: TextEnv) -> None:
         type(env).__name__,
         "Derive from ParallelEnv[str, str, str]; turn an AEC environment with aec_to_parallel.",
     )
+    agents = env.possible_agents
+    checks: list[Callable[..., None]] = [_check_metadata, _check_answers, _check_agents]
+    if isinstance(agents, list):
+        checks += [
+            partial(_check_agent, agent=agent, proposal=name) for agent, name in _proposals(agents)
+        ]
+        spaces = [(kind, agent) for kind in ("observation", "action") for agent in agents]
+        checks += [partial(_check_space, kind=kind, agent=agent) for kind, agent in spaces]
+    check_all(partial(check, env) for check in checks)
+
+
+def _check_metadata(env: TextEnv) -> None:
     require(
         isinstance(env.metadata, Mapping)
         and isinstance(env.metadata.get("name"), str)
@@ -138,6 +150,9 @@ def _check_description(env: TextEnv) -> None:
         short(env.metadata),
         'Add metadata = {"name": "writing_v0", "render_modes": []}.',
     )
+
+
+def _check_answers(env: TextEnv) -> None:
     revealing = [name for name in REVEALING if callable(getattr(type(env.unwrapped), name, None))]
     require(
         not revealing,
@@ -145,7 +160,6 @@ def _check_description(env: TextEnv) -> None:
         f"the methods {revealing}",
         "Move them to a function for the class: llm_decpomdp.answers.register.",
     )
-    _check_agents(env)
 
 
 def _check_agents(env: TextEnv) -> None:
@@ -156,13 +170,6 @@ def _check_agents(env: TextEnv) -> None:
         short(agents),
         "Set it in __init__.",
     )
-    for agent in agents:
-        require(
-            isinstance(agent, str) and AGENT_NAME.fullmatch(agent) is not None,
-            "agent names like 'role_0': lower-case letters, an underscore, digits",
-            short(agent),
-            "Rename the agent; PettingZoo and its users parse the name.",
-        )
     require(
         isinstance(getattr(env, "agents", None), list),
         "env.agents to be a list before reset()",
@@ -171,22 +178,53 @@ def _check_agents(env: TextEnv) -> None:
     )
 
 
-def _check_spaces(env: TextEnv) -> None:
-    for kind, space_of in (("observation", env.observation_space), ("action", env.action_space)):
-        for agent in env.possible_agents:
-            space = space_of(agent)
-            require(
-                isinstance(space, Space) and isinstance(copy.deepcopy(space).sample(), str),
-                f"the {kind} space of {agent!r} to be a gymnasium space of texts",
-                short(space),
-                "Use llm_decpomdp.UnicodeText.",
-            )
-            require(
-                space_of(agent) is space,
-                f"{kind}_space({agent!r}) to return the same object at each call",
-                "a new object",
-                "Build the spaces in __init__ and look them up.",
-            )
+def _check_agent(env: TextEnv, agent: Any, proposal: str) -> None:
+    require(
+        isinstance(agent, str) and AGENT_NAME.fullmatch(agent) is not None,
+        "agent names like 'role_0': lower-case letters, an underscore, digits",
+        short(agent),
+        f"Rename it, for example to {proposal!r}. PettingZoo names agents so, and other libraries take the part "
+        "before the underscore as the role, to give all agents of a role one policy.",
+    )
+
+
+def _proposals(agents: Sequence[Any]) -> list[tuple[Any, str]]:
+    """Return each agent with a valid name that is like its own, and that no other agent has."""
+    taken = {agent for agent in agents if isinstance(agent, str)}
+    pairs = []
+    for agent in agents:
+        text = str(agent).lower()
+        role = "".join(re.findall("[a-z]", text)) or "agent"
+        number = int("".join(re.findall("[0-9]", text)) or 0)
+        while (proposal := f"{role}_{number}") in taken:
+            number += 1
+        taken.add(proposal)
+        pairs.append((agent, proposal))
+    return pairs
+
+
+def _check_space(env: TextEnv, kind: str, agent: Any) -> None:
+    space_of = getattr(env, f"{kind}_space")
+    try:
+        space = space_of(agent)
+    except Exception as error:
+        raise ConformanceError(
+            f"{kind}_space({agent!r}) to return a space before reset()",
+            f"{type(error).__name__}: {error}",
+            "Build the spaces in __init__ and look them up.",
+        ) from error
+    require(
+        isinstance(space, Space) and isinstance(copy.deepcopy(space).sample(), str),
+        f"the {kind} space of {agent!r} to be a gymnasium space of texts",
+        short(space),
+        "Use llm_decpomdp.UnicodeText.",
+    )
+    require(
+        space_of(agent) is space,
+        f"{kind}_space({agent!r}) to return the same object at each call",
+        "a new object",
+        "Build the spaces in __init__ and look them up.",
+    )
 
 
 def _check_lockstep(trial: Trial) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from gymnasium import Space
+from gymnasium.spaces import Text
+
+from llm_decpomdp.spaces import UnicodeText
 
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = 200
@@ -42,6 +45,29 @@ def require(condition: bool, expected: str, found: object, remedy: str) -> None:
         raise ConformanceError(expected, found if isinstance(found, str) else short(found), remedy)
 
 
+def check_all(checks: Iterable[Callable[[], None]]) -> None:
+    """Run all checks, and raise one `ConformanceError` that lists all broken rules.
+
+    Args:
+        checks: Functions that raise a `ConformanceError` each, and do not depend on each other.
+    """
+    errors: dict[str, ConformanceError] = {}
+    for check in checks:
+        try:
+            check()
+        except ConformanceError as error:
+            errors[str(error)] = error
+    if len(errors) == 1:
+        raise next(iter(errors.values()))
+    if errors:
+        lines = "".join(f"\n  {number}. {text}" for number, text in enumerate(errors, 1))
+        raise ConformanceError(
+            "an environment that keeps all rules",
+            f"{len(errors)} broken rules:{lines}\n",
+            "Mend them, and check again.",
+        )
+
+
 def check_keys(name: str, values: object, agents: Sequence[str]) -> None:
     """Require an entry for each agent, and for no other."""
     require(
@@ -56,12 +82,11 @@ def check_observation(
     agent: str, prompt: object, space: Space[Any], secrets: Sequence[str]
 ) -> None:
     """Require that a prompt is a text of its space and contains no secret."""
-    require(
-        isinstance(prompt, str) and space.contains(prompt),
-        f"the observation of {agent!r} to be a str in its observation space",
-        short(prompt),
-        "Return a str within the bounds of observation_space(agent).",
-    )
+    if not isinstance(prompt, str) or not space.contains(prompt):
+        raise ConformanceError(
+            f"the observation of {agent!r} to be a str in its observation space",
+            *_outside(prompt, space),
+        )
     for secret in secrets:
         require(
             not secret.strip() or secret not in str(prompt),
@@ -69,6 +94,28 @@ def check_observation(
             f"{short(secret)} in it",
             "A hidden text, such as a test, leaks: keep it out of every prompt.",
         )
+
+
+def _outside(prompt: object, space: Space[Any]) -> tuple[str, str]:
+    """Return what keeps a prompt out of a space, and the remedy."""
+    remedy = "Return a str within the bounds of observation_space(agent)."
+    if not isinstance(prompt, str) or not isinstance(space, Text):
+        return short(prompt), remedy
+    if not space.min_length <= len(prompt) <= space.max_length:
+        bounds = f"the space holds {space.min_length} to {space.max_length}"
+        return f"{len(prompt)} characters, and {bounds}: {short(prompt)}", remedy
+    foreign = [
+        place for place, character in enumerate(prompt) if character not in space.character_set
+    ]
+    if isinstance(space, UnicodeText) or not foreign:
+        return short(prompt), remedy
+    place = foreign[0]
+    found = f"the character {prompt[place]!r} at position {place}, which the space's charset lacks"
+    return (
+        f"{found}, in {short(prompt)}",
+        f"Use llm_decpomdp.UnicodeText({space.max_length}), which has every character; gymnasium's Text has "
+        "letters and digits alone by default.",
+    )
 
 
 def check_info(agent: str, info: object, keys: set[str] | None) -> set[str]:

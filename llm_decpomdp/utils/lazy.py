@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+from llm_decpomdp.utils.extras import install_command
+
 MODEL_PACKAGES = ("torch", "transformers", "peft")
 """Packages of the extra `train` that language models and learners need."""
 
@@ -31,7 +33,7 @@ def lazy_names(
             if error.name not in MODEL_PACKAGES:
                 raise
             raise ModuleNotFoundError(
-                f"{package}.{name} needs {error.name}: pip install 'llm-decpomdp[train]', from Python 3.11 on",
+                f"{package}.{name} needs {error.name}: {install_command('train')}, from Python 3.11 on",
                 name=error.name,
             ) from error
         setattr(sys.modules[package], name, value)

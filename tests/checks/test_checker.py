@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from gymnasium.spaces import Discrete, Text
 
 import llm_decpomdp
 from llm_decpomdp.checks.checker import ConformanceError, check_env
 from llm_decpomdp.checks.player import Trial
 from llm_decpomdp.privileged import answers
+from llm_decpomdp.spaces import UnicodeText
 from tests import broken_envs as broken
 from tests.conftest import CountMode
 from tests.foreign_envs import Plain, Rendezvous
@@ -252,3 +254,57 @@ def test_agents_write_every_text_and_their_references(make_word_env):
     written = {answer for actions in turns for answer in actions.items()}
     assert {(agent, text) for agent in env.agents for text in "abc"} <= written
     assert {(agent, answers(env).reference(agent)) for agent in env.agents} <= written
+
+
+SPACE = UnicodeText(100)
+
+
+def test_all_cheap_rules_are_reported_at_once():
+    class Wrong(Plain):
+        def __init__(self):
+            super().__init__()
+            self.metadata = {}
+            self.possible_agents = ["a", "b"]
+
+        def observation_space(self, agent):
+            return Discrete(3)
+
+    with pytest.raises(ConformanceError) as caught:
+        check_env(Wrong)
+    text = str(caught.value)
+    assert "found 7 broken rules" in text
+    for part in ("metadata with a 'name'", "'a_0'", "'b_0'", "observation space of 'a'", "of 'b'"):
+        assert part in text
+
+
+def test_a_name_that_breaks_the_rule_is_answered_with_a_free_one_and_the_reason():
+    class Numbered(Plain):
+        def __init__(self):
+            super().__init__()
+            self.possible_agents = ["a1", "A1", "a_1"]
+
+        def observation_space(self, agent):
+            return SPACE
+
+        action_space = observation_space
+
+    with pytest.raises(ConformanceError) as caught:
+        check_env(Numbered)
+    text = str(caught.value)
+    assert "found 'a1'. Rename it, for example to 'a_2'" in text
+    assert "found 'A1'. Rename it, for example to 'a_3'" in text
+    assert "the part before the underscore as the role" in text
+
+
+def test_a_gymnasium_text_space_names_the_character_that_it_lacks():
+    class Alphanumeric(Plain):
+        def __init__(self):
+            super().__init__()
+            self.spaces = {agent: Text(1000) for agent in self.possible_agents}
+
+        def observation_space(self, agent):
+            return self.spaces[agent]
+
+    with pytest.raises(ConformanceError, match=r"the character '.' at position \d+") as caught:
+        check_env(Alphanumeric)
+    assert "Use llm_decpomdp.UnicodeText(1000)" in caught.value.remedy

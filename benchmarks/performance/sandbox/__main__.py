@@ -25,6 +25,7 @@ from llm_decpomdp.benchmarks.performance.harness.trials import (
 from llm_decpomdp.benchmarks.performance.sandbox import costs
 from llm_decpomdp.benchmarks.performance.sandbox.costs import plural
 from llm_decpomdp.benchmarks.performance.sandbox.ours import canonical_programs
+from llm_decpomdp.utils.extras import install_command
 
 OURS = Variant("this sandbox", "sandbox/ours.py", "run_batch")
 IN_CHILD = replace(OURS, name="same layers, tests in the child", arguments={"split": False})
@@ -55,7 +56,7 @@ class Peer:
     def missing(self, gigabytes: float) -> str:
         """Return the command that installs what is missing, or nothing."""
         remedies = dict.fromkeys(self.modules, self.remedy)
-        remedies |= {"torch": "pip install 'llm-decpomdp[train]'"} if gigabytes else {}
+        remedies |= {"torch": install_command("train")} if gigabytes else {}
         absent = [name for name in remedies if importlib.util.find_spec(name) is None]
         return f"not installed: {remedies[absent[0]]}" if absent else ""
 

@@ -72,9 +72,35 @@ def test_no_content_is_a_refusal_told_once(
     groups = Endpoint("m", server.url).generate(["silence", "a", "silence"])
     assert [(one.text, one.finish_reason) for (one,) in groups[::2]] == [("", REFUSAL)] * 2
     assert groups[1][0].finish_reason == "stop"
-    assert [m for m in caplog.messages if "refused a prompt" in m and "refused/<agent>" in m] == [
-        caplog.messages[0]
-    ]
+    told = [m for m in caplog.messages if "content null" in m and "refused/<agent>; 1 so far" in m]
+    assert told == caplog.messages[:1]
+
+
+def test_answers_without_content_are_counted_on_the_way(
+    server: ChatServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    policy = Endpoint("m", server.url)
+    for _ in range(12):
+        policy.generate(["silence"])
+    counts = [m.rpartition("; ")[2] for m in caplog.messages if "content null" in m]
+    assert counts == ["1 so far", "10 so far"]
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ('{"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": []}', ""),
+        ('{"error": {"message": "no credit left", "code": 402}}', ".*it says .*no credit left"),
+    ],
+)
+def test_an_answer_without_choices_is_told_in_a_clear_line(
+    server: ChatServer, body: str, told: str
+) -> None:
+    server.body, server.content_type = body, "application/json"
+    for samples in (1, 2):
+        with pytest.raises(EndpointError, match=f"answers with no choices{told}") as caught:
+            Endpoint("m", server.url).generate(["a"], samples)
+        assert "ChatCompletion" not in str(caught.value)
 
 
 def test_thinking_that_used_up_the_tokens_is_no_refusal(server: ChatServer) -> None:

@@ -236,7 +236,7 @@ def test_doctor_names_the_pip_command_of_a_missing_extra(
     assert call("doctor") == 0
     shown = capsys.readouterr().out
     assert "optional extra expert" in shown
-    assert "pip install 'llm-decpomdp[expert]'" in shown
+    assert "-> pip install 'openai>=" in shown
 
 
 def test_a_script_runs_uninstalled_and_from_elsewhere(tmp_path: Path) -> None:

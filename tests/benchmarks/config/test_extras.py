@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp.benchmarks.config.extras import missing_packages
+from llm_decpomdp.utils.extras import install_command
 from llm_decpomdp.utils.storage import RunFolder
 from tests.benchmarks.report_runs import finished
 from tests.benchmarks.stored_runs import run_of
@@ -45,7 +46,7 @@ for arguments in json.load(sys.stdin):
 """
 """Runs commands in a process that has none of the packages."""
 
-INSTALL = "pip install 'llm-decpomdp[train]'"
+INSTALL = "pip install 'torch>="
 PLAY = ("play", "coophumaneval-v0", "--source", "bundled")
 
 
@@ -146,5 +147,5 @@ def test_an_old_python_is_told_that_learners_need_a_newer_one(
         "this needs torch, which is not installed: learners need Python 3.11 or newer"
     )
     assert missing_packages(["openai"]) == (
-        "this needs openai, which is not installed: pip install 'llm-decpomdp[expert]'"
+        f"this needs openai, which is not installed: {install_command('expert')}"
     )

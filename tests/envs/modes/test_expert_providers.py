@@ -75,7 +75,7 @@ class TestPresets:
     ) -> None:
         sdk = "anthropic" if "claude" in model else "openai"
         monkeypatch.setitem(sys.modules, sdk, None)
-        with pytest.raises(ImportError, match=r"pip install llm-decpomdp\[expert\]"):
+        with pytest.raises(ImportError, match=r"pip install .openai>="):
             RemoteExpert(model, api_key="own")
 
 

@@ -1,0 +1,179 @@
+"""Wrong inputs of a new user: each error names the value, the rule and the remedy, before anything is loaded."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from llm_decpomdp.benchmarks.cli.episode import policy_of
+from llm_decpomdp.benchmarks.cli.main import main
+from llm_decpomdp.benchmarks.config.catalogue import find_config
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.config.other_libraries import KEY_OF
+from llm_decpomdp.benchmarks.config.schema import KEYS
+from llm_decpomdp.envs.datasets.loading import existing
+from llm_decpomdp.registry import make
+from llm_decpomdp.utils import hub
+from llm_decpomdp.validation import unknown
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Return the error of a command that is refused."""
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    return capsys.readouterr().err
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "mine.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_tab_is_named(tmp_path: Path) -> None:
+    path = written(tmp_path, "env:\n\tid: coophumaneval-v0\n")
+    with pytest.raises(ConfigError, match=r"line 2, column 1 is a tab.*replace it by spaces"):
+        load_config(path)
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n"])
+def test_an_empty_configuration_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match=r"mine.yaml is empty: name at least the environment"):
+        load_config(written(tmp_path, text))
+
+
+def test_a_folder_is_no_configuration(tmp_path: Path) -> None:
+    path = written(tmp_path, "seed: 1")
+    with pytest.raises(ConfigError, match=f"is a folder: name a YAML file in it, such as {path}"):
+        find_config(str(tmp_path))
+
+
+def test_every_name_of_another_library_means_a_key_here() -> None:
+    assert set(KEY_OF.values()) <= set(KEYS)
+    assert not {f"{key.rpartition('.')[0]}.{name}" for name, key in KEY_OF.items()} & set(KEYS)
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("algorithm.group_size", "algorithm.num_generations"),
+        ("algorithm.n", "algorithm.num_generations"),
+        ("algorithm.num_samples", "algorithm.num_generations"),
+        ("algorithm.lr", "algorithm.learning_rate"),
+        ("warm_start.lr", "warm_start.learning_rate"),
+        ("algorithm.epochs", "algorithm.num_train_epochs"),
+        ("model.max_tokens", "model.max_new_tokens"),
+        ("algorithm.kl_coef", "algorithm.kl_coefficient"),
+        ("trainer.beta", "algorithm.kl_coefficient"),
+        ("algorithm.batch_size", "algorithm.prompts_per_update"),
+        ("algorithm.micro_batch_size", "algorithm.prompts_per_update"),
+        ("algorithm.eps", "algorithm.clip_range"),
+        ("algorithm.clip_eps", "algorithm.clip_range"),
+        ("algorithm.top_k", "model.top_k"),
+        ("gamma", "env.discount"),
+    ],
+)
+def test_names_of_other_libraries_are_hinted_at(tmp_path: Path, key: str, expected: str) -> None:
+    with pytest.raises(ConfigError, match=f"did you mean '{expected}'") as by_override:
+        load_config(find_config("demo"), [f"{key}=1"])
+    section, _, name = key.rpartition(".")
+    text = f"{section}:\n  {name}: 1\n" if section else f"{name}: 1\n"
+    with pytest.raises(ConfigError) as by_file:
+        load_config(written(tmp_path, text))
+    assert str(by_file.value) == str(by_override.value)
+
+
+@pytest.mark.parametrize("key", ["algorithm.qqq", "algorithm.learning_rat", "qqq"])
+def test_errors_about_keys_are_short(key: str) -> None:
+    with pytest.raises(ConfigError, match=r"more \(docs/configuration.md lists all\)") as told:
+        load_config(find_config("demo"), [f"{key}=1"])
+    assert len(str(told.value)) < 300
+
+
+def test_errors_about_sections_and_configurations_are_short() -> None:
+    with pytest.raises(
+        ConfigError, match=r"'algorithm' is a section: set algorithm\.name, "
+    ) as told:
+        load_config(find_config("demo"), ["algorithm=3"])
+    assert str(told.value).count("algorithm.") <= 12
+    with pytest.raises(
+        ConfigError, match=r"'magrpo_che_config'.*`llm-decpomdp list` shows all"
+    ) as told:
+        find_config("magrpo_che_confg")
+    assert str(told.value).count("config") < 10
+
+
+def test_an_error_lists_the_nearest_of_many_names() -> None:
+    names = [f"task_{n}" for n in range(500)]
+    text = unknown("task_id", "tsk_77", names, "the data has all")
+    assert text.startswith("unknown task_id 'tsk_77'; did you mean 'task_77'? Valid: task_77, ")
+    assert text.endswith(" and 495 more (the data has all)")
+
+
+def test_a_policy_that_only_the_team_names_is_said_to_be_new(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    overrides = ["team={aux_0: novice, main_0: other}", "policies={other: {kind: gold}}"]
+    with caplog.at_level(logging.INFO, logger="llm_decpomdp"):
+        load_config(find_config("demo"), overrides)
+        load_config(find_config("demo"), overrides)
+    lines = [line for line in caplog.messages if "'novice'" in line]
+    assert len(lines) == 1
+    assert "declared are other" in lines[0] and "a new learner as model: says" in lines[0]
+
+
+def test_a_folder_is_no_file_of_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "afolder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"afolder is a folder\. A source is auto, "):
+        existing("afolder")
+
+
+def test_a_misspelt_policy_is_refused_before_the_hub_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hub, "hub_reachable", lambda: pytest.fail("the hub was asked"))
+    with pytest.raises(ConfigError, match="unknown policy 'goldd'; did you mean 'gold'"):
+        policy_of("goldd", None, None)
+
+
+def test_a_report_of_a_missing_folder_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "/nosuch does not exist: name the folder" in refusal(
+        capsys, "report", f"{tmp_path}/nosuch"
+    )
+    file = written(tmp_path, "")
+    assert "mine.yaml is a file: name the folder" in refusal(capsys, "report", str(file))
+
+
+def test_the_suites_in_an_error_include_science(capsys: pytest.CaptureFixture[str]) -> None:
+    text = refusal(capsys, "bench", "smoek")
+    assert "did you mean 'smoke'?" in text and "science" in text
+
+
+def test_a_module_that_registers_nothing_is_told_how(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "registers_nothing.py").write_text("x = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(KeyError) as told:
+        make("registers_nothing:mine-v0")
+    text = str(told.value.args[0])
+    assert "the module 'registers_nothing' (" in text
+    assert "registers_nothing.py) registers no environment 'mine-v0': call" in text
+    assert "llm_decpomdp.register('mine-v0', 'registers_nothing:FUNCTION')" in text
+    assert "<module" not in text and "did you mean" not in text
+
+
+def test_actions_in_a_list_are_answered_with_a_mapping() -> None:
+    env = make("probe-relay-v0")
+    env.reset(seed=0)
+    with pytest.raises(
+        TypeError, match=r"a mapping such as \{'\w+_0': 'text'\}.*got a list: .*zip"
+    ):
+        env.step(["a", "b"])  # type: ignore[arg-type]
