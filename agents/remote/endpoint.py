@@ -194,9 +194,9 @@ class Endpoint:
         if not choices and count > 1:
             return []
         if not choices or any(getattr(choice, "message", None) is None for choice in choices):
-            told = getattr(response, "error", None)
-            if choices or told or getattr(response, "choices", None) is not None:
-                raise self._errors.no_choices(told)
+            server_error = getattr(response, "error", None)
+            if choices or server_error or getattr(response, "choices", None) is not None:
+                raise self._errors.no_choices(server_error)
             raise self._errors.no_completion(response)  # such as a web page
         usage = _usage(response) if len(choices) == 1 else None  # else of all samples together
         completions = [self._completion(choice, usage) for choice in choices[:count]]

@@ -72,9 +72,9 @@ class Errors:
 
     def no_choices(self, error: Any) -> EndpointError:
         """Error of an answer without a choice or a message; `error` is what the server says in it, if anything."""
-        told = f"; it says {' '.join(str(error).split())[:QUOTED_CHARACTERS]!r}" if error else ""
+        note = f"; it says {' '.join(str(error).split())[:QUOTED_CHARACTERS]!r}" if error else ""
         return EndpointError(
-            f"the endpoint of {self.where} answers with no choices, and so without a completion{told}: check the "
+            f"the endpoint of {self.where} answers with no choices, and so without a completion{note}: check the "
             "model's name, and look into the server's log"
         )
 

@@ -265,10 +265,10 @@ def _unknown_key(spelled: str, key: str, keys: Sequence[str]) -> str:
     if siblings and not section:
         more = f" and {len(siblings) - LISTED} more ({LISTING})" if len(siblings) > LISTED else ""
         return f"{spelled!r} is a section: set {', '.join(siblings[:LISTED])}{more}"
-    known = KEY_OF.get(name.lower())
-    if known is not None:
-        there = f"{section}.{known.rpartition('.')[2]}"
-        return f"unknown configuration key {spelled!r}; did you mean {(there if there in keys else known)!r}?"
+    key_here = KEY_OF.get(name.lower())
+    if key_here is not None:
+        there = f"{section}.{key_here.rpartition('.')[2]}"
+        return f"unknown configuration key {spelled!r}; did you mean {(there if there in keys else key_here)!r}?"
     elsewhere = [candidate for candidate in keys if candidate.rpartition(".")[2] == name]
     if elsewhere:
         return f"unknown configuration key {spelled!r}; did you mean {' or '.join(map(repr, elsewhere))}?"

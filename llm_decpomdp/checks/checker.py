@@ -190,15 +190,15 @@ def _check_agent(env: TextEnv, agent: Any, proposal: str) -> None:
 
 def _proposals(agents: Sequence[Any]) -> list[tuple[Any, str]]:
     """Return each agent with a valid name that is like its own, and that no other agent has."""
-    taken = {agent for agent in agents if isinstance(agent, str)}
+    names = {agent for agent in agents if isinstance(agent, str)}
     pairs = []
     for agent in agents:
         text = str(agent).lower()
         role = "".join(re.findall("[a-z]", text)) or "agent"
         number = int("".join(re.findall("[0-9]", text)) or 0)
-        while (proposal := f"{role}_{number}") in taken:
+        while (proposal := f"{role}_{number}") in names:
             number += 1
-        taken.add(proposal)
+        names.add(proposal)
         pairs.append((agent, proposal))
     return pairs
 

@@ -110,9 +110,9 @@ def _outside(prompt: object, space: Space[Any]) -> tuple[str, str]:
     if isinstance(space, UnicodeText) or not foreign:
         return short(prompt), remedy
     place = foreign[0]
-    found = f"the character {prompt[place]!r} at position {place}, which the space's charset lacks"
+    fault = f"the character {prompt[place]!r} at position {place}, which the space's charset lacks"
     return (
-        f"{found}, in {short(prompt)}",
+        f"{fault}, in {short(prompt)}",
         f"Use llm_decpomdp.UnicodeText({space.max_length}), which has every character; gymnasium's Text has "
         "letters and digits alone by default.",
     )

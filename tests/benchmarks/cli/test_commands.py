@@ -98,7 +98,7 @@ def test_list_names_every_environment_and_configuration(
         (["demo", "--override", "algorithm.name=grpo"], 2, "num_agents=1"),
         (["demo", "--override", "model.device=bogus"], 2, "model.device: this machine has no"),
         (["play"], 2, "name an environment of `llm-decpomdp list`, or a run with --team"),
-        (["play", "--team", "nowhere"], 2, "nowhere holds neither a team"),
+        (["play", "--team", "nowhere"], 2, "nowhere does not exist: name the folder of a team"),
         (["play", "--team", "x", "--policy", "gold"], 2, "exclude each other"),
         (["play", "--team", "x", "--file", "y"], 2, "--agent"),
         (["play", "--team", "x", "--base-url", "http://x"], 2, "leave out --base-url"),
