@@ -210,9 +210,9 @@ class PretrainedPolicy(Policy, Protocol):
 
     @property
     def base_model(self) -> Mapping[str, str]:
-        """The frozen weights that it relies on: `name`, `weights` (a digest) and, of the hub's, `revision`.
+        """The frozen weights of the policy: `name`, `weights` (a digest) and, for a model on the hub, `revision`.
 
-        Empty if there are none, or they come from no file.
+        Empty if there are no frozen weights, or no files of them.
         """
         ...
 

@@ -79,9 +79,9 @@ class CausalLM:
 
     @property
     def base_model(self) -> Mapping[str, str]:
-        """The frozen weights that it relies on, below its adapter or as its reference: see `origin_of`.
+        """The frozen weights below its adapter or of its reference; see `origin_of`.
 
-        Empty if all weights are trained and none are its reference, or the model was made in memory.
+        Empty if all weights are trained and there is no reference, or the model was made in memory.
         """
         trained = self.adapter is None and any(True for _ in self._trainable())
         return {} if trained and self._reference is None else origin_of(self.name)

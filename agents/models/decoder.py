@@ -1,4 +1,4 @@
-"""From the tokens of a completion to its text: without special tokens, behind a prefill, up to a stop string."""
+"""Decoding of completions: the text without special tokens, after a prefill, up to a stop string."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which weights a model was loaded with: a digest of its files, and the revision of one from the hub."""
+"""Identity of a model's weights: a digest of its files, and the revision of a model from the hub."""
 
 from __future__ import annotations
 
@@ -8,28 +8,29 @@ from functools import lru_cache
 from pathlib import Path
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-"""Files of weights in the order in which transformers prefers them; with `.index.json` if they are several."""
+"""Weight files in the order in which transformers prefers them. Several files have an `.index.json`."""
 
 WHOLE = 64 * 2**20
-"""Bytes up to which a file is read as a whole."""
+"""Maximum number of bytes of a file that is read completely."""
 
 PIECES, PIECE = 4096, 16 * 2**10
-"""Number and bytes of the pieces that are read of a larger file, at equal distances; the first one has the names
-and shapes of all tensors, or their beginning."""
+"""Number and size in bytes of the pieces that are read of a larger file, at equal distances. The first piece has
+the
+names and shapes of all tensors, or of the first tensors."""
 
 
 def origin_of(name_or_path: str) -> dict[str, str]:
     """Describe the weights of a model.
 
-    The digest is the SHA-256 of names, sizes and contents of the files of weights. Of files above 64 MiB it reads
-    4096 pieces of 16 KiB: training changes all of a tensor and is noticed, a change of a few values may not be.
+    The digest is the SHA-256 of the names, sizes and contents of the weight files. Of files above 64 MiB it reads
+    4096 pieces of 16 KiB. It detects training, which changes whole tensors. It may miss a change of a few values.
 
     Args:
         name_or_path: A folder, or a name on the hub whose files are in its cache.
 
     Returns:
-        `name` and `weights`, the digest; of a model on the hub its `revision` (commit). Empty if there are no such
-        files, as of a model that was made in memory.
+        `name`, the digest as `weights`, and for a model on the hub its `revision` (commit). Empty if there are no
+        weight files, as for a model that was made in memory.
     """
     folder, revision = _folder(name_or_path)
     files = _weight_files(folder) if folder is not None else []

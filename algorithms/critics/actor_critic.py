@@ -11,9 +11,9 @@ the others end with V(x'_j), and so learn from the critic's guess. Nothing is wh
 its turn weighs like any other.
 
 While a critic explains nothing of a turn, V is the running mean of its targets: a constant, and so as unbiased.
-Before it has seen any return of the turn, a joint sample is compared with those of the turn in the batch that have
-another completion of the agent, by their own rewards (as `marloo.py` does, with the batch for a group). Without
-others it teaches nothing.
+Before the critic has seen any return of the turn, a joint sample is compared with the joint samples of the turn in
+the batch that have another completion of the agent, by their own rewards (as in `marloo.py`, with the batch as the
+group). If there are none, its advantage is 0.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ that part. x is the environment's state with all agents' histories: with the sta
 where agents see less (Baisero and Amato, arXiv 2105.11674), and histories repair that, whatever else is read
 (arXiv 2509.26000). Critics exist in training alone (centralised training, decentralised execution).
 
-A critic of a turn counts while its explained variance is above 0, over the newest states before the present batch,
-each of which it was not yet trained on. Otherwise R_j = r_j, as in a chain without a critic; targets take the mean
-return of the turn there. A gate that the present batch decided would bias the gradient.
+A critic of a turn counts while its explained variance is above 0, over the newest states before the present batch.
+Each state is measured before the critic is trained on it. Otherwise R_j = r_j, as in a chain without a critic, and
+targets use the mean return of the turn. If the present batch decided the gate, the gradient would be biased.
 
 This is the critic of `critic=joint` or `own` beside a group baseline; those of actor-critics build on it.
 Degenerate cases: one turn has no later state, so that nothing changes; too few states leave the gate closed.

@@ -5,10 +5,9 @@ c the one that goes on:
 
     y_t = (1/J) sum_j [r_j + discount V(x'_j)] + discount lambda (n/J) (y_{t+1} - V(x'_c))
 
-with n the number of joint samples after which the episode goes on. V is 0 where the episode is over, and so is the
-last term where the chain is. With J = 1 this is TD(lambda) as it is known. With more, the mean takes the place of
-one sample, and the last term corrects V by what followed: c is one of the n, and the J - n others have nothing to
-correct.
+with n the number of joint samples after which the episode goes on. V is 0 if the episode is over. The last term is
+0 if the chain is over. With J = 1 this is TD(lambda). With J > 1 the mean replaces a single sample, and the last
+term corrects V by the later returns: c is one of the n joint samples, and the other J - n need no correction.
 
 Assumption: c was drawn at random. Under `handoff=best` values are those of going on with the best.
 """

@@ -222,9 +222,9 @@ def _by_pool(
 def _pool_tokens(
     rollout: Rollout, values: Sequence[Mapping[str, Returns]], options: LearnerOptions
 ) -> list[dict[str, float]]:
-    """Return the mean number of each agent's trained tokens over the groups of a turn, for each group.
+    """Return for each group the mean number of each agent's trained tokens over the groups of its pool.
 
-    Groups that are compared with themselves alone, such as that of the first turn, have none.
+    A group that is alone in its pool, such as the group of the first turn, has none.
     """
     means: list[dict[str, float]] = [{} for _ in values]
     if not rollout.pooled:

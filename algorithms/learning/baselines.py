@@ -95,16 +95,16 @@ BASELINES: Mapping[str, Baseline] = {
 def pool_advantages(
     returns: Returns, baseline: Baseline, size: int, *, normalize: bool = False
 ) -> Returns:
-    """A_g of the n of `size` episodes that come to a turn, (n,): `advantages` if all of them do.
+    """A_g of the n of `size` episodes that reach a turn, (n,): `advantages` if all of them do.
 
-    Episodes that ended before have no completion to compare with. Where `mean` or `leave_one_out` is the baseline,
+    Episodes that ended earlier have no completion to compare with. If `mean` or `leave_one_out` is the baseline,
 
         A_g = c (R_g - mean of the n - 1 others),    c = (size - 1)/size under `mean`, and 1 under `leave_one_out`
 
-    and a completion that is alone is compared with 0, which is what the others earn after their ends. So the
-    baseline does not depend on the completion, and turns weigh c, however many episodes come to them. (With the
-    mean of all n they would weigh (n - 1)/n.) Any other baseline is that of the n returns. It gives a completion
-    that is alone an advantage of 0, unless it is `none`.
+    and a completion that is alone is compared with 0, the reward of the other episodes after their ends. So the
+    baseline does not depend on the completion, and the weight of every turn is c. (With the mean of all n returns
+    it would be (n - 1)/n.) Any other baseline is computed from the n returns. With it a completion that is alone
+    has an advantage of 0, unless the baseline is `none`.
 
     Args:
         returns: (n,).

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 Reduction = Callable[[Tensor, Tensor, float | None], Tensor]
-"""From terms (G, T), mask (G, T) and a number of tokens, which not all need, to a scalar."""
+"""From terms (G, T), mask (G, T) and a number of tokens, which some reductions ignore, to a scalar."""
 
 
 def policy_gradient(log_probs: Tensor, advantages: Tensor) -> Tensor:

@@ -55,13 +55,13 @@ def partner_returns(group: Group, joint_returns: Returns, agent: int) -> Returns
 
 
 def visit_weights(rollout: Rollout) -> list[float]:
-    """State-visitation weight of each group: the share of the episodes that come to it.
+    """State-visitation weight of each group: the share of the episodes that reach it.
 
     1 at the start. In a tree, and among whole episodes, each of the J joint samples of a group takes 1/J of its
-    group's weight. In a chain the chosen joint sample stands for all that go on, so that the group after it has
-    the weight of the group before, times the share of the joint samples that did not end there. With these weights
-    the expected gradient of a turn is that over all episodes which come to it (policy gradient theorem, Sutton et
-    al. 2000), whenever episodes end.
+    group's weight. In a chain the chosen joint sample represents all joint samples after which the episode goes
+    on. So the weight of the next group is the weight of this group, times the share of these joint samples. With
+    these weights the expected gradient of a turn is the expectation over all episodes that reach it (policy
+    gradient theorem, Sutton et al. 2000), also if episodes end at different turns.
     """
     weights: list[float] = []
     for group in rollout.groups:

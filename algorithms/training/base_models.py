@@ -1,4 +1,4 @@
-"""The frozen models that a run relies on: no checkpoint has them, and they must be the same when it goes on."""
+"""The frozen models of a run. Checkpoints do not contain them, and they must be the same when the run goes on."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from llm_decpomdp.policy import Policy, PretrainedPolicy
 
 BaseModels = Mapping[str, Mapping[str, str]]
-"""For each policy `name` and `weights` (a digest) of its model, and of the hub's the `revision`."""
+"""For each policy the `name` and `weights` (a digest) of its model, and the `revision` of a model on the hub."""
 
 logger = logging.getLogger(__name__)
 
 
 def base_models(policies: Mapping[str, Policy]) -> dict[str, dict[str, str]]:
-    """Describe the frozen models of policies, by policy; of those that have one."""
+    """Describe the frozen model of each policy that has one, by policy."""
     return {
         name: dict(policy.base_model)
         for name, policy in policies.items()
@@ -24,11 +24,11 @@ def base_models(policies: Mapping[str, Policy]) -> dict[str, dict[str, str]]:
 
 
 def require_same_models(before: BaseModels | None, now: BaseModels, checkpoint: Path) -> None:
-    """Check that the frozen models are those that a run began with; it may find them under another name.
+    """Check that the frozen models have the same weights as at the start of a run. Their names may differ.
 
     Args:
-        before: Those in the checkpoint; `None` if it is of a version that did not note them.
-        now: Those that were loaded.
+        before: Frozen models in the checkpoint; `None` if an older version without them wrote it.
+        now: Frozen models that were loaded.
         checkpoint: The checkpoint, for the message.
 
     Raises:

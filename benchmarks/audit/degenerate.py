@@ -33,7 +33,7 @@ Texts = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Draft:
-    """What a degenerate text is made of."""
+    """Material of a degenerate text."""
 
     source: str
     """The text of the post or abstract, without the headings of a post."""
@@ -194,7 +194,7 @@ POLICIES: dict[str, Callable[[Draft], list[str]]] = {
     "copy, words inserted": inserted_words,
     "copy, words exchanged": exchanged_words,
 }
-"""Ways to write without saying anything. Shuffled runs are of the reference, all other texts of the source."""
+"""Policies that write without meaning. Shuffled runs are from the reference, all other texts from the source."""
 
 
 def degenerate(env: DecPOMDPEnv, seed: int = 0) -> Iterator[tuple[Task, dict[str, Texts]]]:
@@ -226,10 +226,10 @@ def degenerate(env: DecPOMDPEnv, seed: int = 0) -> Iterator[tuple[Task, dict[str
 
 
 def nonsense(env: DecPOMDPEnv, seed: int = 0) -> Iterator[tuple[Task, dict[str, Texts]]]:
-    """Yield the texts of `degenerate` and those of `POLICIES`, which are more difficult to tell from good ones.
+    """Yield the texts of `degenerate` and the texts of `POLICIES`, which are closer to good texts.
 
-    What is easy to learn is given to the latter: they end with a mark, and the second agent's have four
-    transitions.
+    The texts of `POLICIES` end with a mark, and the texts of the second agent have four transitions, since both
+    are easy to learn.
 
     Args:
         env: An environment of the writing families with a role for each text.

@@ -15,8 +15,8 @@ Donner 2008, Statistics in Medicine 27, 1693):
   interval of the S means of the seeds. v is S - 1; for two methods, the degrees of freedom of Welch (1947,
   Biometrika 34, 28).
 
-The chance that neither seeds nor tasks explain is in both parts, so that intervals are too wide where there is
-nothing else. With two seeds an interval of 95 % is 12.7 standard errors wide to either side.
+The residual variance is in both parts, so intervals are too wide if there is no other variance. With two seeds an
+interval of 95 % is 12.7 standard errors wide to either side.
 
 Share of simulated intervals of 95 % without the true value, for a mean and (in brackets) for the difference of two
 methods; 20 tasks, 4,000 draws a cell (standard error at most 0.004):
@@ -50,7 +50,7 @@ LEVEL = 0.95
 REPLICATES = 2000
 
 MAX_FREEDOM = 1000
-"""Largest degrees of freedom that are told apart: t is 1.962 there and 1.960 in the limit, for a level of 0.95."""
+"""Maximum of the degrees of freedom, at which t is 1.962 for a level of 0.95; the limit is 1.960."""
 
 MAX_ELEMENTS = 2_000_000
 """Numbers that are resampled at once: a bound for memory."""

@@ -155,9 +155,9 @@ def key_of(start: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def unique_rows(path: Path) -> Iterator[tuple[int, Row]]:
-    """Yield the rows of an `episodes.jsonl` with their lines; of an evaluation one row for each episode.
+    """Yield the rows of an `episodes.jsonl` with their lines; for an evaluation one row for each episode.
 
-    A second row of an episode is left out with a warning: two processes have written to the folder.
+    A second row of an episode, which a second process has written, is left out with a warning.
 
     Raises:
         DamagedFile: If a line is no row.

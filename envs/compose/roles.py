@@ -89,7 +89,7 @@ class HelperRole(Writer):
         return self._chosen(completion)[0]
 
     def read(self, task: ComposeTask, completion: str) -> Reading:
-        """Read a completion; it has no function where it has two of the names that it may choose from."""
+        """Read a completion; it has no function if it defines two of the names that it may choose from."""
         return self._chosen(completion)[1]
 
     def _chosen(self, completion: str) -> tuple[str, Reading]:
@@ -125,7 +125,7 @@ class HelperRole(Writer):
     def reference(self, task: ComposeTask) -> str:
         """Return its steps as code: a tuple for a pair, and a name that the task draws.
 
-        References of one task have the same name, and those of many tell of no name that a team should prefer.
+        The references of one task have the same name. Over many tasks all names are equally frequent.
         """
         return f"def {self.drawn_name(task)}(x):\n    return {nested(self.share(task), 'x')}\n"
 

@@ -19,15 +19,15 @@ The grounding of a text is
     mean(words, coverage, entities) x min(phrases, order, cohesion, extracted) x numbers x original
 
 with the measures of `llm_decpomdp.envs.writing.source_overlap`: all but the last two as credits between the ends
-of `Depth`; `numbers` is 1 less 0.25 for each number that the source does not have; `original` falls from 1, where
-50 % of a text are copied, to 0 at 80 %. The minimum sees words that were put together at random: they have no
-phrases, do not follow each other as in English, are of different sentences of the source, or all stand beside
-neighbors that they have in the source. A copy is not the text's own.
+of `Depth`; `numbers` is 1 minus 0.25 for each number that the source does not have; `original` falls from 1, if 50
+% of a text are copied, to 0 at 80 %. The minimum detects random combinations of words: such words have no phrases
+of the source, do not follow each other as in English, are from different sentences of the source, or all have a
+neighbor from the source. `original` detects copies.
 
-The bands of the minimum were set by every second row of the bundled data: full credit for about 95 % of their
-references, and none for about half of the texts of random runs of words of the source. Then they were moved in
-favor of the text, by 0.1 for `order` and 0.05 for `cohesion`, as other authors write otherwise. For summaries
-that of `extracted` was widened: a good sentence may have few words that are not the source's.
+The ramps of the minimum were set on every second row of the bundled data: full credit for about 95 % of the
+references, and no credit for about half of the texts of random runs of words of the source. Then they were moved
+in favor of the text, by 0.1 for `order` and 0.05 for `cohesion`, because other authors write differently. For
+summaries the ramp of `extracted` was widened: a good sentence may have few words that are not in the source.
 """
 
 from __future__ import annotations

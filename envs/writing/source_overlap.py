@@ -5,16 +5,16 @@
 | `words`     | share of the text's different content words whose stem occurs in the source         |
 | `coverage`  | share of the source's different content words whose stem occurs in the text         |
 | `entities`  | share of the source's names and numbers that occur in the text; 1 where it has none |
-| `phrases`   | share of the text's pairs of neighboring words or marks, one of them no stop word,  |
-|             | that are a pair of words of the source                                              |
-| `order`     | how well the text's other pairs of neighbors are English: `word_order`, in nats     |
-| `cohesion`  | share of the text's neighboring content words of the source, other words between    |
-|             | them aside, that a sentence of the source has both                                  |
-| `extracted` | share of the text's words in runs of two and more that stand so in the source: the  |
+| `phrases`   | share of the text's pairs of neighboring words or marks, not both stop words, that  |
+|             | are also neighbors in the source                                                    |
+| `order`     | mean information of the text's other pairs, in nats (`word_order`)                  |
+| `cohesion`  | share of the text's pairs of neighboring content words of the source (other words   |
+|             | between them are ignored) that share a sentence of the source                       |
+| `extracted` | share of the text's words in runs of two or more that also occur in the source: the |
 |             | coverage of extractive fragments (Grusky et al. 2018, arXiv 1804.11283)             |
 | `unfounded` | the numbers of the text that the source does not have                               |
-| `copied`    | share of the text's content words in runs of `RUN` and more that follow each other  |
-|             | in the source, stop words, numbers and words that the source does not have aside    |
+| `copied`    | share of the text's content words in runs of `RUN` or more that follow each other   |
+|             | in the source; stop words, numbers and words that the source lacks are ignored      |
 | `repeated`  | share of the text's runs of three words that it has had before                      |
 
 A stem is a word without one of a few endings. A name is a word with a capital letter that is not the first of its

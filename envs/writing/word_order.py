@@ -1,18 +1,18 @@
-"""Do words follow each other as in English? The mean pointwise mutual information of neighbors' classes.
+"""English word order of a text: the mean pointwise mutual information of the classes of neighboring words.
 
-The classes are: each of the `FREQUENT` words that most of the bundled sources have, numbers, names, a few endings
-such as *-ing*, all other words, commas, and ends of sentences. Let p(b | a) be the share of class b among the
-tokens that follow class a, and p(b) its share of all tokens. The information
+The classes are: each of the `FREQUENT` words that most of the bundled sources contain, numbers, names, a few
+endings such as *-ing*, all other words, commas, and ends of sentences. Let p(b | a) be the share of class b among
+the tokens that follow class a, and p(b) its share of all tokens. The information
 
     log p(b | a) / p(b)
 
-is positive where b follows a more often than others, as a noun follows *the*, and negative where it follows less
-often, as a verb follows *the*. The shares are those of all bundled sources, posts and abstracts, without their
-references. `PRIOR` observations of p(b) are added to those of p(b | a).
+is positive if b follows a more often than it follows other classes, as a noun follows *the*, and negative if it
+follows a less often, as a verb follows *the*. The shares are counted in all bundled posts and abstracts, without
+their references. `PRIOR` observations of p(b) are added to the observations of p(b | a).
 
-The mean is over the text's pairs of neighbors that the source does not have, as the source's own pairs say nothing
-about their order in the text. It is about -0.9 for source words in random order, and 0.1 for the bundled
-references. A short text may have few such pairs: `FEW` with information 0 are added.
+The mean is over the text's pairs of neighbors that are no neighbors in the source, because a copied pair says
+nothing about the text's own order. It is about -0.9 for source words in random order, and 0.1 for the bundled
+references. A short text may have few such pairs: `FEW` pairs with information 0 are added.
 
 Sources: Church and Hanks 1990 (*Computational Linguistics* 16, 22) for pointwise mutual information; Brown et al.
 1992 (*Computational Linguistics* 18, 467) for pairs of classes.
@@ -30,7 +30,7 @@ from llm_decpomdp.envs.writing.tasks import ABSTRACTS, POSTS
 from llm_decpomdp.envs.writing.text_measures import COMMA, STOP, tokens
 
 FREQUENT = 150
-"""Words that are a class of their own."""
+"""Number of words that are a class each."""
 
 ENDINGS = ("ing", "ed", "ly", "s")
 """Endings of words that are a class, where at least three letters precede them."""
