@@ -137,7 +137,7 @@ def server_of(application: Any, max_sessions: int, **options: Any) -> uvicorn.Se
     import uvicorn
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
-    class Bounded(H11Protocol):  # type: ignore[misc]  # uvicorn is not installed where types are checked
+    class ConnectionGuard(H11Protocol):  # type: ignore[misc]  # uvicorn is not installed where types are checked
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
             if len(self.connections) > max_sessions + MAX_REQUESTS:
@@ -156,5 +156,5 @@ def server_of(application: Any, max_sessions: int, **options: Any) -> uvicorn.Se
         _watched = False
 
     return uvicorn.Server(
-        uvicorn.Config(application, http=Bounded, ws_max_size=MAX_MESSAGE, **options)
+        uvicorn.Config(application, http=ConnectionGuard, ws_max_size=MAX_MESSAGE, **options)
     )
