@@ -116,7 +116,7 @@ def _say_undeclared(name: str, declared: tuple[str, ...]) -> None:
     """Log once that a policy is as `model:` says."""
     listed = f" (declared are {', '.join(declared)})" if declared else ""
     logger.info(
-        "team: policies declares no %r%s, so it is a new learner as model: says; to make it something else, set "
+        "team: policies declares no %r%s, so it is a new learner as model: says; to declare another policy, set "
         "policies.%s",
         *(name, listed, name),
     )

@@ -43,7 +43,7 @@ def load_yaml(path: Path) -> Any:
         if mark is not None and TAB in str(error):
             raise ConfigError(
                 f"cannot read {path}: line {mark.line + 1}, column {mark.column + 1} is a tab, and YAML indents "
-                "with spaces alone: replace it by spaces"
+                "only with spaces: replace it by spaces"
             ) from None
         raise ConfigError(f"cannot read {path}: {error}") from None
     except UnicodeError as error:

@@ -16,17 +16,18 @@ condition, such as 0.4 * 2/3 where two of three are defined. The other component
 
 All of this is decided by running the program (`sandbox/inside/evaluator/helpers.py`), after its tests are decided:
 
-- A helper is called if the program calls it while a test that passes runs. One that is called only while the code
-  is loaded, to make a table, say, counts as called if it is not ignored.
+- A helper is called if the program calls it during a passing test. A helper that is called only while the code is
+  loaded, for example to make a table, counts as called if it is not ignored.
 - A helper is ignored if no test's outcome changes when its results are changed within their type
   (`sandbox/inside/program/changes.py`). It is also ignored if every passing test passes again when a trivial
   function replaces it: a constant, its first argument, or all its arguments. So `assert aux(x) == 0` ignores it.
-- The entry function is a wrapper if every passing test passes again with a helper in its place. So it is one
-  beside a helper that solves the whole problem, however it is written. Each helper that is called is tried.
-- Calls count where the entry function's author makes them. Helpers may call each other, but a helper that only
+- The entry function is a wrapper if every passing test passes again with a helper in its place. So beside a helper
+  that solves the whole problem every entry function is a wrapper. Each helper that is called is tried.
+- Calls count in the code of the entry function's author. Helpers may call each other, but a helper that only
   helpers call is not called.
 - All code shares one namespace and runs in the team's order, so of two definitions of a name the later one counts
-  for everybody. A helper that a later author's code replaces is not called, for what is called is not its own.
+  for everybody. A helper that a later author's code replaces is not called, because the program calls the
+  replacement.
 """
 
 from __future__ import annotations

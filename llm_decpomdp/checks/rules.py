@@ -64,7 +64,7 @@ def check_all(checks: Iterable[Callable[[], None]]) -> None:
         raise ConformanceError(
             "an environment that keeps all rules",
             f"{len(errors)} broken rules:{lines}\n",
-            "Mend them, and check again.",
+            "Correct them, and check again.",
         )
 
 
@@ -114,7 +114,7 @@ def _outside(prompt: object, space: Space[Any]) -> tuple[str, str]:
     return (
         f"{fault}, in {short(prompt)}",
         f"Use llm_decpomdp.UnicodeText({space.max_length}), which has every character; gymnasium's Text has "
-        "letters and digits alone by default.",
+        "only letters and digits by default.",
     )
 
 

@@ -6,9 +6,9 @@ A helper is called if the program calls it while a test that passes runs. Change
 - A helper is *used* if other tests pass when its results are changed (`changes.py`), and a passing test fails when
   a trivial function replaces it.
 
-A changed run ends at the first passing test that fails. The program is loaded anew for it in the same process,
-unless it takes long or writes files: it could tell the runs apart, but all that it can gain by that is what a
-program gains that uses the result, and whose entry point does more than the helper.
+A changed run ends at the first failure of a test that passed. The program is loaded anew for it in the same
+process, unless it takes long or writes files. So a program can distinguish the runs. By that it gains at most the
+points of a program that uses the results and whose entry point does more than the helper.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from llm_decpomdp.envs.sandbox.inside.protocol.operations import (
 )
 
 CALL_SECONDS = 0.03
-"""Processor time that a changed run and its calls may take, beside `FACTOR` times that of the first run."""
+"""Seconds of processor time of a changed run, and of a call, in addition to `FACTOR` times that of the first
+run."""
 
 FACTOR = 2.0
 
@@ -37,18 +38,18 @@ SLOW_SECONDS = 0.2
 """Duration of the first run above which a program has a new process for each changed run."""
 
 MIN_TESTS = 2
-"""Passing tests, or all if there are fewer, that show that nothing depends on a change: that pass again in a run
-that the clock ends, or that call a helper whose results are constant."""
+"""Number of passing tests that prove that nothing depends on a change; all passing tests if there are fewer. They
+pass again in a run that the time limit ends, or call a helper whose results are constant."""
 
 UNFINISHED = ("timeout", "not_run")
-"""Statuses of tests that a run has not come to when the clock ends it."""
+"""Statuses of tests that a run has not finished when the time limit ends it."""
 
 
 class Comparison:
     """Comparison of a changed run with the first run.
 
     Args:
-        differs: True if another test passes, or one no longer does.
+        differs: True if the set of passing tests differs.
         same: True if every passing test passes again. Both are false if there was no time to find out.
         calls: Calls of each helper.
     """
