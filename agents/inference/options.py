@@ -21,7 +21,7 @@ class Sampling(Options):
     """Draw among the most likely tokens that hold this share of the probability; 1 draws among all."""
     top_k: int | None = option(None, ge=0)
     """Draw among this many most likely tokens; `None` and 0 draw among all."""
-    max_new_tokens: int = option(256, ge=1)
+    max_new_tokens: int = option(256, ge=1, le=1_000_000)
     """Longest completion, in tokens, the end-of-sequence token included."""
     stop: list[str] | None = None
     """Texts that end a completion, as in `["\\n"]`; the text goes up to the first of them, the tokens with it."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import logging
 import os
 import re
@@ -42,6 +43,9 @@ TINY_FORMAT = 1
 TINY_WIDTH = 16
 TINY_CONTEXT = 16384
 """Bytes of a prompt with its completion."""
+
+OFFLINE_CONTEXT = 8192
+"""Tokens of a prompt with its completion of `OFFLINE_MODEL`."""
 
 MODEL_FILES = ("config.json", "adapter_config.json")
 """Files of which a folder with a model or an adapter has one."""
@@ -85,6 +89,34 @@ def model_source(name: str | Path) -> str | Path:
             f"there is no folder {name}, and a model on the hub has a name like owner/model"
         )
     return name
+
+
+def known_context(name: str) -> int | None:
+    """Return the tokens that a model has positions for, of a prompt with its completion, without loading it.
+
+    `None` where no configuration of it is on this machine, or that does not say.
+    """
+    contexts = {TINY_MODEL: TINY_CONTEXT, OFFLINE_MODEL: OFFLINE_CONTEXT}
+    if name.lower() in contexts:
+        return contexts[name.lower()]
+    file: Any = Path(name) / "config.json"
+    if not Path(name).is_dir():
+        if not HUB_NAME.fullmatch(name):
+            return None
+        from huggingface_hub import try_to_load_from_cache
+
+        file = try_to_load_from_cache(name, "config.json")  # no text where it is not in the cache
+    if not isinstance(file, str | Path) or not Path(file).is_file():
+        return None
+    try:
+        config = json.loads(Path(file).read_text(encoding="utf-8"))
+    except ValueError:  # whoever loads the model says so
+        return None
+    if not isinstance(config, dict):
+        return None
+    text = config.get("text_config")
+    length = (text if isinstance(text, dict) else config).get("max_position_embeddings")
+    return length if isinstance(length, int) else None
 
 
 def cache_folder() -> Path:

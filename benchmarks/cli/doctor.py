@@ -8,6 +8,14 @@ import typer
 
 
 def doctor(
+    need: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Exit with 1 if this will not run: demo, gpu, host-safe, or an extra such as expert; may be "
+            "given several times.",
+        ),
+    ] = None,
     cluster: Annotated[
         str | None,
         typer.Option(
@@ -19,11 +27,20 @@ def doctor(
         bool, typer.Option("--trusted-network", help="Join a Ray cluster that asks for no token.")
     ] = False,
 ) -> None:
-    """Check what works on this machine, and say how to get the rest."""
+    """Check what works on this machine, and say how to get the rest.
+
+    The exit code is 1 if something requested will not run: the sandbox, the bundled problems, what --need names,
+    the folder of LLM_DECPOMDP_DATA, the Python of vLLM. Missing extras that nothing requests are no failure.
+    """
+    from llm_decpomdp.benchmarks.config.errors import ConfigError
     from llm_decpomdp.benchmarks.doctor.examine import examine, show
 
     if cluster is None:
-        raise SystemExit(0 if examine() else 1)
+        raise SystemExit(0 if examine(need or ()) else 1)
+    if need:
+        raise ConfigError(
+            "--need is about this machine, and --cluster about others: give one of them"
+        )
     from llm_decpomdp.benchmarks.doctor.cluster import examine_cluster
     from llm_decpomdp.benchmarks.runs.failures import as_run_errors
 

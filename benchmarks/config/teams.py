@@ -28,6 +28,7 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from llm_decpomdp.agents.models.local_models import known_context
 from llm_decpomdp.agents.specs import PolicySpec, check_device, endpoint_of, fields_of
 from llm_decpomdp.agents.team import check_declaration, load_team
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
@@ -216,6 +217,7 @@ def load(
     if any(spec.kind == "model" for spec in policies.values()):
         _prepare_models()
     check_devices(config, policies)
+    check_lengths(config, policies)
     for spec in policies.values():
         if spec.lora:
             check_lora(spec.lora)
@@ -249,6 +251,19 @@ def check_devices(config: Config, specs: Mapping[str, PolicySpec]) -> None:
         except ValueError as error:
             key = f"policies.{name}.device" if has_key else "model.device"
             raise ConfigError(f"{key}: {error}") from None
+
+
+def check_lengths(config: Config, specs: Mapping[str, PolicySpec]) -> None:
+    """Raise a `ConfigError` if completions may fill the context of their model, where that is known."""
+    for name, spec in specs.items():
+        context = known_context(str(spec.name)) if spec.kind == "model" else None
+        if context is not None and spec.max_new_tokens >= context:
+            has_key = "max_new_tokens" in (config.policies.get(name) or {})
+            key = f"policies.{name}" if has_key else "model"
+            raise ConfigError(
+                f"{key}.max_new_tokens={spec.max_new_tokens:,} leaves no room for a prompt: {spec.name} has a "
+                f"context of {context:,} tokens, of prompt and completion together; lower it"
+            )
 
 
 def check_lora(arguments: Mapping[str, Any]) -> None:

@@ -6,11 +6,12 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL, cache_folder
 from llm_decpomdp.agents.remote.options import PYTHON_VARIABLE
+from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.extras import EXTRAS, how_to_get, installed
 from llm_decpomdp.benchmarks.doctor import memory
 from llm_decpomdp.benchmarks.doctor.finding import Finding
@@ -21,25 +22,44 @@ from llm_decpomdp.envs.datasets.loading import DATA_FOLDER, Dataset
 from llm_decpomdp.envs.problems.humaneval import COOPHUMANEVAL, HUMANEVAL
 from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, SandboxError, instrument
 from llm_decpomdp.utils.hub import hub_reachable
+from llm_decpomdp.validation import unknown
 
 HANGING = "def square(x):\n    while True:\n        pass\n"
 
 
-def examine() -> bool:
-    """Print all findings and their consequence for the demo, and return whether all core parts work."""
-    healthy, messages = True, []
-    for part in (machine, sandbox, data, model, extras):
-        for finding in part():
-            show(finding)
-            if not finding.ok and (finding.core or finding.demo):
-                messages.append(finding.message)
-            healthy = healthy and (finding.ok or not finding.core)
+NEEDS = ("demo", "gpu", "host-safe", *EXTRAS)
+"""Names of what `--need` requests."""
+
+
+def examine(needs: Collection[str] = ()) -> bool:
+    """Print all findings and their consequences, and return whether all that is requested works.
+
+    Requested are the core parts (the sandbox and the bundled problems), what `needs` names, and what a variable of
+    the environment names: the folder of `LLM_DECPOMDP_DATA`, and the Python of vLLM.
+
+    Args:
+        needs: Some of `NEEDS`.
+
+    Raises:
+        ConfigError: If a name is none of `NEEDS`.
+    """
+    for name in needs:
+        if name not in NEEDS:
+            raise ConfigError(unknown("name of --need", name, NEEDS))
+    parts = (machine, sandbox, data, model, extras, *((gpu,) if "gpu" in needs else ()))
+    findings = [show(finding) for part in parts for finding in part()]
+    problems = [finding for finding in findings if not finding.ok]
+    messages = [finding.message for finding in problems if finding.core or finding.demo]
     if messages:
         print("\n`llm-decpomdp demo` will not run before this is mended:")
         print("\n".join(f"  {message}" for message in messages))
     else:
         print("\nAll that `llm-decpomdp demo` needs is here.")
-    return healthy
+    lacking = [finding.message for finding in problems if finding.is_requested(needs)]
+    if lacking:
+        print("\nRequested, and will not run:")
+        print("\n".join(f"  {message}" for message in lacking))
+    return not lacking
 
 
 def show(finding: Finding) -> Finding:
@@ -90,6 +110,19 @@ def computing() -> Iterator[Finding]:
     )
 
 
+def gpu() -> Iterator[Finding]:
+    """Check for a GPU that torch can use."""
+    if installed("torch") is None:
+        yield Finding(
+            False, "a GPU for torch: torch is not installed", how_to_get("train"), need="gpu"
+        )
+        return
+    import torch
+
+    remedy = "install a driver, and the build of torch for it"
+    yield Finding(torch.cuda.is_available(), "a GPU for torch", remedy, need="gpu")
+
+
 def sandbox() -> Iterator[Finding]:
     """Check that programs run, that they are stopped when they hang, and each layer of protection."""
     sandbox = Sandbox(cache_size=0)
@@ -115,6 +148,10 @@ def sandbox() -> Iterator[Finding]:
 def data() -> Iterator[Finding]:
     """Check the sources of problems: local copies, the hub, packages."""
     folder = os.environ.get(DATA_FOLDER)
+    if folder:
+        message = f"data: the folder {folder} of {DATA_FOLDER}"
+        remedy = f"make it, or set {DATA_FOLDER} to another folder, or unset it"
+        yield Finding(Path(folder).is_dir(), message, remedy, requested=True)
     for dataset in (HUMANEVAL, COOPHUMANEVAL):
         local = Path(folder) / dataset.filename if folder else None
         message = f"data: local copy of {dataset.name}" + (f" at {local}" if local else "")
@@ -157,7 +194,8 @@ def extras() -> Iterator[Finding]:
         if missing:
             message += f" (not installed: {', '.join(missing)})"
         train = extra == "train"
-        yield Finding(not missing, message, how_to_get(extra), demo=train, optional=not train)
+        remedy = how_to_get(extra)
+        yield Finding(not missing, message, remedy, demo=train, optional=not train, need=extra)
     yield from vllm()
 
 
@@ -176,4 +214,4 @@ def vllm() -> Iterator[Finding]:
     except (OSError, subprocess.TimeoutExpired) as error:
         ok, text = False, str(error)
     remedy = f"docs/cluster.md says how to make its environment; or unset {PYTHON_VARIABLE}"
-    yield Finding(ok, f"sampling by vLLM: {python} ({text})", remedy, optional=True)
+    yield Finding(ok, f"sampling by vLLM: {python} ({text})", remedy, requested=True)

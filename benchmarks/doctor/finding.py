@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 
@@ -18,6 +19,16 @@ class Finding:
     """True if the command `demo` needs it."""
     optional: bool = False
     """True if most users do well without it."""
+
+    need: str = ""
+    """Name under which `--need` requests it."""
+    requested: bool = False
+    """True if the environment requests it by a variable."""
+
+    def is_requested(self, needs: Collection[str]) -> bool:
+        """Check whether `--need` or a variable requests it; `core` is always requested."""
+        by_name = self.need in needs or (self.demo and "demo" in needs)
+        return self.core or self.requested or by_name
 
     @property
     def mark(self) -> str:

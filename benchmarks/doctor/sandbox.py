@@ -167,7 +167,7 @@ def _host_safe(layers: Mapping[str, str], broken: bool) -> Finding:
     remedy = (
         "run models that you do not trust in a container or virtual machine without credentials"
     )
-    return Finding(False, f"sandbox: host-safe: no ({reason})", remedy)
+    return Finding(False, f"sandbox: host-safe: no ({reason})", remedy, need="host-safe")
 
 
 def _load(sandbox: Sandbox) -> Finding:

@@ -114,6 +114,7 @@ def check_machine(run: ResolvedRun) -> None:
     Raises:
         ConfigError: If one is missing.
     """
+    teams.check_lengths(run.config, run.team.policies)
     teams.check_devices(run.config, run.team.policies)
     check_room(run.config, run.team.policies)
     check_interpreter(run.config)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 
 import pytest
+import torch
 
 from llm_decpomdp.benchmarks.cli.episode import policy_of
 from llm_decpomdp.benchmarks.cli.main import main
@@ -14,7 +16,8 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.other_libraries import KEY_OF
 from llm_decpomdp.benchmarks.config.schema import KEYS
-from llm_decpomdp.envs.datasets.loading import existing
+from llm_decpomdp.benchmarks.doctor import examine
+from llm_decpomdp.envs.datasets.loading import DATA_FOLDER, existing
 from llm_decpomdp.registry import make
 from llm_decpomdp.utils import hub
 from llm_decpomdp.validation import unknown
@@ -177,3 +180,58 @@ def test_actions_in_a_list_are_answered_with_a_mapping() -> None:
         TypeError, match=r"a mapping such as \{'\w+_0': 'text'\}.*got a list: .*zip"
     ):
         env.step(["a", "b"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("model", "length", "message"),
+    [
+        ("tiny-random", "100000000", "model.max_new_tokens must be at most 1000000, got 100000000"),
+        ("tiny-random", "16384", "model.max_new_tokens=16,384 .* context of 16,384 tokens"),
+        ("FOLDER", "77", "model.max_new_tokens=77 .* has a context of 77 tokens"),
+    ],
+)
+def test_completions_beyond_the_context_are_refused_in_a_dry_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], model: str, length: str, message: str
+) -> None:
+    (tmp_path / "config.json").write_text('{"max_position_embeddings": 77}')
+    name = model.replace("FOLDER", str(tmp_path))
+    overrides = [f"model.name={name}", f"model.max_new_tokens={length}", "dataset.source=bundled"]
+    text = refusal(capsys, "train", "--config", "demo", "--dry-run", "--override", *overrides)
+    assert re.search(message, text), text
+
+
+def doctor(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """Return the exit code of `doctor` without the parts that take seconds."""
+    for part in ("machine", "sandbox", "model"):
+        monkeypatch.setattr(examine, part, lambda: iter(()))
+    with pytest.raises(SystemExit) as stop:
+        main(["doctor", *arguments])
+    return int(stop.value.code or 0)
+
+
+def test_doctor_fails_if_something_that_is_requested_will_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv(DATA_FOLDER, raising=False)
+    monkeypatch.setitem(examine.EXTRAS, "expert", ("no-such-package",))
+    assert doctor(monkeypatch) == 0
+    assert "Requested" not in capsys.readouterr().out
+    assert doctor(monkeypatch, "--need", "expert") == 1
+    assert "Requested, and will not run:\n  extra expert" in capsys.readouterr().out
+    monkeypatch.setenv(DATA_FOLDER, str(tmp_path))
+    assert doctor(monkeypatch) == 0
+    monkeypatch.setenv(DATA_FOLDER, str(tmp_path / "nosuch"))
+    assert doctor(monkeypatch) == 1
+    assert f"the folder {tmp_path}/nosuch of {DATA_FOLDER}" in capsys.readouterr().out
+    assert doctor(monkeypatch, "--need", "expret") == 2
+    assert "unknown name of --need 'expret'; did you mean 'expert'?" in capsys.readouterr().err
+
+
+def test_doctor_fails_if_a_gpu_is_needed_and_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv(DATA_FOLDER, raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert doctor(monkeypatch, "--need", "gpu") == 1
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert doctor(monkeypatch, "--need", "gpu") == 0

@@ -24,7 +24,7 @@ def test_the_python_of_vllm_tells_its_versions(
         python.chmod(0o755)
         monkeypatch.setenv(PYTHON_VARIABLE, str(python))
         (finding,) = vllm()
-        assert finding.ok == ok and finding.message.endswith(told) and finding.optional
+        assert finding.ok == ok and finding.message.endswith(told) and finding.requested
     monkeypatch.setenv(PYTHON_VARIABLE, "/no/python")
     (finding,) = vllm()
     assert not finding.ok and "/no/python" in finding.message
