@@ -156,7 +156,7 @@ def test_several_runs_go_to_the_current_folder(
 
 
 def test_a_folder_without_numbers_is_an_error_that_names_it(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=f"{tmp_path}/nothing holds neither"):
+    with pytest.raises(ConfigError, match=f"{tmp_path}/nothing does not exist: name the folder"):
         report([tmp_path / "nothing"], None, False)
     assert not (tmp_path / "nothing").exists()
     write_atomically(tmp_path / "metrics.jsonl", "")
