@@ -38,8 +38,8 @@ def test_a_file_of_own_problems_is_played(tmp_path, ending, write):
     observations, _ = env.reset(options={"task_id": "own/2"})
     assert "def f2(x):" in observations["main_0"]
     actions = {
-        "aux_0": "def aux(x):\n    return x",
-        "main_0": "def f2(x):\n    return aux(x) + 2",
+        "aux_0": "def aux(x):\n    return x + 1",
+        "main_0": "def f2(x):\n    return aux(x) + 1",
     }
     assert env.step(actions)[1] == {"aux_0": 4.0, "main_0": 4.0}
     data = env.metadata["data"]
