@@ -143,7 +143,9 @@ def test_layers_whose_computation_was_replaced_cannot_be_mixed(build: Build) -> 
 def test_an_adapter_that_would_change_the_frozen_model_is_refused(
     build: Build, option: dict[str, Any]
 ) -> None:
-    with pytest.raises(ValueError, match=f"{next(iter(option))}.* would change the model below"):
+    with pytest.raises(
+        ValueError, match=f"{next(iter(option))}.* would change the frozen model below"
+    ):
         build({**QUERIES, **option})
 
 

@@ -116,7 +116,9 @@ def test_a_file_that_transformers_cannot_read_is_told(tmp_path: Path, cache: Pat
 
 def test_a_file_without_some_weights_is_refused_by_their_names(tmp_path: Path, cache: Path) -> None:
     file = write(tmp_path / "tiny.gguf", without="blk.0.ffn_up.weight")
-    with pytest.raises(ModelError, match=r"missing weights: model\.layers\.0\.mlp\.up_proj\.weight"):
+    with pytest.raises(
+        ModelError, match=r"missing weights: model\.layers\.0\.mlp\.up_proj\.weight"
+    ):
         load_policy(file)
     assert not list(cache.iterdir())
 

@@ -82,19 +82,8 @@ def test_all_164_with_a_helper_that_is_never_called_earn_no_bonus(humaneval):
     assert unlike(rewards(humaneval, write), 2.5) == {}
 
 
-def test_all_164_split_into_helper_and_main_earn_full_marks(humaneval):
-    assert unlike(rewards(humaneval, split_by_name), 4.0) == {}
-
-
-def test_all_164_whose_main_only_wraps_the_helper_miss_one_point(humaneval):
-    def write(task):
-        parts = split_by_name(task)
-        parts["main_0"] = parts["main_0"].replace("[aux(", "aux(").replace(")]\n", ")\n")
-        parts["main_0"] = parts["main_0"].replace("results[0]", "results")
-        return parts
-
-    some = humaneval[::8]
-    assert unlike(rewards(some, write), 3.0) == {}
+def test_all_164_mains_beside_a_helper_that_solves_the_problem_are_wrappers(humaneval):
+    assert unlike(rewards(humaneval, split_by_name), 3.0) == {}
 
 
 def test_all_82_bundled_reference_pairs_earn_full_marks(coophumaneval):
