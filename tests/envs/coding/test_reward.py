@@ -285,6 +285,10 @@ def test_a_single_call_does_not_make_a_helper_constant():
         judge("def aux(x):\n    return x + 5", "def sq(x):\n    return aux(x) - 3", task).reward
         == 4.0
     )
+    for constant in ("0", "None", "''", "[]", "True"):
+        main = f"def sq(x):\n    assert aux(x) == {constant}\n    return x * x"
+        components = judge(f"def aux(x):\n    return {constant}", main, task).components
+        assert components["aux_ignored"] == -0.5
 
 
 SLOW = """import time

@@ -140,7 +140,7 @@ class Deadline:
         self.seconds = seconds
         self.begin = time.monotonic()
         self.used_before: float | None = None
-        self.next_check = self.begin + FIRST_CHECK_SECONDS
+        self.next_check = self.begin + min(FIRST_CHECK_SECONDS, seconds)
 
     def passed(self) -> bool:
         """Check whether the time is over; otherwise `next_check` is the time of the next check."""

@@ -107,6 +107,7 @@ class Candidate:
 
     def __init__(self) -> None:
         self.descriptor = -1
+        self.unsent = b""
         self.reader = Reader(-1, 2**32, CHUNK)
         self.handles = Handles()
         self.function: Any = None
@@ -134,7 +135,8 @@ class Candidate:
                 self.handles.numbers[id(self.function)] = -1
             except BaseException as error:
                 return self.send("loaded", self._failure(error))
-            self.send("loaded", None)
+            # In a changed run it leaves together with the first answer: each message wakes the evaluator up.
+            self.send("loaded", None, wait=bool(request["change"] and request["calls"]))
             if request["tests"]:
                 return self._run_tests(program)
             self._make_calls(request["calls"])
@@ -178,14 +180,24 @@ class Candidate:
         """Return the object with a number; a negative one stands for the entry point."""
         return self.function if handle < 0 else self.handles.objects[handle]
 
-    def send(self, kind: str, content: Any, changed: Any = None) -> None:
-        """Send a message: its kind, its content, and the arguments of a call if it changed them."""
+    def send(self, kind: str, content: Any, changed: Any = None, wait: bool = False) -> None:
+        """Send a message: its kind, its content, and the arguments of a call if it changed them.
+
+        Args:
+            kind: Kind of the message.
+            content: Content of the message.
+            changed: The arguments of a call if it changed them, encoded.
+            wait: Send the message together with the next one.
+        """
         data = pack([kind, content, changed, self.helper_calls, OUTPUT.take()])
         if len(data) > MAX_MESSAGE:
             text = f"a value of {len(data)} characters, too large to compare"
             failure = ["ValueError", text, "", 0, "", "ValueError", [text]]
             data = pack(["error", failure, None, self.helper_calls, ""])
-        write(self.descriptor, data)
+        self.unsent += data
+        if not wait:
+            data, self.unsent = self.unsent, b""
+            write(self.descriptor, data)
 
     def _call(
         self,

@@ -29,6 +29,7 @@ from llm_decpomdp.envs.sandbox.inside.protocol.operations import (
     FIRST_ARGUMENT,
     FIRST_RESULT,
     OTHER_RESULT,
+    PLAIN_RESULT,
 )
 
 Change = Callable[[Any], Any]
@@ -74,7 +75,9 @@ def trivial(helper: Callable[..., Any], kind: int) -> Callable[..., Any]:
             if kind == FIRST_RESULT:
                 raise
             result = None
-        return result if kind == FIRST_RESULT else changed(result, 1)
+        if kind == FIRST_RESULT or (kind == PLAIN_RESULT and _is_plain(result)):
+            return result
+        return changed(result, 1)
 
     def argument(*args: Any, **kwargs: Any) -> Any:
         values = (*args, *kwargs.values())
@@ -82,7 +85,15 @@ def trivial(helper: Callable[..., Any], kind: int) -> Callable[..., Any]:
             return values
         return values[0] if values else None
 
-    return constant if kind in (FIRST_RESULT, OTHER_RESULT) else argument
+    return constant if kind in (FIRST_RESULT, OTHER_RESULT, PLAIN_RESULT) else argument
+
+
+def _is_plain(value: Any) -> bool:
+    """Check whether a value is a constant that needs no thought: None, 0, 1, False, True, or empty."""
+    try:
+        return value is None or not value or bool(value == 1)
+    except Exception:
+        return False
 
 
 def _change(value: Any) -> Callable[[Any, int, Change], Any]:

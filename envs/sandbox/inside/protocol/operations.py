@@ -11,14 +11,15 @@ ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"
 CHANGES = 4
 """Number of kinds of change to a helper's results, see `changes`. They are the kinds 0 to 3 of a changed run."""
 
-FIRST_RESULT, OTHER_RESULT, FIRST_ARGUMENT, ALL_ARGUMENTS = range(4, 8)
+FIRST_RESULT, OTHER_RESULT, PLAIN_RESULT, FIRST_ARGUMENT, ALL_ARGUMENTS = range(4, 9)
 """Kinds of a changed run in which a trivial function replaces the helper.
 
-It returns the result of the helper's first call, another constant of that type, its first argument, or all
-arguments. Calls with a single argument are not counted where it returns the first.
+It returns the result of the helper's first call, another constant of that type, a plain constant of that type
+(0, 1, None, or what is empty), its first argument, or all arguments. Calls with a single argument are not counted
+where it returns the first.
 """
 
-IN_PLACE = 8
+IN_PLACE = 9
 """Kind of a changed run in which the helper replaces the entry point."""
 
 CONTAINERS = (list, tuple, dict, set, bytearray, deque)
